@@ -1,0 +1,138 @@
+"""The check that no row is lost or doubled between a source and a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import dagster as dg
+
+from tidemark.assets.check import CheckDeclaration, Finding
+from tidemark.assets.evidence import Evidence
+from tidemark.assets.job_streams import StreamData, emitter, is_whole_side_output, output_streams
+from tidemark.errors import SinkError
+from tidemark.graph.nodes import FilterNode, Node, OutputTag, SourceNode, WindowNode
+from tidemark.state.progress import EpochProgress
+from tidemark.state.totals import Totals, add_epoch, empty_totals
+
+
+@dataclass(frozen=True)
+class BalanceLine:
+    """One line of the balance: ``rows_in`` must equal the sum of ``parts``; ``scope`` says whose rows these are."""
+
+    scope: str
+    subject: str
+    rows_in: int
+    parts: tuple[tuple[str, int], ...]
+
+    @property
+    def balanced(self) -> bool:
+        """Whether nothing is lost and nothing doubled."""
+        return self.rows_in == sum(rows for _, rows in self.parts)
+
+    def __str__(self) -> str:
+        terms = " + ".join(f"{name} {rows}" for name, rows in self.parts)
+        return f"{self.scope}: {self.subject} {self.rows_in} = {terms}"
+
+
+@dataclass(frozen=True)
+class Conservation:
+    """Every row that a source gave is passed on, set aside or in a table, and nowhere twice.
+
+    Checked for each epoch of the run and for all epochs since the lineage began: per source ``read = passed + malformed``,
+    per filter ``in = passed + rejected``, per window ``in = accepted + late``; each side output that is written as it is must
+    hold as many rows as its operator turned away; each table must hold as many rows as were committed to it.
+
+    Args:
+        output: output whose asset shows the check; the job's first main output by default.
+        compare_tables: count the tables' rows; turn off for tables that others write to or delete from, or that
+            held rows before this lineage.
+        blocking: keep downstream assets from running when it fails.
+    """
+
+    output: str | None = None
+    compare_tables: bool = True
+    blocking: bool = False
+    name: str = "conservation"
+
+    @property
+    def compares_runs(self) -> bool:
+        """It looks at whole tables."""
+        return False
+
+    def declare(self, stream: StreamData) -> Sequence[CheckDeclaration]:
+        """Return the one check."""
+        text = f"Rows of all sources, filters and windows of `{stream.job.name}` balance, and its tables hold what was committed."
+        return (CheckDeclaration(self.name, text, self.blocking),)
+
+    def evaluate(self, stream: StreamData, evidence: Evidence) -> Iterator[Finding]:
+        """Yield the one finding, with the whole balance as a table."""
+        report = evidence.report
+        lines = [line for epoch in report.epochs for line in balance(f"epoch {epoch.epoch}", add_epoch(empty_totals(), epoch))]
+        totals = list(balance("total", report.totals))
+        if report.head is not None:
+            totals += side_output_lines(evidence, report.head)
+        if self.compare_tables:
+            totals += table_lines(evidence)
+        wrong = [line for line in (*lines, *totals) if not line.balanced]
+        yield Finding(
+            self.name,
+            passed=not wrong,
+            description="; ".join(str(line) for line in wrong[:5]) if wrong else f"{len(lines) + len(totals)} balances hold",
+            metadata={
+                "tidemark/balance": dg.MetadataValue.md("\n".join(f"- {line}" for line in totals) or "nothing was read yet"),
+                "tidemark/balances": len(lines) + len(totals),
+                "tidemark/unbalanced": len(wrong),
+            },
+        )
+
+
+def balance(scope: str, totals: Totals) -> Iterator[BalanceLine]:
+    """Return the lines of sources, filters and windows."""
+    for name, counts in totals["sources"].items():
+        yield _line(scope, f"source {name}: read", counts, "read", ("passed", "malformed"))
+    for name, counts in totals["filters"].items():
+        yield _line(scope, f"filter {name}: in", counts, "in", ("passed", "rejected"))
+    for uid, counts in totals["operators"].items():
+        yield _line(scope, f"window {uid}: in", counts, "in", ("accepted", "late"))
+
+
+def side_output_lines(evidence: Evidence, head: EpochProgress) -> Iterator[BalanceLine]:
+    """Return a line for each output that is a side output as it was emitted."""
+    totals = evidence.report.totals
+    for stream in output_streams(evidence.job):
+        node = stream.output.node if stream.output is not None else None
+        found = emitter(node) if node is not None and is_whole_side_output(node) else None
+        written = totals["outputs"].get(stream.name)
+        emitted = _emitted(*found, totals=totals, head=head) if found is not None else None
+        if written is not None and emitted is not None:
+            yield BalanceLine("total", f"{stream.kind} rows emitted", emitted, ((f"in output {stream.name}", written),))
+
+
+def table_lines(evidence: Evidence) -> Iterator[BalanceLine]:
+    """Return a line for each table; outputs that keep no table have none."""
+    for stream in output_streams(evidence.job):
+        committed = evidence.report.totals["outputs"].get(stream.name)
+        try:
+            table = evidence.table(stream)
+        except SinkError:
+            continue
+        if committed is not None:
+            yield BalanceLine("total", f"output {stream.name}: committed", committed, (("in the table", table.rows()),))
+
+
+def _emitted(node: Node, tag: OutputTag, *, totals: Totals, head: EpochProgress) -> int | None:
+    match node:
+        case SourceNode(name=name):
+            return totals["sources"].get(name, {}).get("malformed")
+        case WindowNode(uid=str(uid)):
+            return totals["operators"].get(uid, {}).get("late")
+        case FilterNode():
+            name = next((name for name, item in head.filters.items() if item.rejects_to == tag.name), None)
+            return totals["filters"].get(name, {}).get("rejected") if name is not None else None
+        case _:
+            return None
+
+
+def _line(scope: str, subject: str, counts: dict[str, int], whole: str, parts: tuple[str, str]) -> BalanceLine:
+    return BalanceLine(scope, subject, counts.get(whole, 0), tuple((part, counts.get(part, 0)) for part in parts))

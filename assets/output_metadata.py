@@ -1,0 +1,86 @@
+"""The metadata of one materialization: row counts, progress in numbers that Dagster plots, and the picture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import dagster as dg
+
+from tidemark.assets.job_streams import StreamData, windows_of
+from tidemark.assets.picture import watermark_picture
+from tidemark.assets.run_report import RunReport
+from tidemark.assets.spec_metadata import MetadataValues, column_lineage
+
+PICTURE_KEY = "tidemark/watermark_and_late_rows"
+
+
+def output_metadata(stream: StreamData, report: RunReport, upstream: Mapping[str, dg.AssetKey]) -> MetadataValues:
+    """Return what a run says about one output.
+
+    ``dagster/row_count`` is the table's total since the lineage began, ``tidemark/rows_added`` this run's part of it.
+
+    Args:
+        stream: the output.
+        report: the run.
+        upstream: asset keys of the job's sources by name, for the column lineage.
+    """
+    metadata: MetadataValues = {
+        "tidemark/rows_added": report.rows_added(stream.name),
+        "tidemark/bytes_added": report.bytes_added(stream.name),
+        **progress_metadata(report),
+        **_window_metadata(stream, report),
+        PICTURE_KEY: dg.MetadataValue.md(watermark_picture(report.history or report.epochs)),
+    }
+    total = report.rows_total(stream.name)
+    if total is not None:
+        metadata["dagster/row_count"] = total
+    if stream.output is not None and (columns := column_lineage(stream.output.node, upstream)):
+        metadata["dagster/column_lineage"] = columns
+    return metadata
+
+
+def progress_metadata(report: RunReport) -> MetadataValues:
+    """Return what is the same for all outputs of a run; also the metadata of observations during it.
+
+    Numbers that are not known (a lag before the first event, a rate of a run without epochs) are left out, so that
+    Dagster's plots show a gap and not a zero.
+    """
+    metadata: MetadataValues = {
+        "tidemark/lineage": report.lineage,
+        "tidemark/epochs": len(report.epochs),
+        "tidemark/rows_read": report.rows_read,
+        "tidemark/malformed_rows": report.rows_malformed,
+        "tidemark/epoch_seconds": round(report.seconds, 3),
+    }
+    if report.head is not None:
+        metadata["tidemark/epoch"] = report.head.epoch
+        metadata["tidemark/processing_time"] = dg.MetadataValue.timestamp(report.head.processing_time / 1000)
+    if report.rows_per_second is not None:
+        metadata["tidemark/rows_per_second"] = round(report.rows_per_second, 1)
+    if report.watermark is not None:
+        metadata["tidemark/watermark"] = dg.MetadataValue.timestamp(report.watermark / 1000)
+    lag = report.watermark_lag_seconds()
+    if lag is not None:
+        metadata["tidemark/watermark_lag_seconds"] = lag
+    return metadata
+
+
+def _window_metadata(stream: StreamData, report: RunReport) -> MetadataValues:
+    if stream.output is None:
+        return {}
+    uids = tuple(window.uid for window in windows_of(stream.output.node) if window.uid is not None)
+    if not uids:
+        return {}
+    rows_in = report.operator_sum(uids, lambda operator: operator.rows_in)
+    late = report.operator_sum(uids, lambda operator: operator.rows_late)
+    metadata: MetadataValues = {
+        "tidemark/late_rows": late,
+        "tidemark/panes_on_time": report.operator_sum(uids, lambda operator: operator.panes_on_time),
+        "tidemark/panes_late": report.operator_sum(uids, lambda operator: operator.panes_late),
+        "tidemark/state_rows": report.operator_now(uids, lambda operator: operator.state_rows),
+        "tidemark/state_bytes": report.operator_now(uids, lambda operator: operator.state_bytes),
+        "tidemark/state_files": report.operator_now(uids, lambda operator: operator.state_files),
+    }
+    if rows_in:
+        metadata["tidemark/late_ratio"] = late / rows_in
+    return metadata

@@ -1,0 +1,91 @@
+"""How a job's streams become Dagster assets; one method to override."""
+
+from __future__ import annotations
+
+import re
+
+import dagster as dg
+
+from tidemark.assets.job_streams import StreamData, source_streams, sources_of
+from tidemark.assets.spec_metadata import source_metadata, stream_metadata
+from tidemark.graph.code_version import code_version
+from tidemark.graph.nodes import ConsoleSpec, DeltaSpec, ElementsSpec, FilesSpec, FormatSpec, MemorySpec, ParquetSpec, RateSpec
+
+_SINK_KINDS = {DeltaSpec: "delta", ParquetSpec: "parquet", ConsoleSpec: "console", MemorySpec: "memory"}
+_KIND_TEXT = {
+    "main": "Output",
+    "late": "Late rows, turned away because their window had expired: output",
+    "rejected": "Rejected rows, turned away by a filter: output",
+    "malformed": "Malformed records, which could not be read or timed: output",
+}
+
+
+class TidemarkTranslator:
+    """Turns streams into asset specs.
+
+    Override ``get_asset_spec`` and change what ``super()`` returns::
+
+        class Ours(TidemarkTranslator):
+            def get_asset_spec(self, data: StreamData) -> dg.AssetSpec:
+                return super().get_asset_spec(data).replace_attributes(key=["lake", data.name], owners=["team:data"])
+    """
+
+    def get_asset_spec(self, data: StreamData) -> dg.AssetSpec:
+        """Return the asset of one stream.
+
+        Called once per source and output when definitions load, and for the sources again to find the outputs'
+        upstream assets. It must depend on nothing but ``data``. The decorator adds the metadata that it needs
+        itself (``tidemark/job``, ``tidemark/output``) afterwards.
+        """
+        return _source_spec(data) if data.source is not None else self._output_spec(data)
+
+    def _output_spec(self, data: StreamData) -> dg.AssetSpec:
+        if data.output is None:
+            raise TypeError("a stream that is not a source has an output")
+        job = data.job
+        upstream = {source.name: self.get_asset_spec(_source_data(data, source.name)).key for source in sources_of(data.output.node)}
+        return dg.AssetSpec(
+            key=dg.AssetKey([job.name, data.name]),
+            deps=list(upstream.values()),
+            description=f"{_KIND_TEXT[data.kind]} `{data.name}` of the streaming job `{job.name}`.",
+            metadata=stream_metadata(data, upstream),
+            skippable=True,
+            group_name=group_of(job.name),
+            code_version=code_version(job),
+            owners=list(job.owners),
+            tags=dict(job.tags),
+            kinds={"tidemark", "spark", _SINK_KINDS[type(data.output.sink)]},
+        )
+
+
+def group_of(job: str) -> str:
+    """Return a job's name with the characters that Dagster allows in the names of groups and ops."""
+    return re.sub(r"[^A-Za-z0-9_]", "_", job)
+
+
+def _source_data(data: StreamData, name: str) -> StreamData:
+    return next(stream for stream in source_streams(data.job) if stream.name == name)
+
+
+def _source_spec(data: StreamData) -> dg.AssetSpec:
+    return dg.AssetSpec(
+        key=dg.AssetKey([data.name]),
+        description=f"Source `{data.name}` of the streaming job `{data.job.name}`; it fills by itself.",
+        metadata=source_metadata(data),
+        group_name=group_of(data.job.name),
+        owners=list(data.job.owners),
+        tags=dict(data.job.tags),
+        kinds={_source_kind(data)},
+    )
+
+
+def _source_kind(data: StreamData) -> str:
+    match data.source.spec if data.source is not None else None:
+        case FilesSpec(format=format):
+            return format
+        case FormatSpec(format=format):
+            return format.lower()
+        case RateSpec():
+            return "spark"
+        case ElementsSpec() | None:
+            return "python"

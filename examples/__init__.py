@@ -1,0 +1,1 @@
+"""Worked examples; each folder is a job with its data and its Dagster code location."""

@@ -1,0 +1,198 @@
+"""Every error Tidemark raises: what, where, why, and how to fix it.
+
+One base class; each subclass has a stable ``code`` for scripts and alerts and says whether trying again can help
+(``transient``) or not. Messages name the job, the operator's uid, the epoch and the place, and end with ``Fix:``.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class TidemarkError(Exception):
+    """Base of all errors.
+
+    Args:
+        what: what is wrong, one sentence without a trailing full stop.
+        fix: the exact setting, argument or command that mends it.
+        job: name of the job, where known.
+        uid: uid (or name) of the operator, source or output concerned.
+        epoch: epoch at hand.
+        place: file and line of the definition, or path of the stored object.
+    """
+
+    code: ClassVar[str] = "TM000"
+    transient: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        fix: str,
+        job: str | None = None,
+        uid: str | None = None,
+        epoch: int | None = None,
+        place: str | None = None,
+    ) -> None:
+        self.what = what
+        self.fix = fix
+        self.job = job
+        self.uid = uid
+        self.epoch = epoch
+        self.place = place
+        super().__init__(self._message())
+
+    def _message(self) -> str:
+        where = [
+            text
+            for text in (
+                f"job {self.job!r}" if self.job else "",
+                f"{self.uid!r}" if self.uid else "",
+                f"epoch {self.epoch}" if self.epoch is not None else "",
+                f"at {self.place}" if self.place else "",
+            )
+            if text
+        ]
+        located = f" ({', '.join(where)})" if where else ""
+        return f"[{self.code}] {self.what}{located}. Fix: {self.fix}"
+
+    def with_job(self, job: str) -> TidemarkError:
+        """Name the job on an error raised where it was not known; returns self."""
+        if self.job is None:
+            self.job = job
+            self.args = (self._message(),)
+        return self
+
+    def __str__(self) -> str:
+        return self._message()
+
+
+class DefinitionError(TidemarkError):
+    """A job, stream, source or sink is declared wrongly; found before anything runs."""
+
+    code = "TM100"
+
+
+class ColumnError(DefinitionError):
+    """An expression names a column that the stream does not have."""
+
+    code = "TM101"
+
+
+class ExpressionError(DefinitionError):
+    """An SQL expression cannot be parsed or is of a kind not allowed here."""
+
+    code = "TM102"
+
+
+class DurationError(DefinitionError):
+    """A duration cannot be read or is out of range."""
+
+    code = "TM103"
+
+
+class InvalidNameError(DefinitionError):
+    """A job, uid, tag or output name is not allowed; names become paths."""
+
+    code = "TM104"
+
+
+class SourceError(TidemarkError):
+    """A source is missing, unreadable, or not of the declared shape."""
+
+    code = "TM200"
+
+
+class SinkError(TidemarkError):
+    """A sink refuses the rows: another schema, no permission, a foreign table."""
+
+    code = "TM300"
+
+
+class PublishError(TidemarkError):
+    """A committed epoch could not be published yet; the next start finishes it."""
+
+    code = "TM301"
+    transient = True
+
+
+class StoreError(TidemarkError):
+    """The job store cannot be reached, read or written."""
+
+    code = "TM400"
+    transient = True
+
+
+class CorruptStoreError(TidemarkError):
+    """A stored record, segment or state file is damaged or missing."""
+
+    code = "TM401"
+
+
+class FormatError(TidemarkError):
+    """A stored record has a format version this release cannot read."""
+
+    code = "TM402"
+
+
+class RecordTooLargeError(TidemarkError):
+    """An epoch's record would exceed what one commit may hold; nothing was committed."""
+
+    code = "TM403"
+
+
+class JobRunningError(TidemarkError):
+    """Another driver of the same job is alive."""
+
+    code = "TM410"
+    transient = True
+
+
+class FencedError(TidemarkError):
+    """A newer driver took the job over; this one may not commit any more."""
+
+    code = "TM411"
+
+
+class OffsetMismatchError(TidemarkError):
+    """An epoch came again with other source offsets than those committed."""
+
+    code = "TM412"
+
+
+class StateMismatchError(TidemarkError):
+    """Stored state does not fit the job: an operator, key or aggregate changed."""
+
+    code = "TM413"
+
+
+class ConservationError(TidemarkError):
+    """Rows in and rows out of an operator do not balance; the epoch was not committed."""
+
+    code = "TM500"
+
+
+class UserCodeError(TidemarkError):
+    """A function or expression of the user's failed on the data."""
+
+    code = "TM501"
+
+
+class EngineError(TidemarkError):
+    """Spark failed an epoch; nothing of it was committed."""
+
+    code = "TM502"
+    transient = True
+
+
+class SetupError(TidemarkError):
+    """The environment lacks something: Java, PySpark, a package."""
+
+    code = "TM600"
+
+
+class AlertError(TidemarkError):
+    """An alert could not be delivered; what it was about is in the message."""
+
+    code = "TM610"
+    transient = True

@@ -1,0 +1,236 @@
+"""The job graph: immutable nodes that say what is to be done, with no Spark in sight.
+
+Users build nodes through ``tidemark.graph.streams``; the engine (``tidemark.spark``) reads them. A node is identified by
+object identity: two equal declarations are two operators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from tidemark.graph.aggregates import Aggregate
+from tidemark.semantics.watermarks import WatermarkStrategy
+from tidemark.semantics.windows import WindowAssigner
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+Expression = str | Callable[[], "Column"]
+"""An SQL expression, or a function without arguments that returns a Column and is called when the job runs."""
+
+HIDDEN_PREFIX = "__tm_"
+"""Columns that begin so are the engine's own; users may not name one so."""
+
+
+@dataclass(frozen=True)
+class OutputTag:
+    """Name of a side output: late, rejected, malformed or split rows.
+
+    Identified by its name within a job; it becomes part of paths and asset names.
+    """
+
+    name: str
+
+
+@dataclass(frozen=True)
+class ElementsSpec:
+    """Elements given in the program; each batch is one epoch's input, in this order."""
+
+    batches: tuple[tuple[tuple[object, ...], ...], ...]
+    schema: str
+
+
+@dataclass(frozen=True)
+class FilesSpec:
+    """A folder of files that arrive over time; each file is read once, oldest first."""
+
+    path: str
+    format: Literal["json", "csv", "parquet", "orc", "text"]
+    schema: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    max_files_per_epoch: int | None = None
+    max_bytes_per_epoch: int | None = None
+
+
+@dataclass(frozen=True)
+class FormatSpec:
+    """Any Structured Streaming source by its format name and options."""
+
+    format: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    schema: str | None = None
+
+
+@dataclass(frozen=True)
+class RateSpec:
+    """Spark's rate source: columns ``timestamp`` and ``value``."""
+
+    rows_per_second: int
+    partitions: int | None = None
+
+
+SourceSpec = ElementsSpec | FilesSpec | FormatSpec | RateSpec
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Node:
+    """What all nodes have: inputs in order, the uid if one was given, and the user's file and line."""
+
+    inputs: tuple[Node, ...] = ()
+    uid: str | None = None
+    place: str = ""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SourceNode(Node):
+    """Where elements enter; names them, times them, and sets malformed ones aside."""
+
+    name: str
+    spec: SourceSpec
+    watermarks: WatermarkStrategy
+    malformed_to: OutputTag | None = None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SelectNode(Node):
+    """Exactly these columns, in this order."""
+
+    columns: tuple[tuple[str, Expression], ...]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class WithColumnsNode(Node):
+    """All columns of the input, with these added or replaced; each sees the input's columns only."""
+
+    columns: tuple[tuple[str, Expression], ...]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FilterNode(Node):
+    """Rows for which the condition is true; the others (false or null) are rejected or filtered away."""
+
+    condition: Expression
+    rejects_to: OutputTag | None = None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ExplodeNode(Node):
+    """One row per item of an array (or entry of a map: ``key`` and ``value`` in a struct); ``outer`` keeps empty ones with null."""
+
+    expression: Expression
+    as_: str
+    outer: bool = False
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FunctionNode(Node):
+    """A Python function over elements, run on Arrow batches.
+
+    ``map``: ``function(row: dict) -> dict``, one row for each. ``flat_map``: ``function(row: dict) -> iterable of dict``.
+    With ``batches`` (map only): ``function(pyarrow.RecordBatch) -> pyarrow.RecordBatch`` of the same length.
+    """
+
+    kind: Literal["map", "flat_map"]
+    function: Callable[..., object]
+    schema: str
+    batches: bool = False
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TransformNode(Node):
+    """A function from DataFrame to DataFrame, called once per epoch; it must keep the column ``__tm_meta``."""
+
+    function: Callable[[DataFrame], DataFrame]
+    columns: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SplitNode(Node):
+    """Each row goes to the first branch whose condition is true; ``otherwise`` takes the rest, else it is dropped and counted."""
+
+    branches: tuple[tuple[OutputTag, Expression], ...]
+    otherwise: OutputTag | None = None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SideOutputNode(Node):
+    """The rows that its one input (source, filter, split or window) emits under a tag."""
+
+    tag: OutputTag
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class UnionNode(Node):
+    """All rows of the inputs, matched by column name; the watermark is the least of theirs."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class WindowNode(Node):
+    """Keyed windows with incremental aggregates. ``keys`` empty: one window over all rows (``window_all``).
+
+    Result columns: keys, window_start, window_end, the aggregates in order, pane_timing, pane_index.
+    """
+
+    keys: tuple[tuple[str, Expression], ...]
+    assigner: WindowAssigner
+    aggregates: tuple[tuple[str, Aggregate], ...]
+    allowed_lateness_ms: int = 0
+    late_to: OutputTag | None = None
+
+
+@dataclass(frozen=True)
+class DeltaSpec:
+    """A Delta table; exactly once, by an application transaction per (lineage, output, epoch)."""
+
+    path: str
+
+
+@dataclass(frozen=True)
+class ParquetSpec:
+    """A folder of Parquet files; each file appears exactly once, the files of one epoch one after the other."""
+
+    path: str
+
+
+@dataclass(frozen=True)
+class ConsoleSpec:
+    """Prints rows; at least once."""
+
+    rows: int = 20
+
+
+@dataclass(frozen=True)
+class MemorySpec:
+    """Keeps rows in this process under a name, for tests and notebooks; exactly once within the process."""
+
+    name: str
+
+
+SinkSpec = DeltaSpec | ParquetSpec | ConsoleSpec | MemorySpec
+
+
+@dataclass(frozen=True)
+class Output:
+    """A stream bound to a sink; ``place`` is the user's file and line."""
+
+    node: Node
+    sink: SinkSpec
+    place: str = ""
+
+
+def walk(roots: Iterable[Node]) -> tuple[Node, ...]:
+    """Return all nodes reachable from the roots, each once, inputs before consumers."""
+    order: list[Node] = []
+    seen: set[int] = set()
+    stack: list[tuple[Node, bool]] = [(root, False) for root in reversed(tuple(roots))]
+    while stack:
+        node, expanded = stack.pop()
+        if expanded:
+            order.append(node)
+        elif id(node) not in seen:
+            seen.add(id(node))
+            stack.append((node, True))
+            stack.extend((child, False) for child in reversed(node.inputs))
+    return tuple(order)

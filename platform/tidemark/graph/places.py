@@ -1,0 +1,25 @@
+"""Where in the user's program something was declared, so that an error can point there."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import FrameType
+
+_PACKAGE = str(Path(__file__).resolve().parent.parent) + "/"
+
+
+def user_place() -> str:
+    """Return ``file:line`` of the innermost caller outside Tidemark; empty if there is none."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and _is_ours(frame):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
+
+
+def _is_ours(frame: FrameType) -> bool:
+    filename = frame.f_code.co_filename
+    if filename == "<string>":
+        # Methods that dataclasses generate have this file name, and so has the user's program under `python -c`.
+        return str(frame.f_globals.get("__name__", "")).startswith("tidemark")
+    return filename.startswith(_PACKAGE)

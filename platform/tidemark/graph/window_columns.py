@@ -1,0 +1,38 @@
+"""Which columns a window's aggregates read."""
+
+from __future__ import annotations
+
+from tidemark.errors import ExpressionError
+from tidemark.graph.aggregates import Aggregate, Partial
+from tidemark.graph.expressions import Site, column_names, parse_sql
+
+ORDER_COLUMN = "__tm_order"
+"""Stands for ``{order}`` while a template is read."""
+
+
+def filled_create(partial: Partial, site: Site) -> str:
+    """Return a partial's create template as SQL, with a column in place of ``{order}``.
+
+    Raises:
+        ExpressionError: the template holds another placeholder, or a brace that is not doubled.
+    """
+    try:
+        return partial.create.format(order=ORDER_COLUMN)
+    except (KeyError, IndexError, ValueError) as error:
+        raise ExpressionError(
+            f"{site.what} has the template {partial.create!r}, whose braces cannot be filled in ({error})",
+            fix="only {order} stands in braces there; write braces of SQL itself twice",
+            uid=site.uid,
+            place=site.place,
+        ) from error
+
+
+def aggregate_columns(aggregate: Aggregate, site: Site) -> tuple[str, ...]:
+    """Return the columns that an aggregate reads: of its arguments, and of the SQL that makes its partials.
+
+    Raises:
+        ExpressionError: an argument or a template cannot be parsed.
+    """
+    texts = [*aggregate.arguments, *(filled_create(partial, site) for partial in aggregate.partials)]
+    names = dict.fromkeys(name for text in texts for name in column_names(parse_sql(text, site)))
+    return tuple(name for name in names if name != ORDER_COLUMN)

@@ -1,0 +1,47 @@
+"""Which names are allowed. Names become folders, table columns of the job's history, metric names and asset keys."""
+
+from __future__ import annotations
+
+import re
+
+from tidemark.errors import InvalidNameError
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+_SOURCE_NAME = re.compile(r"[A-Za-z0-9_]{1,100}")
+
+
+def validate_name(kind: str, name: object, *, place: str | None = None) -> str:
+    """Return the name if it may be used.
+
+    Args:
+        kind: what is named, for the error: ``"job"``, ``"uid"``, ``"output"``, ``"output tag"``.
+        name: 1 to 100 letters, digits, ``_``, ``-`` or ``.``, beginning with a letter or digit, without ``..``.
+        place: file and line of the definition, for the error.
+
+    Raises:
+        InvalidNameError: not text, or not of that form.
+
+    >>> validate_name("uid", "hourly-tips")
+    'hourly-tips'
+    """
+    if isinstance(name, str) and _NAME.fullmatch(name) and ".." not in name:
+        return name
+    raise InvalidNameError(
+        f"{kind} name {name!r} is not allowed",
+        fix="use 1 to 100 letters, digits, '_', '-' or '.', beginning with a letter or digit, without '..'",
+        place=place,
+    )
+
+
+def validate_source_name(name: object, *, place: str | None = None) -> str:
+    """Return a source's name if it may be used: 1 to 100 letters, digits or ``_``, since Spark keys its offsets by it.
+
+    Raises:
+        InvalidNameError: not of that form.
+
+    >>> validate_source_name("trips")
+    'trips'
+    """
+    if isinstance(name, str) and _SOURCE_NAME.fullmatch(name):
+        return name
+    raise InvalidNameError(f"source name {name!r} is not allowed", fix="use 1 to 100 letters, digits or '_'", place=place)

@@ -1,0 +1,61 @@
+"""Panes: the results a window emits over its life, their timing and their numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tidemark.semantics.lateness import is_due
+from tidemark.semantics.windows import Window
+
+PaneTiming = Literal["EARLY", "ON_TIME", "LATE"]
+
+
+@dataclass(frozen=True)
+class Pane:
+    """One result of one key and window.
+
+    ``index`` counts a key's and window's panes from 0. ``replaces`` lists the starts of merged-away sessions whose results are out.
+    """
+
+    key: tuple[object, ...]
+    window: Window
+    timing: PaneTiming
+    index: int
+    result: object
+    replaces: tuple[int, ...] = ()
+
+    @property
+    def result_time(self) -> int:
+        """The event time of the result row, ``end - 1``, so that windows can follow windows."""
+        return self.window.max_timestamp
+
+
+def due_timing(window: Window, *, before: int, after: int, touched: bool) -> PaneTiming | None:
+    """Return the timing of the pane that the event-time rule fires for a window in an epoch, or none.
+
+    ON_TIME once: in the first epoch whose watermark reaches the window's end, whether or not elements came in it. LATE in each
+    epoch that brought accepted elements after that, once however many they were; a window whose first element comes so late
+    has a LATE pane and never an ON_TIME one. That follows from the two watermarks alone: nothing has to be remembered.
+
+    Args:
+        window: one that is open, so that some element was accepted into it.
+        before: the operator's watermark after the epoch before, W(n-1).
+        after: the operator's watermark after this epoch, W(n).
+        touched: whether this epoch brought an accepted element to the window.
+
+    >>> due_timing(Window(0, 10), before=8, after=9, touched=False)
+    'ON_TIME'
+    """
+    if is_due(window, before):
+        return "LATE" if touched else None
+    return "ON_TIME" if is_due(window, after) else None
+
+
+def next_index(*fired: int) -> int:
+    """Return the index of the next pane of a window, given how many panes it, or each window merged into it, has fired.
+
+    >>> next_index(), next_index(2), next_index(1, 3)
+    (0, 2, 3)
+    """
+    return max(fired, default=0)

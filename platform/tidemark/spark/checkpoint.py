@@ -1,0 +1,107 @@
+"""Spark's own checkpoint as a disposable cache on local disk, rebuilt from the head of the job log at every start."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+import uuid
+from pathlib import Path
+
+from tidemark.errors import CorruptStoreError
+from tidemark.state.records import EpochRecord, SourceLogFile, SourceLogRef
+from tidemark.state.store import JobStore
+
+_COMMIT = 'v1\n{"nextBatchWatermarkMs":0}'
+
+
+class SparkCheckpoint:
+    """One query's checkpoint folder.
+
+    Args:
+        store: the job's folder in the store; copies of the sources' own logs live there under ``sources/``.
+        term: of the driver, part of the copies' names so that two drivers never write one name.
+    """
+
+    def __init__(self, store: JobStore, term: int) -> None:
+        self._store = store
+        self._term = term
+        self._folder = tempfile.TemporaryDirectory(prefix="tidemark-checkpoint-")
+        self._saved: dict[str, dict[str, SourceLogFile]] = {}
+
+    @property
+    def path(self) -> str:
+        """Address of the folder as Spark takes it."""
+        return f"file://{self._folder.name}"
+
+    def seed(self, record: EpochRecord | None) -> int:
+        """Fill the empty folder so that a query goes on after the record's epoch; returns the number of its first batch."""
+        root = Path(self._folder.name)
+        if record is None or not record.offsets:
+            return 0
+        batch = record.epoch
+        _write(root / "metadata", json.dumps({"id": str(uuid.uuid4())}))
+        _write(root / "offsets" / str(batch), record.offsets)
+        _write(root / "commits" / str(batch), _COMMIT)
+        for source, log in record.source_logs.items():
+            for file in log.files:
+                data = self._store.get(file.path)
+                if hashlib.sha256(data).hexdigest() != file.sha256:
+                    raise CorruptStoreError(
+                        f"the copy of source {source!r}'s log is damaged",
+                        fix="restore the file from a backup of the job store; without it the source would be read again",
+                        job=record.job,
+                        uid=source,
+                        epoch=record.epoch,
+                        place=self._store.spark_uri(file.path),
+                    )
+                _write(root / "sources" / source / file.name, data.decode())
+            self._saved[source] = {file.name: file for file in log.files}
+        return batch + 1
+
+    def offsets(self, batch: int) -> str:
+        """Return the raw text of Spark's offsets of a batch."""
+        return (Path(self._folder.name) / "offsets" / str(batch)).read_text()
+
+    def save_source_logs(self) -> dict[str, SourceLogRef]:
+        """Copy what is new in the sources' own logs to the job store; returns what each source needs to go on."""
+        root = Path(self._folder.name) / "sources"
+        if not root.is_dir():
+            return {}
+        return {
+            folder.name: SourceLogRef(tuple(self._save(folder.name, file) for file in _needed(folder)))
+            for folder in sorted(root.iterdir())
+            if folder.is_dir()
+        }
+
+    def close(self) -> None:
+        """Remove the folder."""
+        self._folder.cleanup()
+
+    def _save(self, source: str, file: Path) -> SourceLogFile:
+        saved = self._saved.setdefault(source, {})
+        if file.name not in saved:
+            data = file.read_bytes()
+            digest = hashlib.sha256(data).hexdigest()
+            path = f"sources/{source}/{file.name}-{self._term}-{digest[:16]}"
+            self._store.put(path, data)
+            saved[file.name] = SourceLogFile(file.name, path, len(data), digest)
+        return saved[file.name]
+
+
+def _needed(folder: Path) -> list[Path]:
+    """Return the log files from the newest compacted one on, oldest first; earlier ones are contained in it."""
+    numbered = sorted(
+        (int(file.name.split(".")[0]), file)
+        for file in folder.iterdir()
+        if file.name.split(".")[0].isdigit() and file.suffix in ("", ".compact")
+    )
+    newest = max((number for number, file in numbered if file.suffix == ".compact"), default=-1)
+    return [file for number, file in numbered if number >= newest]
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    os.chmod(path, 0o600)

@@ -1,0 +1,251 @@
+"""One epoch: from a batch's rows to the record that commits them. Stages everything, decides nothing for good."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Observation
+
+from tidemark.clock import Clock
+from tidemark.crashpoints import crash_point
+from tidemark.graph.nodes import Node, SideOutputNode, SourceNode, WindowNode, walk
+from tidemark.semantics.watermarks import (
+    SourceState,
+    SplitObservation,
+    advance,
+    end_of_input,
+    operator_watermark,
+)
+from tidemark.spark.balance import Balance
+from tidemark.spark.intake import take_in
+from tidemark.spark.operators import OperatorRun
+from tidemark.spark.rows import EpochRows
+from tidemark.spark.sinks import BoundSink
+from tidemark.spark.sources import unpack
+from tidemark.spark.tallies import observe_splits
+from tidemark.spark.topology import Topology
+from tidemark.spark.windows import WindowStep
+from tidemark.state.records import OperatorState, OutputRecord
+from tidemark.state.store import JobStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What the epoch before left: the place to go on from."""
+
+    sources: Mapping[str, SourceState] = field(default_factory=dict)
+    operators: Mapping[str, OperatorState] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class EpochPlan:
+    """What is fixed before an epoch runs.
+
+    ``batch`` is None in an epoch without input; ``caught_up`` says which sources had nothing left to read.
+    """
+
+    epoch: int
+    lineage: str
+    processing_time: int
+    before: Checkpoint
+    batch: DataFrame | None
+    caught_up: Mapping[str, bool]
+    end_of_input: bool = False
+
+
+class EpochRun:
+    """Runs one epoch's operators and stages its outputs.
+
+    Args:
+        spark: session that the batch belongs to.
+        store: the job's folder.
+        topology: of the job.
+        steps: of the window operators, by ``id(node)``.
+        definitions: of the operators, by uid, as they are recorded.
+        sinks: by output name.
+        plan: of the epoch.
+        clock: for measuring stages.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        store: JobStore,
+        topology: Topology,
+        steps: Mapping[int, WindowStep],
+        definitions: Mapping[str, Mapping[str, object]],
+        sinks: Mapping[str, BoundSink],
+        plan: EpochPlan,
+        clock: Clock,
+    ) -> None:
+        self.plan = plan
+        self.topology = topology
+        self.stages: dict[str, int] = {}
+        self.outputs: dict[str, OutputRecord] = {}
+        self.sources: dict[str, SourceState] = {}
+        self.observed: dict[str, dict[str, SplitObservation]] = {}
+        self._sinks = sinks
+        self._clock = clock
+        self.operators = {
+            id(node): OperatorRun(
+                spark,
+                store,
+                topology.name(node),
+                steps[id(node)],
+                plan.before.operators.get(topology.name(node), OperatorState(definitions[topology.name(node)])),
+                plan.epoch,
+            )
+            for node in topology.windows
+        }
+        self.rows = EpochRows(
+            topology,
+            self._intakes(),
+            {name: tuple(split for split in state.splits if split) for name, state in plan.before.sources.items()},
+            lambda node: self.operators[id(node)].step.late(self.operators[id(node)].before.watermark),
+        )
+        self.balance = Balance(topology, self.rows)
+
+    def execute(self) -> None:
+        """Run the operators in order, stage all outputs, and hold the counts against each other.
+
+        Raises:
+            ConservationError: rows were lost or made.
+        """
+        try:
+            self._read_input()
+            with self._stage("watermarks"):
+                self._advance_sources()
+            for node in self.topology.windows:
+                self._run_window(node)
+            self._stage_outputs(gated=True)
+            for name, sink in self._sinks.items():
+                self.outputs.setdefault(name, sink.nothing())
+            crash_point("outputs-staged")
+            self.balance.staged = {name: record for name, record in self.outputs.items() if record.files}
+            with self._stage("check"):
+                self.balance.check()
+        finally:
+            self.rows.release()
+
+    @contextmanager
+    def _stage(self, name: str) -> Iterator[None]:
+        begun = self._clock.monotonic()
+        try:
+            yield
+        finally:
+            self.stages[name] = self.stages.get(name, 0) + round((self._clock.monotonic() - begun) * 1000)
+
+    def _intakes(self) -> dict[str, object]:
+        if self.plan.batch is None:
+            return {}
+        names = [source.name for source in self.topology.sources]
+        frames = unpack(self.plan.batch, names)
+        return {
+            source.name: take_in(
+                source, frames[source.name], self.plan.processing_time, ordered=id(source) in self.topology.ordered
+            )
+            for source in self.topology.sources
+        }
+
+    def _read_input(self) -> None:
+        """Make the passes that read the sources: each is tallied by the first of them."""
+        for node in self.topology.windows:
+            if not _behind_window(node.inputs[0]) and self.rows.available(node.inputs[0]):
+                self._absorb(node)
+        self._stage_outputs(gated=False)
+        for node in self._undriven():
+            if self.rows.available(node):
+                with self._stage("count"):
+                    self.rows.rows(node).write.format("noop").mode("overwrite").save()
+
+    def _undriven(self) -> list[Node]:
+        """Return sources and filters that nothing reads in every epoch, though someone wants to know what they put aside."""
+        wanted = [output.node for output in self.topology.outputs.values() if self.topology.gate(output.node) is None]
+        driven = {id(found) for node in (*wanted, *self.topology.windows) for found in walk([node])}
+        found: dict[int, Node] = {}
+        for node in self.topology.nodes:
+            emitter = node.inputs[0] if isinstance(node, SideOutputNode) else None
+            if emitter is not None and not isinstance(emitter, WindowNode) and id(emitter) not in driven:
+                found[id(emitter)] = emitter
+        return list(found.values())
+
+    def _absorb(self, node: WindowNode) -> None:
+        with self._stage(f"absorb {self.topology.name(node)}"):
+            rows = self.rows.rows(node.inputs[0])
+            self.balance.absorbed[id(node)] = self.operators[id(node)].absorb(rows)
+
+    def _run_window(self, node: WindowNode) -> None:
+        run = self.operators[id(node)]
+        if run.absorbed is None and _behind_window(node.inputs[0]) and self.rows.available(node.inputs[0]):
+            self._absorb(node)
+        inputs = [self.sources[source.name] for source in self.topology.upstream_sources(node)]
+        observation = Observation()
+        results = run.fire(operator_watermark(run.before.watermark, inputs), observation)
+        if results is not None and self.topology.consumers.get(id(node)):
+            self.rows.set_results(node, results)
+            with self._stage(f"fire {self.topology.name(node)}"):
+                self._use_results(node)
+                self.balance.fired[id(node)] = run.step.fired(observation)
+        with self._stage("compact"):
+            run.compact()
+
+    def _use_results(self, node: WindowNode) -> None:
+        """Write what follows a window's results; a window that follows them absorbs them now, so that the pass has run."""
+        staged = len(self.outputs)
+        self._stage_outputs(gated=False)
+        followers = [
+            other for other in self.topology.windows if other is not node and any(found is node for found in walk(other.inputs))
+        ]
+        for other in followers:
+            ready = all(id(found) in self.balance.fired or found is node for found in walk(other.inputs) if isinstance(found, WindowNode))
+            if ready and self.operators[id(other)].absorbed is None:
+                self._absorb(other)
+        if len(self.outputs) == staged and not followers:
+            self.rows.rows(node).write.format("noop").mode("overwrite").save()
+
+    def _stage_outputs(self, *, gated: bool) -> None:
+        for name, output in self.topology.outputs.items():
+            gate = self.topology.gate(output.node)
+            if name in self.outputs or (gate is not None) is not gated or not self.rows.available(output.node):
+                continue
+            if gate is not None and self.balance.side_rows(gate) == 0:
+                continue
+            with self._stage(f"output {name}"):
+                rows = self.rows.rows(output.node)
+                visible = [column for column in rows.columns if not column.startswith("__tm_")]
+                self.outputs[name] = self._sinks[name].stage(rows.select(*visible), self.plan.lineage, self.plan.epoch)
+            crash_point("output-staged")
+
+    def _advance_sources(self) -> None:
+        for source in self.topology.sources:
+            before = self.plan.before.sources.get(source.name, SourceState())
+            observed = self._observe(source)
+            self.observed[source.name] = observed
+            after = advance(
+                source.watermarks,
+                before,
+                observed,
+                processing_time=self.plan.processing_time,
+                caught_up=self.plan.caught_up.get(source.name, True),
+            )
+            self.sources[source.name] = end_of_input(after) if self.plan.end_of_input else after
+
+    def _observe(self, source: SourceNode) -> dict[str, SplitObservation]:
+        end = self.rows.ends.get(source.name)
+        if end is None:
+            return {}
+        tally = self.rows.tallies[id(end)]
+        figures = tally.figures()
+        if figures.unknown_splits or tally.by_group:
+            return observe_splits(self.rows.marked(end), source)
+        return {name: seen for name, seen in figures.splits.items() if seen.rows}
+
+
+def _behind_window(node: Node) -> bool:
+    return any(isinstance(found, WindowNode) for found in walk([node]))

@@ -1,0 +1,101 @@
+"""Python functions over elements, on Arrow batches, with the engine's own columns carried along."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.types import StructType
+
+from tidemark.errors import UserCodeError
+from tidemark.graph.nodes import FunctionNode
+from tidemark.spark.expressions import hidden_of, visible_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+
+def apply_function(node: FunctionNode, rows: DataFrame, name: str) -> DataFrame:
+    """Return the rows after a map or flat_map; each result keeps the event time of the element it came from.
+
+    Raises:
+        UserCodeError: inside the task, when the function returns something other than its declared rows.
+    """
+    hidden = hidden_of(rows.columns)
+    visible = visible_of(rows.columns)
+    made = StructType.fromDDL(node.schema)
+    schema = StructType([*made.fields, *(rows.schema[column] for column in hidden)])
+    if node.batches:
+        run = _on_batches(node.function, visible, hidden, name)
+    else:
+        run = _on_rows(node.function, made, visible, hidden, name, many=node.kind == "flat_map")
+    return rows.mapInArrow(run, schema)
+
+
+_Batches = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
+
+
+def _on_batches(function: Callable[..., object], visible: list[str], hidden: list[str], name: str) -> _Batches:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        for batch in batches:
+            after = function(batch.select(visible))
+            if not isinstance(after, pa.RecordBatch) or after.num_rows != batch.num_rows:
+                raise UserCodeError(
+                    f"the batch function returned {_described(after)} for a batch of {batch.num_rows} rows",
+                    fix="return a pyarrow.RecordBatch with one row for each input row; use flat_map for other counts",
+                    uid=name,
+                )
+            columns = [*after.columns, *(batch.column(column) for column in hidden)]
+            yield pa.RecordBatch.from_arrays(columns, names=[*after.schema.names, *hidden])
+
+    return run
+
+
+def _on_rows(
+    function: Callable[..., object], made: StructType, visible: list[str], hidden: list[str], name: str, *, many: bool
+) -> _Batches:
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    schema = to_arrow_schema(made)
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        for batch in batches:
+            results: list[Mapping[str, Any]] = []
+            parents: list[int] = []
+            for number, row in enumerate(batch.select(visible).to_pylist()):
+                for result in _results(function(row), name, many=many):
+                    results.append(result)
+                    parents.append(number)
+            table = pa.RecordBatch.from_pylist(results, schema=schema)
+            carried = batch.select(hidden).take(pa.array(parents, pa.int32()))
+            yield pa.RecordBatch.from_arrays([*table.columns, *carried.columns], names=[*schema.names, *hidden])
+
+    return run
+
+
+def _results(returned: object, name: str, *, many: bool) -> Iterable[Mapping[str, Any]]:
+    results = returned if many else (returned,)
+    if not isinstance(results, Iterable):
+        raise _not_rows(returned, name)
+    for result in results:
+        if not isinstance(result, Mapping):
+            raise _not_rows(result, name)
+        yield result
+
+
+def _not_rows(returned: object, name: str) -> UserCodeError:
+    return UserCodeError(
+        f"the function returned {_described(returned)}, not a row",
+        fix="return a dict of column name to value (map), or an iterable of such dicts (flat_map)",
+        uid=name,
+    )
+
+
+def _described(value: object) -> str:
+    rows = getattr(value, "num_rows", None)
+    return f"{type(value).__name__} of {rows} rows" if rows is not None else type(value).__name__

@@ -1,0 +1,130 @@
+"""From a batch's raw rows to timed, judged rows: event time, split, position, and whether the source can make sense of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from tidemark.errors import SourceError
+from tidemark.graph.nodes import SourceNode
+from tidemark.semantics import event_time
+from tidemark.spark.expressions import CORRUPT, POSITION, SPLIT, TIME, VERDICT, column, quoted, visible_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+ALIVE = 0
+MALFORMED = 1
+FIRST_FILTER = 2
+
+PATH = "__tm_path"
+BLOCK = "__tm_block"
+ROW = "__tm_row"
+UNPARSABLE = "record cannot be parsed"
+
+MALFORMED_COLUMNS = ("raw", "reason", "event_time", "source", "split", "read_at")
+
+
+@dataclass(frozen=True)
+class Intake:
+    """One source's rows of one epoch.
+
+    ``rows`` has the user's columns and the engine's: time (milliseconds), verdict, and split and position where they are needed.
+    """
+
+    node: SourceNode
+    rows: DataFrame
+    processing_time: int
+    latest: int
+
+
+def take_in(node: SourceNode, batch: DataFrame, processing_time: int, *, ordered: bool) -> Intake:
+    """Time and judge the rows of a batch.
+
+    Args:
+        node: the source.
+        batch: its rows as ``tidemark.spark.sources`` reads them.
+        processing_time: of the epoch, milliseconds.
+        ordered: whether rows need a position.
+    """
+    strategy = node.watermarks
+    skew = strategy.max_future_skew_ms
+    latest = event_time.MAX_EVENT_TIME if skew is None else min(event_time.MAX_EVENT_TIME, processing_time + skew)
+    names = batch.columns
+    time = F.lit(processing_time).cast("bigint") if strategy.timestamp is None else _milliseconds(node, batch)
+    hidden = [time.alias(TIME)]
+    if SPLIT in names:
+        hidden.append(F.col(SPLIT))
+    elif strategy.split_by is not None:
+        hidden.append(F.col(quoted(strategy.split_by)).cast("string").alias(SPLIT))
+    if ordered:
+        hidden.append(_position(node, names).alias(POSITION))
+    kept = [F.col(quoted(name)) for name in visible_of(names)]
+    corrupt = [F.col(CORRUPT)] if CORRUPT in names else []
+    timed = batch.select(*kept, *corrupt, *hidden)
+    good = F.col(TIME).between(event_time.MIN_EVENT_TIME, latest)
+    if corrupt:
+        good = good & F.col(CORRUPT).isNull()
+    verdict = F.when(good, F.lit(ALIVE)).otherwise(F.lit(MALFORMED))
+    return Intake(node, timed.withColumn(VERDICT, verdict), processing_time, latest)
+
+
+def malformed_rows(intake: Intake) -> DataFrame:
+    """Return the malformed rows with the raw record and the reason."""
+    rows = intake.rows
+    names = rows.columns
+    time = F.col(TIME)
+    reason = (
+        F.when(time.isNull(), event_time.NULL_EVENT_TIME)
+        .when(~time.between(event_time.MIN_EVENT_TIME, event_time.MAX_EVENT_TIME), event_time.OUT_OF_RANGE)
+        .otherwise(event_time.TOO_FAR_AHEAD)
+    )
+    raw = F.to_json(F.struct(*(F.col(quoted(name)) for name in visible_of(names))))
+    if CORRUPT in names:
+        reason = F.when(F.col(CORRUPT).isNotNull(), UNPARSABLE).otherwise(reason)
+        raw = F.coalesce(F.col(CORRUPT), raw)
+    in_range = time.between(event_time.MIN_EVENT_TIME, event_time.MAX_EVENT_TIME)
+    return rows.where(F.col(VERDICT) == MALFORMED).select(
+        raw.alias("raw"),
+        reason.alias("reason"),
+        F.when(in_range, F.timestamp_millis(time)).alias("event_time"),
+        F.lit(intake.node.name).alias("source"),
+        (F.col(SPLIT) if SPLIT in names else F.lit(None).cast("string")).alias("split"),
+        F.timestamp_millis(F.lit(intake.processing_time).cast("bigint")).alias("read_at"),
+        F.lit(intake.processing_time).cast("bigint").alias(TIME),
+    )
+
+
+def _milliseconds(node: SourceNode, batch: DataFrame) -> Column:
+    timestamp = node.watermarks.timestamp
+    if timestamp is None:
+        raise ValueError("no timestamp expression")
+    value = column(timestamp)
+    kind = batch.select(value.alias("t")).schema["t"].dataType
+    if isinstance(kind, T.TimestampType):
+        return F.unix_millis(value)
+    if isinstance(kind, T.TimestampNTZType | T.DateType):
+        return F.unix_millis(value.cast("timestamp"))
+    if isinstance(kind, T.LongType | T.IntegerType):
+        return value.cast("bigint")
+    if isinstance(kind, T.StringType):
+        return F.unix_millis(value.try_cast("timestamp"))
+    raise SourceError(
+        f"timestamp={timestamp!r} of source {node.name!r} has type {kind.simpleString()}, which is not an instant",
+        fix="give a TIMESTAMP, a DATE, a BIGINT of milliseconds since 1970, or a STRING that casts to a timestamp",
+        uid=node.name,
+        place=node.place,
+    )
+
+
+def _position(node: SourceNode, names: list[str]) -> Column:
+    """Return a struct<string, bigint, bigint> that orders rows of equal event time: partition and offset, or path and row."""
+    origin = F.concat_ws(":", F.lit(node.name), F.col(PATH)) if PATH in names else F.lit(node.name)
+    block = F.col(BLOCK) if BLOCK in names else F.lit(0)
+    row = F.col(ROW) if ROW in names else F.monotonically_increasing_id()
+    return F.struct(origin.alias("origin"), block.cast("bigint").alias("block"), row.cast("bigint").alias("row"))
+
+

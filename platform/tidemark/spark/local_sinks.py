@@ -1,0 +1,87 @@
+"""Sinks within this process: the console (at least once) and memory (exactly once as long as the process lives)."""
+
+from __future__ import annotations
+
+import io
+import sys
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidemark.state.records import OutputRecord
+from tidemark.state.store import JobStore
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+_tables: dict[str, dict[tuple[str, int], pa.Table]] = {}
+
+
+class _StagedInJob:
+    """Stages in the job's own folder, and reads back what was staged."""
+
+    def __init__(self, name: str, job: JobStore) -> None:
+        self._name = name
+        self.staging = job
+
+    @property
+    def location(self) -> None:
+        """Nowhere that another process could read."""
+        return
+
+    def staging_folder(self, name: str) -> str:
+        """Return a folder below the job's."""
+        return f"staging/{self._name}/{name}"
+
+    def check(self, schema: StructType) -> None:
+        """Take rows of any type."""
+
+    def _read(self, record: OutputRecord) -> pa.Table:
+        parts = [pq.read_table(io.BytesIO(self.staging.get(file.path))) for file in record.files]
+        return pa.concat_tables(parts)
+
+
+class ConsoleSink(_StagedInJob):
+    """Prints an epoch's rows to standard output. At least once: a crash right after printing prints again."""
+
+    kind = "console"
+
+    def __init__(self, name: str, rows: int, job: JobStore) -> None:
+        super().__init__(name, job)
+        self._limit = rows
+
+    def publish(self, record: OutputRecord, lineage: str, epoch: int) -> None:
+        """Print the first rows."""
+        table = self._read(record)
+        shown = table.slice(0, self._limit).to_pandas().to_string(index=False)
+        more = f"\n… {table.num_rows - self._limit} more" if table.num_rows > self._limit else ""
+        sys.stdout.write(f"── {self._name}, epoch {epoch}: {record.rows} rows ──\n{shown}{more}\n")
+        sys.stdout.flush()
+
+
+class MemorySink(_StagedInJob):
+    """Keeps rows under a name for ``memory_table``. Exactly once within the process; gone with it."""
+
+    kind = "memory"
+
+    def __init__(self, name: str, table: str, job: JobStore) -> None:
+        super().__init__(name, job)
+        self._table = table
+
+    def publish(self, record: OutputRecord, lineage: str, epoch: int) -> None:
+        """Keep the rows, unless this epoch's are there."""
+        kept = _tables.setdefault(self._table, {})
+        if (lineage, epoch) not in kept:
+            kept[lineage, epoch] = self._read(record)
+
+
+def memory_table(name: str) -> pa.Table | None:
+    """Return all rows that memory sinks of this process keep under a name, in the order of their epochs; None if there are none."""
+    kept = _tables.get(name)
+    return pa.concat_tables(list(kept.values())) if kept else None
+
+
+def clear_memory(name: str) -> None:
+    """Forget the rows kept under a name."""
+    _tables.pop(name, None)

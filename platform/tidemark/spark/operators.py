@@ -1,0 +1,183 @@
+"""One stateful operator in one epoch: absorb, fire, compact, expire. Decides which files to read; ``windows`` says how."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Observation
+from pyspark.sql.types import StructType
+
+from tidemark.crashpoints import crash_point
+from tidemark.graph.nodes import WindowNode
+from tidemark.spark.state_files import overlapping, read_files, write_folder
+from tidemark.spark.windows import START, Absorbed, WindowStep
+from tidemark.state.compaction import plan_compaction
+from tidemark.state.records import OperatorState, StateFile
+from tidemark.state.store import JobStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+STATE_COMPRESSION = "lz4"
+
+
+@dataclass
+class OperatorRun:
+    """An operator at work on one epoch.
+
+    Args:
+        spark: session to read with.
+        store: the job's folder.
+        uid: the operator's.
+        step: its DataFrames.
+        before: its state after the epoch before.
+        epoch: the epoch at hand.
+    """
+
+    spark: SparkSession
+    store: JobStore
+    uid: str
+    step: WindowStep
+    before: OperatorState
+    epoch: int
+    absorbed: Absorbed | None = None
+    watermark: int = 0
+    _added: list[StateFile] = field(default_factory=list)
+    _files: list[StateFile] = field(default_factory=list)
+    _schema: StructType | None = None
+
+    def __post_init__(self) -> None:
+        """Start from the files and the watermark of the epoch before."""
+        self.watermark = self.before.watermark
+        self._files = list(self.before.files)
+        text = self.before.definition.get("schema")
+        self._schema = StructType.fromJson(text) if isinstance(text, dict) else None
+
+    @property
+    def node(self) -> WindowNode:
+        """The operator's declaration."""
+        return self.step.node
+
+    def absorb(self, rows: DataFrame) -> Absorbed:
+        """Take an epoch's input into state; one Spark job."""
+        observation = Observation()
+        groups = self.step.absorb(rows, self.before.watermark, observation)
+        self._schema = groups.schema
+        written = write_folder(groups, self.store, self._folder(), compression=STATE_COMPRESSION, time_column=START)
+        self._added = [file.as_state_file(self.epoch) for file in written]
+        self._files += self._added
+        self.absorbed = self.step.absorbed(observation)
+        crash_point("state-staged")
+        return self.absorbed
+
+    def fire(self, watermark: int, observation: Observation) -> DataFrame | None:
+        """Return the panes due at a watermark, None where there cannot be any. Nothing runs yet."""
+        previous, self.watermark = self.before.watermark, watermark
+        if self._schema is None:
+            return None
+        parts: list[DataFrame] = []
+        low, high = self.step.last_due_start(previous) + 1, self.step.last_due_start(watermark)
+        due = overlapping(self._files, low, high) if high >= low else []
+        if due:
+            parts.append(self._due(due, low, high, previous, watermark))
+        if self.absorbed and self.absorbed.refired_groups:
+            first, last = self.step.last_late_start(previous) + 1, self.step.last_due_start(previous)
+            added = overlapping(self._added, first, last)
+            older = [file for file in overlapping(self._files, first, last) if file not in self._added]
+            touched = self.step.touched(self._read(older), self._read(added), previous)
+            parts.append(touched)
+        if not parts:
+            return None
+        merged = parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
+        return self.step.results(merged, previous, observation)
+
+    def compact(self) -> None:
+        """Merge files of one size into a larger one where there are many, and forget files that are wholly expired."""
+        expired = self.step.last_late_start(self.watermark)
+        plan = plan_compaction(self._files, expired_before=expired + 1)
+        gone = set(plan.drop)
+        for group in plan.merge:
+            merged = self.step.merge(self._read(group).where(f"{START} > {expired}"))
+            written = write_folder(
+                merged.coalesce(1), self.store, self._folder(), compression=STATE_COMPRESSION, time_column=START
+            )
+            newest = max(file.epoch for file in group)
+            self._files += [replace(file.as_state_file(self.epoch), epoch=newest) for file in written]
+            gone |= set(group)
+            crash_point("compaction-staged")
+        self._files = [file for file in self._files if file not in gone]
+
+    def after(self) -> OperatorState:
+        """Return the operator's state after this epoch."""
+        definition = dict(self.before.definition)
+        if self._schema is not None:
+            definition["schema"] = self._schema.jsonValue()
+        return OperatorState(definition, tuple(self._files), self.watermark, self.before.counters)
+
+    def _due(self, files: Sequence[StateFile], low: int, high: int, previous: int, watermark: int) -> DataFrame:
+        """Return due state rows, one per key and window; only windows that several stagings share are merged."""
+        stagings = _stagings(files)
+        shared = _shared_spans(stagings)
+        due = self.step.on_time(self._read(files), previous, watermark)
+        if not shared:
+            return due
+        inside = " OR ".join(f"{START} BETWEEN {max(a, low)} AND {min(b, high)}" for a, b in shared)
+        together = [file for file in files if any(overlapping([file], a, b) for a, b in shared)]
+        merged = self.step.merge(self.step.on_time(self._read(together), previous, watermark).where(inside))
+        alone = _outside(shared, low, high)
+        if not any(overlapping(files, a, b) for a, b in alone):
+            return merged
+        return merged.unionByName(due.where(f"NOT ({inside})"))
+
+    def _read(self, files: Sequence[StateFile]) -> DataFrame:
+        if self._schema is None:
+            raise ValueError("no state was written yet")
+        if not files:
+            return self.spark.createDataFrame([], self._schema)
+        return read_files(self.spark, self.store, files, self._schema)
+
+    def _folder(self) -> str:
+        return f"state/{self.uid}/{self.epoch:012d}-{uuid.uuid4().hex[:12]}"
+
+
+def _stagings(files: Sequence[StateFile]) -> list[tuple[int, int]]:
+    """Return the time spans of groups of files that were written by one job, in which a key and window occurs once."""
+    spans: dict[str, tuple[int, int]] = {}
+    for file in files:
+        folder = file.path.rpartition("/")[0]
+        low = file.min_time if file.min_time is not None else -(2**63)
+        high = file.max_time if file.max_time is not None else 2**63 - 1
+        before = spans.get(folder, (low, high))
+        spans[folder] = (min(before[0], low), max(before[1], high))
+    return list(spans.values())
+
+
+def _shared_spans(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the spans of time that more than one staging covers, disjoint and in order."""
+    shared: list[tuple[int, int]] = []
+    reached: int | None = None
+    for low, high in sorted(spans):
+        if reached is not None and low <= reached:
+            span = (low, min(high, reached))
+            if shared and span[0] <= shared[-1][1] + 1:
+                shared[-1] = (shared[-1][0], max(shared[-1][1], span[1]))
+            else:
+                shared.append(span)
+        reached = high if reached is None else max(reached, high)
+    return shared
+
+
+def _outside(shared: Sequence[tuple[int, int]], low: int, high: int) -> list[tuple[int, int]]:
+    """Return what is left of [low, high] without the shared spans."""
+    left: list[tuple[int, int]] = []
+    start = low
+    for a, b in shared:
+        if a > start:
+            left.append((start, min(a - 1, high)))
+        start = max(start, b + 1)
+    if start <= high:
+        left.append((start, high))
+    return [(a, b) for a, b in left if a <= b]

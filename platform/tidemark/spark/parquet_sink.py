@@ -1,0 +1,86 @@
+"""A folder of Parquet files. Each file appears exactly once; the files of one epoch appear one after the other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from tidemark.errors import PublishError, SinkError, StoreError
+from tidemark.state.locations import Location
+from tidemark.state.records import OutputRecord
+from tidemark.state.store import JobStore
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+_STAGED = "_tidemark"
+
+
+class ParquetSink:
+    """One folder. Staged files lie below ``_tidemark``, which readers skip, and are moved to names made of lineage and epoch.
+
+    Args:
+        name: of the output.
+        path: of the folder.
+    """
+
+    kind = "parquet"
+
+    def __init__(self, name: str, path: str) -> None:
+        self._name = name
+        self._location = Location.parse(path)
+        self._checked: str | None = None
+        self.staging = JobStore.open(self._location)
+
+    @property
+    def location(self) -> str:
+        """The folder's path."""
+        return str(self._location)
+
+    def staging_folder(self, name: str) -> str:
+        """Return a hidden folder."""
+        return f"{_STAGED}/{name}"
+
+    def check(self, schema: StructType) -> None:
+        """Raise SinkError when a file that is there has other columns."""
+        if schema.json() == self._checked:
+            return
+        there = next((file for file in self.staging.list() if _visible(file.path)), None)
+        if there is not None:
+            import io
+
+            found = pq.read_schema(io.BytesIO(self.staging.get(there.path)))
+            wanted = to_arrow_schema(schema)
+            if found.names != wanted.names or any(found.field(n).type != wanted.field(n).type for n in wanted.names):
+                raise SinkError(
+                    f"output {self._name!r} ({', '.join(map(str, wanted))}) does not fit the files in {self.location} "
+                    f"({', '.join(map(str, found))})",
+                    fix="write to another folder, or move the old files away",
+                    uid=self._name,
+                    place=f"{self.location}/{there.path}",
+                )
+        self._checked = schema.json()
+
+    def publish(self, record: OutputRecord, lineage: str, epoch: int) -> None:
+        """Move each staged file to its final name, unless it is there."""
+        for number, file in enumerate(record.files):
+            final = f"part-{lineage}-{epoch:012d}-{number:05d}.parquet"
+            try:
+                if not self.staging.exists(final):
+                    self.staging.move(file.path, final)
+            except (StoreError, OSError) as error:
+                raise PublishError(
+                    f"output {self._name!r} of a committed epoch could not be published: {error}",
+                    fix="mend the folder (space, permission, network) and start the job again: it finishes this epoch first",
+                    uid=self._name,
+                    epoch=epoch,
+                    place=self.location,
+                ) from error
+
+
+def _visible(path: str) -> bool:
+    return path.endswith(".parquet") and not any(part.startswith(("_", ".")) for part in path.split("/"))
+
+

@@ -1,0 +1,285 @@
+"""The rows of every stateless node in one epoch, as DataFrames made when first asked for.
+
+Nodes that only choose, compute and filter share one pass: a row that leaves the path is marked with a verdict, so that the
+one tally at the pass's end counts every filter, and expressions behind a filter do not see the rows it was to keep away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.storagelevel import StorageLevel
+
+from tidemark.errors import UserCodeError
+from tidemark.graph.nodes import (
+    ExplodeNode,
+    FilterNode,
+    FunctionNode,
+    Node,
+    OutputTag,
+    SelectNode,
+    SideOutputNode,
+    SourceNode,
+    SplitNode,
+    TransformNode,
+    UnionNode,
+    WindowNode,
+    WithColumnsNode,
+)
+from tidemark.spark.expressions import CORRUPT, HIDDEN, META, VERDICT, column, hidden_of, named_columns, quoted, visible_of
+from tidemark.spark.functions import apply_function
+from tidemark.spark.intake import ALIVE, FIRST_FILTER, MALFORMED, Intake, malformed_rows
+from tidemark.spark.tallies import Tally
+from tidemark.spark.topology import CHAINABLE, Topology, may_vary
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+BRANCH = "__tm_branch"
+
+
+class EpochRows:
+    """Rows of the nodes of one epoch.
+
+    Args:
+        topology: of the job.
+        intakes: the judged rows of each source, by its name.
+        known_splits: names of the splits seen in earlier epochs, by source.
+        late: returns the condition under which a row is late for a window operator.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        intakes: Mapping[str, Intake],
+        known_splits: Mapping[str, tuple[str, ...]],
+        late: Callable[[WindowNode], Column],
+    ) -> None:
+        self._topology = topology
+        self._intakes = intakes
+        self._known_splits = known_splits
+        self._late = late
+        self._marked: dict[int, DataFrame] = {}
+        self._rows: dict[int, DataFrame] = {}
+        self._persisted: list[DataFrame] = []
+        self._results: dict[int, DataFrame] = {}
+        filters = [node for node in topology.nodes if isinstance(node, FilterNode)]
+        self._verdicts = {id(node): FIRST_FILTER + number for number, node in enumerate(filters)}
+        self.tallies: dict[int, Tally] = {}
+        self.ends: dict[str, Node] = {}
+
+    def verdict(self, node: FilterNode) -> int:
+        """Return the number that marks rows which a filter let go."""
+        return self._verdicts[id(node)]
+
+    def set_results(self, window: WindowNode, results: DataFrame) -> None:
+        """Say what a window operator fired in this epoch; kept, when more than one consumer reads it."""
+        self._results[id(window)] = self._keep(results) if self._topology.shared(window) else results
+
+    def available(self, node: Node) -> bool:
+        """Whether a node has rows in this epoch: its source was read, or the window it follows fired."""
+        if isinstance(node, SourceNode):
+            return node.name in self._intakes
+        if isinstance(node, WindowNode):
+            return id(node) in self._results
+        if isinstance(node, SideOutputNode) and isinstance(node.inputs[0], WindowNode):
+            return self.available(node.inputs[0].inputs[0])
+        return any(self.available(parent) for parent in node.inputs)
+
+    def marked(self, node: Node) -> DataFrame:
+        """Return the node's rows with verdicts, those that dropped out included."""
+        found = self._marked.get(id(node))
+        if found is None:
+            found = self._make_marked(node)
+            if (self._topology.shared(node) and not isinstance(node, SplitNode)) or self._read_again(node):
+                found = self._keep(found)
+            self._marked[id(node)] = found
+        return found
+
+    def rows(self, node: Node) -> DataFrame:
+        """Return the node's rows that are alive, tallied."""
+        found = self._rows.get(id(node))
+        if found is None:
+            found = self._tallied(node)
+            self._rows[id(node)] = found
+        return found
+
+    def release(self) -> None:
+        """Let go of what was kept in memory for this epoch."""
+        for frame in self._persisted:
+            frame.unpersist()
+        self._persisted.clear()
+
+    def _keep(self, frame: DataFrame) -> DataFrame:
+        kept = frame.persist(StorageLevel.MEMORY_AND_DISK)
+        self._persisted.append(kept)
+        return kept
+
+    def _read_again(self, node: Node) -> bool:
+        """Whether late or rejected rows will be looked up in rows that a second reading could change."""
+        looked_up = any(
+            id(side) in self._topology.gated and _emitter_input(side) is node
+            for side in self._topology.nodes
+            if isinstance(side, SideOutputNode)
+        )
+        if not looked_up or isinstance(node, SourceNode | WindowNode):
+            return False
+        return may_vary(node) or not _deterministic(self._peek(node))
+
+    def _peek(self, node: Node) -> DataFrame:
+        return self._make_marked(node)
+
+    def _tallied(self, node: Node) -> DataFrame:
+        if isinstance(node, UnionNode | SideOutputNode | WindowNode):
+            return self._boundary(node)
+        marked = self.marked(node)
+        start, filters = self._chain(node)
+        source = start if isinstance(start, SourceNode) else None
+        splits = self._known_splits.get(source.name, ()) if source else ()
+        verdicts = [self.verdict(found) for found in filters]
+        tally = Tally([MALFORMED, *verdicts] if source else verdicts, source, splits)
+        self.tallies[id(node)] = tally
+        if source:
+            self.ends[source.name] = node
+        names = [name for name in marked.columns if name not in (VERDICT, CORRUPT)]
+        return tally.attach(marked).where(F.col(VERDICT) == ALIVE).select(*map(quoted, names))
+
+    def _chain(self, node: Node) -> tuple[Node, list[FilterNode]]:
+        """Return where the pass that ends at the node starts, and the filters in it."""
+        filters: list[FilterNode] = []
+        while isinstance(node, CHAINABLE):
+            if isinstance(node, FilterNode):
+                filters.insert(0, node)
+            parent = node.inputs[0]
+            if self._topology.shared(parent):
+                return parent if not isinstance(parent, SourceNode) else node, filters
+            node = parent
+        return node, filters
+
+    def chain(self, node: Node) -> tuple[Node, list[FilterNode]]:
+        """Return the start of the pass that the node ends, and its filters in order."""
+        return self._chain(node)
+
+    def _make_marked(self, node: Node) -> DataFrame:
+        if isinstance(node, SourceNode):
+            return self._intakes[node.name].rows
+        if not isinstance(node, CHAINABLE):
+            return self._boundary(node).withColumn(VERDICT, F.lit(ALIVE))
+        parent = node.inputs[0]
+        if self._topology.shared(parent):
+            before = self.rows(parent).withColumn(VERDICT, F.lit(ALIVE))
+        else:
+            before = self.marked(parent)
+        return self._step(node, before)
+
+    def _step(self, node: Node, before: DataFrame) -> DataFrame:
+        alive = F.col(VERDICT) == ALIVE
+        if isinstance(node, FilterNode):
+            passes = F.coalesce(column(node.condition), F.lit(False))
+            gone = F.when(alive & ~passes, F.lit(self.verdict(node))).otherwise(F.col(VERDICT))
+            return before.withColumn(VERDICT, gone)
+        hidden = [name for name in (*HIDDEN, CORRUPT, VERDICT) if name in before.columns]
+        if isinstance(node, SelectNode):
+            made = [F.when(alive, column(e)).alias(name) for name, e in node.columns]
+            return before.select(*made, *hidden)
+        if isinstance(node, WithColumnsNode):
+            return before.withColumns({name: F.when(alive, column(e)) for name, e in node.columns})
+        raise TypeError(type(node).__name__)
+
+    def _boundary(self, node: Node) -> DataFrame:
+        if isinstance(node, WindowNode):
+            return self._results[id(node)]
+        if isinstance(node, SideOutputNode):
+            return self._side_output(node)
+        if isinstance(node, UnionNode):
+            return self._union(node)
+        before = self.rows(node.inputs[0])
+        hidden = hidden_of(before.columns)
+        visible = visible_of(before.columns)
+        if isinstance(node, ExplodeNode):
+            kept = [F.col(quoted(name)) for name in visible if name.lower() != node.as_.lower()]
+            items = column(node.expression)
+            if before.select(items.alias("i")).schema["i"].dataType.typeName() == "map":
+                items = F.map_entries(items)
+            made = (F.explode_outer if node.outer else F.explode)(items).alias(node.as_)
+            return before.select(*kept, made, *hidden)
+        if isinstance(node, FunctionNode):
+            return apply_function(node, before, self._topology.name(node))
+        if isinstance(node, TransformNode):
+            return self._transform(node, before, visible, hidden)
+        raise TypeError(type(node).__name__)
+
+    def _union(self, node: UnionNode) -> DataFrame:
+        ready = [self.rows(parent) for parent in node.inputs if self.available(parent)]
+        together = ready[0]
+        for more in ready[1:]:
+            together = together.unionByName(more, allowMissingColumns=any(h in more.columns for h in HIDDEN))
+        return together
+
+    def _transform(self, node: TransformNode, before: DataFrame, visible: list[str], hidden: list[str]) -> DataFrame:
+        packed = before.select(*map(quoted, visible), F.struct(*hidden).alias(META))
+        after = node.function(packed)
+        if META not in after.columns:
+            raise UserCodeError(
+                f"transform lost the column {META}, which carries each row's event time",
+                fix=f"keep it: select('...', {META!r}), or add columns with withColumn instead of select",
+                uid=self._topology.name(node),
+                place=node.place,
+            )
+        named = node.columns or visible_of(after.columns)
+        return after.select(*map(quoted, named), *(F.col(f"{META}.{name}").alias(name) for name in hidden))
+
+    def _side_output(self, node: SideOutputNode) -> DataFrame:
+        emitter = node.inputs[0]
+        if isinstance(emitter, SplitNode):
+            number = _branch_number(emitter, node.tag)
+            return self._split(emitter).where(F.col(BRANCH) == number).drop(BRANCH)
+        if isinstance(emitter, SourceNode):
+            return malformed_rows(self._intakes[emitter.name])
+        parent = emitter.inputs[0]
+        if isinstance(emitter, FilterNode):
+            marked = self._with_verdict(emitter, parent)
+            names = [name for name in marked.columns if name not in (VERDICT, CORRUPT)]
+            return marked.where(F.col(VERDICT) == self.verdict(emitter)).select(*map(quoted, names))
+        if isinstance(emitter, WindowNode):
+            rows = self.rows(parent)
+            return rows.where(self._late(emitter))
+        raise TypeError(type(emitter).__name__)
+
+    def _with_verdict(self, emitter: FilterNode, parent: Node) -> DataFrame:
+        if self._topology.shared(parent):
+            return self._step(emitter, self.rows(parent).withColumn(VERDICT, F.lit(ALIVE)))
+        return self._step(emitter, self.marked(parent))
+
+    def _split(self, node: SplitNode) -> DataFrame:
+        found = self._rows.get(id(node))
+        if found is None:
+            branch = F.lit(len(node.branches))
+            for number in range(len(node.branches) - 1, -1, -1):
+                taken = F.coalesce(column(node.branches[number][1]), F.lit(False))
+                branch = F.when(taken, F.lit(number)).otherwise(branch)
+            kept = self._keep(self.rows(node.inputs[0]).withColumn(BRANCH, branch))
+            tally = Tally(range(1, len(node.branches) + 1))
+            self.tallies[id(node)] = tally
+            found = tally.attach(kept.withColumn(VERDICT, F.col(BRANCH))).drop(VERDICT)
+            self._rows[id(node)] = found
+        return found
+
+
+def _branch_number(node: SplitNode, tag: OutputTag) -> int:
+    for number, (found, _) in enumerate(node.branches):
+        if found.name == tag.name:
+            return number
+    return len(node.branches)
+
+
+def _emitter_input(side: SideOutputNode) -> Node | None:
+    inputs = side.inputs[0].inputs
+    return inputs[0] if inputs else None
+
+
+def _deterministic(frame: DataFrame) -> bool:
+    """Whether Spark takes every expression of the plan as deterministic (no rand, uuid, …)."""
+    return bool(frame._jdf.queryExecution().analyzed().deterministic())  # type: ignore[operator]

@@ -1,0 +1,79 @@
+"""Spark sessions: how one is built when the user brings none, and the settings a job needs while it runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from tidemark.spark.java import ensure_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SETTINGS: Mapping[str, str] = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
+    # A job per shuffle more, and epochs are small: measured slower.
+    "spark.sql.adaptive.enabled": "false",
+    # INT96 has no statistics and Delta does not know it.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # Listing a few hundred state files is no work for the executors.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+    # Else a record is malformed or not depending on which columns a job happens to use.
+    "spark.sql.csv.parser.columnPruning.enabled": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.sql.files.ignoreCorruptFiles": "false",
+}
+
+_BUILD: Mapping[str, str] = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.memory": "1g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.extensions": "",
+}
+
+
+def build_session(master: str = "local[*]", *, app_name: str = "tidemark", conf: Mapping[str, str] | None = None) -> SparkSession:
+    """Return the running session, or build one on this machine.
+
+    Servers bind to loopback. ``conf`` goes before the defaults.
+
+    Raises:
+        SetupError: no Java 17 or newer is found.
+    """
+    ensure_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    builder = SparkSession.builder.master(master).appName(app_name)
+    local = _BUILD if master.startswith("local") else {}
+    for key, value in {**local, **SETTINGS, **(conf or {})}.items():
+        if value:
+            builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+@contextmanager
+def engine_settings(spark: SparkSession) -> Iterator[None]:
+    """Set what a job needs on a session, and put back what was there."""
+    before = {key: spark.conf.get(key, None) for key in SETTINGS}
+    for key, value in SETTINGS.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            if value is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, value)

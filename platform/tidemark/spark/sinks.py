@@ -1,0 +1,115 @@
+"""Sinks: rows are staged as Parquet before the epoch's record is put, and published from the record after it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from pyspark.sql import types as T
+
+from tidemark.errors import SinkError
+from tidemark.graph.nodes import ConsoleSpec, DeltaSpec, MemorySpec, Output, ParquetSpec
+from tidemark.spark.delta_sink import DeltaSink
+from tidemark.spark.local_sinks import ConsoleSink, MemorySink
+from tidemark.spark.parquet_sink import ParquetSink
+from tidemark.spark.state_files import write_folder
+from tidemark.state.records import OutputRecord
+from tidemark.state.store import JobStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+SINK_COMPRESSION = "snappy"
+
+
+class Sink(Protocol):
+    """Where an output's rows go. Publishing is idempotent: an epoch published twice is there once (see each sink)."""
+
+    @property
+    def kind(self) -> str:
+        """``delta``, ``parquet``, ``console`` or ``memory``."""
+        ...
+
+    @property
+    def location(self) -> str | None:
+        """Where readers find the rows, None where they are nowhere but here."""
+        ...
+
+    @property
+    def staging(self) -> JobStore:
+        """The store that files are staged in; their paths in a record are relative to it."""
+        ...
+
+    def check(self, schema: T.StructType) -> None:
+        """Raise SinkError when rows of this type cannot go here. Called before anything is staged."""
+        ...
+
+    def staging_folder(self, name: str) -> str:
+        """Return the folder for one staging, under a name that readers do not take for data."""
+        ...
+
+    def publish(self, record: OutputRecord, lineage: str, epoch: int) -> None:
+        """Make the staged rows of a committed epoch visible, once."""
+        ...
+
+
+@dataclass(frozen=True)
+class BoundSink:
+    """An output's name and its sink."""
+
+    name: str
+    sink: Sink
+
+    def stage(self, rows: DataFrame, lineage: str, epoch: int) -> OutputRecord:
+        """Write an epoch's rows where they will lie, without anything that refers to them; one Spark job."""
+        schema = nullable(rows.schema)
+        self.sink.check(schema)
+        folder = self.sink.staging_folder(f"{lineage}-{epoch:012d}-{uuid.uuid4().hex[:8]}")
+        files = write_folder(rows, self.sink.staging, folder, compression=SINK_COMPRESSION)
+        return OutputRecord(
+            sink=self.sink.kind,
+            location=self.sink.location,
+            schema=schema.json(),
+            files=tuple(file.as_staged_file() for file in files),
+            rows=sum(file.rows for file in files),
+        )
+
+    def nothing(self) -> OutputRecord:
+        """Return the record of an epoch without rows for this output."""
+        return OutputRecord(sink=self.sink.kind, location=self.sink.location)
+
+    def publish(self, record: OutputRecord, lineage: str, epoch: int) -> None:
+        """Make the rows visible, if there are any."""
+        if record.files:
+            self.sink.publish(record, lineage, epoch)
+
+
+def bind_sinks(outputs: Mapping[str, Output], job: JobStore) -> dict[str, BoundSink]:
+    """Return the sinks of a job's outputs. ``job`` is the store at the job's folder.
+
+    Raises:
+        SinkError: a sink's place cannot be reached.
+    """
+    return {name: BoundSink(name, _sink(name, output, job)) for name, output in outputs.items()}
+
+
+def nullable(schema: T.StructType) -> T.StructType:
+    """Return the schema with every column nullable, as tables keep it."""
+    return T.StructType([T.StructField(field.name, field.dataType, nullable=True) for field in schema])
+
+
+def _sink(name: str, output: Output, job: JobStore) -> Sink:
+    match output.sink:
+        case DeltaSpec(path):
+            return DeltaSink(name, path)
+        case ParquetSpec(path):
+            return ParquetSink(name, path)
+        case ConsoleSpec(rows):
+            return ConsoleSink(name, rows, job)
+        case MemorySpec(table):
+            return MemorySink(name, table, job)
+    raise SinkError(
+        f"output {name!r} has no sink that this engine knows", fix="use tm.delta, tm.parquet, tm.console or tm.memory", uid=name
+    )

@@ -1,0 +1,177 @@
+"""Streaming readers of the graph's sources, each named, with the columns the engine needs beside the user's."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import LongType, StructField, StructType
+
+from tidemark.errors import DefinitionError, SourceError
+from tidemark.graph.nodes import ElementsSpec, FilesSpec, FormatSpec, RateSpec, SourceNode
+from tidemark.spark.expressions import CORRUPT, SOURCE, SPLIT, quoted
+from tidemark.spark.intake import BLOCK, PATH, ROW
+from tidemark.state.store import JobStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamReader
+
+DEFAULT_BYTES_PER_EPOCH = 256 * 1024 * 1024
+"""A backlog of files is read in epochs of at most so many bytes, so that it is not one epoch in which nothing can be late."""
+
+_NEVER_TOO_OLD = "36500d"
+_MARKS_CORRUPT = ("json", "csv")
+
+
+def open_source(
+    spark: SparkSession, node: SourceNode, elements: JobStore, *, wanted: frozenset[str] | None, ordered: bool
+) -> DataFrame:
+    """Return a source as a streaming DataFrame.
+
+    Args:
+        spark: the session the job runs in.
+        node: the source.
+        elements: where elements given in the program are kept.
+        wanted: lower-case names of the columns that are used, None for all.
+        ordered: whether rows need a position.
+
+    Raises:
+        SourceError: the files' folder is missing, or the format is not there or refuses its options.
+        DefinitionError: an element does not fit the schema.
+    """
+    spec = node.spec
+    reader = spark.readStream.name(node.name)
+    try:
+        if isinstance(spec, ElementsSpec):
+            return _elements(reader, node, spec, elements)
+        if isinstance(spec, FilesSpec):
+            return _files(reader, node, spec, wanted, ordered=ordered)
+        if isinstance(spec, RateSpec):
+            reader = reader.format("rate").option("rowsPerSecond", spec.rows_per_second)
+            return (reader.option("numPartitions", spec.partitions) if spec.partitions else reader).load()
+        return _format(reader, spec)
+    except PySparkException as error:
+        raise SourceError(
+            f"source {node.name!r} cannot be opened: {error.getCondition() or type(error).__name__}: {first_line(error)}",
+            fix="check the path, the format's name and its options",
+            uid=node.name,
+            place=node.place,
+        ) from error
+
+
+def pack(frames: Mapping[str, DataFrame]) -> DataFrame:
+    """Return several sources as one DataFrame: a name, and one struct per source that is null in the others' rows."""
+    if len(frames) == 1:
+        return next(iter(frames.values()))
+    packed = [
+        frame.select(F.lit(name).alias(SOURCE), F.struct(*map(quoted, frame.columns)).alias(f"__tm_in_{name}"))
+        for name, frame in frames.items()
+    ]
+    return reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), packed)
+
+
+def unpack(batch: DataFrame, names: Sequence[str]) -> dict[str, DataFrame]:
+    """Return the rows of each source in a batch that ``pack`` made."""
+    if len(names) == 1:
+        return {names[0]: batch}
+    return {name: batch.where(F.col(SOURCE) == name).select(f"__tm_in_{name}.*") for name in names}
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's text; Spark's go on with plans and traces."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def _files(reader: DataStreamReader, node: SourceNode, spec: FilesSpec, wanted: frozenset[str] | None, *, ordered: bool) -> DataFrame:
+    schema = StructType.fromDDL(spec.schema)
+    options = dict(spec.options)
+    if spec.format in _MARKS_CORRUPT:
+        schema = schema.add(CORRUPT, "string")
+        options |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+    if spec.max_files_per_epoch is not None:
+        options["maxFilesPerTrigger"] = str(spec.max_files_per_epoch)
+    else:
+        options["maxBytesPerTrigger"] = str(spec.max_bytes_per_epoch or DEFAULT_BYTES_PER_EPOCH)
+    options.setdefault("maxFileAge", _NEVER_TOO_OLD)
+    _require_folder(node, spec.path)
+    frame = reader.format(spec.format).schema(schema).options(**options).load(spec.path)
+    names = frame.columns
+    if spec.format not in _MARKS_CORRUPT and wanted is not None:
+        names = [name for name in names if name.lower() in wanted] or names[:1]
+    columns = [F.col(quoted(name)) for name in names]
+    if ordered:
+        columns += [F.col("_metadata.file_path").alias(PATH), F.col("_metadata.file_block_start").alias(BLOCK)]
+    return frame.select(*columns)
+
+
+def _require_folder(node: SourceNode, path: str) -> None:
+    local = path.removeprefix("file://")
+    if "://" in local or any(character in local for character in "*?[{"):
+        return
+    if not os.path.exists(local):
+        raise SourceError(
+            f"folder {local!r} of source {node.name!r} does not exist",
+            fix="create it, or correct the path given to tm.files(...)",
+            uid=node.name,
+            place=node.place,
+        )
+
+
+def _format(reader: DataStreamReader, spec: FormatSpec) -> DataFrame:
+    reader = reader.format(spec.format).options(**dict(spec.options))
+    frame = (reader.schema(spec.schema) if spec.schema else reader).load()
+    if spec.format != "kafka":
+        return frame
+    split = F.concat_ws("-", F.col("topic"), F.col("partition"))
+    return frame.withColumns({SPLIT: split, PATH: split, ROW: F.col("offset")})
+
+
+def _elements(reader: DataStreamReader, node: SourceNode, spec: ElementsSpec, store: JobStore) -> DataFrame:
+    schema = StructType.fromDDL(spec.schema).add(StructField(ROW, LongType()))
+    arrow = to_arrow_schema(schema)
+    blobs = [_as_parquet(node, batch, arrow, number) for number, batch in enumerate(spec.batches)]
+    digest = hashlib.sha256(b"".join(hashlib.sha256(blob).digest() for blob in blobs)).hexdigest()[:16]
+    for number, blob in enumerate(blobs):
+        path = f"{node.name}/{digest}/{number:09d}.parquet"
+        if not store.exists(path):
+            store.put(path, blob)
+        _date(store, path, number)
+    if not blobs:
+        store.put(f"{node.name}/{digest}/none.parquet", _as_parquet(node, (), arrow, 0))
+    folder = store.spark_uri(f"{node.name}/{digest}")
+    options = {"maxFilesPerTrigger": "1", "maxFileAge": _NEVER_TOO_OLD}
+    return reader.format("parquet").schema(schema).options(**options).load(folder)
+
+
+def _as_parquet(node: SourceNode, batch: Sequence[Sequence[object]], schema: pa.Schema, number: int) -> bytes:
+    rows = [(*row, (number << 32) + place) for place, row in enumerate(batch)]
+    try:
+        columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
+        table = pa.Table.from_arrays([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise DefinitionError(
+            f"an element of source {node.name!r} (epoch {number}) does not fit its schema: {first_line(error)}",
+            fix="give rows with the columns and types of schema=...",
+            uid=node.name,
+            place=node.place,
+        ) from error
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer)
+    return buffer.getvalue()
+
+
+def _date(store: JobStore, path: str, number: int) -> None:
+    """Give local files ascending times, since Spark takes the oldest first; object stores list them by name."""
+    local = store.spark_uri(path).removeprefix("file://")
+    if "://" not in local:
+        os.utime(local, (1_000_000_000 + number, 1_000_000_000 + number))

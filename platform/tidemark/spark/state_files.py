@@ -1,0 +1,49 @@
+"""Parquet folders that a step writes under a name of its own and never touches again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql.types import StructType
+
+from tidemark.state.parquet_files import ParquetSummary, describe_parquet
+from tidemark.state.records import StateFile
+from tidemark.state.store import JobStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_WRITE_OPTIONS = {
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    "mapreduce.fileoutputcommitter.algorithm.version": "2",
+    "parquet.enable.summary-metadata": "false",
+}
+
+
+def write_folder(
+    rows: DataFrame, store: JobStore, folder: str, *, compression: str, time_column: str | None = None
+) -> list[ParquetSummary]:
+    """Write rows as Parquet files under a folder of a store; one Spark job.
+
+    Returns:
+        The files that hold rows, described from their footers, in the order of their names; paths are relative to the store.
+    """
+    rows.write.mode("error").options(**_WRITE_OPTIONS).option("compression", compression).parquet(store.spark_uri(folder))
+    found = [f"{folder}/{item.path}" if not item.path.startswith(folder) else item.path for item in store.list(folder)]
+    paths = sorted(path for path in found if path.endswith(".parquet"))
+    return [summary for summary in describe_parquet(store, paths, time_column) if summary.rows]
+
+
+def read_files(spark: SparkSession, store: JobStore, files: Iterable[StateFile], schema: StructType) -> DataFrame:
+    """Return the rows of state files, which all have this schema."""
+    return spark.read.schema(schema).parquet(*(store.spark_uri(file.path) for file in files))
+
+
+def overlapping(files: Sequence[StateFile], low: int, high: int) -> list[StateFile]:
+    """Return the files that may hold rows with a time in [low, high]."""
+    return [
+        file
+        for file in files
+        if (file.max_time is None or file.max_time >= low) and (file.min_time is None or file.min_time <= high)
+    ]

@@ -1,0 +1,156 @@
+"""Counts and maxima of rows, taken in the pass that uses the rows anyway.
+
+A tally is an observation on a DataFrame: it costs no job of its own. Its figures are those of the first action on that
+DataFrame that ran to its end. Spark adds a re-run task of a shuffle stage twice, so the epoch holds each tally against the
+exact counts of what was staged (``tidemark.spark.conservation``) and recounts where they differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
+
+from tidemark.graph.nodes import SourceNode
+from tidemark.semantics.watermarks import SplitObservation
+from tidemark.spark.expressions import SPLIT, TIME, VERDICT
+from tidemark.spark.intake import ALIVE, MALFORMED
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+MAX_OBSERVED_SPLITS = 16
+"""Beyond so many splits their maxima come from a small groupBy instead: an observation is interpreted per row."""
+
+_TOTAL = "total"
+_VERDICT = "verdict_"
+_UNKNOWN = "unknown_splits"
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What a tally found: rows in all, rows by verdict, and for a source what was seen of each split.
+
+    ``unknown_splits`` counts well-formed rows of splits that the observation was not asked about.
+    """
+
+    total: int
+    verdicts: Mapping[int, int]
+    splits: Mapping[str, SplitObservation]
+    unknown_splits: int = 0
+
+    @property
+    def alive(self) -> int:
+        """Rows that go on."""
+        return self.verdicts.get(ALIVE, 0)
+
+
+class Tally:
+    """Counts of one DataFrame whose rows carry a verdict.
+
+    Args:
+        verdicts: which verdicts occur beside ALIVE.
+        source: the source whose event times are wanted, if the rows come straight from one.
+        splits: names of its splits as far as they are known.
+    """
+
+    def __init__(self, verdicts: Sequence[int], source: SourceNode | None = None, splits: Sequence[str] = ()) -> None:
+        self._verdicts = (ALIVE, *verdicts)
+        self._source = source
+        self._splits = tuple(splits)
+        self._observation = Observation()
+        self._metrics: list[Column] = []
+        self._found: Figures | None = None
+
+    @property
+    def by_group(self) -> bool:
+        """Whether splits have to be counted by a groupBy of their own."""
+        return len(self._splits) > MAX_OBSERVED_SPLITS
+
+    def attach(self, rows: DataFrame) -> DataFrame:
+        """Return the DataFrame with the observation on it; the first action on it (or on what is made of it) counts."""
+        self._metrics = self._expressions(rows.columns)
+        return rows.observe(self._observation, *self._metrics)
+
+    def figures(self) -> Figures:
+        """Return the figures; the action must have ended well before."""
+        if self._found is None:
+            self._found = self._read(self._observation.get)
+        return self._found
+
+    def recount(self, rows: DataFrame) -> Figures:
+        """Count anew, exactly, by an aggregation of its own; for when tasks were run twice."""
+        self._found = self._read(rows.agg(*self._metrics).first().asDict())  # type: ignore[union-attr]
+        return self._found
+
+    def _expressions(self, columns: Sequence[str]) -> list[Column]:
+        metrics = [F.count(F.lit(1)).alias(_TOTAL)]
+        if VERDICT in columns:
+            metrics += [F.count_if(F.col(VERDICT) == verdict).alias(f"{_VERDICT}{verdict}") for verdict in self._verdicts]
+        if self._source is None:
+            return metrics
+        good = f"{VERDICT} <> {MALFORMED}"
+        if SPLIT not in columns:
+            return metrics + self._of_split("0", good)
+        if self.by_group:
+            return metrics
+        split = f"coalesce({SPLIT}, '')"
+        for number, name in enumerate(self._splits):
+            metrics += self._of_split(str(number), f"{good} AND {split} = {_literal(name)}")
+        known = ", ".join(map(_literal, self._splits))
+        unknown = f"{good} AND {split} NOT IN ({known})" if known else good
+        return [*metrics, F.expr(f"count_if({unknown})").alias(_UNKNOWN)]
+
+    def _of_split(self, key: str, rows: str) -> list[Column]:
+        wanted = self._source.watermarks.generator.metrics if self._source else {}
+        return [
+            F.expr(f"count_if({rows})").alias(f"rows_{key}"),
+            F.expr(f"max({TIME}) FILTER (WHERE {rows})").alias(f"time_{key}"),
+            *(F.expr(f"{sql} FILTER (WHERE {rows})").alias(f"metric_{key}_{name}") for name, sql in wanted.items()),
+        ]
+
+    def _read(self, values: Mapping[str, object]) -> Figures:
+        numbers = {name: value if isinstance(value, int) else 0 for name, value in values.items()}
+        total = numbers[_TOTAL]
+        verdicts = {v: numbers[f"{_VERDICT}{v}"] for v in self._verdicts if f"{_VERDICT}{v}" in values}
+        wanted = tuple(self._source.watermarks.generator.metrics) if self._source else ()
+        found: dict[str, SplitObservation] = {}
+        keys = {"": "0"} if "rows_0" in values and not self._splits else {n: str(i) for i, n in enumerate(self._splits)}
+        for name, key in keys.items():
+            if f"rows_{key}" not in values:
+                continue
+            time = values[f"time_{key}"]
+            metrics = {metric: _whole(values[f"metric_{key}_{metric}"]) for metric in wanted}
+            found[name] = SplitObservation(numbers[f"rows_{key}"], _whole(time), metrics)
+        return Figures(total, verdicts or {ALIVE: total}, found, numbers.get(_UNKNOWN, 0))
+
+
+def observe_splits(rows: DataFrame, source: SourceNode) -> dict[str, SplitObservation]:
+    """Return what each split of a source showed, by a groupBy: for splits that are new, or too many to observe."""
+    wanted = source.watermarks.generator.metrics
+    grouped = (
+        rows.where(F.col(VERDICT) != MALFORMED)
+        .groupBy(F.coalesce(F.col(SPLIT), F.lit("")).alias("split"))
+        .agg(
+            F.count(F.lit(1)).alias("rows"),
+            F.max(TIME).alias("time"),
+            *(F.expr(sql).alias(f"metric_{name}") for name, sql in wanted.items()),
+        )
+    )
+    return {
+        row["split"]: SplitObservation(row["rows"], row["time"], {name: row[f"metric_{name}"] for name in wanted})
+        for row in grouped.collect()
+    }
+
+
+def _literal(text: str) -> str:
+    """Return a string as an SQL literal, whatever characters it has."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) else None

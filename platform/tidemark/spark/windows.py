@@ -1,0 +1,201 @@
+"""The step of a tumbling-window operator: absorb rows into partial aggregates, fire the windows that the watermark passed.
+
+State is one row per (key, window start, staging): partial columns made by native aggregates. A pass over the input groups it
+once; late rows collapse into one group per window under a null key, so that one observation behind the shuffle (where a
+re-run task is not counted twice) gives exact counts of both. Firing reads only the files whose windows are concerned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
+
+from tidemark.graph.nodes import WindowNode
+from tidemark.semantics.watermarks import MAX_WATERMARK, MIN_WATERMARK
+from tidemark.semantics.windows import Tumbling
+from tidemark.spark.expressions import POSITION, TIME, column, quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+START = "__tm_start"
+ON_TIME = "__tm_on_time"
+LATE_PANES = "__tm_late_panes"
+_ROWS = "__tm_rows"
+_TOUCHED = "__tm_touched"
+MAX_LATE_WINDOWS = 100
+
+
+@dataclass(frozen=True)
+class Absorbed:
+    """Exact counts of one pass: rows accepted and late, groups staged, groups of windows that have fired already."""
+
+    accepted: int
+    late: int
+    groups: int
+    refired_groups: int
+    late_windows: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Fired:
+    """Panes that one firing emitted, and the starts of windows that fired again."""
+
+    on_time: int
+    late: int
+    refired: tuple[int, ...]
+
+
+class WindowStep:
+    """The DataFrames of one operator. Pure description: nothing runs until what it returns is written.
+
+    Args:
+        node: the operator; its assigner must be Tumbling.
+    """
+
+    def __init__(self, node: WindowNode) -> None:
+        if not isinstance(node.assigner, Tumbling):
+            raise TypeError(f"no step for windows of kind {type(node.assigner).__name__}")
+        self.node = node
+        self._size = node.assigner.size_ms
+        self._offset = node.assigner.offset_ms
+        self._lateness = node.allowed_lateness_ms
+        self._keys = [f"key_{name}" for name, _ in node.keys]
+        self._partials = {
+            name: {partial.name: f"{name}__{partial.name}" for partial in aggregate.partials}
+            for name, aggregate in node.aggregates
+        }
+
+    @property
+    def size(self) -> int:
+        """The windows' size in milliseconds."""
+        return self._size
+
+    def last_late_start(self, watermark: int) -> int:
+        """Return the greatest start of a window whose elements are late, and whose state is gone, at a watermark."""
+        return _clamp(watermark - self._size + 1 - self._lateness)
+
+    def last_due_start(self, watermark: int) -> int:
+        """Return the greatest start of a window whose end the watermark has passed."""
+        return _clamp(watermark - self._size + 1)
+
+    def start(self) -> Column:
+        """Return the start of the window that a row's time lies in."""
+        return F.expr(f"{TIME} - pmod({TIME} - {self._offset}L, {self._size}L)")
+
+    def late(self, watermark: int) -> Column:
+        """Return the condition for rows that no window takes any more at a watermark."""
+        return self.start() <= F.lit(self.last_late_start(watermark))
+
+    def absorb(self, rows: DataFrame, watermark: int, observation: Observation) -> DataFrame:
+        """Return the state rows that an epoch's input adds, judged against the watermark of the epoch before.
+
+        The observation holds the counts, to be read by ``absorbed`` after the rows were written.
+        """
+        late = F.col(START) <= F.lit(self.last_late_start(watermark))
+        keyed = rows.withColumn(START, self.start())
+        keys = [F.when(~late, column(expression)).alias(key) for key, (_, expression) in zip(self._keys, self.node.keys, strict=True)]
+        grouped = keyed.groupBy(*keys, START).agg(*self._creations(), F.count(F.lit(1)).alias(_ROWS))
+        fired = F.col(START) <= F.lit(self.last_due_start(watermark))
+        groups = grouped.observe(
+            observation,
+            F.sum(F.when(~late, F.col(_ROWS))).alias("accepted"),
+            F.sum(F.when(late, F.col(_ROWS))).alias("late"),
+            F.count_if(~late).alias("groups"),
+            F.count_if(fired & ~late).alias("refired"),
+            F.collect_list(F.when(late, F.struct(F.col(START), F.col(_ROWS)))).alias("late_windows"),
+        ).where(~late)
+        if not self._lateness:
+            return groups.drop(_ROWS)
+        return groups.drop(_ROWS).withColumns(
+            {ON_TIME: F.when(fired, 0).otherwise(1), LATE_PANES: F.when(fired, 1).otherwise(0)}
+        )
+
+    def absorbed(self, observation: Observation) -> Absorbed:
+        """Read the counts of a pass that was written."""
+        found = observation.get
+        late_windows = sorted((int(row[START]), int(row[_ROWS])) for row in found["late_windows"] or ())
+        return Absorbed(
+            accepted=found["accepted"] or 0,
+            late=found["late"] or 0,
+            groups=found["groups"],
+            refired_groups=found["refired"],
+            late_windows=tuple(late_windows[-MAX_LATE_WINDOWS:]),
+        )
+
+    def merge(self, state: DataFrame, *, extra: Sequence[Column] = ()) -> DataFrame:
+        """Return state rows merged to one per key and window; for firing and for compaction."""
+        merged = [
+            F.expr(_filled(partial.merge, columns)).alias(columns[partial.name])
+            for name, aggregate in self.node.aggregates
+            for columns in [self._partials[name]]
+            for partial in aggregate.partials
+        ]
+        if self._lateness:
+            merged += [F.max(ON_TIME).alias(ON_TIME), F.sum(LATE_PANES).cast("int").alias(LATE_PANES)]
+        return state.groupBy(*map(quoted, self._keys), START).agg(*merged, *extra)
+
+    def on_time(self, state: DataFrame, previous: int, watermark: int) -> DataFrame:
+        """Return the state rows of windows that become due between two watermarks."""
+        return state.where(
+            F.col(START).between(F.lit(_clamp(self.last_due_start(previous) + 1)), F.lit(self.last_due_start(watermark)))
+        )
+
+    def touched(self, state: DataFrame, added: DataFrame, previous: int) -> DataFrame:
+        """Return, merged, the windows that have fired, are not expired, and got accepted late rows in this epoch."""
+        fired = F.col(START).between(
+            F.lit(_clamp(self.last_late_start(previous) + 1)), F.lit(self.last_due_start(previous))
+        )
+        marked = state.where(fired).withColumn(_TOUCHED, F.lit(0)).unionByName(
+            added.where(fired).withColumn(_TOUCHED, F.lit(1))
+        )
+        return self.merge(marked, extra=[F.max(_TOUCHED).alias(_TOUCHED)]).where(F.col(_TOUCHED) == 1).drop(_TOUCHED)
+
+    def results(self, merged: DataFrame, previous: int, observation: Observation) -> DataFrame:
+        """Return the result rows of merged state: keys, bounds, aggregates, pane, and the hidden time ``end - 1``."""
+        late = F.col(START) <= F.lit(self.last_due_start(previous))
+        index = F.when(late, F.col(ON_TIME) + F.col(LATE_PANES) - 1).otherwise(0) if self._lateness else F.lit(0)
+        values = [
+            F.expr(_filled(aggregate.result, self._partials[name])).alias(name) for name, aggregate in self.node.aggregates
+        ]
+        rows = merged.select(
+            *(F.col(quoted(key)).alias(name) for key, (name, _) in zip(self._keys, self.node.keys, strict=True)),
+            F.timestamp_millis(F.col(START)).alias("window_start"),
+            F.timestamp_millis(F.col(START) + F.lit(self._size)).alias("window_end"),
+            *values,
+            F.when(late, "LATE").otherwise("ON_TIME").alias("pane_timing"),
+            index.cast("int").alias("pane_index"),
+            (F.col(START) + F.lit(self._size - 1)).alias(TIME),
+        )
+        return rows.observe(
+            observation,
+            F.count_if(F.col("pane_timing") == "ON_TIME").alias("on_time"),
+            F.count_if(F.col("pane_timing") == "LATE").alias("late"),
+            F.collect_set(F.when(F.col("pane_timing") == "LATE", F.unix_millis("window_start"))).alias("refired"),
+        )
+
+    @staticmethod
+    def fired(observation: Observation) -> Fired:
+        """Read the counts of results that were written."""
+        found = observation.get
+        return Fired(found["on_time"], found["late"], tuple(sorted(found["refired"] or ())[-MAX_LATE_WINDOWS:]))
+
+    def _creations(self) -> list[Column]:
+        order = f"struct({TIME}, {POSITION})"
+        return [
+            F.expr(partial.create.format(order=order)).alias(self._partials[name][partial.name])
+            for name, aggregate in self.node.aggregates
+            for partial in aggregate.partials
+        ]
+
+
+def _filled(template: str, columns: dict[str, str]) -> str:
+    return template.format(**{name: quoted(found) for name, found in columns.items()})
+
+
+def _clamp(value: int) -> int:
+    return max(MIN_WATERMARK, min(MAX_WATERMARK, value))

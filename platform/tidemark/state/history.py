@@ -1,0 +1,120 @@
+"""The job's history: one line of JSON per committed epoch, in blocks, read without a JVM.
+
+It is for people, sensors and pictures; what decides is the job log, from which a crash's missing lines are filled in.
+Blocks are numbered in the order they were begun and hold up to ``BLOCK_LINES`` lines; the newest one is overwritten whole.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Final
+
+from tidemark.crashpoints import crash_point
+from tidemark.state.envelope import FORMAT, canonical, damaged, newer_format
+from tidemark.state.layout import HISTORY, history_path, job_folder
+from tidemark.state.progress import EpochProgress, decode_progress, encode_progress
+from tidemark.state.records import EpochRecord
+from tidemark.state.store import JobStore
+
+BLOCK_LINES: Final = 100
+BLOCKS_KEPT: Final = 1000
+
+
+class HistoryWriter:
+    """Appends epochs. ``store`` is the root store; the newest ``BLOCKS_KEPT`` blocks are kept."""
+
+    def __init__(self, store: JobStore, job: str) -> None:
+        self._store = store.at(job_folder(job))
+        blocks = _blocks(self._store)
+        self._block = blocks[-1] if blocks else 0
+        self._lines = list(_read_block(self._store, self._block)) if blocks else []
+
+    def backfill(self, records: Iterable[EpochRecord]) -> int:
+        """Append what a crash kept from being written; call it once at start, before ``append``.
+
+        Args:
+            records: the retained records, newest first (``JobLog.epochs()``); read until one is found that the history has.
+
+        Returns:
+            How many epochs were appended.
+        """
+        newest = self._newest()
+        missing: list[EpochProgress] = []
+        for record in records:
+            if newest is not None and _identity(record.progress) == _identity(newest):
+                break
+            missing.append(record.progress)
+        for progress in reversed(missing):
+            self._add(progress)
+        if missing:
+            self._write()
+        return len(missing)
+
+    def append(self, progress: EpochProgress) -> None:
+        """Append one epoch; the whole line is there or none of it."""
+        self._add(progress)
+        self._write()
+        crash_point("history-written")
+
+    def _newest(self) -> EpochProgress | None:
+        if self._lines:
+            return self._lines[-1]
+        return next(reversed(_read_block(self._store, self._block - 1)), None) if self._block else None
+
+    def _add(self, progress: EpochProgress) -> None:
+        if len(self._lines) >= BLOCK_LINES:
+            self._write()
+            self._block, self._lines = self._block + 1, []
+            self._store.delete(history_path(block) for block in _blocks(self._store)[: -BLOCKS_KEPT + 1])
+        self._lines.append(progress)
+
+    def _write(self) -> None:
+        lines = (canonical({"format": FORMAT, **encode_progress(line)}) for line in self._lines)
+        self._store.put(history_path(self._block), b"\n".join(lines) + b"\n")
+
+
+def read_history(store: JobStore, job: str, limit: int = 100) -> list[EpochProgress]:
+    """Return up to ``limit`` newest epochs, newest last; empty where there is none. ``store`` is the root store.
+
+    Raises:
+        CorruptStoreError: a block is damaged.
+        FormatError: a newer release wrote it.
+    """
+    folder = store.at(job_folder(job))
+    found: list[EpochProgress] = []
+    for block in reversed(_blocks(folder)):
+        if len(found) >= limit:
+            break
+        found = [*_read_block(folder, block), *found]
+    return found[-limit:] if limit > 0 else []
+
+
+def _blocks(folder: JobStore) -> list[int]:
+    names = (file.path.removeprefix(f"{HISTORY}/").removesuffix(".jsonl") for file in folder.list(HISTORY))
+    return sorted(int(name) for name in names if name.isdecimal())
+
+
+def _read_block(folder: JobStore, block: int) -> list[EpochProgress]:
+    path = history_path(block)
+    try:
+        data = folder.get(path)
+    except FileNotFoundError:
+        return []  # the writer dropped it as too old just now
+    lines = []
+    for number, line in enumerate(data.splitlines(), start=1):
+        try:
+            plain = json.loads(line)
+            version = plain.pop("format")
+        except (ValueError, KeyError, AttributeError, TypeError) as error:
+            raise damaged(
+                f"is damaged in line {number}", path, fix=f"delete {folder.location.joined(path)}; only the job's history is lost"
+            ) from error
+        if isinstance(version, int) and version > FORMAT:
+            raise newer_format(version, path)
+        lines.append(decode_progress(plain, path=path))
+    return lines
+
+
+def _identity(progress: EpochProgress) -> tuple[str, int]:
+    return progress.lineage, progress.epoch

@@ -1,0 +1,113 @@
+"""Where things lie in a job's folder, ``<store>/<job>/``; all paths are relative to it.
+
+===========================  =========================================================================================
+``log/<slot>.json``          the job log, one record per slot; ``log/<slot>.floor`` says that earlier slots were retired
+``segments/``                immutable lists of files that records refer to
+``state/<uid>/``             Parquet files of an operator's state
+``sources/<name>/``          copies of a source's own log (the files it has seen)
+``history/``                 progress of the epochs, in blocks of lines
+``refs/pins/<name>.json``    epochs that are kept whatever retention says, with their whole record
+``sweep/``                   files found unused, waiting for their deletion
+``elements/``                input given in the program
+``status.json``              what the driver last said of itself and the job
+``heartbeat.json``           who drives the job, and when it last was alive
+===========================  =========================================================================================
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from tidemark.names import validate_name, validate_source_name
+
+LOG: Final = "log"
+SEGMENTS: Final = "segments"
+STATE: Final = "state"
+SOURCES: Final = "sources"
+HISTORY: Final = "history"
+PINS: Final = "refs/pins"
+SWEEP: Final = "sweep"
+ELEMENTS: Final = "elements"
+STATUS: Final = "status.json"
+HEARTBEAT: Final = "heartbeat.json"
+
+_SLOT_DIGITS = 12
+_RECORD = re.compile(rf"(?:.*/)?(\d{{{_SLOT_DIGITS}}})\.json")
+_FLOOR = re.compile(rf"(?:.*/)?(\d{{{_SLOT_DIGITS}}})\.floor")
+
+
+def job_folder(job: str) -> str:
+    """Return the job's folder in the store.
+
+    Raises:
+        InvalidNameError: the name could lead elsewhere.
+    """
+    return validate_name("job", job)
+
+
+def record_path(slot: int) -> str:
+    """Return the path of a slot's record."""
+    return f"{LOG}/{slot:0{_SLOT_DIGITS}d}.json"
+
+
+def floor_path(slot: int) -> str:
+    """Return the path of the mark that the log begins at a slot."""
+    return f"{LOG}/{slot:0{_SLOT_DIGITS}d}.floor"
+
+
+def record_slot(path: str) -> int | None:
+    """Return the slot of a record's path, None for other files."""
+    found = _RECORD.fullmatch(path)
+    return int(found[1]) if found else None
+
+
+def floor_slot(path: str) -> int | None:
+    """Return the slot of a floor's path, None for other files."""
+    found = _FLOOR.fullmatch(path)
+    return int(found[1]) if found else None
+
+
+def state_folder(uid: str) -> str:
+    """Return the folder of an operator's state files.
+
+    Raises:
+        InvalidNameError: the uid could lead elsewhere.
+    """
+    return f"{STATE}/{validate_name('uid', uid)}"
+
+
+def source_folder(name: str) -> str:
+    """Return the folder of a source's log copies.
+
+    Raises:
+        InvalidNameError: Spark would not take the name.
+    """
+    return f"{SOURCES}/{validate_source_name(name)}"
+
+
+def segment_path(term: int, sha256: str) -> str:
+    """Return the path of a segment.
+
+    The term is part of it, so that a driver never refers to an object that a fenced driver's sweep may be about to delete.
+    """
+    return f"{SEGMENTS}/{term:08d}-{sha256}.json"
+
+
+def history_path(block: int) -> str:
+    """Return the path of a block of the history; blocks count up, also over lineages that go back in epochs."""
+    return f"{HISTORY}/{block:012d}.jsonl"
+
+
+def pin_path(name: str) -> str:
+    """Return the path of a pin.
+
+    Raises:
+        InvalidNameError: the name could lead elsewhere.
+    """
+    return f"{PINS}/{validate_name('pin', name)}.json"
+
+
+def sweep_path(identity: str) -> str:
+    """Return the path of a tombstone list."""
+    return f"{SWEEP}/{identity}.json"

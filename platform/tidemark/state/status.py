@@ -1,0 +1,83 @@
+"""What a job is doing, as its driver last said: one small file, read without a JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tidemark.errors import InvalidNameError
+from tidemark.state.codec import from_plain, to_plain
+from tidemark.state.envelope import seal, unseal
+from tidemark.state.layout import LOG, STATUS, job_folder
+from tidemark.state.progress import EpochProgress
+from tidemark.state.records import OwnerInfo
+from tidemark.state.store import JobStore
+from tidemark.state.totals import Totals, empty_totals
+
+State = Literal["running", "finished", "stopped", "failed"]
+KIND = "status"
+
+
+@dataclass(frozen=True)
+class OutputStatus:
+    """Where an output goes: the sink's kind, its location, and Spark's JSON text of its schema where known."""
+
+    sink: str
+    location: str | None = None
+    schema: str | None = None
+
+
+@dataclass(frozen=True)
+class JobStatus:
+    """A job as its driver last wrote it; times are milliseconds since 1970-01-01 UTC.
+
+    A driver that was killed leaves ``running`` behind: compare ``heartbeat_at`` with the lease.
+    """
+
+    job: str
+    lineage: str
+    state: State
+    heartbeat_at: int
+    started_at: int
+    code_version: str = ""
+    last: EpochProgress | None = None
+    totals: Totals = field(default_factory=empty_totals)
+    outputs: Mapping[str, OutputStatus] = field(default_factory=dict)
+    error: str | None = None
+    owner: OwnerInfo | None = None
+
+
+def write_status(store: JobStore, status: JobStatus) -> None:
+    """Write a job's status. ``store`` is the root store."""
+    store.at(job_folder(status.job)).put(STATUS, seal(KIND, to_plain(status)))
+
+
+def read_status(store: JobStore, job: str) -> JobStatus | None:
+    """Return a job's status, None where it never ran. ``store`` is the root store.
+
+    Raises:
+        CorruptStoreError: the file is damaged; the job's next start writes it anew.
+        FormatError: a newer release wrote it.
+    """
+    folder = store.at(job_folder(job))
+    try:
+        data = folder.get(STATUS)
+    except FileNotFoundError:
+        return None
+    path = str(folder.location.joined(STATUS))
+    _, body = unseal(data, kind=KIND, path=path)
+    return from_plain(JobStatus, body, path=path)
+
+
+def list_jobs(store: JobStore) -> list[str]:
+    """Return the names of the jobs in a store: the folders that hold a status or a log. ``store`` is the root store."""
+    return [name for name in store.folders() if _is_job(store, name)]
+
+
+def _is_job(store: JobStore, name: str) -> bool:
+    try:
+        folder = store.at(job_folder(name))
+    except InvalidNameError:
+        return False
+    return folder.exists(STATUS) or LOG in folder.folders()

@@ -1,0 +1,189 @@
+"""The job store: objects by path, on a local disk or an object store, with put-if-absent.
+
+Everything Tidemark keeps about jobs goes through here, by ``obstore``; a put is atomic on all of its backends, and a create
+succeeds for one writer only. On object stores that needs conditional puts (S3, GCS and Azure have them).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import obstore
+from obstore.exceptions import AlreadyExistsError, BaseError
+from obstore.store import LocalStore, ObjectStore, from_url
+
+from tidemark.errors import StoreError
+from tidemark.state.locations import Location
+
+_TROUBLE = (BaseError, OSError, ValueError)
+_QUERY = re.compile(r"\?[^\s\"'),]+")
+_SECRET = re.compile(r"(?i)\b([\w-]*(?:secret|token|password|signature|authorization|access_key|account_key|sas)[\w-]*)(\"?\s*[:=]\s*)\S+")
+
+
+class ListedFile(NamedTuple):
+    """One object of a listing; ``path`` is relative to the store it was listed in."""
+
+    path: str
+    size: int
+    last_modified_ms: int
+
+
+@dataclass(frozen=True)
+class JobStore:
+    """A folder of objects; ``open`` makes one. Paths are relative to it, with ``/`` between their parts.
+
+    ``objects`` is the obstore store at the root and ``prefix`` the folder inside it that this view shows.
+    """
+
+    location: Location
+    objects: ObjectStore
+    prefix: str = ""
+
+    @classmethod
+    def open(cls, location: str | Location) -> JobStore:
+        """Open a root; a local folder is made if it is missing.
+
+        Raises:
+            DefinitionError: the location cannot be read as one.
+            StoreError: the root cannot be reached or made.
+        """
+        root = Location.parse(location) if isinstance(location, str) else location
+        with _reported("open", str(root)):
+            if root.scheme == "file":
+                return cls(root, LocalStore(root.path, mkdir=True))
+            if root.account is not None:
+                return cls(root, from_url(root.uri, account_name=root.account))
+            return cls(root, from_url(root.uri))
+
+    @property
+    def uri(self) -> str:
+        """The store's own address: ``file:///…``, ``s3://…``, ``gs://…``, ``az://…``."""
+        return self.location.uri
+
+    def spark_uri(self, path: str = "") -> str:
+        """Return an object's address as Spark reads it, such as ``s3a://…``; without a path, the store's own."""
+        return self.location.joined(path).spark_uri
+
+    def at(self, prefix: str) -> JobStore:
+        """Return a view of one folder, which need not exist."""
+        return JobStore(self.location.joined(prefix), self.objects, self._key(prefix.strip("/")))
+
+    def get(self, path: str) -> bytes:
+        """Return an object's bytes.
+
+        Raises:
+            FileNotFoundError: there is no such object.
+            StoreError: it cannot be read.
+        """
+        with _reported("read", self._shown(path), passing=(FileNotFoundError,)):
+            return bytes(obstore.get(self.objects, self._key(path)).bytes())
+
+    def tail(self, path: str, length: int) -> tuple[bytes, int]:
+        """Return the last ``length`` bytes of an object (all of it if it is shorter) and its whole size.
+
+        Raises:
+            FileNotFoundError: there is no such object.
+            StoreError: it cannot be read.
+        """
+        with _reported("read", self._shown(path), passing=(FileNotFoundError,)):
+            found = obstore.get(self.objects, self._key(path), options={"range": {"suffix": length}})
+            return bytes(found.bytes()), found.meta["size"]
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write an object whole, replacing an older one at once: readers see the old or the new."""
+        with _reported("write", self._shown(path)):
+            obstore.put(self.objects, self._key(path), data, use_multipart=False)
+
+    def create(self, path: str, data: bytes) -> None:
+        """Write an object if there is none.
+
+        Of several writers at once one succeeds. After a StoreError the object may have been written or not.
+
+        Raises:
+            FileExistsError: there is one already; it is untouched.
+            StoreError: it cannot be written.
+        """
+        with _reported("write", self._shown(path), passing=(FileExistsError,)):
+            try:
+                obstore.put(self.objects, self._key(path), data, mode="create", use_multipart=False)
+            except AlreadyExistsError as error:
+                raise FileExistsError(self._shown(path)) from error
+
+    def exists(self, path: str) -> bool:
+        """Say whether there is such an object."""
+        with _reported("read", self._shown(path)):
+            try:
+                obstore.head(self.objects, self._key(path))
+            except FileNotFoundError:
+                return False
+        return True
+
+    def list(self, prefix: str = "") -> tuple[ListedFile, ...]:
+        """Return all objects under a folder, at any depth, sorted by path; none where the folder is missing."""
+        folder = self._key(prefix.strip("/"))
+        cut = len(self.prefix) + 1 if self.prefix else 0
+        with _reported("list", self._shown(prefix)):
+            found = obstore.list(self.objects, folder or None).collect()
+        files = (ListedFile(item["path"][cut:], item["size"], int(item["last_modified"].timestamp() * 1000)) for item in found)
+        return tuple(sorted(files))
+
+    def folders(self, prefix: str = "") -> tuple[str, ...]:
+        """Return the names of the folders directly under a folder, sorted."""
+        folder = self._key(prefix.strip("/"))
+        with _reported("list", self._shown(prefix)):
+            found = obstore.list_with_delimiter(self.objects, folder or None)["common_prefixes"]
+        return tuple(sorted(path.rstrip("/").rpartition("/")[2] for path in found))
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """Delete objects, in no particular order; one that is gone already is fine.
+
+        Raises:
+            StoreError: some cannot be deleted; others may have been.
+        """
+        keys = [self._key(path) for path in paths]
+        if not keys:
+            return
+        with _reported("delete", self._shown("")):
+            try:
+                obstore.delete(self.objects, keys)
+            except FileNotFoundError:
+                # One was gone, and the backend stopped there: the others one by one.
+                for key in keys:
+                    self._delete_one(key)
+
+    def _delete_one(self, key: str) -> None:
+        try:
+            obstore.delete(self.objects, key)
+        except FileNotFoundError:
+            return
+
+    def _key(self, path: str) -> str:
+        return f"{self.prefix}/{path}" if self.prefix and path else self.prefix or path
+
+    def _shown(self, path: str) -> str:
+        return str(self.location.joined(path))
+
+
+@contextmanager
+def _reported(verb: str, shown: str, *, passing: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """Turn a backend's trouble into a StoreError that names the path and holds no credentials, nor does its cause."""
+    try:
+        yield
+    except passing:
+        raise
+    except _TROUBLE as error:
+        text = _redacted(str(error))
+        cause = error if text == str(error) else BaseError(text)
+        raise StoreError(
+            f"cannot {verb} {shown}: {text.splitlines()[0] if text else type(error).__name__}",
+            fix="check that the place exists and may be read and written from this machine, and the credentials in the environment",
+            place=shown,
+        ) from cause
+
+
+def _redacted(text: str) -> str:
+    return _SECRET.sub(r"\1\2<hidden>", _QUERY.sub("?<hidden>", text))

@@ -1,0 +1,127 @@
+"""The sweep of files that nothing refers to: what a crash staged, what compaction replaced, what retention let go.
+
+Two passes, more than a lease apart: the first writes a tombstone list, the second looks again and deletes what is still unused.
+Only the driver sweeps, and only between epochs. So every file it lists that no record names was staged by an attempt that
+failed, its own or a fenced driver's, and can never be committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from tidemark.crashpoints import crash_point
+from tidemark.errors import CorruptStoreError
+from tidemark.state.codec import from_plain, to_plain
+from tidemark.state.envelope import seal, unseal
+from tidemark.state.epoch_codec import DecodedEpoch
+from tidemark.state.joblog import DEFAULT_LEASE_MS, Driver, JobLog
+from tidemark.state.layout import SEGMENTS, SOURCES, STATE, SWEEP, sweep_path
+from tidemark.state.pins import Pins
+from tidemark.state.store import JobStore, ListedFile
+
+KIND = "sweep"
+
+
+@dataclass(frozen=True)
+class Tombstones:
+    """Files found unused, by path, with the time (milliseconds) at which each was first found so."""
+
+    marked: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class SweepPlan:
+    """What one pass does: ``delete`` now; ``marked`` is the tombstone list that it leaves."""
+
+    delete: tuple[str, ...]
+    marked: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class SweepReport:
+    """What one pass did: files marked and waiting, files deleted."""
+
+    marked: int
+    deleted: tuple[str, ...]
+
+
+def plan_sweep(
+    listed: Iterable[ListedFile], referenced: Collection[str], marked: Mapping[str, int], *, now_ms: int, lease_ms: int
+) -> SweepPlan:
+    """Decide about the files of a folder, of the job's own or of a sink's.
+
+    Args:
+        listed: the files there are; for a sink only those that Tidemark could have staged.
+        referenced: paths that a retained record, a pin or the sink's table needs.
+        marked: the tombstone list of the pass before.
+        now_ms: the time, by the clock that wrote the tombstones.
+        lease_ms: how long a file is left alone after it was written, and how long a tombstone waits.
+    """
+    delete, kept = [], {}
+    for file in listed:
+        if _owner_of(file.path) in referenced or now_ms - file.last_modified_ms <= lease_ms:
+            continue
+        since = marked.get(file.path)
+        if since is not None and now_ms - since > lease_ms:
+            delete.append(file.path)
+        else:
+            kept[file.path] = now_ms if since is None else since
+    return SweepPlan(tuple(delete), kept)
+
+
+def referenced_files(log: JobLog) -> frozenset[str]:
+    """Return the paths in the job's folder that a retained record or a pin needs.
+
+    Raises:
+        CorruptStoreError: a record or pin cannot be read, and so what it needs is not known.
+    """
+    # The log first, the pins afterwards: see ``Pins.put``.
+    found = [path for _, decoded in log.retained() for path in _needs(decoded)]
+    found += [path for pin in Pins(log).list() for path in _needs(pin.decoded)]
+    return frozenset(found)
+
+
+def sweep(driver: Driver, *, lease_ms: int = DEFAULT_LEASE_MS) -> SweepReport:
+    """Make one pass over the job's state files, segments and source logs; called by the driver between epochs.
+
+    Raises:
+        FencedError: a newer driver has begun; nothing was deleted.
+        CorruptStoreError: a retained record or a pin cannot be read; nothing was deleted.
+    """
+    log, now = driver.log, driver.log.clock.now_ms()
+    before = {path: since for file in log.store.list(SWEEP) for path, since in _read(log.store, file.path).items()}
+    listed = [file for folder in (STATE, SEGMENTS, SOURCES) for file in log.store.list(folder)]
+    plan = plan_sweep(listed, referenced_files(log), before, now_ms=now, lease_ms=lease_ms)
+    # Files listed before this line are of this term or an earlier one, so no newer driver can be about to commit them.
+    driver.confirm()
+    log.store.delete(plan.delete)
+    crash_point("sweep-done")
+    written = sweep_path(f"{driver.term:08d}")
+    if plan.marked or before:
+        log.store.put(written, seal(KIND, to_plain(Tombstones(plan.marked))))
+    log.store.delete(file.path for file in log.store.list(SWEEP) if file.path < written)
+    crash_point("sweep-marked")
+    return SweepReport(len(plan.marked), plan.delete)
+
+
+def _needs(decoded: DecodedEpoch) -> Iterable[str]:
+    for state in decoded.record.operators.values():
+        yield from (file.path for file in state.files)
+    for source in decoded.record.source_logs.values():
+        yield from (file.path for file in source.files)
+    yield from (segment.path for segment in decoded.segments)
+
+
+def _owner_of(path: str) -> str:
+    """Return the file that a Hadoop checksum file, ``.name.crc``, belongs to; other paths as they are."""
+    folder, slash, name = path.rpartition("/")
+    return folder + slash + name[1:-4] if name.startswith(".") and name.endswith(".crc") else path
+
+
+def _read(store: JobStore, path: str) -> Mapping[str, int]:
+    try:
+        _, body = unseal(store.get(path), kind=KIND, path=path)
+        return from_plain(Tombstones, body, path=path).marked
+    except (FileNotFoundError, CorruptStoreError):
+        return {}  # files are marked anew, and wait a lease longer

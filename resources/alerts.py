@@ -1,0 +1,86 @@
+"""Where alerts go: the resource that sensors send them through, and the one that writes them to the log."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import dagster as dg
+
+from tidemark.errors import AlertError
+
+AlertLevel = Literal["resolved", "warn", "error"]
+
+
+@dataclass(frozen=True)
+class Alert:
+    """Something a person should know.
+
+    Args:
+        level: how bad it is; ``resolved`` says that an earlier alert is over.
+        title: one line.
+        text: the whole story, in plain words.
+        job: the job concerned.
+        facts: values by name for programs that receive the alert: numbers, texts, lists of these.
+    """
+
+    level: AlertLevel
+    title: str
+    text: str
+    job: str
+    facts: Mapping[str, object] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, object]:
+        """Return it as plain data."""
+        return {"level": self.level, "title": self.title, "text": self.text, "job": self.job, "facts": dict(self.facts)}
+
+
+class AlertResource(dg.ConfigurableResource[Any], ABC):
+    """Delivers alerts; make your own by implementing ``send``."""
+
+    @abstractmethod
+    def send(self, alert: Alert) -> None:
+        """Deliver one alert, or raise.
+
+        Called on a sensor's tick. Delivered means that the receiver has taken it; an error fails the tick, its cursor stays, and
+        the next tick sends again.
+
+        Raises:
+            AlertError: it was not delivered.
+        """
+
+
+class LogAlert(AlertResource):
+    """Writes alerts to Dagster's log, and so to the sensor's tick."""
+
+    def send(self, alert: Alert) -> None:
+        """Log an error as an error, a warning as a warning, the rest as information."""
+        write = {"error": dg.get_dagster_logger().error, "warn": dg.get_dagster_logger().warning}
+        write.get(alert.level, dg.get_dagster_logger().info)(f"{alert.title}: {alert.text}")
+
+
+class SeveralAlerts(AlertResource):
+    """Sends every alert through several resources; one that fails does not keep the others from it.
+
+    Args:
+        to: the resources.
+    """
+
+    to: list[Any]
+
+    def send(self, alert: Alert) -> None:
+        """Send through all, then raise what failed."""
+        failed: list[AlertError] = []
+        for receiver in self.to:
+            try:
+                receiver.send(alert)
+            except AlertError as error:
+                failed.append(error)
+        if failed:
+            raise AlertError(
+                f"{len(failed)} of {len(self.to)} receivers did not get {alert.title!r}: " + "; ".join(str(error) for error in failed),
+                fix="see each receiver's own fix",
+                job=alert.job,
+            ) from failed[0]

@@ -1,0 +1,69 @@
+"""Tells Dagster about a run while it runs: a log line per epoch, and rarely an observation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import dagster as dg
+
+from tidemark.assets.output_metadata import progress_metadata
+from tidemark.assets.run_report import RunReport
+from tidemark.clock import Clock, format_ms
+from tidemark.graph.job import Job
+from tidemark.state.progress import EpochProgress
+
+OBSERVATION_INTERVAL_SECONDS = 300.0
+"""Observations are events in Dagster's log for ever, so that a job that runs for hours must not write one per epoch."""
+
+
+class EpochReporter:
+    """Called once per committed epoch, in order.
+
+    An observation covers the epochs since the one before; the last stretch of a run has none, since the materializations follow.
+
+    Args:
+        job: the job.
+        log: writes a line to the run's log.
+        observe: records an observation.
+        asset_key: asset that is observed.
+        clock: measures the time between observations.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        *,
+        log: Callable[[str], object],
+        observe: Callable[[dg.AssetObservation], object],
+        asset_key: dg.AssetKey,
+        clock: Clock,
+    ) -> None:
+        self._job = job
+        self._log = log
+        self._observe = observe
+        self._asset_key = asset_key
+        self._clock = clock
+        self._since = clock.monotonic()
+        self._epochs: list[EpochProgress] = []
+
+    def __call__(self, progress: EpochProgress) -> None:
+        """Log the epoch, and record an observation if the last one is long enough ago."""
+        self._log(epoch_line(progress))
+        self._epochs.append(progress)
+        now = self._clock.monotonic()
+        if now - self._since < OBSERVATION_INTERVAL_SECONDS:
+            return
+        report = RunReport(self._job, progress.lineage, tuple(self._epochs), progress)
+        # Dagster's observations take what the materializations take.
+        self._observe(dg.AssetObservation(asset_key=self._asset_key, metadata=dict(progress_metadata(report))))  # type: ignore[arg-type]
+        self._since = now
+        self._epochs.clear()
+
+
+def epoch_line(progress: EpochProgress) -> str:
+    """Return one epoch as a line for people."""
+    rate = progress.rows_in * 1000 / progress.duration_ms if progress.duration_ms else 0.0
+    return (
+        f"epoch {progress.epoch}: {progress.rows_in} rows in, {progress.rows_out} out in {progress.duration_ms} ms "
+        f"({rate:.0f} rows/s), watermark {format_ms(progress.watermark)}, {progress.rows_late} late, {progress.rows_malformed} malformed"
+    )

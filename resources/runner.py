@@ -1,0 +1,176 @@
+"""``TidemarkResource``: runs a job inside a Dagster run and says what it did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Protocol
+
+import dagster as dg
+
+from tidemark.assets.bound_job import BoundJob, bound_job
+from tidemark.assets.check import evaluate_checks, stream_of
+from tidemark.assets.evidence import Evidence, report_of_run, table_of
+from tidemark.assets.output_metadata import output_metadata
+from tidemark.assets.output_table import OutputTable
+from tidemark.assets.run_report import RunReport
+from tidemark.clock import SYSTEM_CLOCK
+from tidemark.errors import DefinitionError, SinkError
+from tidemark.graph.job import Job
+from tidemark.resources.epoch_reporter import EpochReporter
+from tidemark.resources.run_events import StreamingEvent, TidemarkEvents
+from tidemark.resources.spark import SparkResource, session_of
+from tidemark.state.progress import EpochProgress
+from tidemark.state.status import JobStatus, read_status
+from tidemark.state.store import JobStore
+
+if TYPE_CHECKING:
+    OnEpoch = Callable[[EpochProgress], None]
+
+
+class JobRun(Protocol):
+    """What a run of a job gives back; ``tidemark.run`` returns one."""
+
+    @property
+    def lineage(self) -> str:
+        """The lineage it ran in."""
+        ...
+
+    @property
+    def epochs(self) -> tuple[EpochProgress, ...]:
+        """The epochs it committed, oldest first."""
+        ...
+
+    @property
+    def head(self) -> EpochProgress | None:
+        """The job's newest epoch."""
+        ...
+
+
+class TidemarkResource(dg.ConfigurableResource[Any]):
+    """Runs streaming jobs.
+
+    Args:
+        store: folder or bucket of job stores, for jobs that do not name one themselves.
+        spark: where the Spark session comes from: a ``SparkResource``, or one of dagster-pyspark's resources.
+        end_of_input: take it that nothing more will come, and close all windows at the end of each run.
+        takeover: take the job over from a driver that seems alive.
+        max_epochs: stop after so many epochs; the next run goes on from there.
+    """
+
+    store: str | None = None
+    spark: dg.ResourceDependency[dg.ConfigurableResource[Any]] = SparkResource()
+    end_of_input: bool = False
+    takeover: bool = False
+    max_epochs: int | None = None
+
+    def run(self, *, context: dg.AssetExecutionContext | dg.OpExecutionContext, skip_unchanged: bool = False) -> TidemarkEvents:
+        """Run the job of the assets at hand until its sources are drained; yields what was materialized and checked.
+
+        An epoch writes all outputs of a job, whatever is selected; the selection chooses what is reported and checked.
+
+        Args:
+            context: the context of a ``@streaming_assets`` body.
+            skip_unchanged: do not report outputs that got no rows, so that nothing downstream of them is triggered.
+
+        Raises:
+            DefinitionError: the assets are not a job's, or no store is known.
+        """
+        bound = bound_job(context.assets_def.specs)
+        store = self.store_of(bound.job)
+        return TidemarkEvents(self._events(context, bound, store, skip_unchanged=skip_unchanged), _tables(bound, store))
+
+    def run_job(self, job: Job, *, store: str, on_epoch: OnEpoch) -> JobRun:
+        """Run a job to the end of its sources; override to run it elsewhere.
+
+        Args:
+            job: the job.
+            store: where its state is.
+            on_epoch: to be called once per committed epoch, in order.
+        """
+        from tidemark import run
+
+        return run(
+            job,
+            store=store,
+            spark=session_of(self.spark),
+            end_of_input=self.end_of_input,
+            on_epoch=on_epoch,
+            takeover=self.takeover,
+            max_epochs=self.max_epochs,
+        )
+
+    def store_of(self, job: Job) -> str:
+        """Return where a job's state is: in its own store if it names one, else in this resource's.
+
+        Raises:
+            DefinitionError: neither is set.
+        """
+        store = job.store or self.store
+        if store is None:
+            raise DefinitionError("no job store is known", fix="set TidemarkResource(store=...) or Job(store=...)", job=job.name)
+        return store
+
+    def status_of(self, job: Job) -> JobStatus | None:
+        """Return a job's status; none where it never ran. Starts no JVM."""
+        return read_status(JobStore.open(self.store_of(job)), job.name)
+
+    def _events(
+        self, context: dg.AssetExecutionContext | dg.OpExecutionContext, bound: BoundJob, store: str, *, skip_unchanged: bool
+    ) -> Iterator[StreamingEvent]:
+        selected = context.selected_asset_keys
+        before = _files_before(bound, self.status_of(bound.job))
+        reporter = EpochReporter(
+            bound.job,
+            log=context.log.info,
+            observe=context.log_event,
+            asset_key=next(key for key in bound.keys.values() if key in selected or not selected),
+            clock=SYSTEM_CLOCK,
+        )
+        result = self.run_job(bound.job, store=store, on_epoch=reporter)
+        report = report_of_run(bound.job, store, result.epochs, lineage=result.lineage, head=result.head)
+        context.log.info(_summary(report))
+        yield from materializations(bound, report, selected=selected, skip_unchanged=skip_unchanged)
+        evidence = Evidence(report, self.status_of(bound.job), before)
+        yield from evaluate_checks(bound.checks, evidence, keys=bound.keys, selected=context.selected_asset_check_keys)
+
+
+def materializations(
+    bound: BoundJob, report: RunReport, *, selected: set[dg.AssetKey] | frozenset[dg.AssetKey], skip_unchanged: bool = False
+) -> Iterator[dg.MaterializeResult[object]]:
+    """Yield a materialization for each selected output of a run."""
+    upstream = bound.upstream
+    for stream in bound.streams:
+        key = bound.keys.get(stream.name)
+        if key is None or key not in selected or (skip_unchanged and not report.rows_added(stream.name)):
+            continue
+        epoch = {"tidemark/epoch": str(report.head.epoch)} if report.head is not None else {}
+        yield dg.MaterializeResult(
+            asset_key=key,
+            metadata=dict(output_metadata(stream, report, upstream)),  # type: ignore[arg-type] # Dagster takes plain values and its own
+            data_version=dg.DataVersion(report.data_version),
+            tags={"tidemark/lineage": report.lineage, **epoch},
+        )
+
+
+def _tables(bound: BoundJob, store: str) -> dict[dg.AssetKey, OutputTable]:
+    status = read_status(JobStore.open(store), bound.job.name)
+    tables = {}
+    for stream in bound.streams:
+        try:
+            tables[bound.keys[stream.name]] = table_of(stream, status)
+        except SinkError:
+            # Rows that go to a console or to memory cannot be counted afterwards.
+            continue
+    return tables
+
+
+def _files_before(bound: BoundJob, status: JobStatus | None) -> dict[str, frozenset[str]]:
+    wanted = {stream_of(bound.job, check).name for check in bound.checks if check.compares_runs}
+    return {stream.name: table_of(stream, status).files() for stream in bound.streams if stream.name in wanted}
+
+
+def _summary(report: RunReport) -> str:
+    if not report.epochs:
+        return f"job {report.job.name!r}: nothing new to read"
+    rate = f", {report.rows_per_second:.0f} rows/s" if report.rows_per_second is not None else ""
+    return f"job {report.job.name!r}: {len(report.epochs)} epochs, {report.rows_read} rows in {report.seconds:.1f} s{rate}"

@@ -1,0 +1,101 @@
+"""The Spark session of a Dagster run, on dagster-pyspark, started only when a job asks for it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import dagster as dg
+from pydantic import PrivateAttr
+
+from tidemark.errors import SetupError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@runtime_checkable
+class SparkProvider(Protocol):
+    """Anything that has a session: ``SparkResource``, and dagster-pyspark's own resources."""
+
+    @property
+    def spark_session(self) -> SparkSession:
+        """The session."""
+        ...
+
+
+class SparkResource(dg.ConfigurableResource[Any]):
+    """A Spark session, started on first use; definitions and sensors that hold this resource start no JVM.
+
+    It stands on dagster-pyspark's ``LazyPySparkResource``, imported on first use too, since importing PySpark takes longer
+    than a code location should take to load.
+
+    Args:
+        spark_config: Spark settings, flat (``{"spark.executor.memory": "2g"}``) or nested.
+    """
+
+    spark_config: dict[str, Any] = {}  # noqa: RUF012 - pydantic copies defaults
+    _session: Any = PrivateAttr(default=None)
+
+    @property
+    def spark_session(self) -> SparkSession:
+        """The session, started now if there is none.
+
+        Raises:
+            SetupError: dagster-pyspark is not installed, or there is no Java that Spark can run on.
+        """
+        if self._session is None:
+            self._session = _start(self.spark_config)
+        session: SparkSession = self._session
+        return session
+
+
+@contextmanager
+def kept_interrupts() -> Iterator[None]:
+    """Keep SIGINT's handler through the start of a session.
+
+    A SparkContext installs its own, which takes from Dagster the way to end a run.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if handler is not None:
+            signal.signal(signal.SIGINT, handler)
+
+
+def session_of(resource: object) -> SparkSession:
+    """Return the session of a resource.
+
+    Raises:
+        SetupError: the resource has none.
+    """
+    with kept_interrupts():
+        if isinstance(resource, SparkProvider):
+            return resource.spark_session
+    raise SetupError(
+        f"{type(resource).__name__} has no attribute spark_session",
+        fix="give TidemarkResource(spark=SparkResource(...)) or a resource of dagster-pyspark",
+    )
+
+
+def _start(settings: dict[str, Any]) -> SparkSession:
+    from tidemark.spark.java import ensure_java
+
+    # Spark's Python workers would otherwise be whatever "python3" is on PATH.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    ensure_java()
+    try:
+        from dagster_pyspark import LazyPySparkResource
+    except ImportError as error:
+        raise SetupError("dagster-pyspark is not installed", fix="pip install 'tidemark[dagster]'") from error
+    session: SparkSession = LazyPySparkResource(spark_config=settings).spark_session
+    return session
