@@ -1,0 +1,26 @@
+"""Streaming jobs as Dagster assets, with their checks."""
+
+from __future__ import annotations
+
+from tidemark.assets.conservation import Conservation
+from tidemark.assets.expectations import expectation_checks
+from tidemark.assets.job_streams import StreamData
+from tidemark.assets.lateness_checks import LateRatio, WatermarkFreshness
+from tidemark.assets.pane_checks import NoGaps, UniquePanes
+from tidemark.assets.standalone_checks import build_asset_checks
+from tidemark.assets.streaming import build_source_asset_specs, streaming_assets
+from tidemark.assets.translator import TidemarkTranslator
+
+__all__ = [
+    "Conservation",
+    "LateRatio",
+    "NoGaps",
+    "StreamData",
+    "TidemarkTranslator",
+    "UniquePanes",
+    "WatermarkFreshness",
+    "build_asset_checks",
+    "build_source_asset_specs",
+    "expectation_checks",
+    "streaming_assets",
+]

@@ -25,11 +25,14 @@ class JobLabel(str):
     is the one place from which a running asset finds its job.
     """
 
+    __slots__ = ("checks", "job", "translator")
+
     job: Job
     translator: TidemarkTranslator
     checks: tuple[OutputCheck, ...]
 
     def __new__(cls, job: Job, translator: TidemarkTranslator, checks: tuple[OutputCheck, ...]) -> Self:
+        """Return the job's name with what belongs to it."""
         label = super().__new__(cls, job.name)
         label.job = job
         label.translator = translator
@@ -55,6 +58,7 @@ class BoundJob:
     def upstream(self) -> dict[str, dg.AssetKey]:
         """Asset keys of the job's sources by name."""
         return {stream.name: self.translator.get_asset_spec(stream).key for stream in source_streams(self.job)}
+
 
 def bind(spec: dg.AssetSpec, stream: StreamData, translator: TidemarkTranslator, checks: tuple[OutputCheck, ...] = ()) -> dg.AssetSpec:
     """Return the spec with what a running asset needs to find its job, its output and its checks."""

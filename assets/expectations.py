@@ -108,8 +108,8 @@ def expectation_checks(
     """Turn a suite into asset checks on an output.
 
     Args:
-        suite: a suite as Great Expectations stores it (``{"name": ..., "expectations": [{"type", "kwargs", "meta", "severity"}]}``), the path
-            of a JSON file that holds one, or an ``ExpectationSuite``. ``meta: {"check": "name"}`` names an expectation's check.
+        suite: a suite as Great Expectations stores it (``{"name": ..., "expectations": [{"type", "kwargs", "meta", "severity"}]}``),
+            the path of a JSON file that holds one, or an ``ExpectationSuite``. ``meta: {"check": "name"}`` names the check.
         output: the output; the job's first main output by default.
         rows: check the whole table, or only the rows that the run added (all of them where there is no run to compare with).
         severity: of all checks; by default each expectation's own: ``critical`` is an error, ``warning`` and ``info`` a warning.

@@ -37,7 +37,9 @@ def picture_points(epochs: Sequence[EpochProgress], limit: int = MAX_POINTS) -> 
     step = -(-len(epochs) // limit)
     groups = [epochs[start : start + step] for start in range(0, len(epochs), step)]
     return tuple(
-        PicturePoint(group[-1].epoch, known_time(group[-1].watermark), newest_event_time(group[-1]), sum(epoch.rows_late for epoch in group))
+        PicturePoint(
+            group[-1].epoch, known_time(group[-1].watermark), newest_event_time(group[-1]), sum(epoch.rows_late for epoch in group)
+        )
         for group in groups
     )
 
@@ -79,9 +81,9 @@ def svg(points: Sequence[PicturePoint]) -> str:
     def y(time: int) -> float:
         return _MIDDLE - (_MIDDLE - _TOP) * (time - low) / max(high - low, 1)
 
+    size = f'width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}"'
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}" '
-        f'font-family="sans-serif" font-size="11" fill="{_TEXT}">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="11" fill="{_TEXT}">',
         f"<title>{_summary(points)}</title>",
         _label(_TOP + 4, format_ms(high)[:16] if times else "no event time yet"),
         _label(_MIDDLE, format_ms(low)[:16] if times else ""),
@@ -120,7 +122,8 @@ def _line(
 def _bar(center: float, width: float, late: int, most: int) -> str:
     height = max(1.0, (_BOTTOM - _MIDDLE - 12) * late / most)
     size = max(1.0, min(width * 0.8, 12.0))
-    return f'<rect class="late" x="{center - size / 2:.1f}" y="{_BOTTOM - height:.1f}" width="{size:.1f}" height="{height:.1f}" fill="{_LATE}"/>'
+    place = f'x="{center - size / 2:.1f}" y="{_BOTTOM - height:.1f}" width="{size:.1f}" height="{height:.1f}"'
+    return f'<rect class="late" {place} fill="{_LATE}"/>'
 
 
 def _summary(points: Sequence[PicturePoint]) -> str:

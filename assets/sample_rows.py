@@ -9,12 +9,12 @@ _WIDEST = 80
 
 
 def sample_markdown(rows: Sequence[Mapping[str, object]], limit: int = LIMIT) -> str:
-    """Return the first rows as a Markdown table, and how many more there are.
+    r"""Return the first rows as a Markdown table, and how many more there are.
 
     >>> print(sample_markdown([{"zone": 1, "note": "a|b"}, {"zone": 2, "note": None}], limit=1))
     | zone | note |
     |---|---|
-    | 1 | a\\|b |
+    | 1 | a\|b |
     <BLANKLINE>
     … and 1 more
     """

@@ -79,13 +79,14 @@ class TidemarkResource(dg.ConfigurableResource[Any]):
         store = self.store_of(bound.job)
         return TidemarkEvents(self._events(context, bound, store, skip_unchanged=skip_unchanged), _tables(bound, store))
 
-    def run_job(self, job: Job, *, store: str, on_epoch: OnEpoch) -> JobRun:
+    def run_job(self, job: Job, *, store: str, on_epoch: OnEpoch, run_id: str) -> JobRun:
         """Run a job to the end of its sources; override to run it elsewhere.
 
         Args:
             job: the job.
             store: where its state is.
             on_epoch: to be called once per committed epoch, in order.
+            run_id: Dagster's run, by which other drivers of the job know this one.
         """
         from tidemark import run
 
@@ -97,6 +98,9 @@ class TidemarkResource(dg.ConfigurableResource[Any]):
             on_epoch=on_epoch,
             takeover=self.takeover,
             max_epochs=self.max_epochs,
+            run_id=run_id,
+            # Dagster's own handler raises where the run waits; the epoch at hand is finished, and the run counts as cancelled.
+            handle_signals=False,
         )
 
     def store_of(self, job: Job) -> str:
@@ -126,7 +130,7 @@ class TidemarkResource(dg.ConfigurableResource[Any]):
             asset_key=next(key for key in bound.keys.values() if key in selected or not selected),
             clock=SYSTEM_CLOCK,
         )
-        result = self.run_job(bound.job, store=store, on_epoch=reporter)
+        result = self.run_job(bound.job, store=store, on_epoch=reporter, run_id=context.run_id)
         report = report_of_run(bound.job, store, result.epochs, lineage=result.lineage, head=result.head)
         context.log.info(_summary(report))
         yield from materializations(bound, report, selected=selected, skip_unchanged=skip_unchanged)

@@ -29,8 +29,8 @@ class SensorCursor:
 def decode_cursor(text: str | None) -> SensorCursor | None:
     """Read a cursor; none where there is none yet, or where another release or a person wrote something else.
 
-    A sensor without a cursor starts from the present, which is the safe reading of a text it does not know: it may
-    tell again what it told before, and misses nothing that is still so.
+    A sensor without a cursor looks at everything since the lineage began, which is the safe reading of a text it does not
+    know: it may tell again what it told before, and misses nothing.
     """
     try:
         raw = json.loads(text or "null")

@@ -138,7 +138,7 @@ def count_late(waves: int, rule: LatenessRule, *, plan: TripPlan | None = None) 
 
 
 def _count(files: list[list[Arrival]]) -> WaveCounts:
-    counts = Counter(arrival.kind for file in files for arrival in file)
+    counts: Counter[str] = Counter(arrival.kind for file in files for arrival in file)
     return WaveCounts(**counts)
 
 

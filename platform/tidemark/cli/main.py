@@ -16,8 +16,9 @@ from tidemark.cli.tables import history_table, status_text
 from tidemark.durations import to_ms
 from tidemark.errors import TidemarkError
 from tidemark.state.history import read_history
-from tidemark.state.progress import EpochProgress, encode_progress, log_line
-from tidemark.state.status import encode_status, list_jobs, read_status
+from tidemark.state.progress import EpochProgress, encode_progress, format_progress
+from tidemark.state.codec import to_plain
+from tidemark.state.status import list_jobs, read_status
 from tidemark.state.store import JobStore
 
 _store = click.option(
@@ -89,7 +90,7 @@ def run(
         head = result.head
         click.echo(f"{result.job}: {len(result.epochs)} epochs, {result.rows_in} rows read")
         if head is not None:
-            click.echo(log_line(head))
+            click.echo(format_progress(head))
 
 
 @main.command()
@@ -106,7 +107,7 @@ def status(job: str | None, store: str | None, *, as_json: bool) -> None:
         found = read_status(root, name)
         if found is None:
             raise _unknown(name, root)
-        click.echo(json.dumps(encode_status(found)) if as_json else status_text(found))
+        click.echo(json.dumps(to_plain(found)) if as_json else status_text(found))
 
 
 @main.command()

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+
+from tidemark.errors import TidemarkError
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent) + "/"
 
 
 def user_place() -> str:
     """Return ``file:line`` of the innermost caller outside Tidemark; empty if there is none."""
-    frame: FrameType | None = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - inspect.stack() reads every source file on the way
     while frame is not None and _is_ours(frame):
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
@@ -23,3 +27,14 @@ def _is_ours(frame: FrameType) -> bool:
         # Methods that dataclasses generate have this file name, and so has the user's program under `python -c`.
         return str(frame.f_globals.get("__name__", "")).startswith("tidemark")
     return filename.startswith(_PACKAGE)
+
+
+@contextmanager
+def placed(place: str) -> Iterator[None]:
+    """Give the place to errors that come out of the block without one."""
+    try:
+        yield
+    except TidemarkError as error:
+        if error.place is None:
+            error.place = place
+        raise

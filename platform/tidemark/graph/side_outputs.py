@@ -22,6 +22,21 @@ def tags_of(node: Node) -> tuple[OutputTag, ...]:
     return tuple(tag for tag in tags if tag is not None)
 
 
+def check_has_rows(node: Node, place: str) -> None:
+    """Check that a node has rows of its own: those of a split are in its branches.
+
+    Raises:
+        DefinitionError: the node is a split.
+    """
+    if isinstance(node, SplitNode):
+        tags = ", ".join(repr(tag.name) for tag in tags_of(node))
+        raise DefinitionError(
+            f"a split has no rows of its own, they are in its branches {tags}",
+            fix="take a branch with .side_output(tag)",
+            place=place,
+        )
+
+
 def emitter_of(node: Node, tag: OutputTag, place: str) -> Node:
     """Return the node, this one or one before it, that emits a tag.
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidemark.errors import DefinitionError
 from tidemark.graph.nodes import ConsoleSpec, DeltaSpec, MemorySpec, Output, ParquetSpec, SinkSpec
 from tidemark.graph.places import user_place
+from tidemark.graph.side_outputs import check_has_rows
 
 if TYPE_CHECKING:
     from tidemark.graph.streams import Stream
@@ -15,32 +17,46 @@ def delta(stream: Stream, path: str) -> Output:
     """Write a stream to a Delta table at a path; the table is created if it is not there.
 
     Guarantee: exactly once. All rows of an epoch appear in one table version, which carries the epoch's number.
+
+    Raises:
+        DefinitionError: not a stream, or no path.
     """
-    return Output(node=stream.node, sink=DeltaSpec(path=path), place=user_place())
+    return _output("delta", stream, DeltaSpec(path=_text("delta", "path", path)))
 
 
 def parquet(stream: Stream, path: str) -> Output:
     """Write a stream to a folder of Parquet files.
 
     Guarantee: each row exactly once; the files of one epoch appear one after the other, so a reader may see part of an epoch.
+
+    Raises:
+        DefinitionError: not a stream, or no path.
     """
-    return Output(node=stream.node, sink=ParquetSpec(path=path), place=user_place())
+    return _output("parquet", stream, ParquetSpec(path=_text("parquet", "path", path)))
 
 
 def console(stream: Stream, *, rows: int = 20) -> Output:
     """Print at most so many rows of a stream per epoch.
 
     Guarantee: at least once; an epoch that is finished after a crash prints again.
+
+    Raises:
+        DefinitionError: not a stream, or fewer than one row.
     """
-    return Output(node=stream.node, sink=ConsoleSpec(rows=rows), place=user_place())
+    if type(rows) is not int or rows < 1:
+        raise DefinitionError(f"console(rows={rows!r}) prints nothing", fix="give 1 row or more", place=user_place())
+    return _output("console", stream, ConsoleSpec(rows=rows))
 
 
 def memory(stream: Stream, name: str) -> Output:
     """Keep a stream's rows in this process under a name, for tests and notebooks.
 
     Guarantee: exactly once within the process; gone with it.
+
+    Raises:
+        DefinitionError: not a stream, or no name.
     """
-    return Output(node=stream.node, sink=MemorySpec(name=name), place=user_place())
+    return _output("memory", stream, MemorySpec(name=_text("memory", "name", name)))
 
 
 def guarantee(sink: SinkSpec) -> str:
@@ -58,3 +74,27 @@ def guarantee(sink: SinkSpec) -> str:
             return "at least once"
         case MemorySpec():
             return "exactly once within the process"
+
+
+def _text(sink: str, argument: str, value: object) -> str:
+    if isinstance(value, str) and value.strip():
+        return value
+    raise DefinitionError(
+        f"{sink}({argument}={value!r}) names no place to write to",
+        fix=f"give a {argument}, such as tm.{sink}(stream, 'warehouse/tips')" if argument == "path" else "give a name",
+        place=user_place(),
+    )
+
+
+def _output(sink: str, stream: Stream, spec: SinkSpec) -> Output:
+    from tidemark.graph.streams import Stream
+
+    place = user_place()
+    if not isinstance(stream, Stream):
+        raise DefinitionError(
+            f"{sink}(...) is given {type(stream).__name__}, not a stream",
+            fix="pass what source(...), an operator or side_output(...) returns; a keyed or windowed stream needs .aggregate(...) first",
+            place=place,
+        )
+    check_has_rows(stream.node, place)
+    return Output(node=stream.node, sink=spec, place=place)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Literal, get_args
 
+from tidemark.errors import DefinitionError
 from tidemark.graph.ddl import parse_schema
 from tidemark.graph.nodes import ElementsSpec, FilesSpec, FormatSpec, OutputTag, RateSpec, SourceNode, SourceSpec
 from tidemark.graph.places import user_place
@@ -13,6 +14,8 @@ from tidemark.semantics.watermarks import WatermarkStrategy
 
 Row = Mapping[str, object] | Sequence[object]
 """An element given in the program: values by column name, or in the schema's order."""
+
+FileFormat = Literal["json", "csv", "parquet", "orc", "text"]
 
 
 def source(name: str, spec: SourceSpec, *, watermarks: WatermarkStrategy, malformed_to: OutputTag | None = None) -> Stream:
@@ -27,7 +30,7 @@ def source(name: str, spec: SourceSpec, *, watermarks: WatermarkStrategy, malfor
     Raises:
         InvalidNameError: the name is not allowed.
         ColumnError: the timestamp or ``split_by`` names a column that the source does not have.
-        ExpressionError: the timestamp is not an SQL expression.
+        ExpressionError: the timestamp is not an SQL expression, or not one of a time.
     """
     return Stream(SourceNode(name=name, spec=spec, watermarks=watermarks, malformed_to=malformed_to, place=user_place()))
 
@@ -40,25 +43,42 @@ def from_elements(rows: Sequence[Row] | None = None, *, schema: str, epochs: Seq
         schema: Spark DDL, such as ``"zone INT, pickup_at TIMESTAMP"``.
         epochs: elements epoch by epoch, instead of ``rows``.
 
+    Raises:
+        DefinitionError: the schema cannot be read, an element does not fit it, or not exactly one of rows and epochs is given.
+
     >>> from_elements([{"zone": 7, "fare": 2.5}], schema="zone INT, fare DOUBLE").batches
     (((7, 2.5),),)
     """
-    batches = [rows] if rows is not None else epochs or []
-    names = [column.name for column in parse_schema(schema, place=user_place()).columns]
-    return ElementsSpec(batches=tuple(tuple(_as_tuple(row, names) for row in batch) for batch in batches), schema=schema)
+    place = user_place()
+    if (rows is None) == (epochs is None):
+        raise DefinitionError(
+            "from_elements(...) takes rows or epochs, exactly one of them", fix="pass rows=[...], or epochs=[[...], [...]]", place=place
+        )
+    names = parse_schema(schema, place=place).names
+    batches = epochs if epochs is not None else [rows or []]
+    return ElementsSpec(batches=tuple(tuple(_as_tuple(row, names, place) for row in batch) for batch in batches), schema=schema)
 
 
-def _as_tuple(row: Row, names: list[str]) -> tuple[object, ...]:
+def _as_tuple(row: Row, names: tuple[str, ...], place: str) -> tuple[object, ...]:
     if isinstance(row, Mapping):
-        return tuple(row.get(name) for name in names)
-    return tuple(row)
+        unknown = [key for key in row if key not in names]
+        if not unknown:
+            return tuple(row.get(name) for name in names)
+        wrong = f"has {unknown[0]!r}, which is no column of the schema"
+    elif isinstance(row, str | bytes) or not isinstance(row, Sequence):
+        wrong = "is neither a dict nor a tuple"
+    elif len(row) != len(names):
+        wrong = f"has {len(row)} values for {len(names)} columns"
+    else:
+        return tuple(row)
+    raise DefinitionError(f"element {row!r} {wrong}", fix=f"give values for the columns {', '.join(names)}", place=place)
 
 
 def files(
     path: str,
     *,
-    format: Literal["json", "csv", "parquet", "orc", "text"],  # noqa: A002 - the name that Spark's readers give it
-    schema: str,
+    format: FileFormat,
+    schema: str | None = None,
     options: Mapping[str, str] | None = None,
     max_files_per_epoch: int | None = None,
     max_bytes_per_epoch: int | None = None,
@@ -68,11 +88,29 @@ def files(
     Args:
         path: folder or glob, local or of an object store.
         format: how the files are written.
-        schema: Spark DDL of the columns to read.
+        schema: Spark DDL of the columns to read; not needed for text, which has the one column ``value``.
         options: reader options of Spark, such as ``{"header": "true"}``.
         max_files_per_epoch: greatest number of files of one epoch; None leaves it to the engine's bound.
         max_bytes_per_epoch: greatest number of bytes of one epoch.
+
+    Raises:
+        DefinitionError: no path, an unknown format, no schema or an unreadable one, a limit below 1.
     """
+    place = user_place()
+    if not isinstance(path, str) or not path.strip():
+        raise DefinitionError(f"files(path={path!r}) names no folder", fix="give the folder the files arrive in", place=place)
+    if format not in get_args(FileFormat):
+        formats = ", ".join(get_args(FileFormat))
+        raise DefinitionError(
+            f"files(format={format!r}) is not one of {formats}", fix="use one of these, or streaming_format(...)", place=place
+        )
+    if schema is None and format == "text":
+        schema = "value STRING"
+    if schema is None:
+        raise DefinitionError(f"files(format={format!r}) has no schema", fix="give schema='zone INT, pickup_at TIMESTAMP'", place=place)
+    parse_schema(schema, place=place)
+    _check_limit("max_files_per_epoch", max_files_per_epoch, place)
+    _check_limit("max_bytes_per_epoch", max_bytes_per_epoch, place)
     return FilesSpec(
         path=path,
         format=format,
@@ -83,21 +121,42 @@ def files(
     )
 
 
-def streaming_format(format: str, *, options: Mapping[str, str] | None = None, schema: str | None = None) -> FormatSpec:  # noqa: A002 - as above
+def streaming_format(format: str, *, options: Mapping[str, str] | None = None, schema: str | None = None) -> FormatSpec:
     """Return a source of any Structured Streaming format, such as ``streaming_format("kafka", options={...})``.
 
     Args:
         format: name that ``spark.readStream.format`` takes.
         options: the format's options.
         schema: Spark DDL, for formats that want one.
+
+    Raises:
+        DefinitionError: no format, or an unreadable schema.
     """
+    place = user_place()
+    if not isinstance(format, str) or not format.strip():
+        raise DefinitionError(f"streaming_format({format!r}) names no format", fix="give a name, such as 'kafka'", place=place)
+    if schema is not None:
+        parse_schema(schema, place=place)
     return FormatSpec(format=format, options=dict(options or {}), schema=schema)
 
 
 def rate(*, rows_per_second: int, partitions: int | None = None) -> RateSpec:
     """Return Spark's rate source: columns ``timestamp`` TIMESTAMP and ``value`` BIGINT, for trying things out.
 
+    Raises:
+        DefinitionError: fewer than one row per second, or fewer than one partition.
+
     >>> rate(rows_per_second=100).rows_per_second
     100
     """
+    place = user_place()
+    if type(rows_per_second) is not int:
+        raise DefinitionError(f"rows_per_second={rows_per_second!r} is not a whole number", fix="give 1 or more", place=place)
+    _check_limit("rows_per_second", rows_per_second, place)
+    _check_limit("partitions", partitions, place)
     return RateSpec(rows_per_second=rows_per_second, partitions=partitions)
+
+
+def _check_limit(name: str, value: int | None, place: str) -> None:
+    if value is not None and (type(value) is not int or value < 1):
+        raise DefinitionError(f"{name}={value!r} is not a whole number of 1 or more", fix="give 1 or more, or leave it out", place=place)

@@ -5,9 +5,15 @@ from __future__ import annotations
 from datetime import timedelta
 
 from tidemark.durations import to_ms
-from tidemark.graph.places import user_place
-from tidemark.semantics import watermarks
-from tidemark.semantics.watermarks import WatermarkGenerator, WatermarkStrategy
+from tidemark.graph.places import placed, user_place
+from tidemark.semantics.watermarks import (
+    Ascending,
+    BoundedOutOfOrderness,
+    IngestionTime,
+    Punctuated,
+    WatermarkGenerator,
+    WatermarkStrategy,
+)
 
 Duration = str | timedelta | int
 """``"5 minutes"``, a timedelta, or milliseconds."""
@@ -34,12 +40,13 @@ def bounded_out_of_orderness(
 
     Raises:
         DurationError: a duration cannot be read or is negative.
+        DefinitionError: ``advance_when_idle`` without ``idle_after``.
 
     >>> bounded_out_of_orderness("5 minutes", timestamp="pickup_at").generator.bound_ms
     300000
     """
     return watermark_strategy(
-        watermarks.BoundedOutOfOrderness(to_ms(bound, what="bound", place=user_place())),
+        BoundedOutOfOrderness(to_ms(bound, what="bound", place=user_place())),
         timestamp=timestamp,
         idle_after=idle_after,
         split_by=split_by,
@@ -62,7 +69,7 @@ def ascending(
         DurationError: a duration cannot be read or is negative.
     """
     return watermark_strategy(
-        watermarks.Ascending(),
+        Ascending(),
         timestamp=timestamp,
         idle_after=idle_after,
         split_by=split_by,
@@ -93,8 +100,10 @@ def punctuated(
     Raises:
         DurationError: a duration cannot be read or is negative.
     """
+    with placed(user_place()):
+        generator = Punctuated(marker)
     return watermark_strategy(
-        watermarks.Punctuated(marker),
+        generator,
         timestamp=timestamp,
         idle_after=idle_after,
         split_by=split_by,
@@ -103,13 +112,13 @@ def punctuated(
     )
 
 
-def ingestion_time(*, idle_after: Duration | None = None) -> WatermarkStrategy:
+def ingestion_time() -> WatermarkStrategy:
     """Time elements by the processing time of the epoch that reads them; nothing can be late.
 
     >>> ingestion_time().timestamp is None
     True
     """
-    return watermark_strategy(watermarks.IngestionTime(), timestamp=None, idle_after=idle_after)
+    return watermark_strategy(IngestionTime(), timestamp=None)
 
 
 def watermark_strategy(
@@ -129,11 +138,12 @@ def watermark_strategy(
         DurationError: a duration cannot be read or is negative.
     """
     place = user_place()
-    return WatermarkStrategy(
-        timestamp=timestamp,
-        generator=generator,
-        idle_after_ms=None if idle_after is None else to_ms(idle_after, what="idle_after", minimum=1, place=place),
-        split_by=split_by,
-        max_future_skew_ms=None if max_future_skew is None else to_ms(max_future_skew, what="max_future_skew", place=place),
-        advance_when_idle=advance_when_idle,
-    )
+    with placed(place):
+        return WatermarkStrategy(
+            timestamp=timestamp,
+            generator=generator,
+            idle_after_ms=None if idle_after is None else to_ms(idle_after, what="idle_after", minimum=1, place=place),
+            split_by=split_by,
+            max_future_skew_ms=None if max_future_skew is None else to_ms(max_future_skew, what="max_future_skew", place=place),
+            advance_when_idle=advance_when_idle,
+        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidemark.durations import to_ms
-from tidemark.graph.places import user_place
+from tidemark.graph.places import placed, user_place
 from tidemark.graph.strategies import Duration
 from tidemark.semantics.windows import Tumbling
 
@@ -22,4 +22,8 @@ def tumbling(size: Duration, *, offset: Duration = 0) -> Tumbling:
     3600000
     """
     place = user_place()
-    return Tumbling(to_ms(size, what="size", minimum=1, place=place), to_ms(offset, what="offset", minimum=-(2**53), place=place))
+    with placed(place):
+        return Tumbling(
+            to_ms(size, what="size", minimum=1, place=place),
+            to_ms(offset, what="offset", minimum=-(2**53), place=place),
+        )

@@ -96,8 +96,9 @@ def next_idle_deadline(strategy: WatermarkStrategy, state: SourceState) -> int |
 def processing_time_reaching(strategy: WatermarkStrategy, state: SourceState, watermark: int) -> int | None:
     """Return the processing time at which a source that shows nothing any more reaches a watermark, or none for never.
 
-    An epoch is due then even if there is nothing to read: a window waits for that watermark. Only ingestion time and
-    ``advance_when_idle`` move without rows.
+    An epoch is due then even if there is nothing to read: a window waits for that watermark. Without rows a watermark moves by
+    ingestion time, when a split that holds it back becomes idle, and by ``advance_when_idle``. (A user's generator that goes by the
+    clock is not foreseen.)
 
     Args:
         strategy: the source's.
@@ -106,12 +107,16 @@ def processing_time_reaching(strategy: WatermarkStrategy, state: SourceState, wa
     """
     if isinstance(strategy.generator, IngestionTime):
         return watermark + 1
-    timed = [split for split in state.splits.values() if split.watermark != MIN_WATERMARK]
-    if not strategy.advance_when_idle or strategy.idle_after_ms is None or not timed:
+    if strategy.idle_after_ms is None:
         return None
-    all_idle = max(split.last_active for split in state.splits.values()) + strategy.idle_after_ms
+    for deadline in sorted({split.last_active + strategy.idle_after_ms for split in state.splits.values() if not split.idle}):
+        if advance(strategy, state, {}, processing_time=deadline, caught_up=True).watermark >= watermark:
+            return deadline
+    timed = [split for split in state.splits.values() if split.watermark != MIN_WATERMARK]
+    if not strategy.advance_when_idle or not timed:
+        return None
     carried_on = min(split.last_active + watermark - split.watermark for split in timed)
-    return max(all_idle, carried_on, watermark + strategy.generator.bound_ms + 1)
+    return max(carried_on, watermark + strategy.generator.bound_ms + 1)
 
 
 def _split_names(state: SourceState, observed: Mapping[str, SplitObservation]) -> list[str]:

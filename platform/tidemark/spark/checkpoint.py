@@ -40,7 +40,8 @@ class SparkCheckpoint:
         root = Path(self._folder.name)
         if record is None or not record.offsets:
             return 0
-        batch = record.epoch
+        # Spark wants the entry before the newest as well, except before batch 0; its numbers need not be the epochs'.
+        batch = 0
         _write(root / "metadata", json.dumps({"id": str(uuid.uuid4())}))
         _write(root / "offsets" / str(batch), record.offsets)
         _write(root / "commits" / str(batch), _COMMIT)

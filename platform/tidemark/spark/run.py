@@ -25,7 +25,7 @@ from tidemark.spark.housekeeping import beating
 from tidemark.spark.session import build_session, engine_settings
 from tidemark.state.joblog import Driver, JobLog
 from tidemark.state.owners import current_owner
-from tidemark.state.progress import EpochProgress, log_line
+from tidemark.state.progress import EpochProgress, format_progress
 from tidemark.state.store import JobStore
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ class _Run:
 
     def _after_epoch(self, progress: EpochProgress) -> None:
         self._epochs.append(progress)
-        logger.info("%s", log_line(progress))
+        logger.info("%s", format_progress(progress))
         if self._report is not None:
             self._report(progress)
 

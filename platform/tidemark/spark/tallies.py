@@ -67,8 +67,11 @@ class Tally:
 
     @property
     def by_group(self) -> bool:
-        """Whether splits have to be counted by a groupBy of their own."""
-        return len(self._splits) > MAX_OBSERVED_SPLITS
+        """Whether splits have to be looked at by a groupBy of their own.
+
+        Many splits would be slow; and an observation takes no FILTER, which a generator's own metrics need.
+        """
+        return len(self._splits) > MAX_OBSERVED_SPLITS or bool(self._source and self._source.watermarks.generator.metrics)
 
     def attach(self, rows: DataFrame) -> DataFrame:
         """Return the DataFrame with the observation on it; the first action on it (or on what is made of it) counts."""
@@ -93,47 +96,37 @@ class Tally:
         if self._source is None:
             return metrics
         good = f"{VERDICT} <> {MALFORMED}"
-        if SPLIT not in columns:
-            return metrics + self._of_split("0", good)
         if self.by_group:
             return metrics
+        if SPLIT not in columns:
+            return metrics + _of_split("0", good)
         split = f"coalesce({SPLIT}, '')"
         for number, name in enumerate(self._splits):
-            metrics += self._of_split(str(number), f"{good} AND {split} = {_literal(name)}")
+            metrics += _of_split(str(number), f"{good} AND {split} = {_literal(name)}")
         known = ", ".join(map(_literal, self._splits))
         unknown = f"{good} AND {split} NOT IN ({known})" if known else good
         return [*metrics, F.expr(f"count_if({unknown})").alias(_UNKNOWN)]
-
-    def _of_split(self, key: str, rows: str) -> list[Column]:
-        wanted = self._source.watermarks.generator.metrics if self._source else {}
-        return [
-            F.expr(f"count_if({rows})").alias(f"rows_{key}"),
-            F.expr(f"max({TIME}) FILTER (WHERE {rows})").alias(f"time_{key}"),
-            *(F.expr(f"{sql} FILTER (WHERE {rows})").alias(f"metric_{key}_{name}") for name, sql in wanted.items()),
-        ]
 
     def _read(self, values: Mapping[str, object]) -> Figures:
         numbers = {name: value if isinstance(value, int) else 0 for name, value in values.items()}
         total = numbers[_TOTAL]
         verdicts = {v: numbers[f"{_VERDICT}{v}"] for v in self._verdicts if f"{_VERDICT}{v}" in values}
-        wanted = tuple(self._source.watermarks.generator.metrics) if self._source else ()
         found: dict[str, SplitObservation] = {}
         keys = {"": "0"} if "rows_0" in values and not self._splits else {n: str(i) for i, n in enumerate(self._splits)}
         for name, key in keys.items():
-            if f"rows_{key}" not in values:
-                continue
-            time = values[f"time_{key}"]
-            metrics = {metric: _whole(values[f"metric_{key}_{metric}"]) for metric in wanted}
-            found[name] = SplitObservation(numbers[f"rows_{key}"], _whole(time), metrics)
+            if f"rows_{key}" in values:
+                time = values[f"time_{key}"]
+                found[name] = SplitObservation(numbers[f"rows_{key}"], time if isinstance(time, int) else None)
         return Figures(total, verdicts or {ALIVE: total}, found, numbers.get(_UNKNOWN, 0))
 
 
 def observe_splits(rows: DataFrame, source: SourceNode) -> dict[str, SplitObservation]:
     """Return what each split of a source showed, by a groupBy: for splits that are new, or too many to observe."""
     wanted = source.watermarks.generator.metrics
+    split = F.coalesce(F.col(SPLIT), F.lit("")) if SPLIT in rows.columns else F.lit("")
     grouped = (
         rows.where(F.col(VERDICT) != MALFORMED)
-        .groupBy(F.coalesce(F.col(SPLIT), F.lit("")).alias("split"))
+        .groupBy(split.alias("split"))
         .agg(
             F.count(F.lit(1)).alias("rows"),
             F.max(TIME).alias("time"),
@@ -152,5 +145,8 @@ def _literal(text: str) -> str:
     return f"'{escaped}'"
 
 
-def _whole(value: object) -> int | None:
-    return value if isinstance(value, int) else None
+def _of_split(key: str, rows: str) -> list[Column]:
+    return [
+        F.expr(f"count_if({rows})").alias(f"rows_{key}"),
+        F.expr(f"max(CASE WHEN {rows} THEN {TIME} END)").alias(f"time_{key}"),
+    ]

@@ -45,7 +45,8 @@ def plan_compaction(
         max_files: how many files one merge takes at most, the oldest; the rest waits for the next epoch.
         largest_file: files of so many bytes are not merged any more.
     """
-    live, drop = [], []
+    live: list[StateFile] = []
+    drop: list[StateFile] = []
     for file in files:
         expired = expired_before is not None and file.max_time is not None and file.max_time < expired_before
         (drop if expired else live).append(file)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from tidemark.errors import CorruptStoreError, InvalidNameError
 from tidemark.state.codec import from_plain
 from tidemark.state.envelope import damaged, seal, unseal
-from tidemark.state.epoch_codec import KIND as EPOCH
 from tidemark.state.epoch_codec import DecodedEpoch, decode_epoch
 from tidemark.state.joblog import JobLog
 from tidemark.state.layout import PINS, pin_path
@@ -103,7 +102,6 @@ class Pins:
             if decoded.record.epoch == epoch and lineage in (None, decoded.record.lineage):
                 data = self.log.slots.read(slot)
                 if data is not None:
-                    unseal(data, kind=EPOCH, path=pin_path("record"))
                     return slot, data
         raise self._not_retained(epoch)
 

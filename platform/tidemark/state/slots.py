@@ -71,7 +71,7 @@ class Slots:
         try:
             self.store.create(record_path(slot), data)
         except FileExistsError:
-            return self.store.get(record_path(slot)) == data
+            return self.read(slot) == data
         if self.floor() <= slot:
             return True
         # Taken and retired while this driver slept: what was just written lies outside the run and counts for nothing.

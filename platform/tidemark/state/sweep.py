@@ -95,13 +95,13 @@ def sweep(driver: Driver, *, lease_ms: int = DEFAULT_LEASE_MS) -> SweepReport:
     plan = plan_sweep(listed, referenced_files(log), before, now_ms=now, lease_ms=lease_ms)
     # Files listed before this line are of this term or an earlier one, so no newer driver can be about to commit them.
     driver.confirm()
-    log.store.delete(plan.delete)
-    crash_point("sweep-done")
     written = sweep_path(f"{driver.term:08d}")
     if plan.marked or before:
         log.store.put(written, seal(KIND, to_plain(Tombstones(plan.marked))))
     log.store.delete(file.path for file in log.store.list(SWEEP) if file.path < written)
     crash_point("sweep-marked")
+    log.store.delete(plan.delete)
+    crash_point("sweep-done")
     return SweepReport(len(plan.marked), plan.delete)
 
 

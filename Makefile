@@ -1,0 +1,68 @@
+# What a developer runs; every target sets up what it needs. Nothing has to be active or installed but Python 3.11.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules
+
+RUN := scripts/run
+STAMP := .venv/.set-up
+BENCH_ROWS ?= 20000000
+UI_PORT ?= 3000
+DAGSTER_HOME ?= $(CURDIR)/.dagster
+PYTEST_ARGS ?=
+
+.PHONY: help setup demo ui bench check lint types layers test format lock clean
+
+help: ## list the targets
+	@sed -nE 's/^([a-z]+):.*## (.*)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r name text; do \
+	  printf '  make %-8s %s\n' "$$name" "$$text"; done
+
+setup: $(STAMP) ## make .venv with pinned packages, and .java where there is no Java 17
+$(STAMP): pyproject.toml requirements.lock scripts/setup scripts/java.py
+	scripts/setup
+	@touch $@
+
+demo: setup ## run the taxi example on generated trips, wave by wave
+	DAGSTER_HOME="$(DAGSTER_HOME)" $(RUN) python -m examples.taxi.demo
+
+ui: setup ## serve Dagster on http://127.0.0.1:3000 (UI_PORT)
+	@mkdir -p "$(DAGSTER_HOME)" .tidemark/taxi/landing
+	@test -e "$(DAGSTER_HOME)/dagster.yaml" || cp dagster.yaml "$(DAGSTER_HOME)/"
+	DAGSTER_HOME="$(DAGSTER_HOME)" $(RUN) dagster dev --workspace workspace.yaml --host 127.0.0.1 --port $(UI_PORT)
+
+bench: setup ## compare with stock Spark (BENCH_ROWS=20000000)
+	BENCH_ROWS=$(BENCH_ROWS) $(RUN) python -m benchmarks
+
+check: lint types layers test ## all that CI asks for
+
+lint: setup ## style of code and its format
+	$(RUN) ruff check .
+	$(RUN) ruff format --check .
+
+types: setup .layout ## mypy, strict
+	$(RUN) mypy --package tidemark
+	$(RUN) mypy examples benchmarks scripts tests
+
+layers: setup .layout ## imports run one way
+	PYTHONPATH="$(CURDIR)/.layout" $(RUN) lint-imports --no-logo
+
+.PHONY: .layout
+.layout: setup
+	@$(RUN) python scripts/layout.py .layout
+
+test: setup ## every test (PYTEST_ARGS="-k windows")
+	$(RUN) pytest $(PYTEST_ARGS)
+
+format: setup ## put the code into shape
+	$(RUN) ruff check --fix-only .
+	$(RUN) ruff format .
+
+lock: ## write requirements.lock from what is in .venv
+	scripts/lock
+
+clean: ## remove all that these targets made, also the demo's data
+	rm -rf .venv .java .layout .dagster .tidemark build dist spark-warehouse
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf *.egg-info platform/*.egg-info

@@ -1,0 +1,64 @@
+"""A schedule that drains a streaming job: each tick reads what has arrived since the last, then stops."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import dagster as dg
+
+from tidemark.assets.bound_job import bound_job
+from tidemark.assets.translator import group_of
+
+_UNFINISHED = [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED]
+
+
+def build_drain_schedule(
+    assets: dg.AssetsDefinition,
+    cron: str,
+    *,
+    name: str | None = None,
+    timezone: str | None = None,
+    tags: Mapping[str, str] | None = None,
+    default_status: dg.DefaultScheduleStatus = dg.DefaultScheduleStatus.STOPPED,
+) -> dg.ScheduleDefinition:
+    """Return a schedule that materializes all assets of a job.
+
+    The run keeps to the assets' pool, so it waits for a run that was started by hand where the pool has a limit. A tick while an earlier
+    run of the schedule's job still waits or runs is skipped: the next drain reads what the skipped one would have read, and runs that
+    wait for one another would only pile up.
+
+    Args:
+        assets: what ``@streaming_assets`` made.
+        cron: when to drain, such as ``"*/15 * * * *"``.
+        name: the schedule's; ``<job>_drain_schedule`` by default. Its Dagster job has the same name without ``_schedule``.
+        timezone: of the cron expression; UTC by default.
+        tags: tags of the runs.
+        default_status: whether the schedule runs as soon as it is deployed.
+
+    Raises:
+        DefinitionError: the assets are not a streaming job's.
+    """
+    stem = (name or f"{group_of(bound_job(assets.specs).job.name)}_drain_schedule").removesuffix("_schedule")
+    job = dg.define_asset_job(
+        f"{stem}_job" if name == stem else stem,
+        selection=dg.AssetSelection.assets(*(spec.key for spec in assets.specs)),
+        # Assets and checks share one process and so one JVM; a process each would start Spark for each.
+        executor_def=dg.in_process_executor,
+        description="Reads what has arrived, writes and checks all outputs, and stops.",
+        tags=dict(tags or {}),
+    )
+
+    def evaluate(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        waiting = context.instance.get_runs_count(dg.RunsFilter(job_name=job.name, statuses=_UNFINISHED))
+        if waiting:
+            return dg.SkipReason(f"a run of {job.name} is queued or in progress; it or the next tick reads what has arrived")
+        return dg.RunRequest(run_key=None, tags=dict(tags or {}))
+
+    return dg.ScheduleDefinition(
+        name=name or f"{stem}_schedule",
+        job=job,
+        cron_schedule=cron,
+        execution_timezone=timezone,
+        execution_fn=evaluate,
+        default_status=default_status,
+    )

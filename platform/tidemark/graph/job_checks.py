@@ -1,0 +1,169 @@
+"""Checks of a whole job: names that must be unique, state that must be found again, outputs that must not collide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from tidemark.errors import DefinitionError
+from tidemark.graph.nodes import (
+    ConsoleSpec,
+    DeltaSpec,
+    MemorySpec,
+    Node,
+    Output,
+    OutputTag,
+    ParquetSpec,
+    SideOutputNode,
+    SinkSpec,
+    SourceNode,
+    WindowNode,
+)
+from tidemark.graph.side_outputs import tags_of
+from tidemark.names import validate_name
+
+if TYPE_CHECKING:
+    from tidemark.graph.job import Job
+
+
+def check_job(job: Job, place: str) -> None:
+    """Check a job.
+
+    Raises:
+        DefinitionError: or one of its kinds; each names the place of the definition and the fix.
+    """
+    validate_name("job", job.name, place=place)
+    _check_settings(job, place)
+    _check_outputs(job, place)
+    _check_sources(job.nodes)
+    _check_uids(job.nodes)
+    _check_tags(job.nodes)
+
+
+def _check_settings(job: Job, place: str) -> None:
+    if job.parallelism is not None and (type(job.parallelism) is not int or job.parallelism < 1):
+        raise DefinitionError(f"parallelism={job.parallelism!r} is not 1 or more", fix="give 1 or more, or leave it out", place=place)
+    if type(job.retained_epochs) is not int or job.retained_epochs < 1:
+        raise DefinitionError(f"retained_epochs={job.retained_epochs!r} is not 1 or more", fix="give 1 or more", place=place)
+    if job.store is not None and (not isinstance(job.store, str) or not job.store.strip()):
+        raise DefinitionError(f"store={job.store!r} names no folder", fix="give a folder or bucket, or leave it out", place=place)
+    if isinstance(job.owners, str) or not all(isinstance(owner, str) for owner in job.owners):
+        raise DefinitionError(f"owners={job.owners!r} is not a list of texts", fix="write owners=['team:data']", place=place)
+    if not isinstance(job.tags, Mapping) or not all(isinstance(text, str) for pair in job.tags.items() for text in pair):
+        raise DefinitionError(f"tags={job.tags!r} is not a dict of texts", fix="write tags={'domain': 'taxi'}", place=place)
+
+
+def _check_outputs(job: Job, place: str) -> None:
+    if not isinstance(job.outputs, Mapping) or not job.outputs:
+        raise DefinitionError("the job has no outputs", fix="write outputs={'name': tm.delta(stream, 'path')}", place=place)
+    used: dict[tuple[str, str], str] = {}
+    seen: dict[str, str] = {}
+    for name, output in job.outputs.items():
+        validate_name("output", name, place=place)
+        if not isinstance(output, Output):
+            raise DefinitionError(
+                f"output {name!r} is a {type(output).__name__}, not a stream bound to a sink",
+                fix=f"write {name!r}: tm.delta(stream, 'path')",
+                place=place,
+            )
+        if name.lower() in seen:
+            raise DefinitionError(
+                f"outputs {seen[name.lower()]!r} and {name!r} differ only in case, which not every file system tells apart",
+                fix="give each another name",
+                place=output.place,
+            )
+        seen[name.lower()] = name
+        location = _location(output.sink)
+        if location is not None and location in used:
+            raise DefinitionError(
+                f"outputs {used[location]!r} and {name!r} both write to {location[1]!r}",
+                fix="give each its own path or name, or write the .union(...) of the streams",
+                place=output.place,
+            )
+        if location is not None:
+            used[location] = name
+
+
+def _location(sink: SinkSpec) -> tuple[str, str] | None:
+    match sink:
+        case DeltaSpec() | ParquetSpec():
+            return "path", sink.path.removeprefix("file://").removeprefix("./").rstrip("/")
+        case MemorySpec():
+            return "memory", sink.name
+        case ConsoleSpec():
+            return None
+
+
+def _check_sources(nodes: tuple[Node, ...]) -> None:
+    by_name: dict[str, SourceNode] = {}
+    for node in nodes:
+        if not isinstance(node, SourceNode):
+            continue
+        other = by_name.setdefault(node.name.lower(), node)
+        if other is not node:
+            raise DefinitionError(
+                f"two sources are named {node.name!r}; the other is at {other.place}",
+                fix="give each source another name, or use one stream twice",
+                place=node.place,
+            )
+    used = {id(child) for node in nodes if not _takes_malformed(node) for child in node.inputs}
+    outputs_only = [node for node in by_name.values() if id(node) not in used and any(_takes_malformed_of(node, n) for n in nodes)]
+    for node in outputs_only:
+        raise DefinitionError(
+            f"nothing uses the rows of source {node.name!r}, only its malformed records",
+            fix="bind an output to the source's stream too",
+            place=node.place,
+        )
+
+
+def _takes_malformed(node: Node) -> bool:
+    return isinstance(node, SideOutputNode) and isinstance(node.inputs[0], SourceNode)
+
+
+def _takes_malformed_of(source: SourceNode, node: Node) -> bool:
+    return _takes_malformed(node) and node.inputs[0] is source
+
+
+def _check_uids(nodes: tuple[Node, ...]) -> None:
+    by_uid: dict[str, Node] = {}
+    for node in nodes:
+        if node.uid is None:
+            if isinstance(node, WindowNode):
+                raise _missing_uid(node, nodes)
+            continue
+        other = by_uid.setdefault(node.uid.lower(), node)
+        if other is not node:
+            raise DefinitionError(
+                f"two operators have the uid {node.uid!r}; the other is at {other.place}",
+                fix="give each operator its own uid",
+                uid=node.uid,
+                place=node.place,
+            )
+
+
+def _missing_uid(node: WindowNode, nodes: tuple[Node, ...]) -> DefinitionError:
+    named = next((other for other in nodes if other.uid and isinstance(other, WindowNode) and other.aggregates is node.aggregates), None)
+    if named is None:
+        fix = "name it for good: .aggregate(...).uid('hourly-tips')"
+    else:
+        fix = f"use the stream that .uid({named.uid!r}) returns, also for .side_output(...); this is the one from before"
+    names = ", ".join(name for name, _ in node.aggregates)
+    return DefinitionError(f"the window that aggregates {names} keeps state and has no uid", fix=fix, place=node.place)
+
+
+def _check_tags(nodes: tuple[Node, ...]) -> None:
+    by_name: dict[str, Node] = {}
+    for node, tag in _emitted(nodes):
+        other = by_name.get(tag.name)
+        if other is not None:
+            raise DefinitionError(
+                f"side output tag {tag.name!r} is emitted twice; the other is at {other.place}",
+                fix="give each side output its own tag, and .union(...) the streams if they belong together",
+                uid=node.uid,
+                place=node.place,
+            )
+        by_name[tag.name] = node
+
+
+def _emitted(nodes: tuple[Node, ...]) -> Iterator[tuple[Node, OutputTag]]:
+    return ((node, tag) for node in nodes for tag in tags_of(node))

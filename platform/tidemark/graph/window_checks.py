@@ -1,0 +1,120 @@
+"""Checks of a window operator: keys, assigner, aggregates, late output, and that its input has event time."""
+
+from __future__ import annotations
+
+from tidemark.errors import DefinitionError, ExpressionError, InvalidNameError
+from tidemark.graph.aggregates import Aggregate
+from tidemark.graph.expressions import Site, check_columns, parse_row_expression, parse_sql, unknown_column
+from tidemark.graph.name_checks import check_column_names, check_tag
+from tidemark.graph.nodes import Node, SideOutputNode, SourceNode, WindowNode
+from tidemark.graph.propagation import schema_of
+from tidemark.graph.schema import Schema
+from tidemark.graph.sql_functions import is_aggregate
+from tidemark.graph.window_columns import ORDER_COLUMN, aggregate_columns, filled_create
+
+RESULT_COLUMNS = ("window_start", "window_end", "pane_timing", "pane_index")
+"""What every window result has beside its keys and aggregates."""
+
+
+def check_window(node: WindowNode) -> None:
+    """Check a window operator against its input.
+
+    Raises:
+        DefinitionError: or one of its kinds; see ``WindowedStream.aggregate``.
+    """
+    _check_assigner(node)
+    if not node.aggregates:
+        raise DefinitionError(
+            "aggregate() is given no aggregate", fix="name at least one: .aggregate(trips=tm.count())", uid=node.uid, place=node.place
+        )
+    _check_names(node)
+    if node.late_to is not None:
+        check_tag(node.late_to, "late_to", node.place)
+    schema = schema_of(node.inputs[0])
+    for name, expression in node.keys:
+        site = Site(f"key {name!r}", node.place, node.uid)
+        check_columns(parse_row_expression(expression, site), expression, schema, site)
+    for name, aggregate in node.aggregates:
+        _check_aggregate(name, aggregate, node, schema)
+    _check_has_time(node)
+
+
+def _check_assigner(node: WindowNode) -> None:
+    if not all(hasattr(node.assigner, method) for method in ("assign", "describe", "merging")):
+        raise DefinitionError(
+            f"window({node.assigner!r}) is not given a window assigner",
+            fix="pass one, such as .window(tm.tumbling('1 hour'))",
+            uid=node.uid,
+            place=node.place,
+        )
+
+
+def _check_names(node: WindowNode) -> None:
+    names = [*(name for name, _ in node.keys), *(name for name, _ in node.aggregates)]
+    for name in names:
+        if isinstance(name, str) and name.lower() in RESULT_COLUMNS:
+            raise InvalidNameError(
+                f"the window's result has its own column {name!r}, so no key or aggregate may have that name",
+                fix=f"give it another name, such as .aggregate(my_{name}=...) or .key_by(my_{name}={name!r})",
+                uid=node.uid,
+                place=node.place,
+            )
+    check_column_names(names, "the window's result", node.place, uid=node.uid)
+
+
+def _check_aggregate(name: str, aggregate: object, node: WindowNode, schema: Schema | None) -> None:
+    site = Site(f"aggregate {name!r}", node.place, node.uid)
+    if not isinstance(aggregate, Aggregate):
+        called = f"{getattr(aggregate, '__name__', 'count')}(...)"
+        raise DefinitionError(
+            f"{site.what} is {aggregate!r}, not an aggregate",
+            fix=f"call the function: {name}=tm.{called}" if callable(aggregate) else f"pass one, such as {name}=tm.count()",
+            uid=node.uid,
+            place=node.place,
+        )
+    for argument in aggregate.arguments:
+        check_columns(parse_row_expression(argument, site), argument, schema, site)
+    for partial in aggregate.partials:
+        _check_create(filled_create(partial, site), site)
+    for column in aggregate_columns(aggregate, site):
+        if schema is not None and schema.find(column) is None:
+            raise unknown_column(column, site.what, schema, site)
+
+
+def _check_create(create: str, site: Site) -> None:
+    from sqlglot import exp
+
+    parsed = parse_sql(create, site)
+    # A function unknown here may be an aggregate of the user's own.
+    if any(is_aggregate(part) or isinstance(part, exp.Anonymous) for part in parsed.walk()):
+        return
+    shown = create.replace(ORDER_COLUMN, "{order}")
+    raise ExpressionError(
+        f"{site.what} makes its partial by {shown!r}, which aggregates nothing",
+        fix="use an aggregate function there, such as sum(fare) or max_by(fare, {order})",
+        uid=site.uid,
+        place=site.place,
+    )
+
+
+def _check_has_time(node: WindowNode) -> None:
+    source = _malformed_origin(node.inputs[0])
+    if source is not None:
+        raise DefinitionError(
+            f"windows over the malformed records of source {source.name!r} are impossible: they have no event time",
+            fix="bind the malformed output to a sink, and count it there",
+            uid=node.uid,
+            place=node.place,
+        )
+
+
+def _malformed_origin(node: Node) -> SourceNode | None:
+    """Return the source whose malformed records flow, through operators on single rows, into a node."""
+    pending = [node]
+    while pending:
+        current = pending.pop()
+        if isinstance(current, SideOutputNode) and isinstance(current.inputs[0], SourceNode):
+            return current.inputs[0]
+        if not isinstance(current, WindowNode):
+            pending.extend(current.inputs)
+    return None

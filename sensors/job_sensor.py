@@ -1,0 +1,122 @@
+"""A sensor on a job's small files: reads the status, decides, alerts, asks for runs. Starts no JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from tidemark.assets.translator import group_of
+from tidemark.durations import to_ms
+from tidemark.errors import DefinitionError
+from tidemark.graph.job import Job
+from tidemark.resources.alerts import Alert, AlertResource
+from tidemark.sensors.sensor_cursor import SensorCursor, decode_cursor
+from tidemark.state.status import JobStatus, read_status
+from tidemark.state.store import JobStore
+
+if TYPE_CHECKING:
+    SensorTarget = str | Sequence[str] | dg.AssetSelection | Sequence[dg.AssetsDefinition] | dg.JobDefinition | dg.AssetsDefinition | None
+
+
+@dataclass(frozen=True)
+class RunWanted:
+    """A run to ask for: ``key`` keeps Dagster from starting it twice; ``partition`` where the target has partitions."""
+
+    key: str
+    tags: dict[str, str] = field(default_factory=dict)
+    partition: str | None = None
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a tick does. It is data, so that deciding needs neither Dagster nor a receiver of alerts."""
+
+    said: str
+    cursor: SensorCursor | None = None
+    alerts: tuple[Alert, ...] = ()
+    runs: tuple[RunWanted, ...] = ()
+
+
+Decide = Callable[[JobStore, JobStatus, SensorCursor | None], Decision]
+"""Looks at the root store, the job's status and the last cursor. Called only for a job that has committed an epoch."""
+
+
+@dataclass(frozen=True)
+class SensorOptions:
+    """What all sensors of jobs can be told.
+
+    Args:
+        store: folder or bucket of job stores, also as ``dg.EnvVar``; the job's own by default.
+        target: assets or job that the sensor may start; it starts nothing by default.
+        alert_key: key of the resource that alerts go through; None sends none.
+        every: time between ticks.
+        default_status: whether the sensor runs as soon as it is deployed.
+    """
+
+    store: str | dg.EnvVar | None = None
+    target: SensorTarget = None
+    alert_key: str | None = "alerts"
+    every: str | timedelta = "1 minute"
+    default_status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.STOPPED
+
+
+def job_sensor(job: Job, *, name: str, description: str, options: SensorOptions, decide: Decide) -> dg.SensorDefinition:
+    """Return a sensor that ticks on a job.
+
+    Alerts are sent before the cursor moves: a receiver that fails fails the tick, and the next one sends again.
+
+    Raises:
+        DefinitionError: no store is known.
+        DurationError: ``every`` cannot be read.
+    """
+    store = options.store if options.store is not None else job.store
+    if store is None:
+        raise DefinitionError(f"sensor {name!r} has no job store", fix="give store=..., or Job(store=...)", job=job.name)
+
+    def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        root = JobStore.open(_text(store, job))
+        status = read_status(root, job.name)
+        if status is None or status.last is None:
+            return dg.SensorResult(skip_reason=f"job {job.name!r} has committed no epoch yet")
+        decision = decide(root, status, decode_cursor(context.cursor))
+        if options.alert_key is not None and decision.alerts:
+            receiver: AlertResource = getattr(context.resources, options.alert_key)
+            for alert in decision.alerts:
+                receiver.send(alert)
+        return _result(decision, wanted=options.target is not None)
+
+    return dg.SensorDefinition(
+        name=name,
+        evaluation_fn=evaluate,
+        description=description,
+        minimum_interval_seconds=max(1, to_ms(options.every, what="every", minimum=1000) // 1000),
+        default_status=options.default_status,
+        required_resource_keys={options.alert_key} if options.alert_key is not None else set(),
+        **({} if options.target is None else {"target": options.target}),
+    )
+
+
+def sensor_name(job: Job, what: str, given: str | None) -> str:
+    """Return a sensor's name: the one given, or the job's with what it is about."""
+    return given or f"{group_of(job.name)}_{what}"
+
+
+def _result(decision: Decision, *, wanted: bool) -> dg.SensorResult:
+    cursor = decision.cursor.encode() if decision.cursor is not None else None
+    if not (wanted and decision.runs):
+        return dg.SensorResult(skip_reason=decision.said, cursor=cursor)
+    requests = [dg.RunRequest(run_key=run.key, tags=run.tags, partition_key=run.partition) for run in decision.runs]
+    return dg.SensorResult(run_requests=requests, cursor=cursor)
+
+
+def _text(store: str | dg.EnvVar, job: Job) -> str:
+    if not isinstance(store, dg.EnvVar):
+        return store
+    value = store.get_value()
+    if value is None:
+        raise DefinitionError("the environment variable of the job store is not set", fix=f"set {store.env_var_name}", job=job.name)
+    return value

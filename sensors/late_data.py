@@ -1,0 +1,216 @@
+"""A sensor that tells when too many rows come too late, and which windows and partitions they belong to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from tidemark.assets.lag import Level
+from tidemark.clock import format_ms
+from tidemark.errors import DefinitionError
+from tidemark.graph.job import Job
+from tidemark.resources.alerts import Alert
+from tidemark.sensors.job_sensor import Decision, RunWanted, SensorOptions, job_sensor, sensor_name
+from tidemark.sensors.sensor_cursor import SensorCursor
+from tidemark.state.history import read_history
+from tidemark.state.progress import EpochProgress
+from tidemark.state.status import JobStatus
+from tidemark.state.store import JobStore
+
+if TYPE_CHECKING:
+    Partitions = dg.TimeWindowPartitionsDefinition
+
+HISTORY_LIMIT = 1000
+"""Epochs looked at per tick for the windows touched; counts of late rows are exact however many there were."""
+
+MAX_RUNS = 50
+"""Partitions asked for per tick, the newest; so much late data is better met with a backfill."""
+
+_NAMED = 10
+
+
+@dataclass(frozen=True)
+class LateRows:
+    """What came in since the last tick: rows at the windows, those of them too late, and the windows touched.
+
+    ``lost`` has the windows whose rows were turned away with their number, ``refired`` those that were corrected by late rows
+    within the allowed lateness; both by start in milliseconds.
+    """
+
+    rows: int
+    late: int
+    lost: Mapping[int, int]
+    refired: frozenset[int]
+
+    @property
+    def ratio(self) -> float:
+        """Share of the rows that were too late."""
+        return self.late / self.rows if self.rows else 0.0
+
+    @property
+    def touched(self) -> tuple[int, ...]:
+        """Starts of all windows touched, the newest first."""
+        return tuple(sorted({*self.lost, *self.refired}, reverse=True))
+
+
+def build_late_data_sensor(
+    job: Job,
+    *,
+    name: str | None = None,
+    warn_above: float = 0.001,
+    error_above: float = 0.01,
+    repeat: bool = False,
+    partitions_def: Partitions | None = None,
+    options: SensorOptions | None = None,
+) -> dg.SensorDefinition:
+    """Return a sensor that alerts when the share of late rows among those since its last tick is too great.
+
+    With a target in the options it also asks for a run whenever windows were touched by late rows: one, or one for each partition.
+
+    Args:
+        job: the job.
+        name: the sensor's; ``<job>_late_data`` by default.
+        warn_above: share above which to warn.
+        error_above: share above which it is an error.
+        repeat: alert on every tick with too many late rows, not only when it gets better or worse.
+        partitions_def: time partitions of the target; windows are told, and runs asked for, as partitions of it.
+        options: store, target, alerts, interval, status.
+
+    Raises:
+        DefinitionError: no store is known, or the shares are not in order.
+    """
+    if not 0 <= warn_above <= error_above <= 1:
+        raise DefinitionError(
+            f"warn_above={warn_above} and error_above={error_above} are no shares in order",
+            fix="give 0 <= warn_above <= error_above <= 1, such as 0.001 and 0.01",
+            job=job.name,
+        )
+
+    def decide(store: JobStore, status: JobStatus, cursor: SensorCursor | None) -> Decision:
+        history = read_history(store, job.name, HISTORY_LIMIT)
+        return decide_late(
+            job, status, cursor, history=history, limits=(warn_above, error_above), repeat=repeat, partitions_def=partitions_def
+        )
+
+    return job_sensor(
+        job,
+        name=sensor_name(job, "late_data", name),
+        description=f"Alerts when more than {warn_above:.2%} of the rows of `{job.name}` are too late for their window "
+        f"({error_above:.2%}: error).",
+        options=options or SensorOptions(),
+        decide=decide,
+    )
+
+
+def decide_late(
+    job: Job,
+    status: JobStatus,
+    cursor: SensorCursor | None,
+    *,
+    history: Sequence[EpochProgress],
+    limits: tuple[float, float],
+    repeat: bool = False,
+    partitions_def: Partitions | None = None,
+) -> Decision:
+    """Return what a tick does.
+
+    Args:
+        job: the job.
+        status: its status, with an epoch.
+        cursor: what the tick before left; ``counts`` hold the totals then.
+        history: the newest epochs.
+        limits: shares from which to warn and from which it is an error.
+        repeat: alert also where nothing changed.
+        partitions_def: time partitions to tell windows in.
+    """
+    head = status.last
+    if head is None:
+        return Decision("no epoch yet", cursor)
+    if cursor is not None and (cursor.lineage, cursor.epoch) == (head.lineage, head.epoch):
+        return Decision(f"no epoch after {head.epoch}", cursor)
+    found = late_rows(status, cursor, history)
+    level: Level = "error" if found.ratio > limits[1] else "warn" if found.ratio > limits[0] else "ok"
+    before = cursor.said.get("late", "ok") if cursor is not None else "ok"
+    text = _text(found, head, partitions_def)
+    changed = level != before or (repeat and level != "ok")
+    alerts = (_alert(job, head, found=found, level=level, text=text, partitions_def=partitions_def),) if changed else ()
+    counts = {"in": _total(status, "in"), "late": _total(status, "late")}
+    return Decision(
+        said=text,
+        cursor=SensorCursor(head.lineage, head.epoch, said={"late": level}, counts=counts),
+        alerts=alerts,
+        runs=_runs(job, head, found, partitions_def),
+    )
+
+
+def late_rows(status: JobStatus, cursor: SensorCursor | None, history: Sequence[EpochProgress]) -> LateRows:
+    """Return what came in since the cursor; all of the lineage where there is none, or another lineage began since."""
+    last = cursor.epoch if cursor is not None and cursor.lineage == status.lineage else -1
+    new = [epoch for epoch in history if epoch.lineage == status.lineage and epoch.epoch > last]
+    lost: dict[int, int] = {}
+    for start, rows in (pair for epoch in new for operator in epoch.operators.values() for pair in operator.late_windows):
+        lost[start] = lost.get(start, 0) + rows
+    refired = frozenset(start for epoch in new for operator in epoch.operators.values() for start in operator.refired_windows)
+    return LateRows(_since(status, cursor, "in"), _since(status, cursor, "late"), lost, refired)
+
+
+def partitions_touched(starts: Iterable[int], partitions_def: Partitions) -> tuple[str, ...]:
+    """Return the partitions in which windows begin, each once, in the order given; windows outside all partitions have none."""
+    keys = (partitions_def.get_partition_key_for_timestamp(datetime.fromtimestamp(start / 1000, UTC).timestamp()) for start in starts)
+    return tuple(key for key in dict.fromkeys(keys) if partitions_def.has_partition_key(key))
+
+
+def _since(status: JobStatus, cursor: SensorCursor | None, count: str) -> int:
+    now = _total(status, count)
+    before = cursor.counts.get(count, 0) if cursor is not None else 0
+    # Totals that went back belong to a lineage that began anew.
+    return now - before if now >= before else now
+
+
+def _total(status: JobStatus, count: str) -> int:
+    return sum(counts.get(count, 0) for counts in status.totals["operators"].values())
+
+
+def _text(found: LateRows, head: EpochProgress, partitions_def: Partitions | None) -> str:
+    parts = [f"{found.late} of {found.rows} rows ({found.ratio:.3%}) up to epoch {head.epoch} were too late"]
+    if found.touched:
+        named = [f"{format_ms(start)} ({_touch(start, found)})" for start in found.touched[:_NAMED]]
+        more = f" and {len(found.touched) - _NAMED} more" if len(found.touched) > _NAMED else ""
+        parts.append(f"windows touched: {', '.join(named)}{more}")
+    if found.touched and partitions_def is not None:
+        parts.append(f"partitions: {', '.join(partitions_touched(found.touched, partitions_def)[:MAX_RUNS]) or 'none'}")
+    return "; ".join(parts)
+
+
+def _touch(start: int, found: LateRows) -> str:
+    lost = f"{found.lost[start]} rows too late" if start in found.lost else ""
+    return ", ".join(text for text in (lost, "corrected" if start in found.refired else "") if text)
+
+
+def _alert(job: Job, head: EpochProgress, *, found: LateRows, level: Level, text: str, partitions_def: Partitions | None) -> Alert:
+    facts: dict[str, object] = {
+        "late_rows": found.late,
+        "rows_in": found.rows,
+        "ratio": found.ratio,
+        "epoch": head.epoch,
+        "lineage": head.lineage,
+        "windows_with_late_rows": [[start, found.lost[start]] for start in sorted(found.lost)],
+        "windows_corrected": sorted(found.refired),
+        "partitions": list(partitions_touched(found.touched, partitions_def)) if partitions_def is not None else [],
+    }
+    title = f"Late rows of {job.name} are few again" if level == "ok" else f"Too many late rows in {job.name}"
+    return Alert("resolved" if level == "ok" else level, title, text, job.name, facts)
+
+
+def _runs(job: Job, head: EpochProgress, found: LateRows, partitions_def: Partitions | None) -> tuple[RunWanted, ...]:
+    if not found.touched:
+        return ()
+    key = f"{job.name}:late-data:{head.lineage}:{head.epoch}"
+    tags = {"tidemark/reason": "late data"}
+    if partitions_def is None:
+        return (RunWanted(key, tags),)
+    return tuple(RunWanted(f"{key}:{part}", tags, part) for part in partitions_touched(found.touched, partitions_def)[:MAX_RUNS])

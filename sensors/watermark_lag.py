@@ -1,0 +1,125 @@
+"""A sensor that tells when a job's watermark falls too far behind, and which source or split holds it back."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import dagster as dg
+
+from tidemark.assets.lag import LEVELS, LagReference, Level, SourceLag, Thresholds, lag_thresholds, source_lags
+from tidemark.durations import format_duration
+from tidemark.graph.job import Job
+from tidemark.resources.alerts import Alert
+from tidemark.sensors.job_sensor import Decision, RunWanted, SensorOptions, job_sensor, sensor_name
+from tidemark.sensors.sensor_cursor import SensorCursor
+from tidemark.state.progress import EpochProgress
+from tidemark.state.status import JobStatus
+from tidemark.state.store import JobStore
+
+
+def build_watermark_lag_sensor(
+    job: Job,
+    *,
+    name: str | None = None,
+    warn_after: str | timedelta | None = None,
+    error_after: str | timedelta | None = None,
+    reference: LagReference = "processing_time",
+    options: SensorOptions | None = None,
+) -> dg.SensorDefinition:
+    """Return a sensor that alerts when a source's watermark is behind, once per change for better or worse.
+
+    It looks at each new epoch once: the lag is that of the epoch, so a job that has nothing to read and commits nothing raises no
+    alarm. With a target in the options it asks for a run when a lag gets worse.
+
+    Args:
+        job: the job.
+        name: the sensor's; ``<job>_watermark_lag`` by default.
+        warn_after: lag from which to warn; five times the greatest out-of-orderness bound, at least 5 minutes, by default.
+        error_after: lag from which it is an error; three times that by default.
+        reference: compare with the epoch's processing time, or with the newest event seen (for data of long ago).
+        options: store, target, alerts, interval, status.
+
+    Raises:
+        DefinitionError: no store is known.
+        DurationError: a duration cannot be read, or the error comes before the warning.
+    """
+    limits = lag_thresholds(job, warn_after=warn_after, error_after=error_after)
+
+    def decide(_: JobStore, status: JobStatus, cursor: SensorCursor | None) -> Decision:
+        return decide_lag(job, status, cursor, limits=limits, reference=reference)
+
+    return job_sensor(
+        job,
+        name=sensor_name(job, "watermark_lag", name),
+        description=f"Alerts when the watermark of `{job.name}` is {format_duration(limits.warn_ms)} behind or more "
+        f"({format_duration(limits.error_ms)}: error).",
+        options=options or SensorOptions(),
+        decide=decide,
+    )
+
+
+def decide_lag(
+    job: Job, status: JobStatus, cursor: SensorCursor | None, *, limits: Thresholds, reference: LagReference = "processing_time"
+) -> Decision:
+    """Return what a tick does.
+
+    Args:
+        job: the job.
+        status: its status, with an epoch.
+        cursor: what the tick before left; ``said`` holds the level of each source that was last told.
+        limits: from when on to warn.
+        reference: what the watermark is compared with.
+    """
+    head = status.last
+    if head is None:
+        return Decision("no epoch yet", cursor)
+    known = dict(cursor.said) if cursor is not None and cursor.lineage == head.lineage else {}
+    if cursor is not None and (cursor.lineage, cursor.epoch) == (head.lineage, head.epoch):
+        return Decision(f"no epoch after {head.epoch}", cursor)
+    lags = {lag.source: lag for lag in source_lags(head, reference)}
+    levels: dict[str, Level] = {name: limits.level(lags[name].lag_ms if name in lags else None) for name in head.sources}
+    alerts = tuple(
+        _alert(job, head, name=name, lag=lags.get(name), level=levels[name], limits=limits)
+        for name in head.sources
+        if levels[name] != known.get(name, "ok")
+    )
+    worse = any(_rank(levels[name]) > _rank(known.get(name, "ok")) for name in head.sources)
+    key = f"{job.name}:watermark-lag:{head.lineage}:{head.epoch}"
+    return Decision(
+        said=_said(head, lags, reference),
+        cursor=SensorCursor(head.lineage, head.epoch, said=dict(levels)),
+        alerts=alerts,
+        runs=(RunWanted(key, {"tidemark/reason": "watermark lag"}),) if worse else (),
+    )
+
+
+def _rank(level: str) -> int:
+    return [str(known) for known in LEVELS].index(level) if level in LEVELS else 0
+
+
+def _said(head: EpochProgress, lags: dict[str, SourceLag], reference: LagReference) -> str:
+    worst = next(iter(lags.values()), None)
+    against = "processing time" if reference == "processing_time" else "the newest event"
+    return f"epoch {head.epoch}: " + (
+        f"{worst.describe()}, against {against}" if worst is not None else "no watermark yet, or the end of input"
+    )
+
+
+def _alert(job: Job, head: EpochProgress, *, name: str, lag: SourceLag | None, level: Level, limits: Thresholds) -> Alert:
+    facts: dict[str, object] = {
+        "source": name,
+        "lag_ms": lag.lag_ms if lag is not None else None,
+        "watermark_ms": lag.watermark if lag is not None else None,
+        "held_by": lag.held_by if lag is not None else None,
+        "epoch": head.epoch,
+        "lineage": head.lineage,
+        "warn_after_ms": limits.warn_ms,
+        "error_after_ms": limits.error_ms,
+    }
+    text = lag.describe() if lag is not None else f"source {name!r} has no watermark that could lag"
+    if level == "ok":
+        return Alert("resolved", f"Watermark of {job.name} / {name} has caught up", f"{text} at epoch {head.epoch}", job.name, facts)
+    limit = format_duration(limits.error_ms if level == "error" else limits.warn_ms)
+    return Alert(
+        level, f"Watermark of {job.name} / {name} is behind", f"{text} at epoch {head.epoch}; the limit is {limit}", job.name, facts
+    )

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import threading
+import traceback
+from pathlib import Path
+
+import pytest
+from obstore.exceptions import GenericError
+from obstore.store import MemoryStore
+
+from tidemark.errors import InvalidNameError, StoreError
+from tidemark.state import layout
+from tidemark.state.locations import Location
+from tidemark.state.store import JobStore
+
+
+def test_reads_what_it_wrote(root: JobStore) -> None:
+    root.put("a/b.json", b"one")
+    root.put("a/b.json", b"two")
+    assert root.get("a/b.json") == b"two"
+    assert root.exists("a/b.json")
+    assert not root.exists("a/c.json")
+    with pytest.raises(FileNotFoundError):
+        root.get("a/c.json")
+
+
+def test_create_succeeds_once_and_leaves_the_first(root: JobStore) -> None:
+    root.create("a", b"first")
+    with pytest.raises(FileExistsError):
+        root.create("a", b"second")
+    assert root.get("a") == b"first"
+
+
+def test_of_racing_creators_exactly_one_wins(root: JobStore) -> None:
+    barrier, won = threading.Barrier(8), []
+
+    def race(number: int) -> None:
+        barrier.wait()
+        try:
+            root.create("slot", str(number).encode())
+        except FileExistsError:
+            return
+        won.append(number)
+
+    threads = [threading.Thread(target=race, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(won) == 1
+    assert root.get("slot") == str(won[0]).encode()
+
+
+def test_scoped_views_see_their_folder_only(root: JobStore) -> None:
+    job = root.at("taxi")
+    job.put("log/1", b"x")
+    job.at("log").put("2", b"yy")
+    root.put("other", b"")
+    assert [(item.path, item.size) for item in job.list()] == [("log/1", 1), ("log/2", 2)]
+    assert [item.path for item in job.at("log").list()] == ["1", "2"]
+    assert [item.path for item in root.list()] == ["other", "taxi/log/1", "taxi/log/2"]
+    assert root.folders() == ("taxi",)
+    assert job.folders() == ("log",)
+    assert job.list("none") == ()
+
+
+def test_a_view_does_not_see_a_folder_whose_name_begins_alike(root: JobStore) -> None:
+    root.put("taxi2/a", b"")
+    assert root.at("taxi").list() == ()
+
+
+def test_addresses_follow_the_view(root: JobStore, tmp_path: Path) -> None:
+    job = root.at("taxi")
+    assert job.uri == f"file://{tmp_path}/store/taxi"
+    assert job.spark_uri("state/x") == f"file://{tmp_path}/store/taxi/state/x"
+
+
+def test_deletes_all_even_when_one_is_gone(root: JobStore) -> None:
+    for name in "abc":
+        root.put(name, b"")
+    root.delete(["a", "gone", "b", "c"])
+    assert root.list() == ()
+    root.delete([])
+
+
+def test_tail_of_short_and_long_objects(root: JobStore) -> None:
+    root.put("a", b"0123456789")
+    root.put("empty", b"")
+    assert root.tail("a", 4) == (b"6789", 10)
+    assert root.tail("a", 400) == (b"0123456789", 10)
+    assert root.tail("empty", 4) == (b"", 0)
+
+
+@pytest.mark.parametrize("path", ["../a", "a/../../b"])
+def test_paths_cannot_leave_the_store(root: JobStore, path: str) -> None:
+    with pytest.raises(StoreError):
+        root.put(path, b"")
+
+
+def test_a_root_that_is_a_file_is_an_error_that_names_it(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(StoreError, match="file/jobs") as caught:
+        JobStore.open(str(tmp_path / "file" / "jobs"))
+    assert caught.value.__cause__ is not None
+    assert "Fix: " in str(caught.value)
+
+
+def test_trouble_names_path_and_verb_and_hides_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise GenericError("GET https://acme.blob.core.windows.net/x?sig=hunter2&se=1 failed\nsecret_access_key: \"hunter2\"")
+
+    monkeypatch.setattr("obstore.get", fail)
+    store = JobStore(Location.parse("s3://lake/jobs"), MemoryStore())
+    with pytest.raises(StoreError, match="cannot read s3://lake/jobs/log/1") as caught:
+        store.get("log/1")
+    assert "hunter2" not in "".join(traceback.format_exception(caught.value))
+    assert caught.value.transient
+
+
+def test_layout_paths_are_read_back() -> None:
+    assert layout.record_path(7) == "log/000000000007.json"
+    assert layout.record_slot(layout.record_path(7)) == 7
+    assert layout.floor_slot(layout.floor_path(7)) == 7
+    assert layout.record_slot(layout.floor_path(7)) is None
+    assert layout.record_slot("log/7.json") is None
+
+
+@pytest.mark.parametrize("name", ["../x", "..", "a..b", "", ".hidden", "a/b", "a\\b", "a b", "x" * 101, "é", "a\n"])
+def test_names_that_could_lead_elsewhere_are_refused(name: str) -> None:
+    for make in (layout.job_folder, layout.state_folder, layout.source_folder, layout.pin_path):
+        with pytest.raises(InvalidNameError, match="Fix: "):
+            make(name)
+
+
+def test_source_names_are_what_spark_takes() -> None:
+    assert layout.source_folder("trips_1") == "sources/trips_1"
+    with pytest.raises(InvalidNameError):
+        layout.source_folder("trips-1")
