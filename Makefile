@@ -23,12 +23,15 @@ $(STAMP): pyproject.toml requirements.lock scripts/setup scripts/java.py
 	scripts/setup
 	@touch $@
 
-demo: setup ## run the taxi example on generated trips, wave by wave
+demo: setup $(DAGSTER_HOME)/dagster.yaml ## run the taxi example on generated trips, wave by wave
 	DAGSTER_HOME="$(DAGSTER_HOME)" $(RUN) python -m examples.taxi.demo
 
-ui: setup ## serve Dagster on http://127.0.0.1:3000 (UI_PORT)
-	@mkdir -p "$(DAGSTER_HOME)" .tidemark/taxi/landing
-	@test -e "$(DAGSTER_HOME)/dagster.yaml" || cp dagster.yaml "$(DAGSTER_HOME)/"
+$(DAGSTER_HOME)/dagster.yaml: dagster.yaml
+	@mkdir -p "$(@D)"
+	@cp dagster.yaml "$@"
+
+ui: setup $(DAGSTER_HOME)/dagster.yaml ## serve Dagster on http://127.0.0.1:3000 (UI_PORT)
+	@mkdir -p .tidemark/taxi/landing
 	DAGSTER_HOME="$(DAGSTER_HOME)" $(RUN) dagster dev --workspace workspace.yaml --host 127.0.0.1 --port $(UI_PORT)
 
 bench: setup ## compare with stock Spark (BENCH_ROWS=20000000)

@@ -10,6 +10,7 @@ import dagster as dg
 
 from tidemark.assets.evidence import Evidence
 from tidemark.assets.job_streams import StreamData, output_streams
+from tidemark.assets.metadata_values import MetadataValues
 from tidemark.errors import DefinitionError
 from tidemark.graph.job import Job
 
@@ -22,7 +23,7 @@ class Finding:
     passed: bool
     description: str
     severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR
-    metadata: Mapping[str, object] = field(default_factory=dict)
+    metadata: MetadataValues = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class CheckDeclaration:
     name: str
     description: str
     blocking: bool = False
-    metadata: Mapping[str, object] = field(default_factory=dict)
+    metadata: MetadataValues = field(default_factory=dict)
 
 
 class OutputCheck(Protocol):

@@ -129,8 +129,8 @@ def _emitted(node: Node, tag: OutputTag, *, totals: Totals, head: EpochProgress)
         case WindowNode(uid=str(uid)):
             return totals["operators"].get(uid, {}).get("late")
         case FilterNode():
-            name = next((name for name, item in head.filters.items() if item.rejects_to == tag.name), None)
-            return totals["filters"].get(name, {}).get("rejected") if name is not None else None
+            named = next((name for name, item in head.filters.items() if item.rejects_to == tag.name), "")
+            return totals["filters"].get(named, {}).get("rejected")
         case _:
             return None
 

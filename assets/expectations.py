@@ -18,6 +18,7 @@ from tidemark.assets.check import CheckDeclaration, Finding
 from tidemark.assets.evidence import Evidence
 from tidemark.assets.gx_validation import ExpectationOutcome, validate_rows
 from tidemark.assets.job_streams import StreamData
+from tidemark.assets.metadata_values import MetadataItem
 from tidemark.assets.sample_rows import sample_markdown
 from tidemark.errors import DefinitionError
 
@@ -77,14 +78,19 @@ class ExpectationChecks:
 
     def _finding(self, outcome: ExpectationOutcome, rows: int) -> Finding:
         given = self.expectations[outcome.name]
-        sample = {"tidemark/sample": dg.MetadataValue.md(sample_markdown(outcome.sample))} if outcome.sample and not outcome.success else {}
-        statistics = {f"great_expectations/{key}": value for key, value in outcome.statistics.items()}
+        metadata: dict[str, MetadataItem] = {
+            "tidemark/rows_checked": rows,
+            "great_expectations/expectation": str(given["type"]),
+            **{f"great_expectations/{key}": value for key, value in outcome.statistics.items()},
+        }
+        if outcome.sample and not outcome.success:
+            metadata["tidemark/sample"] = dg.MetadataValue.md(sample_markdown(outcome.sample))
         return Finding(
             outcome.name,
             passed=outcome.success,
             description=outcome.exception or _verdict(outcome, given, rows),
             severity=self._severity(outcome.severity),
-            metadata={"tidemark/rows_checked": rows, "great_expectations/expectation": str(given["type"]), **statistics, **sample},
+            metadata=metadata,
         )
 
     def _too_many(self, count: int) -> Iterator[Finding]:

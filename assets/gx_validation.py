@@ -24,7 +24,7 @@ class ExpectationOutcome:
     name: str
     success: bool
     severity: str
-    statistics: Mapping[str, object]
+    statistics: Mapping[str, int | float]
     sample: tuple[Mapping[str, object], ...] = ()
     exception: str | None = None
 
@@ -48,19 +48,20 @@ def validate_rows(rows: pa.Table, expectations: Mapping[str, Mapping[str, object
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
     try:
         import great_expectations as gx
-        from great_expectations.exceptions import GreatExpectationsError
     except ImportError as error:
         raise SetupError("great-expectations is not installed", fix="pip install 'tidemark[great-expectations]'", job=job) from error
     context = gx.get_context(mode="ephemeral")
     context.variables.progress_bars = {"globally": False}  # type: ignore[assignment] # the setter takes what the file format takes
-    try:
-        suite = gx.ExpectationSuite(name="tidemark", expectations=[_marked(name, given) for name, given in expectations.items()])
-    except (GreatExpectationsError, ValueError, TypeError) as error:
+    suite = gx.ExpectationSuite(name="tidemark", expectations=[_marked(name, given) for name, given in expectations.items()])
+    # What the suite cannot take it logs and leaves out.
+    taken = {(expectation.meta or {}).get(_MARK) for expectation in suite.expectations}
+    refused = [f"{name} ({given.get('type')})" for name, given in expectations.items() if name not in taken]
+    if refused:
         raise UserCodeError(
-            f"Great Expectations refuses the suite: {error}",
+            f"Great Expectations refuses {', '.join(refused)}; its log says why",
             fix="check type and kwargs of each expectation against its documentation",
             job=job,
-        ) from error
+        )
     definition = context.data_sources.add_pandas(name="rows").add_dataframe_asset(name="rows").add_batch_definition_whole_dataframe("rows")
     batch = definition.get_batch(batch_parameters={"dataframe": rows.to_pandas()})
     found = batch.validate(
@@ -93,9 +94,11 @@ def _outcome(result: ExpectationValidationResult) -> ExpectationOutcome:
 
 
 def _sample(result: Mapping[str, object]) -> tuple[Mapping[str, object], ...]:
+    import pandas as pd
+
     rows = result.get("unexpected_rows")
-    if rows is not None and hasattr(rows, "to_dict"):
-        return tuple(rows.head(SAMPLE).to_dict("records"))
+    if isinstance(rows, pd.DataFrame):
+        return tuple({str(name): value for name, value in row.items()} for row in rows.head(SAMPLE).to_dict("records"))
     values = result.get("partial_unexpected_list")
     return tuple({"value": value} for value in values) if isinstance(values, Sequence) else ()
 

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 import dagster as dg
 
 from tidemark.assets.job_streams import StreamData, windows_of
+from tidemark.assets.metadata_values import MetadataItem, MetadataValues
 from tidemark.assets.picture import watermark_picture
 from tidemark.assets.run_report import RunReport
-from tidemark.assets.spec_metadata import MetadataValues, column_lineage
+from tidemark.assets.spec_metadata import column_lineage
 
 PICTURE_KEY = "tidemark/watermark_and_late_rows"
 
@@ -24,7 +25,7 @@ def output_metadata(stream: StreamData, report: RunReport, upstream: Mapping[str
         report: the run.
         upstream: asset keys of the job's sources by name, for the column lineage.
     """
-    metadata: MetadataValues = {
+    metadata: dict[str, MetadataItem] = {
         "tidemark/rows_added": report.rows_added(stream.name),
         "tidemark/bytes_added": report.bytes_added(stream.name),
         **progress_metadata(report),
@@ -45,7 +46,7 @@ def progress_metadata(report: RunReport) -> MetadataValues:
     Numbers that are not known (a lag before the first event, a rate of a run without epochs) are left out, so that
     Dagster's plots show a gap and not a zero.
     """
-    metadata: MetadataValues = {
+    metadata: dict[str, MetadataItem] = {
         "tidemark/lineage": report.lineage,
         "tidemark/epochs": len(report.epochs),
         "tidemark/rows_read": report.rows_read,
@@ -73,7 +74,7 @@ def _window_metadata(stream: StreamData, report: RunReport) -> MetadataValues:
         return {}
     rows_in = report.operator_sum(uids, lambda operator: operator.rows_in)
     late = report.operator_sum(uids, lambda operator: operator.rows_late)
-    metadata: MetadataValues = {
+    metadata: dict[str, MetadataItem] = {
         "tidemark/late_rows": late,
         "tidemark/panes_on_time": report.operator_sum(uids, lambda operator: operator.panes_on_time),
         "tidemark/panes_late": report.operator_sum(uids, lambda operator: operator.panes_late),

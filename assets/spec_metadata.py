@@ -10,13 +10,11 @@ from collections.abc import Mapping
 import dagster as dg
 
 from tidemark.assets.job_streams import StreamData, windows_of
+from tidemark.assets.metadata_values import MetadataItem, MetadataValues
 from tidemark.durations import format_duration
 from tidemark.graph.columns import lineage, schema_of
 from tidemark.graph.nodes import DeltaSpec, FilesSpec, FormatSpec, Node, ParquetSpec, RateSpec, WindowNode
 from tidemark.graph.sinks import guarantee
-
-MetadataValues = dict[str, object]
-"""Metadata by key, in the forms that Dagster takes."""
 
 
 def stream_metadata(data: StreamData, upstream: Mapping[str, dg.AssetKey]) -> MetadataValues:
@@ -29,7 +27,7 @@ def stream_metadata(data: StreamData, upstream: Mapping[str, dg.AssetKey]) -> Me
     if data.output is None:
         raise TypeError("a stream that is not a source has an output")
     sink = data.output.sink
-    metadata: MetadataValues = {
+    metadata: dict[str, MetadataItem] = {
         "tidemark/kind": data.kind,
         "tidemark/guarantee": guarantee(sink),
         "tidemark/graph": dg.MetadataValue.md(f"```mermaid\n{data.job.explain(format='mermaid')}\n```"),
@@ -50,7 +48,7 @@ def source_metadata(data: StreamData) -> MetadataValues:
     if data.source is None:
         raise TypeError("only a source has a specification of where it reads")
     strategy = data.source.watermarks
-    metadata: MetadataValues = {
+    metadata: dict[str, MetadataItem] = {
         "tidemark/kind": "source",
         "tidemark/event_time": strategy.timestamp or "time of ingestion",
         "tidemark/out_of_orderness": format_duration(strategy.generator.bound_ms),

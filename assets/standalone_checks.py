@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import dagster as dg
 
+from tidemark.assets.annotations import with_types
 from tidemark.assets.check import OutputCheck, check_specs, evaluate_checks
 from tidemark.assets.evidence import stored_evidence
 from tidemark.assets.job_streams import output_streams
@@ -41,11 +42,6 @@ def build_asset_checks(
     chosen = translator or TidemarkTranslator()
     keys = {stream.name: chosen.get_asset_spec(stream).key for stream in output_streams(job)}
 
-    @dg.multi_asset_check(
-        name=name or f"{group_of(job.name)}_checks",
-        specs=check_specs(job, checks, keys),
-        can_subset=True,
-    )
     def check(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         location = given.get_value() if isinstance(given, dg.EnvVar) else given
         if location is None:
@@ -53,4 +49,8 @@ def build_asset_checks(
         evidence = stored_evidence(job, location)
         yield from evaluate_checks(checks, evidence, keys=keys, selected=context.selected_asset_check_keys)
 
-    return check
+    return dg.multi_asset_check(
+        name=name or f"{group_of(job.name)}_checks",
+        specs=check_specs(job, checks, keys),
+        can_subset=True,
+    )(with_types(check))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import dagster as dg
 
+from tidemark.assets.annotations import with_types
 from tidemark.assets.bound_job import bind
 from tidemark.assets.check import OutputCheck, check_specs
 from tidemark.assets.job_streams import output_streams, source_streams
@@ -74,7 +75,7 @@ def streaming_assets(
             can_subset=can_subset,
             check_specs=check_specs(job, checks, keys),
             retry_policy=retry_policy,
-        )(function)
+        )(with_types(function))
 
     return decorate
 

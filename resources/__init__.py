@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidemark.resources.alerts import Alert, AlertResource, LogAlert, SeveralAlerts
+from tidemark.resources.alerts import Alert, AlertResource, LogAlert
 from tidemark.resources.email_alert import EmailAlert
 from tidemark.resources.runner import TidemarkResource
 from tidemark.resources.slack_alert import SlackAlert
@@ -14,7 +14,6 @@ __all__ = [
     "AlertResource",
     "EmailAlert",
     "LogAlert",
-    "SeveralAlerts",
     "SlackAlert",
     "SparkResource",
     "TidemarkResource",

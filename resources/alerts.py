@@ -9,8 +9,6 @@ from typing import Any, Literal
 
 import dagster as dg
 
-from tidemark.errors import AlertError
-
 AlertLevel = Literal["resolved", "warn", "error"]
 
 
@@ -59,28 +57,3 @@ class LogAlert(AlertResource):
         """Log an error as an error, a warning as a warning, the rest as information."""
         write = {"error": dg.get_dagster_logger().error, "warn": dg.get_dagster_logger().warning}
         write.get(alert.level, dg.get_dagster_logger().info)(f"{alert.title}: {alert.text}")
-
-
-class SeveralAlerts(AlertResource):
-    """Sends every alert through several resources; one that fails does not keep the others from it.
-
-    Args:
-        to: the resources.
-    """
-
-    to: list[Any]
-
-    def send(self, alert: Alert) -> None:
-        """Send through all, then raise what failed."""
-        failed: list[AlertError] = []
-        for receiver in self.to:
-            try:
-                receiver.send(alert)
-            except AlertError as error:
-                failed.append(error)
-        if failed:
-            raise AlertError(
-                f"{len(failed)} of {len(self.to)} receivers did not get {alert.title!r}: " + "; ".join(str(error) for error in failed),
-                fix="see each receiver's own fix",
-                job=alert.job,
-            ) from failed[0]

@@ -54,8 +54,7 @@ class EpochReporter:
         if now - self._since < OBSERVATION_INTERVAL_SECONDS:
             return
         report = RunReport(self._job, progress.lineage, tuple(self._epochs), progress)
-        # Dagster's observations take what the materializations take.
-        self._observe(dg.AssetObservation(asset_key=self._asset_key, metadata=dict(progress_metadata(report))))  # type: ignore[arg-type]
+        self._observe(dg.AssetObservation(asset_key=self._asset_key, metadata=progress_metadata(report)))
         self._since = now
         self._epochs.clear()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 import dagster as dg
@@ -58,10 +58,15 @@ class TidemarkResource(dg.ConfigurableResource[Any]):
     """
 
     store: str | None = None
-    spark: dg.ResourceDependency[dg.ConfigurableResource[Any]] = SparkResource()
+    spark: dg.ConfigurableResource[Any]
     end_of_input: bool = False
     takeover: bool = False
     max_epochs: int | None = None
+
+    def __init__(self, **fields: Any) -> None:
+        # Dagster does not apply a field's default where the field is a resource itself.
+        fields.setdefault("spark", SparkResource())
+        super().__init__(**fields)
 
     def run(self, *, context: dg.AssetExecutionContext | dg.OpExecutionContext, skip_unchanged: bool = False) -> TidemarkEvents:
         """Run the job of the assets at hand until its sources are drained; yields what was materialized and checked.
@@ -88,7 +93,7 @@ class TidemarkResource(dg.ConfigurableResource[Any]):
             on_epoch: to be called once per committed epoch, in order.
             run_id: Dagster's run, by which other drivers of the job know this one.
         """
-        from tidemark import run
+        from tidemark.spark.run import run
 
         return run(
             job,
@@ -130,7 +135,7 @@ class TidemarkResource(dg.ConfigurableResource[Any]):
             asset_key=next(key for key in bound.keys.values() if key in selected or not selected),
             clock=SYSTEM_CLOCK,
         )
-        result = self.run_job(bound.job, store=store, on_epoch=reporter, run_id=context.run_id)
+        result = self.run_job(bound.job, store=store, on_epoch=reporter, run_id=context.run.run_id)
         report = report_of_run(bound.job, store, result.epochs, lineage=result.lineage, head=result.head)
         context.log.info(_summary(report))
         yield from materializations(bound, report, selected=selected, skip_unchanged=skip_unchanged)
@@ -139,7 +144,7 @@ class TidemarkResource(dg.ConfigurableResource[Any]):
 
 
 def materializations(
-    bound: BoundJob, report: RunReport, *, selected: set[dg.AssetKey] | frozenset[dg.AssetKey], skip_unchanged: bool = False
+    bound: BoundJob, report: RunReport, *, selected: Collection[dg.AssetKey], skip_unchanged: bool = False
 ) -> Iterator[dg.MaterializeResult[object]]:
     """Yield a materialization for each selected output of a run."""
     upstream = bound.upstream
@@ -150,7 +155,7 @@ def materializations(
         epoch = {"tidemark/epoch": str(report.head.epoch)} if report.head is not None else {}
         yield dg.MaterializeResult(
             asset_key=key,
-            metadata=dict(output_metadata(stream, report, upstream)),  # type: ignore[arg-type] # Dagster takes plain values and its own
+            metadata=output_metadata(stream, report, upstream),
             data_version=dg.DataVersion(report.data_version),
             tags={"tidemark/lineage": report.lineage, **epoch},
         )

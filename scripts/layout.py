@@ -24,6 +24,9 @@ def link_packages(checkout: Path, target: Path) -> None:
         shutil.rmtree(target)
     for package in sorted(places):
         source, link = checkout / places[package], target.joinpath(*package.split("."))
+        if not any(other.startswith(f"{package}.") for other in places):
+            link.symlink_to(source)
+            continue
         link.mkdir(parents=True)
         for entry in source.iterdir():
             if entry.name != "__pycache__":

@@ -77,7 +77,8 @@ def job_sensor(job: Job, *, name: str, description: str, options: SensorOptions,
     if store is None:
         raise DefinitionError(f"sensor {name!r} has no job store", fix="give store=..., or Job(store=...)", job=job.name)
 
-    def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+    def evaluate(context: dg.SensorEvaluationContext, **_: object) -> dg.SensorResult:
+        # Called directly, as in unit tests, Dagster passes the resources by name as well.
         root = JobStore.open(_text(store, job))
         status = read_status(root, job.name)
         if status is None or status.last is None:
@@ -96,7 +97,7 @@ def job_sensor(job: Job, *, name: str, description: str, options: SensorOptions,
         minimum_interval_seconds=max(1, to_ms(options.every, what="every", minimum=1000) // 1000),
         default_status=options.default_status,
         required_resource_keys={options.alert_key} if options.alert_key is not None else set(),
-        **({} if options.target is None else {"target": options.target}),
+        target=options.target,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -37,13 +37,13 @@ _NAMED = 10
 class LateRows:
     """What came in since the last tick: rows at the windows, those of them too late, and the windows touched.
 
-    ``lost`` has the windows whose rows were turned away with their number, ``refired`` those that were corrected by late rows
-    within the allowed lateness; both by start in milliseconds.
+    ``lost`` has the windows whose rows were turned away, ``refired`` those that were corrected by late rows within the allowed
+    lateness; both by start in milliseconds. An epoch names at most its newest 100 of each.
     """
 
     rows: int
     late: int
-    lost: Mapping[int, int]
+    lost: frozenset[int]
     refired: frozenset[int]
 
     @property
@@ -54,7 +54,7 @@ class LateRows:
     @property
     def touched(self) -> tuple[int, ...]:
         """Starts of all windows touched, the newest first."""
-        return tuple(sorted({*self.lost, *self.refired}, reverse=True))
+        return tuple(sorted(self.lost | self.refired, reverse=True))
 
 
 def build_late_data_sensor(
@@ -151,10 +151,9 @@ def late_rows(status: JobStatus, cursor: SensorCursor | None, history: Sequence[
     """Return what came in since the cursor; all of the lineage where there is none, or another lineage began since."""
     last = cursor.epoch if cursor is not None and cursor.lineage == status.lineage else -1
     new = [epoch for epoch in history if epoch.lineage == status.lineage and epoch.epoch > last]
-    lost: dict[int, int] = {}
-    for start, rows in (pair for epoch in new for operator in epoch.operators.values() for pair in operator.late_windows):
-        lost[start] = lost.get(start, 0) + rows
-    refired = frozenset(start for epoch in new for operator in epoch.operators.values() for start in operator.refired_windows)
+    operators = [operator for epoch in new for operator in epoch.operators.values()]
+    lost = frozenset(start for operator in operators for start in operator.late_windows)
+    refired = frozenset(start for operator in operators for start in operator.refired_windows)
     return LateRows(_since(status, cursor, "in"), _since(status, cursor, "late"), lost, refired)
 
 
@@ -187,8 +186,8 @@ def _text(found: LateRows, head: EpochProgress, partitions_def: Partitions | Non
 
 
 def _touch(start: int, found: LateRows) -> str:
-    lost = f"{found.lost[start]} rows too late" if start in found.lost else ""
-    return ", ".join(text for text in (lost, "corrected" if start in found.refired else "") if text)
+    marks = (("rows too late", found.lost), ("corrected", found.refired))
+    return ", ".join(text for text, starts in marks if start in starts)
 
 
 def _alert(job: Job, head: EpochProgress, *, found: LateRows, level: Level, text: str, partitions_def: Partitions | None) -> Alert:
@@ -198,7 +197,7 @@ def _alert(job: Job, head: EpochProgress, *, found: LateRows, level: Level, text
         "ratio": found.ratio,
         "epoch": head.epoch,
         "lineage": head.lineage,
-        "windows_with_late_rows": [[start, found.lost[start]] for start in sorted(found.lost)],
+        "windows_with_late_rows": sorted(found.lost),
         "windows_corrected": sorted(found.refired),
         "partitions": list(partitions_touched(found.touched, partitions_def)) if partitions_def is not None else [],
     }

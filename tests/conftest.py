@@ -3,11 +3,28 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
 
 # A Spark epoch is slower than Hypothesis expects of an example; its deadlines and health checks on speed say nothing here.
 _SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large)
 settings.register_profile("dev", max_examples=50, deadline=None, suppress_health_check=_SLOW)
 settings.register_profile("ci", max_examples=500, deadline=None, suppress_health_check=_SLOW, print_blob=True, derandomize=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One small Spark session for all tests of a process."""
+    from tidemark.spark.session import build_session
+
+    session = build_session("local[2]", app_name="tidemark tests", conf={"spark.sql.shuffle.partitions": "2"})
+    yield session
+    session.stop()

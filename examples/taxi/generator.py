@@ -28,11 +28,14 @@ class TripPlan:
 
     ``start`` is the pick-up time from which on there are trips, a full hour in UTC; ``trips_per_day`` an average, which the
     time of day and the day of the week vary; a wave is ``wave_hours`` of arrivals in ``files_per_wave`` files of equal time.
+    Waves end ``minutes_past`` the hour, so that a watermark a few minutes behind has just closed an hour's windows when some
+    of their trips are still on the road.
     """
 
     start: datetime = datetime(2024, 3, 4, tzinfo=UTC)
     trips_per_day: int = 60_000
     wave_hours: int = 12
+    minutes_past: int = 12
     files_per_wave: int = 4
     seed: int = 2019
 
@@ -147,20 +150,21 @@ def _file_seconds(plan: TripPlan) -> int:
 
 
 def _wave_start(wave: int, plan: TripPlan) -> int:
-    return int(plan.start.timestamp()) + wave * plan.wave_hours * 3600
+    return int(plan.start.timestamp()) + plan.minutes_past * 60 + wave * plan.wave_hours * 3600
 
 
 def _files(wave: int, plan: TripPlan) -> list[list[Arrival]]:
     """Return the records of each file of a wave, in order of arrival."""
-    start = _wave_start(wave, plan)
-    end = start + plan.wave_hours * 3600
-    first_hour = max(start // 3600 - _LOOK_BACK_HOURS, int(plan.start.timestamp()) // 3600)
+    start, end = _wave_start(wave, plan), _wave_start(wave + 1, plan)
+    opening = int(plan.start.timestamp())
+    begin = start if wave else opening  # the first wave takes the minutes past the hour as well
+    first_hour = max(begin // 3600 - _LOOK_BACK_HOURS, opening // 3600)
     files: list[list[Arrival]] = [[] for _ in range(plan.files_per_wave)]
-    for hour in range(first_hour, end // 3600):
+    for hour in range(first_hour, end // 3600 + 1):
         trips = trips_of_hour(hour, trips_per_day=plan.trips_per_day, seed=plan.seed)
-        for row in np.flatnonzero((trips.arrival >= start) & (trips.arrival < end)).tolist():
+        for row in np.flatnonzero((trips.arrival >= begin) & (trips.arrival < end)).tolist():
             arrival = Arrival(int(trips.arrival[row]), int(trips.pickup[row]), KINDS[trips.kind[row]], trips, row)
-            files[(arrival.arrival - start) // _file_seconds(plan)].append(arrival)
+            files[max(arrival.arrival - start, 0) // _file_seconds(plan)].append(arrival)
     for file in files:
         file.sort(key=lambda arrival: (arrival.arrival, arrival.pickup, arrival.row))
     return files

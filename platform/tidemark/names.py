@@ -10,6 +10,11 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _SOURCE_NAME = re.compile(r"[A-Za-z0-9_]{1,100}")
 
 
+def is_blank(value: object) -> bool:
+    """Return whether something is not text, or is text with nothing in it."""
+    return not isinstance(value, str) or not value.strip()
+
+
 def validate_name(kind: str, name: object, *, place: str | None = None) -> str:
     """Return the name if it may be used.
 

@@ -24,7 +24,7 @@ from tidemark.semantics.watermarks import (
 from tidemark.semantics.windows import MergedWindow, Tumbling, Window, WindowAssigner, merge_touching
 
 TAKEN = Fold[tuple[object, ...]](
-    create=tuple, add=lambda taken, value, timestamp, position: (*taken, value), result=lambda taken: "".join(map(str, taken))
+    create=tuple, add=lambda taken, value, _timestamp, _position: (*taken, value), result=lambda taken: "".join(map(str, taken))
 )
 """The values in the order they were taken, as one text."""
 

@@ -105,7 +105,8 @@ class TestGenerators:
         assert state.watermark == 70
         assert after(strategy, state, {"": 900}).watermark == 70
         lower = {"": SplitObservation(1, 900, {"marker": 60})}
-        assert advance(strategy, state, lower, processing_time=0, caught_up=True).watermark == 70
+        state = advance(strategy, state, lower, processing_time=0, caught_up=True)
+        assert (state.watermark, state.splits[""].watermark) == (70, 70)
 
     def test_ingestion_time_moves_with_every_epoch(self) -> None:
         strategy = WatermarkStrategy(None, IngestionTime())
@@ -287,7 +288,8 @@ class TestOperator:
 
     def test_input_that_ended_holds_nothing_back(self) -> None:
         assert operator_watermark(10, [end_of_input(self.at(20)), self.at(15)]) == 15
-        assert operator_watermark(10, [end_of_input(self.at(20, idle=True)), end_of_input(SourceState())]) == MAX_WATERMARK
+        assert operator_watermark(10, [end_of_input(self.at(20, idle=True))]) == MAX_WATERMARK
+        assert operator_watermark(10, [end_of_input(SourceState())]) == MAX_WATERMARK
 
 
 class TestEndOfInput:
@@ -336,3 +338,12 @@ class TestDeadlines:
         state = after(IDLING, state, {"a": 100}, now=60)
         assert processing_time_reaching(IDLING, state, 94) == 100
         assert processing_time_reaching(IDLING, state, 95) is None
+
+    def test_clock_takes_a_silent_source_on_from_its_greatest_split(self) -> None:
+        state = after(ADVANCING, SourceState(), {"a": 100, "b": 50}, now=1_000)
+        assert processing_time_reaching(ADVANCING, state, 194) == 1_100
+        assert processing_time_reaching(ADVANCING, state, 300) == 1_206
+
+    def test_clock_takes_it_no_further_than_an_element_of_that_moment_would(self) -> None:
+        state = after(ADVANCING, SourceState(), {"": 1_050}, now=1_000)
+        assert processing_time_reaching(ADVANCING, state, 1_095) == 1_101

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import itertools
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -92,7 +92,7 @@ def test_merging_keeps_every_window_once_and_leaves_gaps(windows: list[Window], 
     random.shuffle(shuffled)
     assert merge_touching(shuffled) == merged
     assert sorted(part for group in merged for part in group.parts) == sorted(set(windows))
-    assert all(left.window.end < right.window.start for left, right in itertools.pairwise(merged))
+    assert all(left.window.end < right.window.start for left, right in pairwise(merged))
     covered = {instant for window in windows for instant in range(window.start, window.end)}
     assert covered == {instant for group in merged for instant in range(group.window.start, group.window.end)}
 

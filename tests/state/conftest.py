@@ -52,16 +52,14 @@ def epoch_progress(epoch: int, *, job: str = "taxi", lineage: str = "a1") -> Epo
         rows_in=10,
         rows_out=3,
         sources={"trips": SourceProgress(10, 9, 1, 5_000, 1_000, "p0", {"p0": SplitProgress(9, 5_000, 6_000, idle=False)})},
-        operators={"hourly": OperatorProgress(9, 8, 1, 5_000, 2, 1, 10, 4096, 1, "late", 0, ((0, 1),), (0,))},
+        operators={"hourly": OperatorProgress(9, 8, 1, 5_000, 2, 1, 10, 4096, 1, "late", 0, (0, 3_600_000), (0,))},
         outputs={"tips": OutputProgress(3, 1, 2048, "delta", "/lake/tips")},
         stages={"plan": 5, "operators": 200},
         spark_jobs=3,
     )
 
 
-def epoch_record(
-    epoch: int, *, term: int = 1, files: tuple[StateFile, ...] = (), job: str = "taxi", lineage: str = "a1"
-) -> EpochRecord:
+def epoch_record(epoch: int, *, term: int = 1, files: tuple[StateFile, ...] = (), job: str = "taxi", lineage: str = "a1") -> EpochRecord:
     progress = epoch_progress(epoch, job=job, lineage=lineage)
     return EpochRecord(
         job=job,
@@ -75,7 +73,9 @@ def epoch_record(
         source_logs={"trips": SourceLogRef((SourceLogFile("3", "sources/trips/1-3", 120, "ab" * 32),))},
         sources={"trips": SourceState({"p0": SplitState(5_000, 6_000, 1_700_000_000_000, rows=9)}, 5_000)},
         operators={"hourly": OperatorState({"keys": ["zone"], "size_ms": 3_600_000}, files, 5_000, {"accepted": 8})},
-        outputs={"tips": OutputRecord("delta", "/lake/tips", '{"type":"struct"}', (StagedFile("a.parquet", 3, 2048, {"numRecords": 3}),), 3)},
+        outputs={
+            "tips": OutputRecord("delta", "/lake/tips", '{"type":"struct"}', (StagedFile("a.parquet", 3, 2048, {"numRecords": 3}),), 3)
+        },
         totals=add_epoch(empty_totals(), progress),
         code_version="c0ffee",
     )

@@ -20,7 +20,9 @@ class Clock(Protocol):
     now: int
 
 
-def test_a_fresh_heartbeat_refuses_and_names_host_pid_run_and_age(log: JobLog, owner: OwnerInfo, elsewhere: OwnerInfo, clock: Clock) -> None:
+def test_a_fresh_heartbeat_refuses_and_names_host_pid_run_and_age(
+    log: JobLog, owner: OwnerInfo, elsewhere: OwnerInfo, clock: Clock
+) -> None:
     log.acquire(elsewhere)
     clock.now += 29_000
     with pytest.raises(JobRunningError, match=r"process 4711 on host 'another-host', run run-2; its last heartbeat is 29s old.*Fix: "):
@@ -32,7 +34,9 @@ def test_a_heartbeat_a_lease_old_is_stale(log: JobLog, owner: OwnerInfo, elsewhe
     clock.now += 30_000
     driver = log.acquire(owner)
     assert driver.term == 2
-    assert log.load().claim == replace(log.load().claim, takeover_of=None)  # type: ignore[type-var]
+    claim = log.load().claim
+    assert claim is not None
+    assert claim.takeover_of is None
 
 
 def test_beating_keeps_it_fresh(log: JobLog, owner: OwnerInfo, elsewhere: OwnerInfo, clock: Clock) -> None:

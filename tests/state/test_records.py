@@ -99,7 +99,8 @@ def file_histories(draw: st.DrawFn) -> list[list[int]]:
 
 @given(history=file_histories())
 def test_any_history_of_files_comes_back_and_stays_small(history: list[list[int]]) -> None:
-    shelf, bases = Shelf(), {}
+    shelf = Shelf()
+    bases: dict[str, Segment] = {}
     for epoch, live in enumerate(history):
         files = tuple(StateFile(f"state/u/{n:06d}.parquet", 1, n, n, n + 1, n // 50) for n in live)
         progress = EpochProgress("taxi", "a1", epoch, 1, 1, 0, 0)
@@ -115,7 +116,9 @@ def test_any_history_of_files_comes_back_and_stays_small(history: list[list[int]
 
 
 def test_a_segment_is_written_only_when_the_difference_outgrew_its_bound(make_record: MakeRecord, make_file: MakeFile) -> None:
-    shelf, bases, files = Shelf(), {}, ()
+    shelf, data = Shelf(), b""
+    bases: dict[str, Segment] = {}
+    files: tuple[StateFile, ...] = ()
     for epoch in range(500):
         files = (*files, make_file(epoch, epoch=epoch))
         data, encoded = encode_epoch(make_record(epoch, files=files), bases, shelf.write)
@@ -123,6 +126,15 @@ def test_a_segment_is_written_only_when_the_difference_outgrew_its_bound(make_re
         assert len(data) < 2 * OPERATOR_BOUND
     assert shelf.decode(data).record.operators["hourly"].files == files
     assert 3 <= len(shelf.held) <= 10
+
+
+def test_an_entry_that_changed_under_its_path_is_written_anew(make_record: MakeRecord, make_file: MakeFile) -> None:
+    shelf, files = Shelf(), tuple(make_file(number) for number in range(300))
+    _, encoded = encode_epoch(make_record(0, files=files), {}, shelf.write)
+    changed = (replace(files[0], max_time=None), *files[1:])
+    data, _ = encode_epoch(make_record(1, files=changed), encoded.bases, shelf.write)
+    assert shelf.decode(data).record.operators["hourly"].files == changed
+    assert len(shelf.held) == 1
 
 
 def test_many_staged_files_go_to_a_segment(make_record: MakeRecord) -> None:
@@ -157,30 +169,28 @@ def with_format(data: bytes, version: object) -> bytes:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda data: b"", "is empty"),
+        (lambda _: b"", "is empty"),
         (lambda data: data[:-1], "is not whole JSON"),
         (lambda data: data[: len(data) // 2], "is not whole JSON"),
         (lambda data: b"\x00" * len(data), "is not whole JSON"),
-        (lambda data: b"\xff\xfe", "is not whole JSON"),
-        (lambda data: b"[" * 100_000, "is not whole JSON"),
-        (lambda data: b"[]", "is not a record"),
-        (lambda data: b"{}", "is not a record"),
+        (lambda _: b"\xff\xfe", "is not whole JSON"),
+        (lambda _: b"[" * 100_000, "is not whole JSON"),
+        (lambda _: b"[]", "is not a record"),
+        (lambda _: b"{}", "is not a record"),
         (lambda data: data.replace(b'"rows":10', b'"rows":11', 1), "does not match its checksum"),
         (lambda data: data.replace(b'"kind":"epoch"', b'"kind":"term"'), "does not match its checksum"),
         (lambda data: with_format(data, 0), "does not match its checksum"),
         (lambda data: with_format(data, None), "does not match its checksum"),
-        (lambda data: seal("pin", {}), "is of kind 'pin'"),
+        (lambda _: seal("pin", {}), "is of kind 'pin'"),
         (lambda data: resealed(data, epoch="seven"), "EpochRecord.epoch is 'seven'"),
         (lambda data: resealed(data, epoch=True), "EpochRecord.epoch is True"),
         (lambda data: resealed(data, later=1), "unknown later"),
         (lambda data: resealed(data, operators=[]), "operators is not a table"),
         (lambda data: resealed(data, operators={"u": {}}), "_Difference is None"),
-        (lambda data: seal("epoch", {"job": "taxi"}), "sources is not a table|operators is not a table"),
+        (lambda _: seal("epoch", {"job": "taxi"}), "sources is not a table|operators is not a table"),
     ],
 )
-def test_damage_is_refused_and_named(
-    damage: Callable[[bytes], bytes], message: str, make_record: MakeRecord, make_file: MakeFile
-) -> None:
+def test_damage_is_refused_and_named(damage: Callable[[bytes], bytes], message: str, make_record: MakeRecord, make_file: MakeFile) -> None:
     data, _ = encode_epoch(make_record(7, files=(make_file(1),)), {}, Shelf().write)
     with pytest.raises(CorruptStoreError, match=message) as caught:
         Shelf().decode(damage(data))

@@ -83,6 +83,16 @@ def test_deletes_all_even_when_one_is_gone(root: JobStore) -> None:
     root.delete([])
 
 
+def test_move_replaces_and_leaves_nothing_behind(root: JobStore) -> None:
+    root.put("a", b"new")
+    root.put("b/c", b"old")
+    root.move("a", "b/c")
+    assert [(item.path, item.size) for item in root.list()] == [("b/c", 3)]
+    assert root.get("b/c") == b"new"
+    with pytest.raises(FileNotFoundError):
+        root.move("a", "d")
+
+
 def test_tail_of_short_and_long_objects(root: JobStore) -> None:
     root.put("a", b"0123456789")
     root.put("empty", b"")
@@ -107,7 +117,7 @@ def test_a_root_that_is_a_file_is_an_error_that_names_it(tmp_path: Path) -> None
 
 def test_trouble_names_path_and_verb_and_hides_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
-        raise GenericError("GET https://acme.blob.core.windows.net/x?sig=hunter2&se=1 failed\nsecret_access_key: \"hunter2\"")
+        raise GenericError('GET https://acme.blob.core.windows.net/x?sig=hunter2&se=1 failed\nsecret_access_key: "hunter2"')
 
     monkeypatch.setattr("obstore.get", fail)
     store = JobStore(Location.parse("s3://lake/jobs"), MemoryStore())

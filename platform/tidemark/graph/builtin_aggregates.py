@@ -27,7 +27,7 @@ def count(expression: str | None = None) -> Aggregate:
     return Aggregate("count", (argument,), (Partial("count", f"count({_template(argument)})", "sum({count})"),), "{count}")
 
 
-def sum(expression: str) -> Aggregate:  # noqa: A001 - SQL's name
+def sum(expression: str) -> Aggregate:
     """Add up the values."""
     argument = _argument("sum", expression)
     return Aggregate("sum", (argument,), (Partial("sum", f"sum({_template(argument)})", "sum({sum})"),), "{sum}")
@@ -45,13 +45,13 @@ def avg(expression: str) -> Aggregate:
     )
 
 
-def min(expression: str) -> Aggregate:  # noqa: A001 - SQL's name
+def min(expression: str) -> Aggregate:
     """Return the least value."""
     argument = _argument("min", expression)
     return Aggregate("min", (argument,), (Partial("min", f"min({_template(argument)})", "min({min})"),), "{min}")
 
 
-def max(expression: str) -> Aggregate:  # noqa: A001 - SQL's name
+def max(expression: str) -> Aggregate:
     """Return the greatest value."""
     argument = _argument("max", expression)
     return Aggregate("max", (argument,), (Partial("max", f"max({_template(argument)})", "max({max})"),), "{max}")

@@ -61,7 +61,7 @@ def lineage(node: Node, column: str) -> set[tuple[str, str]]:
     return set(lines[node].of_names([column]))
 
 
-def _lines(node: Node, inputs: list[_Lines]) -> _Lines:
+def _lines(node: Node, inputs: list[_Lines]) -> _Lines:  # noqa: PLR0911 - one case per kind of node
     match node:
         case SourceNode():
             return _source(node)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from tidemark.errors import DefinitionError
 from tidemark.graph.schema import Schema, SchemaColumn
+from tidemark.names import is_blank
 
 _FIX = "write Spark DDL, such as 'zone INT, pickup_at TIMESTAMP, fares ARRAY<DOUBLE>'"
 
@@ -24,7 +25,7 @@ def parse_schema(ddl: str, *, place: str | None = None, what: str = "schema") ->
     >>> parse_schema("zone long, tags array<string> comment 'x'").columns[1].type
     'ARRAY<STRING>'
     """
-    if not isinstance(ddl, str) or not ddl.strip():
+    if is_blank(ddl):
         raise DefinitionError(f"{what} {ddl!r} names no column", fix=_FIX, place=place)
     columns: list[SchemaColumn] = []
     for part in _split(ddl, what, place):

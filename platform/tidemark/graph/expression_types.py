@@ -21,7 +21,8 @@ _FIXED = {
     "INT": "Hour Minute Second Month DayOfWeek Quarter Year Day WeekOfYear Length ArraySize StrPosition",
     "BIGINT": "UnixMillis UnixSeconds StrToUnix",
     "DOUBLE": "Sqrt Pow Exp Ln Rand",
-    "STRING": "Upper Lower Trim Replace RegexpReplace RegexpExtract TimeToStr UnixToStr Initcap MD5 SHA2 ConcatWs JSONFormat JSONExtractScalar",
+    "STRING": "Upper Lower Trim Replace RegexpReplace RegexpExtract TimeToStr UnixToStr Initcap MD5 SHA2 ConcatWs JSONFormat "
+    "JSONExtractScalar",
     "DATE": "TsOrDsToDate AddMonths LastDay CurrentDate",
     "TIMESTAMP": "CurrentTimestamp",
 }
@@ -38,7 +39,7 @@ _BY_NAME = {
 }
 
 
-def type_of(parsed: exp.Expr | None, schema: Schema | None) -> str | None:
+def type_of(parsed: exp.Expr | None, schema: Schema | None) -> str | None:  # noqa: C901, PLR0911, PLR0912 - one case per kind of expression
     """Return the Spark type of a parsed expression over a stream's columns as DDL text, None where it is not certain.
 
     >>> import sqlglot

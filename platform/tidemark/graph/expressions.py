@@ -27,6 +27,12 @@ class Site:
     place: str
     uid: str | None = None
 
+    def of(self, text: object) -> str:
+        """Return what it is together with its text: ``filter condition 'a > 1'``, ``key 'zone' = 'pickup_zone'``, ``key 'zone'``."""
+        if self.what.endswith(f" {text!r}"):
+            return self.what
+        return f"{self.what} = {text!r}" if self.what.endswith("'") else f"{self.what} {text!r}"
+
 
 def parse_row_expression(expression: Expression, site: Site) -> exp.Expr | None:
     """Return the parsed form of an expression over one row, None for a deferred function.
@@ -42,7 +48,7 @@ def parse_row_expression(expression: Expression, site: Site) -> exp.Expr | None:
     _check_is_expression(parsed, expression, site)
     found = forbidden_function(parsed)
     if found is not None:
-        raise ExpressionError(f"{site.what} {expression!r} uses {found.what}", fix=found.fix, uid=site.uid, place=site.place)
+        raise ExpressionError(f"{site.of(expression)} uses {found.what}", fix=found.fix, uid=site.uid, place=site.place)
     return parsed
 
 
@@ -52,13 +58,14 @@ def parse_sql(text: str, site: Site) -> exp.Expr:
     Raises:
         ExpressionError: not SQL; the message has the position and what is wrong there.
     """
-    from sqlglot import ParseError, TokenError
+    from sqlglot.errors import SqlglotError
 
     try:
         return _parse(text)
-    except (ParseError, TokenError) as error:
+    except (SqlglotError, LookupError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        # The latter are sqlglot's own on calls with arguments that it does not expect.
         raise ExpressionError(
-            f"{site.what} {text!r} cannot be parsed{_position(error)}",
+            f"{site.of(text)} cannot be parsed{_position(error)}",
             fix="correct the SQL, or pass a function without arguments that returns a Column",
             uid=site.uid,
             place=site.place,
@@ -77,8 +84,12 @@ def _position(error: Exception) -> str:
     if not details:
         return ": there is nothing in it" if "No expression" in str(error) else f": {error}"
     first = details[0]
-    near = f", near {first['highlight']!r}" if first.get("highlight") else ""
-    return f" at line {first.get('line')}, column {first.get('col')}{near}: {first.get('description')}"
+    near = first.get("highlight") or ""
+    # sqlglot counts to the end of what it stumbled over, and names its own classes where an operand is missing.
+    column = first.get("col", 0) - max(len(near) - 1, 0)
+    description = first.get("description", "")
+    reason = "an operand is missing" if description.startswith("Required keyword") else description[:1].lower() + description[1:]
+    return f" at line {first.get('line')}, column {column}{f', near {near!r}' if near else ''}: {reason}"
 
 
 def _check_deferred(expression: object, site: Site) -> None:
@@ -118,7 +129,7 @@ def _check_is_expression(parsed: exp.Expr, text: str, site: Site) -> None:
     else:
         return
     raise ExpressionError(
-        f"{site.what} {text!r} {wrong}",
+        f"{site.of(text)} {wrong}",
         fix="write one SQL expression over the stream's columns, such as 'fare_amount / trip_distance'",
         uid=site.uid,
         place=site.place,
@@ -160,16 +171,16 @@ def check_columns(parsed: exp.Expr | None, expression: Expression, schema: Schem
         return
     for name in column_names(parsed):
         if schema.find(name) is None:
-            raise unknown_column(name, f"{site.what} {expression!r}", schema, site)
+            raise unknown_column(name, site.of(expression), schema, site)
 
 
 def unknown_column(name: str, where: str, schema: Schema, site: Site) -> ColumnError:
     """Return the error for a column that a stream does not have."""
     near = schema.nearest(name)
-    hint = f"; did you mean {near!r}?" if near else ""
+    hint = f"; did you mean {near!r}? The" if near else "; the"
     fix = f"write {near!r}, or add the column before with .with_columns(...)" if near else "use one of the columns, or add it before"
     columns = ", ".join(schema.names) or "none"
-    return ColumnError(f"{where} reads unknown column {name!r}{hint} The columns are: {columns}", fix=fix, uid=site.uid, place=site.place)
+    return ColumnError(f"{where} reads unknown column {name!r}{hint} columns are: {columns}", fix=fix, uid=site.uid, place=site.place)
 
 
 def named_expressions(

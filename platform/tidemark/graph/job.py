@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
 from typing import Literal
 
+from tidemark.errors import TidemarkError
+from tidemark.graph.job_checks import check_job
 from tidemark.graph.nodes import Node, Output, SourceNode, walk
+from tidemark.graph.places import user_place
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,6 +27,9 @@ class Job:
         description: what the job is for, in Markdown.
         owners: people or teams, such as ``"team:data"`` or an address.
         tags: free key-value pairs.
+
+    Raises:
+        DefinitionError: names or places that collide, a window without uid, settings out of range; names the line and the fix.
     """
 
     name: str
@@ -30,10 +38,27 @@ class Job:
     parallelism: int | None = None
     retained_epochs: int = 100
     description: str | None = None
-    owners: tuple[str, ...] = ()
+    owners: Sequence[str] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
+    place: str = field(default="", init=False)
 
-    @property
+    def __post_init__(self) -> None:
+        """Check the whole job and freeze what was passed."""
+        place = user_place()
+        try:
+            check_job(self, place)
+        except TidemarkError as error:
+            raise error.with_job(str(self.name)) from error.__cause__
+        frozen = {
+            "place": place,
+            "outputs": MappingProxyType(dict(self.outputs)),
+            "owners": tuple(self.owners),
+            "tags": MappingProxyType(dict(self.tags)),
+        }
+        for name, value in frozen.items():
+            object.__setattr__(self, name, value)
+
+    @cached_property
     def nodes(self) -> tuple[Node, ...]:
         """All nodes of the graph, inputs before consumers."""
         return walk(output.node for output in self.outputs.values())
@@ -43,8 +68,12 @@ class Job:
         """The sources by name, in the order of the graph."""
         return {node.name: node for node in self.nodes if isinstance(node, SourceNode)}
 
-    def explain(self, format: Literal["text", "mermaid"] = "text") -> str:  # noqa: A002 - the word users know
-        """Return a drawing of the graph."""
+    def explain(self, format: Literal["text", "mermaid"] = "text") -> str:
+        """Return a drawing of the graph: sources, operators, side outputs, sinks and what they guarantee.
+
+        Raises:
+            DefinitionError: another format than text or mermaid.
+        """
         from tidemark.graph.explain import explain
 
         return explain(self, format)

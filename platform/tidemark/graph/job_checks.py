@@ -20,7 +20,7 @@ from tidemark.graph.nodes import (
     WindowNode,
 )
 from tidemark.graph.side_outputs import tags_of
-from tidemark.names import validate_name
+from tidemark.names import is_blank, validate_name
 
 if TYPE_CHECKING:
     from tidemark.graph.job import Job
@@ -35,7 +35,7 @@ def check_job(job: Job, place: str) -> None:
     validate_name("job", job.name, place=place)
     _check_settings(job, place)
     _check_outputs(job, place)
-    _check_sources(job.nodes)
+    _check_sources(job)
     _check_uids(job.nodes)
     _check_tags(job.nodes)
 
@@ -45,16 +45,16 @@ def _check_settings(job: Job, place: str) -> None:
         raise DefinitionError(f"parallelism={job.parallelism!r} is not 1 or more", fix="give 1 or more, or leave it out", place=place)
     if type(job.retained_epochs) is not int or job.retained_epochs < 1:
         raise DefinitionError(f"retained_epochs={job.retained_epochs!r} is not 1 or more", fix="give 1 or more", place=place)
-    if job.store is not None and (not isinstance(job.store, str) or not job.store.strip()):
+    if job.store is not None and is_blank(job.store):
         raise DefinitionError(f"store={job.store!r} names no folder", fix="give a folder or bucket, or leave it out", place=place)
-    if isinstance(job.owners, str) or not all(isinstance(owner, str) for owner in job.owners):
+    if isinstance(job.owners, str) or any(is_blank(owner) for owner in job.owners):
         raise DefinitionError(f"owners={job.owners!r} is not a list of texts", fix="write owners=['team:data']", place=place)
-    if not isinstance(job.tags, Mapping) or not all(isinstance(text, str) for pair in job.tags.items() for text in pair):
+    if not _is_mapping(job.tags) or not all(isinstance(text, str) for pair in job.tags.items() for text in pair):
         raise DefinitionError(f"tags={job.tags!r} is not a dict of texts", fix="write tags={'domain': 'taxi'}", place=place)
 
 
 def _check_outputs(job: Job, place: str) -> None:
-    if not isinstance(job.outputs, Mapping) or not job.outputs:
+    if not _is_mapping(job.outputs) or not job.outputs:
         raise DefinitionError("the job has no outputs", fix="write outputs={'name': tm.delta(stream, 'path')}", place=place)
     used: dict[tuple[str, str], str] = {}
     seen: dict[str, str] = {}
@@ -84,6 +84,10 @@ def _check_outputs(job: Job, place: str) -> None:
             used[location] = name
 
 
+def _is_mapping(value: object) -> bool:
+    return isinstance(value, Mapping)
+
+
 def _location(sink: SinkSpec) -> tuple[str, str] | None:
     match sink:
         case DeltaSpec() | ParquetSpec():
@@ -94,9 +98,11 @@ def _location(sink: SinkSpec) -> tuple[str, str] | None:
             return None
 
 
-def _check_sources(nodes: tuple[Node, ...]) -> None:
+def _check_sources(job: Job) -> None:
     by_name: dict[str, SourceNode] = {}
-    for node in nodes:
+    used = {id(output.node) for output in job.outputs.values()}
+    used |= {id(child) for node in job.nodes if not isinstance(node, SideOutputNode) for child in node.inputs}
+    for node in job.nodes:
         if not isinstance(node, SourceNode):
             continue
         other = by_name.setdefault(node.name.lower(), node)
@@ -104,24 +110,16 @@ def _check_sources(nodes: tuple[Node, ...]) -> None:
             raise DefinitionError(
                 f"two sources are named {node.name!r}; the other is at {other.place}",
                 fix="give each source another name, or use one stream twice",
+                uid=node.name,
                 place=node.place,
             )
-    used = {id(child) for node in nodes if not _takes_malformed(node) for child in node.inputs}
-    outputs_only = [node for node in by_name.values() if id(node) not in used and any(_takes_malformed_of(node, n) for n in nodes)]
-    for node in outputs_only:
-        raise DefinitionError(
-            f"nothing uses the rows of source {node.name!r}, only its malformed records",
-            fix="bind an output to the source's stream too",
-            place=node.place,
-        )
-
-
-def _takes_malformed(node: Node) -> bool:
-    return isinstance(node, SideOutputNode) and isinstance(node.inputs[0], SourceNode)
-
-
-def _takes_malformed_of(source: SourceNode, node: Node) -> bool:
-    return _takes_malformed(node) and node.inputs[0] is source
+        if id(node) not in used:
+            raise DefinitionError(
+                f"nothing uses the rows of source {node.name!r}, only its malformed records",
+                fix="bind an output to the source's stream too",
+                uid=node.name,
+                place=node.place,
+            )
 
 
 def _check_uids(nodes: tuple[Node, ...]) -> None:

@@ -68,7 +68,7 @@ def schema_of(node: Node) -> Schema | None:
     return _known[node]
 
 
-def _derive(node: Node) -> Schema | None:
+def _derive(node: Node) -> Schema | None:  # noqa: PLR0911 - one case per kind of node
     match node:
         case SourceNode():
             return source_schema(node.spec)

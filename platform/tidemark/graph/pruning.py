@@ -38,7 +38,7 @@ def required_columns(job: Job, source_node: SourceNode) -> frozenset[str] | None
     Side outputs that are bound (late, rejected, malformed, branches) need every column there is at their point, and so do
     outputs, Python functions and deferred expressions. Every expression counts, used or not, since the engine builds them all.
     """
-    needs: dict[Node, Need] = {node: _NOTHING for node in job.nodes}
+    needs: dict[Node, Need] = dict.fromkeys(job.nodes, _NOTHING)
     for output in job.outputs.values():
         needs[output.node] = None
     for node in reversed(job.nodes):

@@ -50,7 +50,9 @@ def emitter_of(node: Node, tag: OutputTag, place: str) -> Node:
     name = getattr(tag, "name", tag)
     if emitters:
         places = ", ".join(emitter.place for emitter in emitters)
-        raise DefinitionError(f"side output tag {name!r} is emitted by several operators ({places})", fix="give each its own tag", place=place)
+        raise DefinitionError(
+            f"side output tag {name!r} is emitted by several operators ({places})", fix="give each its own tag", place=place
+        )
     there = ", ".join(repr(other.name) for ancestor in ancestors for other in tags_of(ancestor))
     raise DefinitionError(
         f"no operator before this point emits side output tag {name!r}; tags here: {there or 'none'}",

@@ -10,8 +10,8 @@ from tidemark.graph.expressions import Site, check_columns, parse_row_expression
 from tidemark.graph.name_checks import check_column_names, check_tag
 from tidemark.graph.nodes import SourceNode, SourceSpec
 from tidemark.graph.propagation import schema_of
-from tidemark.semantics.watermarks import WatermarkStrategy
 from tidemark.names import validate_source_name
+from tidemark.semantics.watermarks import Punctuated, WatermarkStrategy
 
 _TIMES = frozenset({"TIMESTAMP", "TIMESTAMP_LTZ", "DATE", "BIGINT"})
 _CONVERSIONS = {"STRING": "to_timestamp({0})", "INT": "timestamp_seconds({0})", "TIMESTAMP_NTZ": "CAST({0} AS TIMESTAMP)"}
@@ -65,7 +65,7 @@ def _check_timestamp(node: SourceNode) -> None:
     if kind is not None and kind not in _TIMES:
         conversion = _CONVERSIONS.get(kind, "CAST({0} AS TIMESTAMP)").format(timestamp)
         raise ExpressionError(
-            f"{site.what} {timestamp!r} is of type {kind}, not TIMESTAMP, DATE or BIGINT (milliseconds)",
+            f"{site.of(timestamp)} is of type {kind}, not TIMESTAMP, DATE or BIGINT (milliseconds)",
             fix=f"convert it, such as timestamp={conversion!r}",
             place=node.place,
         )
@@ -80,6 +80,9 @@ def _check_generator(node: SourceNode) -> None:
             fix="give it the properties bound_ms and metrics and the method watermark(stats)",
             place=node.place,
         )
+    if isinstance(generator, Punctuated):
+        marker = Site(f"watermark marker of source {node.name!r}", node.place)
+        check_columns(parse_row_expression(generator.marker, marker), generator.marker, schema_of(node), marker)
     site = Site(f"watermark of source {node.name!r}", node.place)
     for metric in generator.metrics.values():
         check_columns(parse_sql(metric, site), metric, schema_of(node), site)

@@ -10,6 +10,7 @@ from tidemark.graph.ddl import parse_schema
 from tidemark.graph.nodes import ElementsSpec, FilesSpec, FormatSpec, OutputTag, RateSpec, SourceNode, SourceSpec
 from tidemark.graph.places import user_place
 from tidemark.graph.streams import Stream
+from tidemark.names import is_blank
 from tidemark.semantics.watermarks import WatermarkStrategy
 
 Row = Mapping[str, object] | Sequence[object]
@@ -97,7 +98,7 @@ def files(
         DefinitionError: no path, an unknown format, no schema or an unreadable one, a limit below 1.
     """
     place = user_place()
-    if not isinstance(path, str) or not path.strip():
+    if is_blank(path):
         raise DefinitionError(f"files(path={path!r}) names no folder", fix="give the folder the files arrive in", place=place)
     if format not in get_args(FileFormat):
         formats = ", ".join(get_args(FileFormat))
@@ -133,7 +134,7 @@ def streaming_format(format: str, *, options: Mapping[str, str] | None = None, s
         DefinitionError: no format, or an unreadable schema.
     """
     place = user_place()
-    if not isinstance(format, str) or not format.strip():
+    if is_blank(format):
         raise DefinitionError(f"streaming_format({format!r}) names no format", fix="give a name, such as 'kafka'", place=place)
     if schema is not None:
         parse_schema(schema, place=place)

@@ -10,18 +10,44 @@ if TYPE_CHECKING:
 
 # Spark's aggregates that sqlglot has no class for, and so does not mark as aggregates.
 _AGGREGATES = frozenset(
-    """
-    any bitmap_and_agg collect_union count_min_sketch every histogram_numeric hll_sketch_agg hll_union_agg
-    kll_merge_agg_bigint kll_merge_agg_double kll_merge_agg_float kll_sketch_agg_bigint kll_sketch_agg_double
-    kll_sketch_agg_float mean measure some std theta_intersection_agg theta_sketch_agg theta_union_agg try_avg try_sum
-    tuple_intersection_agg_double tuple_intersection_agg_integer tuple_sketch_agg_double tuple_sketch_agg_integer
-    tuple_union_agg_double tuple_union_agg_integer
-    """.split()
+    {
+        "any",
+        "bitmap_and_agg",
+        "collect_union",
+        "count_min_sketch",
+        "every",
+        "histogram_numeric",
+        "hll_sketch_agg",
+        "hll_union_agg",
+        "kll_merge_agg_bigint",
+        "kll_merge_agg_double",
+        "kll_merge_agg_float",
+        "kll_sketch_agg_bigint",
+        "kll_sketch_agg_double",
+        "kll_sketch_agg_float",
+        "mean",
+        "measure",
+        "some",
+        "std",
+        "theta_intersection_agg",
+        "theta_sketch_agg",
+        "theta_union_agg",
+        "try_avg",
+        "try_sum",
+        "tuple_intersection_agg_double",
+        "tuple_intersection_agg_integer",
+        "tuple_sketch_agg_double",
+        "tuple_sketch_agg_integer",
+        "tuple_union_agg_double",
+        "tuple_union_agg_integer",
+    }
 )
 _WINDOW_FUNCTIONS = frozenset(
-    "lead counter_diff lag rank ntile percent_rank row_number cume_dist nth_value dense_rank".split()
+    {"lead", "counter_diff", "lag", "rank", "ntile", "percent_rank", "row_number", "cume_dist", "nth_value", "dense_rank"}
 )
-_GENERATORS = frozenset("stack json_tuple variant_explode variant_explode_outer inline_outer posexplode_outer explode_outer".split())
+_GENERATORS = frozenset(
+    {"stack", "json_tuple", "variant_explode", "variant_explode_outer", "inline_outer", "posexplode_outer", "explode_outer"}
+)
 _TIME_WINDOWS = frozenset({"window", "session_window", "window_time"})
 
 
@@ -38,7 +64,7 @@ def is_aggregate(node: exp.Expr) -> bool:
     from sqlglot import exp
 
     name = _name(node)
-    return (isinstance(node, exp.AggFunc) and name not in _WINDOW_FUNCTIONS) or isinstance(node, exp.Any) or name in _AGGREGATES
+    return (isinstance(node, exp.AggFunc) and name not in _WINDOW_FUNCTIONS) or name in _AGGREGATES
 
 
 def forbidden_function(parsed: exp.Expr) -> Forbidden | None:
@@ -70,7 +96,6 @@ def _name(node: exp.Expr) -> str:
 
     if isinstance(node, exp.Anonymous):
         return node.name.lower()
-    if isinstance(node, exp.Func):
-        # sqlglot's own name of a function can be another dialect's; what it is called in Spark is what the user wrote.
-        return node.sql(dialect="spark").split("(", 1)[0].strip().lower()
-    return ""
+    if isinstance(node, exp.Any):
+        return "any"
+    return node.sql_name().lower() if isinstance(node, exp.Func) else ""

@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tidemark.errors import DefinitionError
 from tidemark.graph.expressions import named_expressions
+from tidemark.graph.name_checks import check_tag
 from tidemark.graph.nodes import (
     ExplodeNode,
     Expression,
@@ -23,7 +25,7 @@ from tidemark.graph.nodes import (
     WithColumnsNode,
 )
 from tidemark.graph.places import user_place
-from tidemark.graph.side_outputs import emitter_of
+from tidemark.graph.side_outputs import check_has_rows, emitter_of
 from tidemark.graph.validation import check_node, check_uid
 from tidemark.graph.windowed import KeyedStream, WindowedStream
 
@@ -100,9 +102,7 @@ class Stream:
         Raises:
             DefinitionError: ``returns`` cannot be read, or the function is not callable.
         """
-        return Stream(
-            FunctionNode(inputs=(self.node,), kind="map", function=function, schema=returns, batches=batches, place=user_place())
-        )
+        return Stream(FunctionNode(inputs=(self.node,), kind="map", function=function, schema=returns, batches=batches, place=user_place()))
 
     def flat_map(self, function: Callable[..., object], *, returns: str) -> Stream:
         """Turn each row into any number of others; the function takes a dict and returns an iterable of dicts.
@@ -134,7 +134,12 @@ class Stream:
         Raises:
             ColumnError: a column does not exist.
         """
-        return Stream(SplitNode(inputs=(self.node,), branches=tuple(branches.items()), otherwise=otherwise, place=user_place()))
+        place = user_place()
+        if not isinstance(branches, Mapping):
+            raise DefinitionError(
+                f"split is given {branches!r}, not conditions by tag", fix="give {tm.OutputTag('big'): 'fare > 100', ...}", place=place
+            )
+        return Stream(SplitNode(inputs=(self.node,), branches=tuple(branches.items()), otherwise=otherwise, place=place))
 
     def union(self, *others: Stream) -> Stream:
         """Take all rows of this stream and others, matched by column name; the watermark is the least of theirs.
@@ -142,7 +147,11 @@ class Stream:
         Raises:
             DefinitionError: the streams have different columns.
         """
-        return Stream(UnionNode(inputs=(self.node, *(other.node for other in others)), place=user_place()))
+        place = user_place()
+        for other in others:
+            if not isinstance(other, Stream):
+                raise DefinitionError(f"union is given {other!r}, not a stream", fix="pass streams: .union(other, ...)", place=place)
+        return Stream(UnionNode(inputs=(self.node, *(other.node for other in others)), place=place))
 
     def key_by(self, *columns: str, **named: Expression) -> KeyedStream:
         """Group elements by key: columns, or named expressions. A null key is a key like any other.
@@ -152,6 +161,9 @@ class Stream:
             DefinitionError: no column is named.
         """
         place = user_place()
+        if not columns and not named:
+            raise DefinitionError("key_by() names no column", fix="name at least one, or use .window_all(...)", place=place)
+        check_has_rows(self.node, place)
         return KeyedStream(node=self.node, keys=named_expressions("key_by", columns, named, place), place=place)
 
     def window_all(self, assigner: WindowAssigner) -> WindowedStream:
@@ -165,6 +177,7 @@ class Stream:
             DefinitionError: nothing before this point emits the tag.
         """
         place = user_place()
+        check_tag(tag, "side_output", place)
         return Stream(SideOutputNode(inputs=(emitter_of(self.node, tag, place),), tag=tag, place=place))
 
     def uid(self, uid: str) -> Stream:

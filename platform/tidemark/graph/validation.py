@@ -32,7 +32,7 @@ from tidemark.graph.window_checks import check_window
 from tidemark.names import validate_name
 
 
-def check_node(node: Node) -> None:
+def check_node(node: Node) -> None:  # noqa: C901, PLR0912 - one case per kind of node
     """Check one operator against what is known of its inputs.
 
     Raises:
@@ -97,7 +97,7 @@ def _check_condition(expression: Expression, what: str, node: Node) -> None:
     kind = _row(expression, what, node)
     if kind not in {None, "BOOLEAN"}:
         raise ExpressionError(
-            f"{what} {expression!r} is of type {kind}, not BOOLEAN",
+            f"{Site(what, node.place).of(expression)} is of type {kind}, not BOOLEAN",
             fix="write a condition, such as 'fare_amount >= 0'",
             uid=node.uid,
             place=node.place,

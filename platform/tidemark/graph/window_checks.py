@@ -52,7 +52,7 @@ def _check_assigner(node: WindowNode) -> None:
 def _check_names(node: WindowNode) -> None:
     names = [*(name for name, _ in node.keys), *(name for name, _ in node.aggregates)]
     for name in names:
-        if isinstance(name, str) and name.lower() in RESULT_COLUMNS:
+        if name.lower() in RESULT_COLUMNS:
             raise InvalidNameError(
                 f"the window's result has its own column {name!r}, so no key or aggregate may have that name",
                 fix=f"give it another name, such as .aggregate(my_{name}=...) or .key_by(my_{name}={name!r})",
@@ -67,13 +67,14 @@ def _check_aggregate(name: str, aggregate: object, node: WindowNode, schema: Sch
     if not isinstance(aggregate, Aggregate):
         called = f"{getattr(aggregate, '__name__', 'count')}(...)"
         raise DefinitionError(
-            f"{site.what} is {aggregate!r}, not an aggregate",
+            f"{site.what} is {'the function ' + called if callable(aggregate) else repr(aggregate)}, not an aggregate",
             fix=f"call the function: {name}=tm.{called}" if callable(aggregate) else f"pass one, such as {name}=tm.count()",
             uid=node.uid,
             place=node.place,
         )
+    argument_site = Site(f"argument of aggregate {name!r}", node.place, node.uid)
     for argument in aggregate.arguments:
-        check_columns(parse_row_expression(argument, site), argument, schema, site)
+        check_columns(parse_row_expression(argument, argument_site), argument, schema, argument_site)
     for partial in aggregate.partials:
         _check_create(filled_create(partial, site), site)
     for column in aggregate_columns(aggregate, site):

@@ -65,6 +65,17 @@ class SparkCheckpoint:
         """Return the raw text of Spark's offsets of a batch."""
         return (Path(self._folder.name) / "offsets" / str(batch)).read_text()
 
+    def files(self, source: str, after: int, until: int) -> list[str]:
+        """Return the files that a file source's offsets (after, until] stand for, from its own log."""
+        folder = Path(self._folder.name) / "sources" / source
+        found: list[str] = []
+        for number in range(after + 1, until + 1):
+            name = folder / str(number)
+            text = (name if name.exists() else folder / f"{number}.compact").read_text(encoding="utf-8")
+            entries = [json.loads(line) for line in text.splitlines()[1:] if line]
+            found += [entry["path"] for entry in entries if entry["batchId"] == number]
+        return found
+
     def save_source_logs(self) -> dict[str, SourceLogRef]:
         """Copy what is new in the sources' own logs to the job store; returns what each source needs to go on."""
         root = Path(self._folder.name) / "sources"

@@ -14,7 +14,6 @@ from tidemark.clock import Clock
 from tidemark.crashpoints import crash_point
 from tidemark.errors import OffsetMismatchError, StateMismatchError, StoreError, TidemarkError
 from tidemark.graph.code_version import code_version
-from tidemark.graph.columns import required_columns
 from tidemark.graph.definition import compatible, operator_definition
 from tidemark.graph.job import Job
 from tidemark.graph.nodes import ElementsSpec, FilesSpec, FormatSpec
@@ -24,8 +23,8 @@ from tidemark.spark.checkpoint import SparkCheckpoint
 from tidemark.spark.epoch import Checkpoint, EpochPlan, EpochRun
 from tidemark.spark.figures import describe_epoch
 from tidemark.spark.housekeeping import Housekeeping
-from tidemark.spark.sinks import bind_sinks
-from tidemark.spark.sources import open_source, pack
+from tidemark.spark.sinks import bind_sinks, sink_of_record
+from tidemark.spark.sources import open_source, pack, read_files_of_epoch, reads_files, unpack
 from tidemark.spark.topology import build_topology
 from tidemark.spark.windows import WindowStep
 from tidemark.state.joblog import Driver
@@ -106,12 +105,10 @@ class JobDriver:
         """Return all sources as one streaming DataFrame."""
         frames = {}
         for source in self._topology.sources:
-            wanted = required_columns(self.job, source)
             frames[source.name] = open_source(
                 self._spark,
                 source,
                 self._store.at("elements"),
-                wanted=frozenset(name.lower() for name in wanted) if wanted is not None else None,
                 ordered=id(source) in self._topology.ordered,
             )
         return pack(frames)
@@ -141,14 +138,14 @@ class JobDriver:
                 self._finish_again(epoch, offsets)
                 return
             batch.sparkSession.conf.set("spark.sql.shuffle.partitions", str(self.parallelism))
-            self._run(batch.sparkSession, batch, offsets, end_of_input=False)
+            self._run(batch.sparkSession, self._batches(batch, offsets), offsets, end_of_input=False)
 
     def run_without_input(self, *, end_of_input: bool = False) -> None:
         """Run an epoch that reads nothing: a deadline is due, or the input has ended for good."""
         with self.lock:
             self._shift += 1
             offsets = self.head.offsets if self.head else ""
-            self._run(self._spark, None, offsets, end_of_input=end_of_input)
+            self._run(self._spark, {}, offsets, end_of_input=end_of_input)
 
     @property
     def parallelism(self) -> int:
@@ -196,7 +193,21 @@ class JobDriver:
                 ]
         return min(ends, default=None)
 
-    def _run(self, session: SparkSession, batch: DataFrame | None, offsets: str, *, end_of_input: bool) -> None:
+    def _batches(self, batch: DataFrame, offsets: str) -> dict[str, DataFrame]:
+        """Return the rows of the sources that have some in this epoch, each read the cheapest way."""
+        now = _positions(offsets)
+        before = _positions(self.head.offsets) if self.head else {}
+        frames = unpack(batch, [source.name for source in self._topology.sources])
+        for source in self._topology.sources:
+            if source.name not in now or now[source.name] == before.get(source.name):
+                del frames[source.name]
+            elif reads_files(source):
+                paths = self._checkpoint.files(source.name, _log_offset(before.get(source.name)), _log_offset(now[source.name]))
+                ordered = id(source) in self._topology.ordered
+                frames[source.name] = read_files_of_epoch(batch.sparkSession, source, paths, ordered=ordered)
+        return frames
+
+    def _run(self, session: SparkSession, batches: Mapping[str, DataFrame], offsets: str, *, end_of_input: bool) -> None:
         begun = self._clock.monotonic()
         before = self.head
         plan = EpochPlan(
@@ -204,15 +215,16 @@ class JobDriver:
             lineage=self.lineage,
             processing_time=epoch_processing_time(before.processing_time if before else None, self._clock.now_ms()),
             before=Checkpoint(before.sources, before.operators) if before else Checkpoint(),
-            batch=batch,
-            caught_up=self._caught_up(offsets) if batch is not None else {},
+            batches=batches,
+            caught_up=self._caught_up(offsets) if batches else {},
+            strict=self._far_ahead(),
             end_of_input=end_of_input,
         )
         crash_point("epoch-planned")
         jobs_before = self._spark_jobs(session)
         run = EpochRun(session, self._store, self._topology, self._steps, self._definitions, self._sinks, plan, self._clock)
         run.execute()
-        logs = self._checkpoint.save_source_logs() if batch is not None else (before.source_logs if before else {})
+        logs = self._checkpoint.save_source_logs() or (before.source_logs if before else {})
         crash_point("source-log-saved")
         progress = describe_epoch(
             run,
@@ -259,7 +271,7 @@ class JobDriver:
 
     def _publish(self, record: EpochRecord) -> None:
         for name, output in record.outputs.items():
-            sink = self._sinks.get(name)
+            sink = self._sinks.get(name) or sink_of_record(name, output)
             if sink is not None:
                 sink.publish(output, record.lineage, record.epoch)
                 crash_point("output-published")
@@ -283,6 +295,11 @@ class JobDriver:
             source.name: not _bounded(source.spec) or (source.name in before and now.get(source.name) == before[source.name])
             for source in self._topology.sources
         }
+
+    def _far_ahead(self) -> frozenset[str]:
+        """Return the sources that had malformed rows in the epoch before, and so may have rows too far ahead again."""
+        progress = self.head.progress.sources if self.head else {}
+        return frozenset(name for name, source in progress.items() if source.rows_malformed)
 
     def _require_compatible(self, record: EpochRecord) -> None:
         lost = sorted(set(record.operators) - set(self._definitions))
@@ -328,6 +345,11 @@ def _positions(offsets: str) -> Mapping[str, object]:
         except ValueError:
             found[name] = position
     return found
+
+
+def _log_offset(position: object) -> int:
+    """Return the number in a file source's offset, -1 before the first."""
+    return int(position["logOffset"]) if isinstance(position, Mapping) else -1
 
 
 def _bounded(spec: object) -> bool:

@@ -24,7 +24,6 @@ from tidemark.spark.intake import take_in
 from tidemark.spark.operators import OperatorRun
 from tidemark.spark.rows import EpochRows
 from tidemark.spark.sinks import BoundSink
-from tidemark.spark.sources import unpack
 from tidemark.spark.tallies import observe_splits
 from tidemark.spark.topology import Topology
 from tidemark.spark.windows import WindowStep
@@ -47,15 +46,17 @@ class Checkpoint:
 class EpochPlan:
     """What is fixed before an epoch runs.
 
-    ``batch`` is None in an epoch without input; ``caught_up`` says which sources had nothing left to read.
+    ``batches`` are the rows of the sources that have any; ``caught_up`` says which sources had nothing left to read; ``strict``
+    names those in which rows too far ahead of processing time are to be expected.
     """
 
     epoch: int
     lineage: str
     processing_time: int
     before: Checkpoint
-    batch: DataFrame | None
+    batches: Mapping[str, DataFrame]
     caught_up: Mapping[str, bool]
+    strict: frozenset[str] = frozenset()
     end_of_input: bool = False
 
 
@@ -92,22 +93,44 @@ class EpochRun:
         self.observed: dict[str, dict[str, SplitObservation]] = {}
         self._sinks = sinks
         self._clock = clock
+        self._spark = spark
+        self._store = store
+        self._steps = steps
+        self._definitions = definitions
+        self._begin(plan.strict)
+
+    def _begin(self, strict: frozenset[str]) -> None:
+        """Start the epoch, or start it again: what was staged until now is nobody's, and swept one day."""
+        plan, topology = self.plan, self.topology
+        self.outputs.clear()
         self.operators = {
             id(node): OperatorRun(
-                spark,
-                store,
+                self._spark,
+                self._store,
                 topology.name(node),
-                steps[id(node)],
-                plan.before.operators.get(topology.name(node), OperatorState(definitions[topology.name(node)])),
+                self._steps[id(node)],
+                plan.before.operators.get(topology.name(node), OperatorState(self._definitions[topology.name(node)])),
+                self._definitions[topology.name(node)],
                 plan.epoch,
             )
             for node in topology.windows
         }
+        self.intakes = {
+            source.name: take_in(
+                source,
+                plan.batches[source.name],
+                plan.processing_time,
+                ordered=id(source) in topology.ordered,
+                strict=source.name in strict,
+            )
+            for source in topology.sources
+            if source.name in plan.batches
+        }
         self.rows = EpochRows(
             topology,
-            self._intakes(),
+            self.intakes,
             {name: tuple(split for split in state.splits if split) for name, state in plan.before.sources.items()},
-            lambda node: self.operators[id(node)].step.late(self.operators[id(node)].before.watermark),
+            lambda node: self.operators[id(node)].late(),
         )
         self.balance = Balance(topology, self.rows)
 
@@ -119,6 +142,10 @@ class EpochRun:
         """
         try:
             self._read_input()
+            if ahead := self._ahead():
+                self.rows.release()
+                self._begin(self.plan.strict | ahead)
+                self._read_input()
             with self._stage("watermarks"):
                 self._advance_sources()
             for node in self.topology.windows:
@@ -141,17 +168,14 @@ class EpochRun:
         finally:
             self.stages[name] = self.stages.get(name, 0) + round((self._clock.monotonic() - begun) * 1000)
 
-    def _intakes(self) -> dict[str, object]:
-        if self.plan.batch is None:
-            return {}
-        names = [source.name for source in self.topology.sources]
-        frames = unpack(self.plan.batch, names)
-        return {
-            source.name: take_in(
-                source, frames[source.name], self.plan.processing_time, ordered=id(source) in self.topology.ordered
-            )
-            for source in self.topology.sources
-        }
+    def _ahead(self) -> frozenset[str]:
+        """Return the sources that took in rows too far ahead of processing time."""
+        return frozenset(
+            name
+            for name, intake in self.intakes.items()
+            if not intake.strict
+            and any((seen.max_event_time or intake.latest) > intake.latest for seen in self._observe(intake.node).values())
+        )
 
     def _read_input(self) -> None:
         """Make the passes that read the sources: each is tallied by the first of them."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -10,7 +10,7 @@ from pyspark.sql import types as T
 
 from tidemark.errors import SourceError
 from tidemark.graph.nodes import SourceNode
-from tidemark.semantics import event_time
+from tidemark.semantics.event_time import MAX_EVENT_TIME, MIN_EVENT_TIME, NULL_EVENT_TIME, OUT_OF_RANGE, TOO_FAR_AHEAD
 from tidemark.spark.expressions import CORRUPT, POSITION, SPLIT, TIME, VERDICT, column, quoted, visible_of
 
 if TYPE_CHECKING:
@@ -33,15 +33,30 @@ class Intake:
     """One source's rows of one epoch.
 
     ``rows`` has the user's columns and the engine's: time (milliseconds), verdict, and split and position where they are needed.
+    ``latest`` is the latest good event time. Only a ``strict`` intake marks rows beyond it: the bound changes with every epoch,
+    and with it the code that Spark would compile anew, for rows that are seldom there. Whoever finds one takes in again, strictly.
     """
 
     node: SourceNode
     rows: DataFrame
     processing_time: int
     latest: int
+    strict: bool
+
+    def before(self, time: int) -> Intake:
+        """Return an intake of at least all rows with an event time before this one, milliseconds; reads less where it can.
+
+        Where the event time is a timestamp column as it stands, files whose statistics lie beyond it are skipped.
+        """
+        name = self.node.watermarks.timestamp
+        if name is None or name not in self.rows.columns or not MIN_EVENT_TIME < time <= MAX_EVENT_TIME:
+            return self
+        if not isinstance(self.rows.schema[name].dataType, T.TimestampType):
+            return self
+        return replace(self, rows=self.rows.where(F.col(name) < F.timestamp_millis(F.lit(time))))
 
 
-def take_in(node: SourceNode, batch: DataFrame, processing_time: int, *, ordered: bool) -> Intake:
+def take_in(node: SourceNode, batch: DataFrame, processing_time: int, *, ordered: bool, strict: bool) -> Intake:
     """Time and judge the rows of a batch.
 
     Args:
@@ -49,10 +64,11 @@ def take_in(node: SourceNode, batch: DataFrame, processing_time: int, *, ordered
         batch: its rows as ``tidemark.spark.sources`` reads them.
         processing_time: of the epoch, milliseconds.
         ordered: whether rows need a position.
+        strict: whether to mark rows that are too far ahead of processing time.
     """
     strategy = node.watermarks
     skew = strategy.max_future_skew_ms
-    latest = event_time.MAX_EVENT_TIME if skew is None else min(event_time.MAX_EVENT_TIME, processing_time + skew)
+    latest = MAX_EVENT_TIME if skew is None else min(MAX_EVENT_TIME, processing_time + skew)
     names = batch.columns
     time = F.lit(processing_time).cast("bigint") if strategy.timestamp is None else _milliseconds(node, batch)
     hidden = [time.alias(TIME)]
@@ -65,11 +81,12 @@ def take_in(node: SourceNode, batch: DataFrame, processing_time: int, *, ordered
     kept = [F.col(quoted(name)) for name in visible_of(names)]
     corrupt = [F.col(CORRUPT)] if CORRUPT in names else []
     timed = batch.select(*kept, *corrupt, *hidden)
-    good = F.col(TIME).between(event_time.MIN_EVENT_TIME, latest)
+    bound = latest if strict else MAX_EVENT_TIME
+    good = F.col(TIME).between(MIN_EVENT_TIME, bound)
     if corrupt:
         good = good & F.col(CORRUPT).isNull()
     verdict = F.when(good, F.lit(ALIVE)).otherwise(F.lit(MALFORMED))
-    return Intake(node, timed.withColumn(VERDICT, verdict), processing_time, latest)
+    return Intake(node, timed.withColumn(VERDICT, verdict), processing_time, latest, strict)
 
 
 def malformed_rows(intake: Intake) -> DataFrame:
@@ -78,15 +95,15 @@ def malformed_rows(intake: Intake) -> DataFrame:
     names = rows.columns
     time = F.col(TIME)
     reason = (
-        F.when(time.isNull(), event_time.NULL_EVENT_TIME)
-        .when(~time.between(event_time.MIN_EVENT_TIME, event_time.MAX_EVENT_TIME), event_time.OUT_OF_RANGE)
-        .otherwise(event_time.TOO_FAR_AHEAD)
+        F.when(time.isNull(), NULL_EVENT_TIME)
+        .when(~time.between(MIN_EVENT_TIME, MAX_EVENT_TIME), OUT_OF_RANGE)
+        .otherwise(TOO_FAR_AHEAD)
     )
     raw = F.to_json(F.struct(*(F.col(quoted(name)) for name in visible_of(names))))
     if CORRUPT in names:
         reason = F.when(F.col(CORRUPT).isNotNull(), UNPARSABLE).otherwise(reason)
         raw = F.coalesce(F.col(CORRUPT), raw)
-    in_range = time.between(event_time.MIN_EVENT_TIME, event_time.MAX_EVENT_TIME)
+    in_range = time.between(MIN_EVENT_TIME, MAX_EVENT_TIME)
     return rows.where(F.col(VERDICT) == MALFORMED).select(
         raw.alias("raw"),
         reason.alias("reason"),

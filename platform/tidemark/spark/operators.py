@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 from tidemark.crashpoints import crash_point
 from tidemark.graph.nodes import WindowNode
 from tidemark.spark.state_files import overlapping, read_files, write_folder
-from tidemark.spark.windows import START, Absorbed, WindowStep
+from tidemark.spark.windows import START, Absorbed, Lateness, WindowStep
 from tidemark.state.compaction import plan_compaction
 from tidemark.state.records import OperatorState, StateFile
 from tidemark.state.store import JobStore
@@ -34,6 +34,7 @@ class OperatorRun:
         uid: the operator's.
         step: its DataFrames.
         before: its state after the epoch before.
+        definition: of the operator as it is now, for the record.
         epoch: the epoch at hand.
     """
 
@@ -42,6 +43,7 @@ class OperatorRun:
     uid: str
     step: WindowStep
     before: OperatorState
+    definition: Mapping[str, object]
     epoch: int
     absorbed: Absorbed | None = None
     watermark: int = 0
@@ -60,6 +62,10 @@ class OperatorRun:
     def node(self) -> WindowNode:
         """The operator's declaration."""
         return self.step.node
+
+    def late(self) -> Lateness:
+        """Return which rows this epoch judges late."""
+        return self.step.late(self.before.watermark)
 
     def absorb(self, rows: DataFrame) -> Absorbed:
         """Take an epoch's input into state; one Spark job."""
@@ -112,7 +118,7 @@ class OperatorRun:
 
     def after(self) -> OperatorState:
         """Return the operator's state after this epoch."""
-        definition = dict(self.before.definition)
+        definition = dict(self.definition)
         if self._schema is not None:
             definition["schema"] = self._schema.jsonValue()
         return OperatorState(definition, tuple(self._files), self.watermark, self.before.counters)

@@ -6,6 +6,7 @@ one tally at the pass's end counts every filter, and expressions behind a filter
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from pyspark.storagelevel import StorageLevel
 from tidemark.errors import UserCodeError
 from tidemark.graph.nodes import (
     ExplodeNode,
+    Expression,
     FilterNode,
     FunctionNode,
     Node,
@@ -33,11 +35,13 @@ from tidemark.spark.functions import apply_function
 from tidemark.spark.intake import ALIVE, FIRST_FILTER, MALFORMED, Intake, malformed_rows
 from tidemark.spark.tallies import Tally
 from tidemark.spark.topology import CHAINABLE, Topology, may_vary
+from tidemark.spark.windows import Lateness
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 BRANCH = "__tm_branch"
+_NAME = re.compile(r"\w+|`[^`]+`")
 
 
 class EpochRows:
@@ -47,7 +51,7 @@ class EpochRows:
         topology: of the job.
         intakes: the judged rows of each source, by its name.
         known_splits: names of the splits seen in earlier epochs, by source.
-        late: returns the condition under which a row is late for a window operator.
+        late: says which rows are late for a window operator.
     """
 
     def __init__(
@@ -55,7 +59,7 @@ class EpochRows:
         topology: Topology,
         intakes: Mapping[str, Intake],
         known_splits: Mapping[str, tuple[str, ...]],
-        late: Callable[[WindowNode], Column],
+        late: Callable[[WindowNode], Lateness],
     ) -> None:
         self._topology = topology
         self._intakes = intakes
@@ -143,8 +147,11 @@ class EpochRows:
         self.tallies[id(node)] = tally
         if source:
             self.ends[source.name] = node
-        names = [name for name in marked.columns if name not in (VERDICT, CORRUPT)]
-        return tally.attach(marked).where(F.col(VERDICT) == ALIVE).select(*map(quoted, names))
+        return _living(tally.attach(marked))
+
+    def alive(self, node: Node) -> DataFrame:
+        """Return the node's living rows without a tally."""
+        return _living(self.marked(node))
 
     def _chain(self, node: Node) -> tuple[Node, list[FilterNode]]:
         """Return where the pass that ends at the node starts, and the filters in it."""
@@ -182,10 +189,9 @@ class EpochRows:
             return before.withColumn(VERDICT, gone)
         hidden = [name for name in (*HIDDEN, CORRUPT, VERDICT) if name in before.columns]
         if isinstance(node, SelectNode):
-            made = [F.when(alive, column(e)).alias(name) for name, e in node.columns]
-            return before.select(*made, *hidden)
+            return before.select(*(_guarded(e, alive).alias(name) for name, e in node.columns), *hidden)
         if isinstance(node, WithColumnsNode):
-            return before.withColumns({name: F.when(alive, column(e)) for name, e in node.columns})
+            return before.withColumns({name: _guarded(e, alive) for name, e in node.columns})
         raise TypeError(type(node).__name__)
 
     def _boundary(self, node: Node) -> DataFrame:
@@ -244,9 +250,17 @@ class EpochRows:
             names = [name for name in marked.columns if name not in (VERDICT, CORRUPT)]
             return marked.where(F.col(VERDICT) == self.verdict(emitter)).select(*map(quoted, names))
         if isinstance(emitter, WindowNode):
-            rows = self.rows(parent)
-            return rows.where(self._late(emitter))
+            return self._late_rows(emitter, parent)
         raise TypeError(type(emitter).__name__)
+
+    def _late_rows(self, window: WindowNode, parent: Node) -> DataFrame:
+        """Return the rows that a window did not take: read again, from as few row groups as the files' statistics allow."""
+        late = self._late(window)
+        if self._persisted or isinstance(parent, UnionNode | SideOutputNode | WindowNode):
+            return self.rows(parent).where(late.condition)
+        narrowed = {name: intake.before(late.before) for name, intake in self._intakes.items()}
+        again = EpochRows(self._topology, narrowed, self._known_splits, self._late)
+        return again.alive(parent).where(late.condition)
 
     def _with_verdict(self, emitter: FilterNode, parent: Node) -> DataFrame:
         if self._topology.shared(parent):
@@ -266,6 +280,18 @@ class EpochRows:
             found = tally.attach(kept.withColumn(VERDICT, F.col(BRANCH))).drop(VERDICT)
             self._rows[id(node)] = found
         return found
+
+
+def _living(marked: DataFrame) -> DataFrame:
+    names = [name for name in marked.columns if name not in (VERDICT, CORRUPT)]
+    return marked.where(F.col(VERDICT) == ALIVE).select(*map(quoted, names))
+
+
+def _guarded(expression: Expression, alive: Column) -> Column:
+    """Return an expression that is evaluated for living rows only; a mere column cannot fail and goes unguarded."""
+    if isinstance(expression, str) and _NAME.fullmatch(expression.strip()):
+        return column(expression)
+    return F.when(alive, column(expression))
 
 
 def _branch_number(node: SplitNode, tag: OutputTag) -> int:

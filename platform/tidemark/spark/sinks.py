@@ -95,6 +95,16 @@ def bind_sinks(outputs: Mapping[str, Output], job: JobStore) -> dict[str, BoundS
     return {name: BoundSink(name, _sink(name, output, job)) for name, output in outputs.items()}
 
 
+def sink_of_record(name: str, record: OutputRecord) -> BoundSink | None:
+    """Return the sink of an output that the job no longer has, so that a committed epoch of it can still be published.
+
+    None for outputs that live within one process: there is nobody left to show them to.
+    """
+    if record.location is None:
+        return None
+    return BoundSink(name, DeltaSink(name, record.location) if record.sink == "delta" else ParquetSink(name, record.location))
+
+
 def nullable(schema: T.StructType) -> T.StructType:
     """Return the schema with every column nullable, as tables keep it."""
     return T.StructType([T.StructField(field.name, field.dataType, nullable=True) for field in schema])

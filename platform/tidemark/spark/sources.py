@@ -23,7 +23,7 @@ from tidemark.spark.intake import BLOCK, PATH, ROW
 from tidemark.state.store import JobStore
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
 DEFAULT_BYTES_PER_EPOCH = 256 * 1024 * 1024
@@ -31,10 +31,11 @@ DEFAULT_BYTES_PER_EPOCH = 256 * 1024 * 1024
 
 _NEVER_TOO_OLD = "36500d"
 _MARKS_CORRUPT = ("json", "csv")
+_PATTERN = "*?[]{}\\"
 
 
 def open_source(
-    spark: SparkSession, node: SourceNode, elements: JobStore, *, wanted: frozenset[str] | None, ordered: bool
+    spark: SparkSession, node: SourceNode, elements: JobStore, *, ordered: bool
 ) -> DataFrame:
     """Return a source as a streaming DataFrame.
 
@@ -42,7 +43,6 @@ def open_source(
         spark: the session the job runs in.
         node: the source.
         elements: where elements given in the program are kept.
-        wanted: lower-case names of the columns that are used, None for all.
         ordered: whether rows need a position.
 
     Raises:
@@ -55,7 +55,7 @@ def open_source(
         if isinstance(spec, ElementsSpec):
             return _elements(reader, node, spec, elements)
         if isinstance(spec, FilesSpec):
-            return _files(reader, node, spec, wanted, ordered=ordered)
+            return _files(reader, node, spec, ordered=ordered)
         if isinstance(spec, RateSpec):
             reader = reader.format("rate").option("rowsPerSecond", spec.rows_per_second)
             return (reader.option("numPartitions", spec.partitions) if spec.partitions else reader).load()
@@ -67,6 +67,31 @@ def open_source(
             uid=node.name,
             place=node.place,
         ) from error
+
+
+def reads_files(node: SourceNode) -> bool:
+    """Whether an epoch's rows are read from its files directly, instead of from the batch that Spark hands over.
+
+    Spark can then prune columns, skip row groups and compile one pass. Not for JSON and CSV: with fewer columns Spark takes
+    fewer records for corrupt, so all columns must be read, whatever the job uses.
+    """
+    spec = node.spec
+    return isinstance(spec, ElementsSpec) or (isinstance(spec, FilesSpec) and spec.format not in _MARKS_CORRUPT)
+
+
+def read_files_of_epoch(spark: SparkSession, node: SourceNode, paths: Sequence[str], *, ordered: bool) -> DataFrame:
+    """Return the rows of the files that an epoch reads; only for sources that ``reads_files``."""
+    spec = node.spec
+    reader = spark.read
+    if isinstance(spec, FilesSpec):
+        schema = StructType.fromDDL(spec.schema)
+        if not any(character in spec.path for character in _PATTERN):
+            reader = reader.option("basePath", spec.path)
+        frame = reader.format(spec.format).schema(schema).options(**dict(spec.options)).load([_escaped(path) for path in paths])
+        return frame.select(*map(quoted, frame.columns), *_file_position()) if ordered else frame
+    if isinstance(spec, ElementsSpec):
+        return reader.schema(StructType.fromDDL(spec.schema).add(StructField(ROW, LongType()))).parquet(*paths)
+    raise TypeError(type(spec).__name__)
 
 
 def pack(frames: Mapping[str, DataFrame]) -> DataFrame:
@@ -92,7 +117,7 @@ def first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
-def _files(reader: DataStreamReader, node: SourceNode, spec: FilesSpec, wanted: frozenset[str] | None, *, ordered: bool) -> DataFrame:
+def _files(reader: DataStreamReader, node: SourceNode, spec: FilesSpec, *, ordered: bool) -> DataFrame:
     schema = StructType.fromDDL(spec.schema)
     options = dict(spec.options)
     if spec.format in _MARKS_CORRUPT:
@@ -105,18 +130,21 @@ def _files(reader: DataStreamReader, node: SourceNode, spec: FilesSpec, wanted: 
     options.setdefault("maxFileAge", _NEVER_TOO_OLD)
     _require_folder(node, spec.path)
     frame = reader.format(spec.format).schema(schema).options(**options).load(spec.path)
-    names = frame.columns
-    if spec.format not in _MARKS_CORRUPT and wanted is not None:
-        names = [name for name in names if name.lower() in wanted] or names[:1]
-    columns = [F.col(quoted(name)) for name in names]
-    if ordered:
-        columns += [F.col("_metadata.file_path").alias(PATH), F.col("_metadata.file_block_start").alias(BLOCK)]
-    return frame.select(*columns)
+    return frame.select(*map(quoted, frame.columns), *_file_position()) if ordered else frame
+
+
+def _file_position() -> list[Column]:
+    return [F.col("_metadata.file_path").alias(PATH), F.col("_metadata.file_block_start").alias(BLOCK)]
+
+
+def _escaped(path: str) -> str:
+    """Return a path that Hadoop does not take for a pattern."""
+    return "".join(f"\\{character}" if character in _PATTERN else character for character in path)
 
 
 def _require_folder(node: SourceNode, path: str) -> None:
     local = path.removeprefix("file://")
-    if "://" in local or any(character in local for character in "*?[{"):
+    if "://" in local or any(character in local for character in _PATTERN):
         return
     if not os.path.exists(local):
         raise SourceError(

@@ -30,8 +30,7 @@ def write_folder(
         The files that hold rows, described from their footers, in the order of their names; paths are relative to the store.
     """
     rows.write.mode("error").options(**_WRITE_OPTIONS).option("compression", compression).parquet(store.spark_uri(folder))
-    found = [f"{folder}/{item.path}" if not item.path.startswith(folder) else item.path for item in store.list(folder)]
-    paths = sorted(path for path in found if path.endswith(".parquet"))
+    paths = [file.path for file in store.list(folder) if file.path.endswith(".parquet")]
     return [summary for summary in describe_parquet(store, paths, time_column) if summary.rows]
 
 

@@ -1,8 +1,9 @@
 """The step of a tumbling-window operator: absorb rows into partial aggregates, fire the windows that the watermark passed.
 
 State is one row per (key, window start, staging): partial columns made by native aggregates. A pass over the input groups it
-once; late rows collapse into one group per window under a null key, so that one observation behind the shuffle (where a
-re-run task is not counted twice) gives exact counts of both. Firing reads only the files whose windows are concerned.
+once, late rows too: whether a group is late is decided behind the shuffle, by its window alone. So the pass's code is the
+same in every epoch and compiled once, and one observation gives exact counts, since there a re-run task is not counted
+twice. Firing reads only the files whose windows are concerned.
 """
 
 from __future__ import annotations
@@ -32,13 +33,22 @@ MAX_LATE_WINDOWS = 100
 
 @dataclass(frozen=True)
 class Absorbed:
-    """Exact counts of one pass: rows accepted and late, groups staged, groups of windows that have fired already."""
+    """Exact counts of one pass: rows accepted and late, groups staged, groups of windows that have fired already,
+    and the starts of windows that late rows would have belonged to."""
 
     accepted: int
     late: int
     groups: int
     refired_groups: int
-    late_windows: tuple[tuple[int, int], ...]
+    late_windows: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Lateness:
+    """Which rows no window takes any more: a condition on rows, and a time before which all of them lie."""
+
+    condition: Column
+    before: int
 
 
 @dataclass(frozen=True)
@@ -87,9 +97,10 @@ class WindowStep:
         """Return the start of the window that a row's time lies in."""
         return F.expr(f"{TIME} - pmod({TIME} - {self._offset}L, {self._size}L)")
 
-    def late(self, watermark: int) -> Column:
-        """Return the condition for rows that no window takes any more at a watermark."""
-        return self.start() <= F.lit(self.last_late_start(watermark))
+    def late(self, watermark: int) -> Lateness:
+        """Return which rows no window takes any more at a watermark."""
+        last = self.last_late_start(watermark)
+        return Lateness(self.start() <= F.lit(last), _clamp(last + self._size))
 
     def absorb(self, rows: DataFrame, watermark: int, observation: Observation) -> DataFrame:
         """Return the state rows that an epoch's input adds, judged against the watermark of the epoch before.
@@ -98,7 +109,7 @@ class WindowStep:
         """
         late = F.col(START) <= F.lit(self.last_late_start(watermark))
         keyed = rows.withColumn(START, self.start())
-        keys = [F.when(~late, column(expression)).alias(key) for key, (_, expression) in zip(self._keys, self.node.keys, strict=True)]
+        keys = [column(expression).alias(key) for key, (_, expression) in zip(self._keys, self.node.keys, strict=True)]
         grouped = keyed.groupBy(*keys, START).agg(*self._creations(), F.count(F.lit(1)).alias(_ROWS))
         fired = F.col(START) <= F.lit(self.last_due_start(watermark))
         groups = grouped.observe(
@@ -107,10 +118,8 @@ class WindowStep:
             F.sum(F.when(late, F.col(_ROWS))).alias("late"),
             F.count_if(~late).alias("groups"),
             F.count_if(fired & ~late).alias("refired"),
-            F.collect_list(F.when(late, F.struct(F.col(START), F.col(_ROWS)))).alias("late_windows"),
+            F.collect_set(F.when(late, F.col(START))).alias("late_windows"),
         ).where(~late)
-        if not self._lateness:
-            return groups.drop(_ROWS)
         return groups.drop(_ROWS).withColumns(
             {ON_TIME: F.when(fired, 0).otherwise(1), LATE_PANES: F.when(fired, 1).otherwise(0)}
         )
@@ -118,13 +127,12 @@ class WindowStep:
     def absorbed(self, observation: Observation) -> Absorbed:
         """Read the counts of a pass that was written."""
         found = observation.get
-        late_windows = sorted((int(row[START]), int(row[_ROWS])) for row in found["late_windows"] or ())
         return Absorbed(
             accepted=found["accepted"] or 0,
             late=found["late"] or 0,
             groups=found["groups"],
             refired_groups=found["refired"],
-            late_windows=tuple(late_windows[-MAX_LATE_WINDOWS:]),
+            late_windows=tuple(sorted(found["late_windows"] or ())[-MAX_LATE_WINDOWS:]),
         )
 
     def merge(self, state: DataFrame, *, extra: Sequence[Column] = ()) -> DataFrame:
@@ -135,8 +143,7 @@ class WindowStep:
             for columns in [self._partials[name]]
             for partial in aggregate.partials
         ]
-        if self._lateness:
-            merged += [F.max(ON_TIME).alias(ON_TIME), F.sum(LATE_PANES).cast("int").alias(LATE_PANES)]
+        merged += [F.max(ON_TIME).alias(ON_TIME), F.sum(LATE_PANES).cast("int").alias(LATE_PANES)]
         return state.groupBy(*map(quoted, self._keys), START).agg(*merged, *extra)
 
     def on_time(self, state: DataFrame, previous: int, watermark: int) -> DataFrame:
@@ -158,7 +165,7 @@ class WindowStep:
     def results(self, merged: DataFrame, previous: int, observation: Observation) -> DataFrame:
         """Return the result rows of merged state: keys, bounds, aggregates, pane, and the hidden time ``end - 1``."""
         late = F.col(START) <= F.lit(self.last_due_start(previous))
-        index = F.when(late, F.col(ON_TIME) + F.col(LATE_PANES) - 1).otherwise(0) if self._lateness else F.lit(0)
+        index = F.when(late, F.col(ON_TIME) + F.col(LATE_PANES) - 1).otherwise(0)
         values = [
             F.expr(_filled(aggregate.result, self._partials[name])).alias(name) for name, aggregate in self.node.aggregates
         ]

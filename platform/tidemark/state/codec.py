@@ -18,16 +18,20 @@ from tidemark.state.envelope import damaged
 
 T = TypeVar("T")
 
+_SCALARS = frozenset((str, int, float, bool, type(None)))
+
 
 def to_plain(value: object) -> Any:  # noqa: ANN401 - JSON has no narrower type that callers could use
     """Return a value as plain JSON: dicts, lists, text, numbers, booleans, None."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return {item.name: to_plain(getattr(value, item.name)) for item in fields(value)}
+    kind: Any = type(value)
+    if kind in _SCALARS:
+        return value
     if isinstance(value, Mapping):
         return {str(key): to_plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [to_plain(item) for item in value]
-    return value
+    names = _field_names(kind)
+    return value if names is None else {name: to_plain(getattr(value, name)) for name in names}
 
 
 def from_plain(kind: type[T], value: object, *, path: str) -> T:
@@ -45,10 +49,13 @@ def from_plain(kind: type[T], value: object, *, path: str) -> T:
     return result
 
 
-def _read(kind: Any, value: object, name: str, path: str) -> Any:  # noqa: ANN401, PLR0911 - one return per kind of type
-    origin = get_origin(kind)
-    if kind is object:
+def _read(kind: Any, value: object, name: str, path: str) -> Any:  # noqa: ANN401
+    # ``type`` and not ``isinstance``: true is no int in JSON.
+    if kind is object or (type(value) is kind and kind in _SCALARS):
         return value
+    if is_dataclass(kind) or is_typeddict(kind):
+        return _read_fields(kind, value, name, path)
+    origin = get_origin(kind)
     if origin in (Union, types.UnionType):
         return _read_union(kind, value, name, path)
     if origin is Literal:
@@ -59,12 +66,7 @@ def _read(kind: Any, value: object, name: str, path: str) -> Any:  # noqa: ANN40
         if not isinstance(value, dict):
             return _refuse(name, value, path)
         return {key: _read(get_args(kind)[1], item, f"{name}[{key!r}]", path) for key, item in value.items()}
-    if is_dataclass(kind) or is_typeddict(kind):
-        return _read_fields(kind, value, name, path)
-    if kind is float and type(value) is int:
-        return float(value)
-    # ``type`` and not ``isinstance``: true is no int in JSON.
-    return value if type(value) is kind else _refuse(name, value, path)
+    return float(value) if kind is float and type(value) is int else _refuse(name, value, path)
 
 
 def _read_union(kind: Any, value: object, name: str, path: str) -> Any:  # noqa: ANN401
@@ -99,6 +101,11 @@ def _read_fields(kind: Any, value: object, name: str, path: str) -> object:  # n
         parts = [f"{word} {', '.join(sorted(names))}" for word, names in (("has unknown", unknown), ("lacks", missing)) if names]
         raise damaged(f"is not readable: {name} {' and '.join(parts)}", path)
     return kind(**{key: _read(hints[key], item, f"{name}.{key}", path) for key, item in value.items()})
+
+
+@cache
+def _field_names(kind: Any) -> tuple[str, ...] | None:  # noqa: ANN401
+    return tuple(item.name for item in fields(kind)) if is_dataclass(kind) else None
 
 
 @cache

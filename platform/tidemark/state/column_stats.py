@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 DELTA_COLUMNS: Final = 32
 _STRING_LIMIT = 32
-_AFTER_ANY_TEXT = "\U0010ffff"
+_GREATEST = "\U0010ffff"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Plain = str | int | float
@@ -31,8 +31,8 @@ def time_bounds(metadata: pq.FileMetaData, column: str) -> tuple[int | None, int
 def delta_stats(metadata: pq.FileMetaData) -> dict[str, object]:
     """Return a file's statistics in Delta's form, of its first columns that are not nested.
 
-    Bounds are left out where they are not known or have no exact JSON form (binary, boolean, decimal, NaN, INT96). Long text is
-    cut: a minimum to a prefix, a maximum to a prefix and the greatest character.
+    Bounds are left out where they are not known or have no exact JSON form (binary, boolean, decimal, NaN, INT96), and maxima of
+    floating-point columns. Long text is cut: a minimum to a prefix, a maximum to a prefix and the greatest character.
     """
     low: dict[str, Plain] = {}
     high: dict[str, Plain] = {}
@@ -47,8 +47,12 @@ def delta_stats(metadata: pq.FileMetaData) -> dict[str, object]:
             nulls[name] = sum(item.null_count for item in groups if item is not None)
         bounds = _bounds(metadata, index)
         least, greatest = (None, None) if bounds is None else (_plain(bounds[0], upper=False), _plain(bounds[1], upper=True))
-        if least is not None and greatest is not None:
-            low[name], high[name] = least, greatest
+        if least is None or greatest is None:
+            continue
+        low[name] = least
+        # Parquet's bounds ignore NaN, and Spark takes NaN for the greatest number: a maximum would hide such rows.
+        if not isinstance(greatest, float):
+            high[name] = greatest
     return {"numRecords": metadata.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls}
 
 
@@ -75,9 +79,7 @@ def _bounds(metadata: pq.FileMetaData, column: int) -> tuple[object, object] | N
 
 def _plain(value: object, *, upper: bool) -> Plain | None:
     if isinstance(value, str):
-        if len(value) <= _STRING_LIMIT:
-            return value
-        return value[:_STRING_LIMIT] + (_AFTER_ANY_TEXT if upper else "")
+        return _cut(value, upper=upper)
     if isinstance(value, bool):
         return None
     if isinstance(value, int):
@@ -91,6 +93,15 @@ def _plain(value: object, *, upper: bool) -> Plain | None:
         shown = value.astimezone(UTC) if value.tzinfo else value
         return shown.strftime("%Y-%m-%dT%H:%M:%S.%f") + ("Z" if value.tzinfo else "")
     return value.isoformat() if isinstance(value, date) else None
+
+
+def _cut(text: str, *, upper: bool) -> str | None:
+    if len(text) <= _STRING_LIMIT:
+        return text
+    if not upper:
+        return text[:_STRING_LIMIT]
+    # What follows the prefix must be less than the character that stands for it.
+    return text[:_STRING_LIMIT] + _GREATEST if text[_STRING_LIMIT] < _GREATEST else None
 
 
 def _milliseconds(value: object, *, up: bool) -> int | None:

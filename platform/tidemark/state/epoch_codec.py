@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypedDict, TypeVar
+from typing import Final, TypedDict, TypeVar
 
 from tidemark.errors import RecordTooLargeError
 from tidemark.semantics.watermarks import decode_source, encode_source
 from tidemark.state.codec import from_plain, to_plain
 from tidemark.state.envelope import canonical, damaged, seal, sha256, unseal
-from tidemark.state.records import EpochRecord, StagedFile, StateFile
+from tidemark.state.records import EpochRecord, OperatorState, OutputRecord, StagedFile, StateFile
 
 RECORD_LIMIT: Final = 256 * 1024
 OPERATOR_BOUND: Final = 16 * 1024
@@ -129,29 +129,28 @@ def decode_epoch(data: bytes, *, path: str, read_segment: ReadSegment) -> Decode
 
 def read_body(body: Mapping[str, object], *, path: str, read_segment: ReadSegment) -> DecodedEpoch:
     """Return a record from its unsealed body, as ``decode_epoch`` does."""
-    plain: dict[str, Any] = dict(body)
     bases: dict[str, Segment] = {}
     refs: set[SegmentRef] = set()
-    operators: dict[str, object] = {}
-    for uid, state in _entries(plain, "operators", path).items():
+    operators: dict[str, OperatorState] = {}
+    for uid, state in _entries(body, "operators", path).items():
         difference = from_plain(_Difference, state.get("files"), path=path)
         base = difference["segment"]
         if base is not None:
             bases[uid] = Segment(base, {file.path: file for file in _segment_files(base, StateFile, read_segment)})
             refs.add(base)
         files = _apply(difference, bases.get(uid), uid, path)
-        operators[uid] = {**state, "files": to_plain(files)}
-    outputs: dict[str, object] = {}
-    for name, output in _entries(plain, "outputs", path).items():
+        operators[uid] = replace(from_plain(OperatorState, {**state, "files": []}, path=path), files=files)
+    outputs: dict[str, OutputRecord] = {}
+    for name, output in _entries(body, "outputs", path).items():
         staged = from_plain(_Staged, output.get("files"), path=path)
         spilled = staged["segment"]
         if spilled is not None:
             refs.add(spilled)
         listed = staged["inline"] if spilled is None else _segment_files(spilled, StagedFile, read_segment)
-        outputs[name] = {**output, "files": to_plain(listed)}
-    sources = {name: decode_source(state, place=path) for name, state in _entries(plain, "sources", path).items()}
-    record = from_plain(EpochRecord, {**plain, "sources": {}, "operators": operators, "outputs": outputs}, path=path)
-    return DecodedEpoch(replace(record, sources=sources), bases, frozenset(refs))
+        outputs[name] = replace(from_plain(OutputRecord, {**output, "files": []}, path=path), files=listed)
+    sources = {name: decode_source(state, place=path) for name, state in _entries(body, "sources", path).items()}
+    record = from_plain(EpochRecord, {**body, "sources": {}, "operators": {}, "outputs": {}}, path=path)
+    return DecodedEpoch(replace(record, sources=sources, operators=operators, outputs=outputs), bases, frozenset(refs))
 
 
 def _entries(body: Mapping[str, object], key: str, path: str) -> Mapping[str, Mapping[str, object]]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from tidemark.crashpoints import crash_point
+from tidemark.errors import CorruptStoreError
 from tidemark.state.envelope import FORMAT, canonical, damaged, newer_format
 from tidemark.state.layout import HISTORY, history_path, job_folder
 from tidemark.state.progress import EpochProgress, decode_progress, encode_progress
@@ -28,7 +29,8 @@ class HistoryWriter:
         self._store = store.at(job_folder(job))
         blocks = _blocks(self._store)
         self._block = blocks[-1] if blocks else 0
-        self._lines = list(_read_block(self._store, self._block)) if blocks else []
+        # As text: a line never changes, so it is encoded once, however often its block is written.
+        self._lines = _read_lines(self._store, self._block) if blocks else []
 
     def backfill(self, records: Iterable[EpochRecord]) -> int:
         """Append what a crash kept from being written; call it once at start, before ``append``.
@@ -58,20 +60,19 @@ class HistoryWriter:
         crash_point("history-written")
 
     def _newest(self) -> EpochProgress | None:
-        if self._lines:
-            return self._lines[-1]
-        return next(reversed(_read_block(self._store, self._block - 1)), None) if self._block else None
+        block = self._block if self._lines else self._block - 1
+        lines = self._lines or (_read_lines(self._store, block) if block >= 0 else [])
+        return _decode(lines[-1], len(lines), self._store, block) if lines else None
 
     def _add(self, progress: EpochProgress) -> None:
         if len(self._lines) >= BLOCK_LINES:
             self._write()
             self._block, self._lines = self._block + 1, []
             self._store.delete(history_path(block) for block in _blocks(self._store)[: -BLOCKS_KEPT + 1])
-        self._lines.append(progress)
+        self._lines.append(canonical({"format": FORMAT, **encode_progress(progress)}))
 
     def _write(self) -> None:
-        lines = (canonical({"format": FORMAT, **encode_progress(line)}) for line in self._lines)
-        self._store.put(history_path(self._block), b"\n".join(lines) + b"\n")
+        self._store.put(history_path(self._block), b"\n".join(self._lines) + b"\n")
 
 
 def read_history(store: JobStore, job: str, limit: int = 100) -> list[EpochProgress]:
@@ -86,8 +87,9 @@ def read_history(store: JobStore, job: str, limit: int = 100) -> list[EpochProgr
     for block in reversed(_blocks(folder)):
         if len(found) >= limit:
             break
-        found = [*_read_block(folder, block), *found]
-    return found[-limit:] if limit > 0 else []
+        lines = list(enumerate(_read_lines(folder, block), start=1))[-(limit - len(found)) :]
+        found = [*(_decode(line, number, folder, block) for number, line in lines), *found]
+    return found
 
 
 def _blocks(folder: JobStore) -> list[int]:
@@ -95,25 +97,23 @@ def _blocks(folder: JobStore) -> list[int]:
     return sorted(int(name) for name in names if name.isdecimal())
 
 
-def _read_block(folder: JobStore, block: int) -> list[EpochProgress]:
-    path = history_path(block)
+def _read_lines(folder: JobStore, block: int) -> list[bytes]:
     try:
-        data = folder.get(path)
+        return folder.get(history_path(block)).splitlines()
     except FileNotFoundError:
         return []  # the writer dropped it as too old just now
-    lines = []
-    for number, line in enumerate(data.splitlines(), start=1):
-        try:
-            plain = json.loads(line)
-            version = plain.pop("format")
-        except (ValueError, KeyError, AttributeError, TypeError) as error:
-            raise damaged(
-                f"is damaged in line {number}", path, fix=f"delete {folder.location.joined(path)}; only the job's history is lost"
-            ) from error
+
+
+def _decode(line: bytes, number: int, folder: JobStore, block: int) -> EpochProgress:
+    path = str(folder.location.joined(history_path(block)))
+    try:
+        plain = json.loads(line)
+        version = plain.pop("format")
         if isinstance(version, int) and version > FORMAT:
             raise newer_format(version, path)
-        lines.append(decode_progress(plain, path=path))
-    return lines
+        return decode_progress(plain, path=path)
+    except (ValueError, KeyError, AttributeError, TypeError, CorruptStoreError) as error:
+        raise damaged(f"is damaged in line {number}", path, fix=f"delete {path}; only the job's history is lost") from error
 
 
 def _identity(progress: EpochProgress) -> tuple[str, int]:

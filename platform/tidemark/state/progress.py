@@ -50,7 +50,7 @@ class FilterProgress:
 class OperatorProgress:
     """One window operator: ``rows_in = rows_accepted + rows_late``.
 
-    ``late_windows`` are [start, rows] of windows that late (not accepted) rows would have belonged to, the newest 100;
+    ``late_windows`` are the starts of windows that late (not accepted) rows would have belonged to, the newest 100;
     ``refired_windows`` the starts of windows that fired a late pane, the newest 100.
     """
 
@@ -65,7 +65,7 @@ class OperatorProgress:
     state_files: int
     late_to: str | None = None
     oldest_open_window: int | None = None
-    late_windows: tuple[tuple[int, int], ...] = ()
+    late_windows: tuple[int, ...] = ()
     refired_windows: tuple[int, ...] = ()
 
 

@@ -155,6 +155,16 @@ class JobStore:
                 for key in keys:
                     self._delete_one(key)
 
+    def move(self, path: str, to: str) -> None:
+        """Give an object another name, replacing what has it; on object stores a copy and a delete.
+
+        Raises:
+            FileNotFoundError: there is no such object.
+            StoreError: it cannot be moved.
+        """
+        with _reported("move", self._shown(path), passing=(FileNotFoundError,)):
+            obstore.rename(self.objects, self._key(path), self._key(to))
+
     def _delete_one(self, key: str) -> None:
         try:
             obstore.delete(self.objects, key)

@@ -1,0 +1,179 @@
+"""The demo: trips arrive wave by wave, and after each wave Dagster materializes the example's assets.
+
+Run it with ``make demo``; it works in a folder of its own, and ``make ui`` then shows what it did. At the end it compares
+what came out with what the generator knows it put in, and fails if a single record is unaccounted for.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import dagster as dg
+from rich.console import Console
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from examples.taxi.generator import LatenessRule, TripPlan, WaveCounts, count_late, write_wave
+from examples.taxi.job import ALLOWED_LATENESS_MINUTES, BOUND_MINUTES, FILES_PER_EPOCH, example_home, job
+from examples.taxi.report import print_report
+from tidemark.clock import format_ms
+from tidemark.errors import EngineError, SetupError, TidemarkError
+from tidemark.state.status import JobStatus, read_status
+from tidemark.state.store import JobStore
+
+WAVES = 6
+LOG = "demo.log"
+_PARTS = ("landing", "warehouse", "store")
+_MARK = "made-by-demo"
+
+
+def main() -> int:
+    """Run the demo; returns 0 if every record is accounted for."""
+    console = Console()
+    try:
+        home = prepare_home(example_home())
+        console.print(f"[bold]Tidemark[/bold]: {WAVES} waves of taxi trips, half a day each, into {home}\n")
+        counts, checks = run_waves(console, home)
+        late = count_late(WAVES, LatenessRule(FILES_PER_EPOCH, BOUND_MINUTES * 60, ALLOWED_LATENESS_MINUTES * 60))
+        status = read_status(JobStore.open(str(home / "store")), job.name)
+        if status is None:
+            console.print("[red]The job left no status.[/red]")
+            return 1
+        return 0 if print_report(console, home, status, checks, expected=counts, expected_late=sum(late)) else 1
+    except TidemarkError as error:
+        console.print(f"[red]{error}[/red]", soft_wrap=True)
+        return 1
+
+
+def prepare_home(home: Path) -> Path:
+    """Empty the demo's folder of what an earlier demo left, and return it; a folder that others filled is left alone.
+
+    Raises:
+        SetupError: the folder holds data that no demo made.
+    """
+    mark = home / _MARK
+    if not mark.exists() and any((home / part).is_dir() and any((home / part).iterdir()) for part in _PARTS):
+        raise SetupError(
+            "the example's folder has data that is not the demo's", fix="set TIDEMARK_EXAMPLE_HOME to an empty folder", place=str(home)
+        )
+    home.mkdir(parents=True, exist_ok=True)
+    mark.touch()
+    for part in _PARTS:
+        shutil.rmtree(home / part, ignore_errors=True)
+    (home / "landing").mkdir()
+    return home
+
+
+def run_waves(console: Console, home: Path) -> tuple[WaveCounts, Sequence[dg.AssetCheckEvaluation]]:
+    """Write and materialize the waves; returns what was written, and the checks of the last materialization.
+
+    Raises:
+        TidemarkError: a materialization failed.
+    """
+    with errors_in(home / LOG), showing(console, home) as progress:
+        step = progress.add_task("starting Dagster and Spark", total=WAVES)
+        from examples.taxi.definitions import defs
+
+        assets = defs.resolve_implicit_global_asset_job_def()
+        written = WaveCounts()
+        checks: Sequence[dg.AssetCheckEvaluation] = ()
+        with instance_of_demo() as instance:
+            for wave in range(WAVES):
+                progress.update(step, description=f"wave {wave + 1}: trips arrive")
+                counts = write_wave(home / "landing", wave, plan=TripPlan())
+                progress.update(step, description=f"wave {wave + 1}: Dagster materializes")
+                result = assets.execute_in_process(instance=instance, raise_on_error=False)
+                if not result.success:
+                    raise failure_of(result, home / LOG)
+                written += counts
+                checks = result.get_asset_check_evaluations()
+                progress.advance(step)
+                status = read_status(JobStore.open(str(home / "store")), job.name)
+                console.print(wave_line(wave, counts, status, checks), soft_wrap=True)
+    return written, checks
+
+
+@contextmanager
+def errors_in(log: Path) -> Iterator[None]:
+    """Send this process's and its children's standard error to a file, so that Java's and Dagster's logs leave the display alone."""
+    sys.stderr.flush()
+    before = os.dup(2)
+    with log.open("w", encoding="utf-8") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(before, 2)
+        os.close(before)
+
+
+@contextmanager
+def showing(console: Console, home: Path) -> Iterator[Progress]:
+    """Show a bar over the waves, and beside it the epoch the job has reached, while the body runs."""
+    store = JobStore.open(str(home / "store"))
+    progress = Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description:<32}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[epoch]}"),
+        console=console,
+        auto_refresh=False,
+    )
+
+    def render() -> Progress:
+        status = read_status(store, job.name)
+        for task in progress.tasks:
+            progress.update(task.id, epoch=epoch_text(status))
+        return progress
+
+    with Live(get_renderable=render, console=console, refresh_per_second=4, transient=True):
+        yield progress
+
+
+def epoch_text(status: JobStatus | None) -> str:
+    """Return where the job is, for the display."""
+    if status is None or status.last is None:
+        return ""
+    last = status.last
+    rate = last.rows_in * 1000 / max(last.duration_ms, 1)
+    return f"epoch {last.epoch}, {rate:,.0f} rows/s, watermark {format_ms(last.watermark)[:16].replace('T', ' ')}"
+
+
+@contextmanager
+def instance_of_demo() -> Iterator[dg.DagsterInstance]:
+    """Give the instance that ``make ui`` shows, or one that is gone afterwards where ``DAGSTER_HOME`` is not set."""
+    if os.environ.get("DAGSTER_HOME"):
+        with dg.DagsterInstance.get() as instance:
+            yield instance
+    else:
+        with dg.DagsterInstance.ephemeral() as instance:
+            yield instance
+
+
+def failure_of(result: dg.ExecuteInProcessResult, log: Path) -> EngineError:
+    """Return why a materialization failed."""
+    causes = [event.step_failure_data.error for event in result.all_events if event.is_step_failure]
+    texts = [(cause.cause or cause).message.strip().partition(" Fix: ")[0] for cause in causes if cause is not None]
+    return EngineError("; ".join(texts) or "a materialization failed", fix=f"see the run in Dagster (make ui) and {log}", job=job.name)
+
+
+def wave_line(wave: int, counts: WaveCounts, status: JobStatus | None, checks: Sequence[dg.AssetCheckEvaluation]) -> str:
+    """Return one line on a finished wave."""
+    late = sum(operator["late"] for operator in status.totals["operators"].values()) if status else 0
+    passed = sum(check.passed for check in checks)
+    return (
+        f"wave {wave + 1}: {counts.total:>6,} trips, of them {counts.delayed:>3} delayed, {counts.rejected:>3} refunds, "
+        f"{counts.malformed:>2} malformed | late so far {late:>3} | checks {passed} of {len(checks)} | {epoch_text(status)}"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

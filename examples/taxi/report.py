@@ -1,0 +1,155 @@
+"""What the demo prints at its end: the tables, what was set aside, the checks, the watermark, and that the books balance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import dagster as dg
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from examples.taxi.generator import WaveCounts
+from tidemark.clock import format_ms
+from tidemark.state.status import JobStatus
+
+TABLES = ("hourly_tips", "late_trips", "rejected_trips", "malformed_trips")
+
+
+def print_report(
+    console: Console,
+    home: Path,
+    status: JobStatus,
+    checks: Sequence[dg.AssetCheckEvaluation],
+    *,
+    expected: WaveCounts,
+    expected_late: int,
+) -> bool:
+    """Print the report.
+
+    Args:
+        console: where to.
+        home: the demo's folder.
+        status: the job's last status.
+        checks: the asset checks of the last materialization.
+        expected: what the generator wrote.
+        expected_late: how many of its records the rule makes late.
+
+    Returns:
+        Whether every record is accounted for: the books balance and agree with the generator and the tables.
+    """
+    tables = {name: read_table(home / "warehouse" / name) for name in TABLES}
+    print_hourly(console, tables["hourly_tips"])
+    print_sample(
+        console, "Late trips: their window had expired", tables["late_trips"], ("pickup_datetime", "dropoff_datetime", "fare_amount")
+    )
+    print_sample(console, "malformed_trips", tables["malformed_trips"], ("reason", "event_time", "raw"))
+    print_checks(console, checks)
+    if status.last is not None:
+        console.print(f"\n[bold]Watermark[/bold] {format_ms(status.last.watermark)} after epoch {status.last.epoch}")
+    balanced = print_books(console, status)
+    agreed = print_comparison(console, tables, status, expected=expected, expected_late=expected_late)
+    console.print("\nThe same in Dagster: [bold]make ui[/bold], then http://127.0.0.1:3000/asset-groups")
+    return balanced and agreed
+
+
+def read_table(path: Path) -> pa.Table:
+    """Return a Delta table's rows; a table of no columns where the job has not made it yet."""
+    if not DeltaTable.is_deltatable(str(path)):
+        return pa.table({})
+    return DeltaTable(str(path)).to_pyarrow_table()
+
+
+def print_hourly(console: Console, table: pa.Table) -> None:
+    """Print the hours and zones with the most tips, and how many panes there are."""
+    if table.num_rows == 0:
+        console.print("\nNo window has closed yet.")
+        return
+    timing = {row["values"]: row["counts"] for row in pc.value_counts(table["pane_timing"]).to_pylist()}
+    view = Table(
+        title=f"hourly_tips: {table.num_rows:,} rows ({', '.join(f'{name} {count:,}' for name, count in timing.items())}); the most"
+    )
+    columns = ("pickup_zone", "window_start", "trips", "tips", "fares", "typical_fare", "pane_timing", "pane_index")
+    for name in columns:
+        view.add_column(name, justify="left" if name in {"window_start", "pane_timing"} else "right")
+    for row in table.sort_by([("tips", "descending")]).slice(0, 8).to_pylist():
+        view.add_row(*(cell(row[name]) for name in columns))
+    console.print()
+    console.print(view)
+
+
+def print_sample(console: Console, title: str, table: pa.Table, columns: tuple[str, ...], *, rows: int = 4) -> None:
+    """Print the first rows of a table that sets records aside."""
+    view = Table(title=f"{title}: {table.num_rows:,} rows, such as")
+    shown = [name for name in columns if name in table.column_names]
+    for name in shown:
+        view.add_column(name, overflow="ellipsis", no_wrap=True, max_width=70)
+    for row in table.slice(0, rows).to_pylist():
+        view.add_row(*(escape(cell(row[name])) for name in shown))
+    console.print()
+    console.print(view)
+
+
+def print_checks(console: Console, checks: Sequence[dg.AssetCheckEvaluation]) -> None:
+    """Print the asset checks of the last materialization."""
+    view = Table(title="Asset checks")
+    for name in ("asset", "check", "result"):
+        view.add_column(name)
+    for check in sorted(checks, key=lambda check: (check.asset_key, check.check_name)):
+        result = "[green]passed[/green]" if check.passed else f"[yellow]{check.severity.value.lower()}[/yellow]"
+        view.add_row(check.asset_key.to_user_string(), check.check_name, result)
+    console.print()
+    console.print(view)
+
+
+def print_books(console: Console, status: JobStatus) -> bool:
+    """Print the conservation lines; returns whether all balance."""
+    console.print("\n[bold]Conservation[/bold], from what was committed:")
+    totals = status.totals
+    lines = [("source", name, counts, ("read", "passed", "malformed")) for name, counts in totals["sources"].items()]
+    lines += [("filter", name, counts, ("in", "passed", "rejected")) for name, counts in totals["filters"].items()]
+    lines += [("window", name, counts, ("in", "accepted", "late")) for name, counts in totals["operators"].items()]
+    balanced = [print_line(console, kind, name, counts, terms) for kind, name, counts, terms in lines]
+    return all(balanced)
+
+
+def print_line(console: Console, kind: str, name: str, counts: Mapping[str, int], terms: tuple[str, str, str]) -> bool:
+    """Print one conservation line; returns whether it balances."""
+    total, *parts = (counts[term] for term in terms)
+    holds = total == sum(parts)
+    line = f"  {kind} {name:<14} {terms[0]} {total:,} = {terms[1]} {parts[0]:,} + {terms[2]} {parts[1]:,}"
+    console.print(line, mark(holds=holds), highlight=False)
+    return holds
+
+
+def print_comparison(
+    console: Console, tables: Mapping[str, pa.Table], status: JobStatus, *, expected: WaveCounts, expected_late: int
+) -> bool:
+    """Print the generator's numbers beside the tables'; returns whether they agree."""
+    read = sum(counts["read"] for counts in status.totals["sources"].values())
+    rows = {
+        "records read": (expected.total, read),
+        "rejected_trips": (expected.rejected, tables["rejected_trips"].num_rows),
+        "malformed_trips": (expected.malformed, tables["malformed_trips"].num_rows),
+        "late_trips": (expected_late, tables["late_trips"].num_rows),
+    }
+    console.print("\n[bold]Generated and found[/bold]:")
+    for name, (wanted, found) in rows.items():
+        console.print(f"  {name:<16} {wanted:>8,} generated, {found:>8,} found", mark(holds=wanted == found), highlight=False)
+    return all(wanted == found for wanted, found in rows.values())
+
+
+def mark(*, holds: bool) -> str:
+    """Return a word for whether something holds."""
+    return "[green]holds[/green]" if holds else "[bold red]DOES NOT HOLD[/bold red]"
+
+
+def cell(value: object) -> str:
+    """Return a value for a table's cell."""
+    if isinstance(value, float):
+        return f"{value:,.2f}"
+    return "" if value is None else str(value).removesuffix("+00:00")

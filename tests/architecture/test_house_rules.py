@@ -1,0 +1,111 @@
+"""Rules of the house that a linter does not know, or that must hold where a linter can be told to look away."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from tests.architecture.sources import CHECKOUT, Import, Source, all_sources, package_sources, read_source
+
+MOST_LINES = 400
+LONG_FILES: dict[str, str] = {}
+"""Path of each longer file, with the reason why it is one idea all the same."""
+
+CLOCK = {
+    "time.time", "time.time_ns", "time.monotonic", "time.monotonic_ns", "time.perf_counter", "time.perf_counter_ns", "time.sleep",
+    "datetime.now", "datetime.utcnow", "datetime.today", "date.today", "datetime.datetime.now", "datetime.datetime.utcnow",
+    "datetime.datetime.today", "datetime.date.today",
+}  # fmt: skip
+RUNS_STORED_CODE = {"pickle", "cloudpickle", "dill", "marshal", "shelve"}
+EMPTY_NAMES = {"utils", "util", "helpers", "helper", "manager", "base", "common", "misc"}
+
+
+def test_no_file_is_long_without_a_reason() -> None:
+    lengths = {source.place: len(source.path.read_text(encoding="utf-8").splitlines()) for source in all_sources()}
+    assert {place: lines for place, lines in lengths.items() if lines > MOST_LINES and place not in LONG_FILES} == {}
+    assert {place for place in LONG_FILES if lengths.get(place, 0) <= MOST_LINES} == set(), "short or gone: take them off the list"
+
+
+def test_only_the_clock_reads_the_clock() -> None:
+    found = []
+    for source in package_sources():
+        found += [f"{source.place}:{node.lineno}: {ast.unparse(node)}" for node in attributes(source.tree) if ast.unparse(node) in CLOCK]
+        found += [at(source, imported) for imported in source.imports if f"{imported.module}.{imported.name}" in CLOCK]
+    assert {place for place in found if not place.startswith("platform/tidemark/clock.py:")} == set()
+    assert any(place.startswith("platform/tidemark/clock.py:") for place in found), "the search no longer finds what it looks for"
+
+
+def test_a_private_name_never_crosses_a_file() -> None:
+    assert [place for source in all_sources() for place in private_names(source)] == []
+
+
+def test_a_private_name_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "wrong.py"
+    path.write_text("from tidemark.state import store\nimport dagster._core\nfrom tidemark.clock import _x\nstore._open()\nstore.open()\n")
+    wrong = replace(read_source(path, "wrong"), path=CHECKOUT / "wrong.py")
+    assert private_names(wrong) == [
+        "wrong.py:2: dagster._core",
+        "wrong.py:3: tidemark.clock _x",
+        "wrong.py:4: store._open",
+    ]
+
+
+def test_nothing_stored_can_run_code() -> None:
+    found = []
+    for source in package_sources():
+        found += [at(source, imported) for imported in source.imports if imported.module.partition(".")[0] in RUNS_STORED_CODE]
+        found += [
+            f"{source.place}:{node.lineno}: calls {node.func.id}"
+            for node in ast.walk(source.tree)
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in {"eval", "exec"}
+        ]
+    assert found == []
+
+
+def test_names_say_something() -> None:
+    assert [source.place for source in package_sources() if source.path.stem in EMPTY_NAMES] == []
+
+
+def test_imports_are_absolute() -> None:
+    assert [at(source, imported) for source in all_sources() for imported in source.imports if imported.module.startswith(".")] == []
+
+
+def test_annotations_are_not_evaluated() -> None:
+    without = [
+        source.place
+        for source in package_sources()
+        if source.tree.body[1:] and ("__future__", "annotations") not in {(imported.module, imported.name) for imported in source.imports}
+    ]
+    assert without == []
+
+
+def test_every_folder_of_the_package_is_a_package() -> None:
+    assert [folder for folder in {source.path.parent for source in package_sources()} if not (folder / "__init__.py").exists()] == []
+    assert not (CHECKOUT / "platform" / "__init__.py").exists(), "a package called platform would hide the standard library's"
+
+
+def private_names(source: Source) -> list[str]:
+    """Return private names of other files that a file uses; those of the standard library are documented, such as ``sys._getframe``."""
+    others = [imported for imported in source.imports if imported.module.partition(".")[0] not in sys.stdlib_module_names]
+    found = [at(source, imported) for imported in others if any(map(is_private, (*imported.module.split("."), imported.name or "")))]
+    modules = {imported.name or imported.module for imported in others}
+    return found + [
+        f"{source.place}:{node.lineno}: {ast.unparse(node)}"
+        for node in attributes(source.tree)
+        if is_private(node.attr) and isinstance(node.value, ast.Name) and node.value.id in modules
+    ]
+
+
+def at(source: Source, imported: Import) -> str:
+    return f"{source.place}:{imported.line}: {imported.module}{f' {imported.name}' if imported.name else ''}"
+
+
+def attributes(tree: ast.Module) -> Iterator[ast.Attribute]:
+    return (node for node in ast.walk(tree) if isinstance(node, ast.Attribute))
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")

@@ -1,0 +1,216 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+from tests.dagster.fake_engine import HOUR, START, FakeEpoch, commit_status, make_job, window_rows
+
+import tidemark as tm
+from tidemark.errors import AlertError, DefinitionError, DurationError
+from tidemark.resources import Alert, AlertResource
+from tidemark.sensors import SensorOptions, build_late_data_sensor, build_watermark_lag_sensor
+from tidemark.sensors.sensor_cursor import SensorCursor, decode_cursor
+
+pytestmark = pytest.mark.dagster
+
+SENT: list[Alert] = []
+
+
+class RecordingAlert(AlertResource):
+    fails: bool = False
+
+    def send(self, alert: Alert) -> None:
+        if self.fails:
+            raise AlertError("no line", fix="mend it")
+        SENT.append(alert)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_sent() -> None:
+    SENT.clear()
+
+
+def tick(sensor: dg.SensorDefinition, cursor: str | None, *, fails: bool = False, **resources: Any) -> dg.SensorResult:
+    context = dg.build_sensor_context(cursor=cursor, resources={"alerts": RecordingAlert(fails=fails), **resources})
+    result = sensor(context)
+    assert isinstance(result, dg.SensorResult)
+    return result
+
+
+def epoch(minutes_behind: int = 6, **given: Any) -> FakeEpoch:
+    return FakeEpoch(window_rows((1, 0, 0, 3)), behind_ms=minutes_behind * 60_000, **given)
+
+
+def job_at(tmp_path: Path) -> tm.Job:
+    return make_job(tmp_path, store=str(tmp_path / "store"))
+
+
+def test_a_job_that_never_ran_is_skipped(tmp_path: Path) -> None:
+    for sensor in (build_watermark_lag_sensor(job_at(tmp_path)), build_late_data_sensor(job_at(tmp_path))):
+        result = tick(sensor, None)
+        assert "no epoch yet" in str(result.skip_reason)
+        assert result.cursor is None
+
+
+def test_lag_is_told_once_per_change_and_says_what_holds_it_back(tmp_path: Path) -> None:
+    job, store = job_at(tmp_path), tmp_path / "store"
+    sensor = build_watermark_lag_sensor(job)
+    cursor: str | None = None
+    told = []
+    for minutes in (6, 26, 30, 80, 90, 30, 6, 6):
+        commit_status(job, store, [epoch(minutes, held_by="3")])
+        cursor = tick(sensor, cursor).cursor
+        told.append([alert.level for alert in SENT])
+        SENT.clear()
+        again = tick(sensor, cursor)
+        assert again.cursor == cursor
+        assert not SENT
+    assert told == [[], ["warn"], [], ["error"], [], ["warn"], ["resolved"], []]
+
+
+def test_the_alert_names_source_split_lag_and_limit(tmp_path: Path) -> None:
+    job = job_at(tmp_path)
+    commit_status(job, tmp_path / "store", [epoch(26, held_by="3")])
+    result = tick(build_watermark_lag_sensor(job), None)
+    (alert,) = SENT
+    assert alert.text == "source 'trips' is 26m behind (watermark 2024-03-04T00:34:00.000Z, held back by split '3') at epoch 0; the limit is 25m"
+    assert alert.facts["lag_ms"] == 26 * 60_000
+    assert alert.facts["held_by"] == "3"
+    assert "held back by split '3'" in str(result.skip_reason)
+    assert not result.run_requests
+
+
+def test_a_receiver_that_fails_fails_the_tick_and_is_asked_again(tmp_path: Path) -> None:
+    job = job_at(tmp_path)
+    commit_status(job, tmp_path / "store", [epoch(26)])
+    sensor = build_watermark_lag_sensor(job)
+    with pytest.raises(AlertError, match="no line"):
+        tick(sensor, None, fails=True)
+    tick(sensor, None)
+    assert len(SENT) == 1
+
+
+def test_another_lineage_is_told_anew(tmp_path: Path) -> None:
+    job, store = job_at(tmp_path), tmp_path / "store"
+    sensor = build_watermark_lag_sensor(job)
+    commit_status(job, store, [epoch(26)])
+    cursor = tick(sensor, None).cursor
+    commit_status(job, store, [epoch(26)], lineage="l2")
+    tick(sensor, cursor)
+    assert [alert.facts["lineage"] for alert in SENT] == ["l1", "l2"]
+
+
+def test_a_worse_lag_asks_for_a_run_of_the_target(tmp_path: Path) -> None:
+    job = job_at(tmp_path)
+    commit_status(job, tmp_path / "store", [epoch(26)])
+    options = SensorOptions(target=dg.AssetSelection.assets("downstream"), alert_key=None)
+    result = tick(build_watermark_lag_sensor(job, options=options), None)
+    assert result.run_requests is not None
+    assert [request.run_key for request in result.run_requests] == ["cabs:watermark-lag:l1:0"]
+    assert not SENT
+
+
+def test_late_data_is_told_with_ratio_and_windows(tmp_path: Path) -> None:
+    job, store = job_at(tmp_path), tmp_path / "store"
+    sensor = build_late_data_sensor(job)
+    lost = (START, START + HOUR)
+    commit_status(job, store, [epoch(accepted=95), epoch(late=5, accepted=995, late_windows=lost, refired=(START + 2 * HOUR,))])
+    cursor = tick(sensor, None).cursor
+    (alert,) = SENT
+    assert alert.level == "warn"
+    assert alert.facts["late_rows"] == 5
+    assert alert.facts["rows_in"] == 1095
+    assert alert.facts["windows_with_late_rows"] == [START, START + HOUR]
+    assert alert.facts["windows_corrected"] == [START + 2 * HOUR]
+    assert "2024-03-04T02:00:00.000Z (corrected), 2024-03-04T01:00:00.000Z (rows too late)" in alert.text
+    SENT.clear()
+    assert tick(sensor, cursor).cursor == cursor
+    commit_status(job, store, [epoch(late=1, accepted=499, late_windows=(START,))])
+    cursor = tick(sensor, cursor).cursor
+    assert not SENT
+    commit_status(job, store, [epoch(late=50, accepted=50)])
+    cursor = tick(sensor, cursor).cursor
+    assert [(alert.level, alert.facts["late_rows"], alert.facts["rows_in"]) for alert in SENT] == [("error", 50, 100)]
+    commit_status(job, store, [epoch(accepted=100)])
+    tick(sensor, cursor)
+    assert SENT[-1].level == "resolved"
+
+
+def test_late_data_can_be_told_on_every_tick(tmp_path: Path) -> None:
+    job, store = job_at(tmp_path), tmp_path / "store"
+    sensor = build_late_data_sensor(job, repeat=True)
+    cursor: str | None = None
+    for _ in range(3):
+        commit_status(job, store, [epoch(late=1)])
+        cursor = tick(sensor, cursor).cursor
+        cursor = tick(sensor, cursor).cursor
+    assert len(SENT) == 3
+
+
+def test_touched_windows_ask_for_runs_of_their_partitions(tmp_path: Path) -> None:
+    job = job_at(tmp_path)
+    days = dg.DailyPartitionsDefinition("2024-03-03", end_date="2024-04-01")
+    touched = (START - HOUR, START, START + HOUR, START - 400 * 24 * HOUR)
+    commit_status(job, tmp_path / "store", [epoch(late=4, accepted=9_999_999, late_windows=touched)])
+    options = SensorOptions(target=dg.AssetSelection.assets("downstream"))
+    result = tick(build_late_data_sensor(job, partitions_def=days, options=options), None)
+    assert result.run_requests is not None
+    assert [request.partition_key for request in result.run_requests] == ["2024-03-04", "2024-03-03"]
+    assert len({request.run_key for request in result.run_requests}) == 2
+    assert not SENT
+
+
+def test_rows_of_epochs_that_the_history_forgot_are_counted(tmp_path: Path) -> None:
+    job, store = job_at(tmp_path), tmp_path / "store"
+    sensor = build_late_data_sensor(job)
+    commit_status(job, store, [epoch()])
+    cursor = tick(sensor, None).cursor
+    commit_status(job, store, [epoch(late=10, accepted=90), epoch(accepted=900)])
+    for block in (store / "cabs" / "history").iterdir():
+        block.unlink()
+    tick(sensor, cursor)
+    assert [(alert.facts["late_rows"], alert.facts["rows_in"]) for alert in SENT] == [(10, 1000)]
+
+
+@pytest.mark.parametrize("text", ["", "nonsense", "[]", '{"format": 2}', '{"format": 1, "lineage": "x"}', "3", '{"format": 1, "said": 3}'])
+def test_a_cursor_that_is_none_is_like_none(text: str) -> None:
+    assert decode_cursor(text) is None
+
+
+def test_a_cursor_comes_back_as_it_was() -> None:
+    cursor = SensorCursor("l1", 7, said={"trips": "warn"}, counts={"in": 3})
+    assert decode_cursor(cursor.encode()) == cursor
+
+
+def test_what_a_sensor_cannot_be_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DefinitionError, match="'cabs_late_data' has no job store.*'cabs'"):
+        build_late_data_sensor(make_job(tmp_path))
+    with pytest.raises(DefinitionError, match="no shares in order"):
+        build_late_data_sensor(job_at(tmp_path), warn_above=0.5, error_above=0.1)
+    with pytest.raises(DurationError, match="error_after"):
+        build_watermark_lag_sensor(job_at(tmp_path), warn_after="1 hour", error_after="1 minute")
+    sensor = build_watermark_lag_sensor(job_at(tmp_path), options=SensorOptions(store=dg.EnvVar("TIDEMARK_TEST_UNSET")))
+    with pytest.raises(DefinitionError, match="TIDEMARK_TEST_UNSET"):
+        tick(sensor, None)
+
+
+def test_a_tick_loads_neither_pyspark_nor_deltalake(tmp_path: Path) -> None:
+    job = job_at(tmp_path)
+    commit_status(job, tmp_path / "store", [epoch(26, late=5)])
+    program = f"""
+import sys
+from pathlib import Path
+import dagster as dg
+from tests.dagster.sensor_job import sensors
+for sensor in sensors(Path({str(tmp_path)!r})):
+    result = sensor(dg.build_sensor_context(resources={{}}))
+    assert "epoch 0" in str(result.skip_reason), result
+loaded = {{"pyspark", "deltalake", "great_expectations", "dagster_pyspark", "pandas"}} & set(sys.modules)
+assert not loaded, loaded
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

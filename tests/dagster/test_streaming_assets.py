@@ -1,0 +1,245 @@
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from xml.etree import ElementTree
+
+import dagster as dg
+import pytest
+from tests.dagster.fake_engine import ENGINES, FakeEpoch, FakeTidemark, fake_resource, make_job, window_rows
+
+import tidemark as tm
+from tidemark.assets import (
+    Conservation,
+    LateRatio,
+    NoGaps,
+    StreamData,
+    TidemarkTranslator,
+    UniquePanes,
+    build_source_asset_specs,
+    streaming_assets,
+)
+from tidemark.assets.annotations import with_types
+from tidemark.assets.check import OutputCheck
+from tidemark.assets.output_metadata import PICTURE_KEY
+from tidemark.assets.picture import PicturePoint, svg
+from tidemark.errors import DefinitionError
+from tidemark.resources.run_events import StreamingEvent
+
+pytestmark = pytest.mark.dagster
+
+HOURLY, LATE = dg.AssetKey(["cabs", "hourly"]), dg.AssetKey(["cabs", "late"])
+
+
+def make_assets(job: tm.Job, *checks: OutputCheck, translator: TidemarkTranslator | None = None) -> dg.AssetsDefinition:
+    @streaming_assets(job=job, checks=checks, translator=translator)
+    def cabs(context: dg.AssetExecutionContext, tidemark: FakeTidemark) -> Iterator[StreamingEvent]:
+        yield from tidemark.run(context=context)
+
+    return cabs
+
+
+def materialize(assets: dg.AssetsDefinition, store: Path, *, selection: list[dg.AssetKey] | None = None) -> dg.ExecuteInProcessResult:
+    return dg.materialize([assets], resources={"tidemark": fake_resource(store)}, selection=selection, raise_on_error=True)
+
+
+def events_of(result: dg.ExecuteInProcessResult) -> dict[str, dg.AssetMaterialization]:
+    return {
+        event.asset_key.path[-1]: event.step_materialization_data.materialization
+        for event in result.get_asset_materialization_events()
+        if event.asset_key is not None
+    }
+
+
+def test_each_output_is_an_asset_that_depends_on_its_sources(tmp_path: Path) -> None:
+    assets = make_assets(make_job(tmp_path))
+    assert [spec.key.path for spec in assets.specs] == [["cabs", name] for name in ("hourly", "late", "rejected", "malformed")]
+    for spec in assets.specs:
+        assert [dep.asset_key for dep in spec.deps] == [dg.AssetKey(["trips"])]
+        assert spec.kinds == {"tidemark", "spark", "delta"}
+        assert spec.owners == ["team:streams"]
+        assert spec.tags["domain"] == "cabs"
+        assert spec.group_name == "cabs"
+        assert spec.code_version
+    kinds = {spec.metadata["tidemark/output"]: spec.metadata["tidemark/kind"] for spec in assets.specs}
+    assert kinds == {"hourly": "main", "late": "late", "rejected": "rejected", "malformed": "malformed"}
+
+
+def test_a_spec_says_columns_lineage_table_and_graph(tmp_path: Path) -> None:
+    spec = next(iter(make_assets(make_job(tmp_path)).specs))
+    schema: dg.TableSchema = spec.metadata["dagster/column_schema"]
+    names = [column.name for column in schema.columns]
+    assert names == ["zone", "window_start", "window_end", "trips", "fares", "pane_timing", "pane_index"]
+    lineage: dg.TableColumnLineage = spec.metadata["dagster/column_lineage"]
+    assert [(dep.asset_key, dep.column_name) for dep in lineage.deps_by_column["fares"]] == [(dg.AssetKey(["trips"]), "fare")]
+    assert spec.metadata["dagster/table_name"] == "hourly"
+    assert spec.metadata["tidemark/graph"].value.startswith("```mermaid\n")
+    assert "allowed lateness 10m" in spec.metadata["tidemark/windows"].value
+
+
+def test_sources_are_external_assets_shared_by_jobs(tmp_path: Path) -> None:
+    one, two = make_job(tmp_path, "one"), make_job(tmp_path, "two")
+    specs = build_source_asset_specs(one, two)
+    assert [spec.key.path for spec in specs] == [["trips"]]
+    assert specs[0].metadata["tidemark/out_of_orderness"] == "5m"
+    with pytest.raises(DefinitionError, match="'trips'.*another place.*'one'"):
+        build_source_asset_specs(one, make_job(tmp_path / "elsewhere", "two"))
+
+
+def test_a_translator_has_the_last_word(tmp_path: Path) -> None:
+    class Ours(TidemarkTranslator):
+        def get_asset_spec(self, data: StreamData) -> dg.AssetSpec:
+            spec = super().get_asset_spec(data)
+            return spec.replace_attributes(key=["lake", data.kind, data.name], group_name="ours", owners=["team:lake"])
+
+    job = make_job(tmp_path)
+    assets = make_assets(job, Conservation(), translator=Ours())
+    assert {tuple(key.path) for key in assets.keys} >= {("lake", "main", "hourly"), ("lake", "late", "late")}
+    assert {dep.asset_key.to_user_string() for spec in assets.specs for dep in spec.deps} == {"lake/source/trips"}
+    ENGINES.pop(str(tmp_path), None)
+    resource = fake_resource(tmp_path)
+    ENGINES[str(tmp_path)].queue.append(FakeEpoch(window_rows((1, 0, 0, 3))))
+    result = dg.materialize([assets], resources={"tidemark": resource})
+    keys = {event.asset_key.to_user_string() for event in result.get_asset_materialization_events() if event.asset_key is not None}
+    assert "lake/main/hourly" in keys
+    lineage = next(event for event in result.get_asset_materialization_events() if event.asset_key == dg.AssetKey(["lake", "main", "hourly"]))
+    columns = lineage.step_materialization_data.materialization.metadata["dagster/column_lineage"]
+    assert isinstance(columns, dg.TableColumnLineageMetadataValue)
+    assert columns.value.deps_by_column["zone"][0].asset_key == dg.AssetKey(["lake", "source", "trips"])
+
+
+def test_a_run_materializes_all_outputs_with_numbers(tmp_path: Path) -> None:
+    job = make_job(tmp_path)
+    resource = fake_resource(tmp_path / "store")
+    engine = ENGINES[str(tmp_path / "store")]
+    engine.queue += [FakeEpoch(window_rows((1, 0, 0, 3), (2, 0, 0, 4)), late=2, rejected=1), FakeEpoch(window_rows((1, 1, 0, 5)), malformed=3)]
+    result = dg.materialize([make_assets(job)], resources={"tidemark": resource})
+    found = events_of(result)
+    assert set(found) == {"hourly", "late", "rejected", "malformed"}
+    numbers = {key: value.value for key, value in found["hourly"].metadata.items()}
+    assert numbers["dagster/row_count"] == 3
+    assert numbers["tidemark/rows_added"] == 3
+    assert numbers["tidemark/late_rows"] == 2
+    assert numbers["tidemark/late_ratio"] == pytest.approx(2 / 22)
+    assert numbers["tidemark/epochs"] == 2
+    assert numbers["tidemark/rows_per_second"] == pytest.approx(26.0)
+    assert numbers["tidemark/state_bytes"] == 700
+    assert numbers["tidemark/watermark_lag_seconds"] == pytest.approx(300.001)
+    assert found["late"].metadata["dagster/row_count"].value == 2
+    assert found["hourly"].tags is not None
+    assert found["hourly"].tags["dagster/data_version"] == "l1:1"
+    assert found["hourly"].tags["tidemark/lineage"] == "l1"
+    assert engine.runs == [result.run_id]
+    # Another run: totals go on, this run's rows are its own.
+    engine.queue.append(FakeEpoch(window_rows((1, 2, 0, 1))))
+    again = events_of(dg.materialize([make_assets(job)], resources={"tidemark": resource}))
+    assert again["hourly"].metadata["dagster/row_count"].value == 4
+    assert again["hourly"].metadata["tidemark/rows_added"].value == 1
+
+
+def test_a_run_without_anything_new_keeps_the_data_version(tmp_path: Path) -> None:
+    job, store = make_job(tmp_path), tmp_path / "store"
+    fake_resource(store)
+    ENGINES[str(store)].queue.append(FakeEpoch(window_rows((1, 0, 0, 3))))
+    assets = make_assets(job, Conservation(), LateRatio())
+    first = events_of(materialize(assets, store))["hourly"]
+    second = events_of(materialize(assets, store))["hourly"]
+    assert first.tags is not None
+    assert second.tags is not None
+    assert first.tags["dagster/data_version"] == second.tags["dagster/data_version"] == "l1:0"
+    assert second.metadata["tidemark/rows_added"].value == 0
+    assert "tidemark/rows_per_second" not in second.metadata
+
+
+def test_a_selection_chooses_what_is_reported_and_checked_not_what_is_run(tmp_path: Path) -> None:
+    job, store = make_job(tmp_path), tmp_path / "store"
+    fake_resource(store)
+    ENGINES[str(store)].queue.append(FakeEpoch(window_rows((1, 0, 0, 3)), late=1))
+    result = materialize(make_assets(job, Conservation(), LateRatio("late")), store, selection=[LATE])
+    assert set(events_of(result)) == {"late"}
+    assert [check.check_name for check in result.get_asset_check_evaluations()] == ["late_ratio"]
+    assert (tmp_path / "warehouse" / "hourly").exists()
+
+
+def test_outputs_without_new_rows_can_be_left_out(tmp_path: Path) -> None:
+    job, store = make_job(tmp_path), tmp_path / "store"
+
+    @streaming_assets(job=job)
+    def cabs(context: dg.AssetExecutionContext, tidemark: FakeTidemark) -> Iterator[StreamingEvent]:
+        yield from tidemark.run(context=context, skip_unchanged=True)
+
+    fake_resource(store)
+    ENGINES[str(store)].queue.append(FakeEpoch(window_rows((1, 0, 0, 3)), rejected=2))
+    assert set(events_of(materialize(cabs, store))) == {"hourly", "rejected"}
+
+
+def test_row_counts_come_from_the_table_when_asked_for(tmp_path: Path) -> None:
+    import deltalake
+
+    job, store = make_job(tmp_path), tmp_path / "store"
+    deltalake.write_deltalake(str(tmp_path / "warehouse" / "hourly"), window_rows((9, 0, 0, 1), (8, 0, 0, 1)))
+
+    @streaming_assets(job=job)
+    def cabs(context: dg.AssetExecutionContext, tidemark: FakeTidemark) -> Iterator[StreamingEvent]:
+        yield from tidemark.run(context=context).with_row_counts()
+
+    fake_resource(store)
+    ENGINES[str(store)].queue.append(FakeEpoch(window_rows((1, 0, 0, 3))))
+    found = events_of(materialize(cabs, store))
+    assert found["hourly"].metadata["dagster/row_count"].value == 3
+    assert found["late"].metadata["dagster/row_count"].value == 0
+
+
+def test_the_picture_is_an_svg_with_a_bar_per_epoch_with_late_rows(tmp_path: Path) -> None:
+    job, store = make_job(tmp_path), tmp_path / "store"
+    fake_resource(store)
+    ENGINES[str(store)].queue += [FakeEpoch(window_rows((1, hour, 0, 3)), late=hour % 2) for hour in range(6)]
+    markdown = str(events_of(materialize(make_assets(job), store))["hourly"].metadata[PICTURE_KEY].value)
+    found = re.fullmatch(r"!\[(.+)\]\(data:image/svg\+xml;base64,([A-Za-z0-9+/=]+)\)", markdown)
+    assert found is not None
+    assert "3 late rows" in found[1]
+    drawn = ElementTree.fromstring(base64.b64decode(found[2]))  # noqa: S314 - our own text
+    names = [element.tag.rsplit("}", 1)[-1] for element in drawn.iter()]
+    assert names.count("rect") == 3
+    assert names.count("polyline") == 2
+
+
+def test_the_picture_stays_small_and_inside_its_frame() -> None:
+    text = svg([PicturePoint(epoch, 10**12 + epoch, 10**12 + 2 * epoch, epoch % 3) for epoch in range(120)])
+    assert len(text) < 30_000
+    points = re.findall(r"([\d.]+),([\d.]+)", " ".join(re.findall(r'points="([^"]*)"', text)))
+    assert len(points) == 240
+    assert all(150 <= float(x) <= 630 and 20 <= float(y) <= 110 for x, y in points)
+
+
+@pytest.mark.parametrize(
+    ("checks", "message"),
+    [
+        ((UniquePanes("hourli"),), "'hourli'.*hourly, late"),
+        ((UniquePanes("late"),), "'late' holds no window results"),
+        ((NoGaps("malformed"),), "'malformed' holds no window results"),
+        ((LateRatio("malformed"),), "no window leads to output 'malformed'"),
+        ((Conservation(), Conservation(compare_tables=False)), "two checks named 'conservation'"),
+    ],
+)
+def test_checks_that_cannot_be_made_are_refused_at_definition(tmp_path: Path, checks: tuple[OutputCheck, ...], message: str) -> None:
+    with pytest.raises(DefinitionError, match=message) as raised:
+        make_assets(make_job(tmp_path), *checks)
+    assert "Fix: " in str(raised.value)
+    assert "'cabs'" in str(raised.value)
+
+
+def test_a_job_without_a_store_says_where_to_set_one(tmp_path: Path) -> None:
+    with pytest.raises(DefinitionError, match="no job store is known.*'cabs'.*TidemarkResource"):
+        FakeTidemark().store_of(make_job(tmp_path))
+
+
+def test_assets_of_another_kind_are_refused(tmp_path: Path) -> None:
+    def other(context: dg.AssetExecutionContext, tidemark: FakeTidemark) -> Iterator[StreamingEvent]:
+        yield from tidemark.run(context=context)
+
+    foreign = dg.multi_asset(specs=[dg.AssetSpec("other")])(with_types(other))
+    with pytest.raises(DefinitionError, match="do not say which job"):
+        materialize(foreign, tmp_path)

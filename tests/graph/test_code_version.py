@@ -1,0 +1,135 @@
+"""The code version changes with what a job computes, and with nothing else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tidemark as tm
+from tidemark.graph.aggregates import Aggregate, Partial, PythonFunction
+from tidemark.graph.code_version import code_version
+from tidemark.graph.function_text import function_text
+
+COUNT = Aggregate("count", (), (Partial("n", "count(1)", "sum({n})"),), "{n}")
+BASE: dict[str, Any] = {}
+
+
+def times(factor: int) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    def scale(row: dict[str, Any]) -> dict[str, Any]:
+        return {"zone": row["zone"] * factor, "at": row["at"]}
+
+    return scale
+
+
+def same_as_times(factor: int) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    def scale(row: dict[str, Any]) -> dict[str, Any]:
+        return {"at": row["at"], "zone": row["zone"] * factor}
+
+    return scale
+
+
+def folded(name: str, returns: str = "INT") -> Aggregate:
+    functions = (PythonFunction(name, len, returns),)
+    return Aggregate("python", ("zone",), (Partial("x", f"{name}(collect_list(zone))", f"{name}(collect_list({{x}}))"),), "{x}", functions)
+
+
+def job(**change: Any) -> tm.Job:
+    """One job, of which each argument changes one thing."""
+    trips = tm.source(
+        change.get("source", "trips"),
+        tm.files(change.get("landing", "landing"), format="json", schema=change.get("schema", "zone INT, at TIMESTAMP")),
+        watermarks=tm.bounded_out_of_orderness(change.get("bound", "5 minutes"), timestamp="at"),
+    )
+    mapped = trips.filter(change.get("condition", "zone > 0")).map(change.get("function", times(2)), returns="zone INT, at TIMESTAMP")
+    hourly = (
+        mapped.key_by(change.get("key", "zone"))
+        .window(tm.tumbling(change.get("size", "1 hour")))
+        .allowed_lateness(change.get("lateness", 0))
+        .aggregate(n=change.get("aggregate", COUNT))
+        .uid(change.get("uid", "hourly"))
+    )
+    sink = change.get("sink", tm.delta)
+    return tm.Job(
+        "taxi",
+        outputs={change.get("output", "hourly"): sink(hourly, change.get("path", "warehouse/hourly"))},
+        description=change.get("description"),
+        parallelism=change.get("parallelism"),
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"source": "rides"},
+        {"schema": "zone LONG, at TIMESTAMP"},
+        {"bound": "6 minutes"},
+        {"condition": "zone > 1"},
+        {"function": times(3)},
+        {"function": same_as_times(2)},
+        {"function": lambda row: row},
+        {"key": "at"},
+        {"size": "2 hours"},
+        {"lateness": "1 second"},
+        {"aggregate": Aggregate("count", ("zone",), (Partial("n", "count(zone)", "sum({n})"),), "{n}")},
+        {"aggregate": folded("f1")},
+        {"uid": "per-hour"},
+        {"sink": tm.parquet},
+        {"output": "tips"},
+    ],
+    ids=str,
+)
+def test_changes_with_what_is_computed(change: dict[str, Any]) -> None:
+    assert code_version(job(**change)) != code_version(job())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{}, {"landing": "/elsewhere"}, {"path": "s3://bucket/hourly"}, {"description": "tips"}, {"parallelism": 7}, {"function": times(2)}],
+    ids=str,
+)
+def test_stays_wherever_it_is_deployed(change: dict[str, Any]) -> None:
+    assert code_version(job(**change)) == code_version(job())
+
+
+def test_generated_names_of_functions_do_not_count() -> None:
+    assert code_version(job(aggregate=folded("f1"))) == code_version(job(aggregate=folded("f27")))
+    assert code_version(job(aggregate=folded("f1"))) != code_version(job(aggregate=folded("f1", "BIGINT")))
+
+
+def test_a_lambda_is_its_own_text_only() -> None:
+    functions = [lambda x: x + 1, lambda x: x + 2, lambda: (lambda z: z)]  # fmt: skip
+    texts = [function_text(function).split("|")[0] for function in functions]
+    assert texts == ["lambda x: x + 1", "lambda x: x + 2", "lambda: (lambda z: z)"]
+    assert function_text(functions[2]()).split("|")[0] == "lambda z: z"
+
+
+def test_same_in_another_process_and_at_another_line(tmp_path: Path) -> None:
+    program = """
+import tidemark as tm
+from tidemark.graph.code_version import code_version
+class Strategy:
+    bound_ms = 0
+    metrics = {}
+    def watermark(self, stats): return None
+limits = {"a", "b", "c"}
+def keep(row):
+    return {"zone": 1 if row["zone"] in limits else 2}
+stream = tm.source("s", tm.files("x", format="json", schema="zone INT, at TIMESTAMP"),
+                   watermarks=tm.watermark_strategy(Strategy(), timestamp="at")).map(keep, returns="zone INT")
+print(code_version(tm.Job("j", outputs={"o": tm.console(stream)})))
+"""
+    versions = []
+    for seed, above in (("1", ""), ("2", "# a line more\n\n")):
+        file = tmp_path / f"job_{seed}.py"
+        file.write_text(above + program)
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        done = subprocess.run([sys.executable, str(file)], env=environment, capture_output=True, text=True, check=True)
+        versions.append(done.stdout.strip())
+    assert len(versions[0]) == 16
+    assert versions[0] == versions[1]

@@ -1,0 +1,217 @@
+"""Columns from operator to operator: schemas, lineage, and which source columns are needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import tidemark as tm
+from tidemark.graph.aggregates import Aggregate, Partial
+from tidemark.graph.columns import lineage, referenced_columns, required_columns, schema_of
+from tidemark.graph.nodes import SourceNode
+
+TRIP = (
+    "zone INT, pickup_at TIMESTAMP, fare DOUBLE, tip DECIMAL(8,2), note STRING, stops ARRAY<STRING>, place STRUCT<lat: DOUBLE>, vendor INT"
+)
+BAD, LATE, BIG, SMALL, NO = (tm.OutputTag(name) for name in ("bad", "late", "big", "small", "no"))
+Build = Callable[[tm.Stream], tm.Stream]
+
+
+def trips(name: str = "trips", *, split_by: str | None = None) -> tm.Stream:
+    watermarks = tm.bounded_out_of_orderness("5 minutes", timestamp="pickup_at", split_by=split_by)
+    return tm.source(name, tm.files("landing", format="json", schema=TRIP), watermarks=watermarks, malformed_to=BAD)
+
+
+def aggregate(kind: str, argument: str) -> Aggregate:
+    return Aggregate(kind, (argument,), (Partial("x", f"{kind}({argument})", "max({x})"),), "{x}")
+
+
+def hourly(stream: tm.Stream) -> tm.Stream:
+    windowed = stream.key_by("zone", busy="fare > 10").window(tm.tumbling("1 hour")).late_to(LATE)
+    return windowed.aggregate(tips=aggregate("sum", "tip"), best=aggregate("max", "fare")).uid("w")
+
+
+def one_per_row(row: dict[str, object]) -> dict[str, object]:
+    return row
+
+
+def several(row: dict[str, object]) -> Iterator[dict[str, object]]:
+    yield row
+
+
+SCHEMAS: dict[str, tuple[Build, str | None]] = {
+    "select": (
+        lambda s: s.select("Zone", "place.lat", "fare * 2 AS twice", day="CAST(pickup_at AS DATE)"),
+        "Zone INT, lat DOUBLE, twice DOUBLE, day DATE",
+    ),
+    "with_columns": (lambda s: s.select("zone", "fare").with_columns(FARE="zone", x="upper('a')"), "zone INT, FARE INT, x STRING"),
+    "deferred": (lambda s: s.select(x=lambda: NotImplemented), "x"),
+    "unknown type": (lambda s: s.select(x="my_function(zone)"), "x"),
+    "filter": (lambda s: s.select("zone").filter("zone > 1", rejects_to=NO), "zone INT"),
+    "rejected": (lambda s: s.select("zone").filter("zone > 1", rejects_to=NO).side_output(NO), "zone INT"),
+    "explode": (lambda s: s.select("zone", "stops").explode("stops", as_="stop"), "zone INT, stops ARRAY<STRING>, stop STRING"),
+    "explode a map": (
+        lambda s: s.select("zone").explode("CAST(zone AS MAP<INT, DATE>)", as_="e"),
+        "zone INT, e STRUCT<key: INT, value: DATE>",
+    ),
+    "map": (lambda s: s.map(one_per_row, returns="a LONG, b array<int>"), "a BIGINT, b ARRAY<INT>"),
+    "flat_map": (lambda s: s.flat_map(several, returns="a: byte"), "a TINYINT"),
+    "transform": (lambda s: s.transform(lambda df: df), None),
+    "transform with columns": (lambda s: s.transform(lambda df: df, columns=["a", "b"]), "a, b"),
+    "after an unknown": (lambda s: s.transform(lambda df: df).filter("x > 1").with_columns(y="1"), None),
+    "select after an unknown": (lambda s: s.transform(lambda df: df).select("x", y="1"), "x, y INT"),
+    "branch": (lambda s: s.select("zone").split({BIG: "zone > 1"}, otherwise=SMALL).side_output(SMALL), "zone INT"),
+    "union": (lambda s: s.select("zone", "fare").union(s.select("fare", "zone")), "zone INT, fare DOUBLE"),
+    "malformed": (
+        lambda s: s.filter("fare > 0").side_output(BAD),
+        "raw STRING, reason STRING, event_time TIMESTAMP, source STRING, split STRING, read_at TIMESTAMP",
+    ),
+    "window": (
+        hourly,
+        (
+            "zone INT, busy BOOLEAN, window_start TIMESTAMP, window_end TIMESTAMP, tips DECIMAL(18, 2), best DOUBLE, "
+            "pane_timing STRING, pane_index INT"
+        ),
+    ),
+    "late": (lambda s: hourly(s.select("zone", "fare", "tip")).side_output(LATE), "zone INT, fare DOUBLE, tip DECIMAL(8, 2)"),
+}
+
+
+@pytest.mark.parametrize(("build", "expected"), SCHEMAS.values(), ids=SCHEMAS.keys())
+def test_schema(build: Build, expected: str | None) -> None:
+    schema = schema_of(build(trips()).node)
+    assert (None if schema is None else str(schema)) == expected
+
+
+@pytest.mark.parametrize(
+    ("format", "options", "expected"),
+    [
+        ("rate", {}, "timestamp TIMESTAMP, value BIGINT"),
+        ("kafka", {}, "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, timestampType INT"),
+        ("my-format", {}, None),
+    ],
+)
+def test_schema_of_formats(format: str, options: dict[str, str], expected: str | None) -> None:
+    stream = tm.source("s", tm.streaming_format(format, options=options), watermarks=tm.ingestion_time())
+    schema = schema_of(stream.node)
+    assert (None if schema is None else str(schema)) == expected
+
+
+def test_kafka_headers_are_a_column_when_asked_for() -> None:
+    spec = tm.streaming_format("kafka", options={"includeHeaders": "true"})
+    schema = schema_of(tm.source("s", spec, watermarks=tm.ingestion_time()).node)
+    assert schema is not None
+    assert schema.names[-1] == "headers"
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("a + b", {"a", "b"}),
+        ("place.lat", {"place"}),
+        ("stops[0].name.first", {"stops"}),
+        ("`odd name` + `a.b`", {"odd name", "a.b"}),
+        ("transform(items, (item, i) -> item.x + i + rate)", {"items", "rate"}),
+        ("timestampdiff(MINUTE, a, b)", {"a", "b"}),
+        ("extract(hour FROM ts) + CAST('1' AS INT)", {"ts"}),
+        ("current_date", set()),
+    ],
+)
+def test_referenced_columns(expression: str, expected: set[str]) -> None:
+    assert referenced_columns(expression) == frozenset(expected)
+
+
+def test_deferred_functions_may_read_anything() -> None:
+    assert referenced_columns(lambda: NotImplemented) is None
+
+
+LINEAGE: dict[str, tuple[Build, str, set[str]]] = {
+    "as it is": (lambda s: s, "ZONE", {"zone"}),
+    "computed": (lambda s: s.with_columns(x="fare / zone").select(y="x + 1"), "y", {"fare", "zone"}),
+    "replaced": (lambda s: s.with_columns(fare="zone"), "fare", {"zone"}),
+    "nested": (lambda s: s.select("place.lat"), "lat", {"place"}),
+    "exploded": (lambda s: s.explode("stops", as_="stop"), "stop", {"stops"}),
+    "key": (hourly, "busy", {"fare"}),
+    "aggregate": (hourly, "tips", {"tip"}),
+    "bound": (hourly, "window_end", {"pickup_at"}),
+    "pane": (hourly, "pane_index", set()),
+    "late": (lambda s: hourly(s).side_output(LATE), "note", {"note"}),
+    "late of a computed input": (lambda s: hourly(s.with_columns(fare="vendor")).side_output(LATE), "fare", {"vendor"}),
+    "event time of malformed": (lambda s: s.side_output(BAD), "event_time", {"pickup_at"}),
+    "through a function": (lambda s: s.select("zone", "fare").map(one_per_row, returns="a INT"), "a", {"zone", "fare"}),
+    "deferred": (lambda s: s.select("zone", "tip").with_columns(x=lambda: NotImplemented), "x", {"zone", "tip"}),
+    "two windows": (
+        lambda s: hourly(s).window_all(tm.tumbling("1 day")).aggregate(best=aggregate("max", "best")).uid("day"),
+        "best",
+        {"fare"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("build", "column", "expected"), LINEAGE.values(), ids=LINEAGE.keys())
+def test_lineage(build: Build, column: str, expected: set[str]) -> None:
+    assert lineage(build(trips()).node, column) == {("trips", name) for name in expected}
+
+
+def test_lineage_of_a_union_has_both_sources() -> None:
+    merged = trips().select("zone").union(trips("other").select(zone="vendor"))
+    assert lineage(merged.node, "zone") == {("trips", "zone"), ("other", "vendor")}
+
+
+def test_lineage_of_a_long_chain() -> None:
+    stream = trips()
+    for _ in range(1500):
+        stream = stream.with_columns(fare="fare + 1")
+    assert lineage(stream.node, "fare") == {("trips", "fare")}
+
+
+ALL = None
+NEEDED: dict[str, tuple[Build, set[str] | None]] = {
+    "everything": (lambda s: s, ALL),
+    "selected": (lambda s: s.select("ZONE"), {"zone", "pickup_at"}),
+    "filtered": (lambda s: s.filter("fare > 0").select("zone"), {"zone", "fare", "pickup_at"}),
+    "defined and not used": (lambda s: s.with_columns(x="tip").select("zone"), {"zone", "tip", "pickup_at"}),
+    "replaced": (lambda s: s.with_columns(fare="zone").select("fare"), {"zone", "pickup_at"}),
+    "exploded": (lambda s: s.explode("stops", as_="stop").select("stop"), {"stops", "pickup_at"}),
+    "windowed": (hourly, {"zone", "fare", "tip", "pickup_at"}),
+    "late rows are whole": (lambda s: hourly(s).side_output(LATE), ALL),
+    "late rows of a selection": (lambda s: hourly(s.select("zone", "fare", "tip")).side_output(LATE), {"zone", "fare", "tip", "pickup_at"}),
+    "late rows, then selected": (lambda s: hourly(s).side_output(LATE).select("note"), {"zone", "fare", "tip", "note", "pickup_at"}),
+    "rejected rows are whole": (lambda s: s.filter("fare > 0", rejects_to=NO).side_output(NO), ALL),
+    "branch": (lambda s: s.split({BIG: "fare > 9"}).side_output(BIG).select("zone"), {"fare", "zone", "pickup_at"}),
+    "function": (lambda s: s.map(one_per_row, returns="a INT"), ALL),
+    "function on a selection": (lambda s: s.select("zone").map(one_per_row, returns="a INT"), {"zone", "pickup_at"}),
+    "transform": (lambda s: s.transform(lambda df: df, columns=["zone"]).select("zone"), ALL),
+    "deferred": (lambda s: s.select(x=lambda: NotImplemented), ALL),
+}
+
+
+@pytest.mark.parametrize(("build", "expected"), NEEDED.values(), ids=NEEDED.keys())
+def test_required_columns(build: Build, expected: set[str] | None) -> None:
+    stream = build(trips())
+    job = tm.Job("taxi", outputs={"out": tm.delta(stream, "out")})
+    assert required_columns(job, job.sources["trips"]) == (None if expected is None else frozenset(expected))
+
+
+def test_malformed_output_needs_the_whole_record() -> None:
+    stream = trips()
+    outputs = {"out": tm.delta(stream.select("zone"), "out"), "bad": tm.delta(stream.side_output(BAD), "bad")}
+    job = tm.Job("taxi", outputs=outputs)
+    assert required_columns(job, job.sources["trips"]) is None
+
+
+def test_consumers_add_up_and_timing_counts() -> None:
+    stream = trips(split_by="vendor")
+    outputs = {"a": tm.delta(stream.select("zone"), "a"), "b": tm.delta(stream.select("fare"), "b")}
+    job = tm.Job("taxi", outputs=outputs)
+    assert required_columns(job, job.sources["trips"]) == frozenset({"zone", "fare", "vendor", "pickup_at"})
+
+
+def test_marker_of_punctuated_watermarks_is_read() -> None:
+    watermarks = tm.punctuated("CAST(note AS TIMESTAMP)", timestamp="pickup_at")
+    stream = tm.source("trips", tm.files("x", format="json", schema=TRIP), watermarks=watermarks).select("zone")
+    job = tm.Job("taxi", outputs={"out": tm.delta(stream, "out")})
+    source = job.sources["trips"]
+    assert isinstance(source, SourceNode)
+    assert required_columns(job, source) == frozenset({"zone", "note", "pickup_at"})
