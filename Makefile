@@ -24,7 +24,7 @@ $(STAMP): pyproject.toml requirements.lock scripts/setup scripts/java.py
 	@touch $@
 
 demo: setup $(DAGSTER_HOME)/dagster.yaml ## run the taxi example on generated trips, wave by wave
-	DAGSTER_HOME="$(DAGSTER_HOME)" $(RUN) python -m examples.taxi.demo
+	@DAGSTER_HOME="$(DAGSTER_HOME)" $(RUN) python -m examples.taxi.demo
 
 $(DAGSTER_HOME)/dagster.yaml: dagster.yaml
 	@mkdir -p "$(@D)"

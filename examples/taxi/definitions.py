@@ -70,13 +70,13 @@ def taxi(context: dg.AssetExecutionContext, tidemark: TidemarkResource) -> Itera
     yield from tidemark.run(context=context)
 
 
-RUNNING = dg.DefaultSensorStatus.RUNNING
+EVERY_HALF_MINUTE = SensorOptions(every="30 seconds", default_status=dg.DefaultSensorStatus.RUNNING)
 
 defs = dg.Definitions(
     assets=[*build_source_asset_specs(job), taxi],
     sensors=[
-        build_watermark_lag_sensor(job, reference="newest_event", warn_after="1 hour", options=SensorOptions(default_status=RUNNING)),
-        build_late_data_sensor(job, warn_above=0.05, error_above=0.25, options=SensorOptions(default_status=RUNNING)),
+        build_watermark_lag_sensor(job, reference="newest_event", warn_after="1 hour", options=EVERY_HALF_MINUTE),
+        build_late_data_sensor(job, warn_above=0.05, error_above=0.25, options=EVERY_HALF_MINUTE),
     ],
     schedules=[build_drain_schedule(taxi, "*/15 * * * *")],
     resources={

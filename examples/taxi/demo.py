@@ -34,7 +34,7 @@ _MARK = "made-by-demo"
 
 def main() -> int:
     """Run the demo; returns 0 if every record is accounted for."""
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else 140)
     try:
         home = prepare_home(example_home())
         console.print(f"[bold]Tidemark[/bold]: {WAVES} waves of taxi trips, half a day each, into {home}\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 
 import dagster as dg
@@ -44,10 +45,8 @@ def print_report(
     """
     tables = {name: read_table(home / "warehouse" / name) for name in TABLES}
     print_hourly(console, tables["hourly_tips"])
-    print_sample(
-        console, "Late trips: their window had expired", tables["late_trips"], ("pickup_datetime", "dropoff_datetime", "fare_amount")
-    )
-    print_sample(console, "malformed_trips", tables["malformed_trips"], ("reason", "event_time", "raw"))
+    print_late(console, tables["late_trips"])
+    print_malformed(console, tables["malformed_trips"])
     print_checks(console, checks)
     if status.last is not None:
         console.print(f"\n[bold]Watermark[/bold] {format_ms(status.last.watermark)} after epoch {status.last.epoch}")
@@ -70,9 +69,8 @@ def print_hourly(console: Console, table: pa.Table) -> None:
         console.print("\nNo window has closed yet.")
         return
     timing = {row["values"]: row["counts"] for row in pc.value_counts(table["pane_timing"]).to_pylist()}
-    view = Table(
-        title=f"hourly_tips: {table.num_rows:,} rows ({', '.join(f'{name} {count:,}' for name, count in timing.items())}); the most"
-    )
+    panes = ", ".join(f"{name} {count:,}" for name, count in timing.items())
+    view = Table(title=f"hourly_tips: {table.num_rows:,} rows ({panes}); those with the most tips")
     columns = ("pickup_zone", "window_start", "trips", "tips", "fares", "typical_fare", "pane_timing", "pane_index")
     for name in columns:
         view.add_column(name, justify="left" if name in {"window_start", "pane_timing"} else "right")
@@ -82,14 +80,26 @@ def print_hourly(console: Console, table: pa.Table) -> None:
     console.print(view)
 
 
-def print_sample(console: Console, title: str, table: pa.Table, columns: tuple[str, ...], *, rows: int = 4) -> None:
-    """Print the first rows of a table that sets records aside."""
-    view = Table(title=f"{title}: {table.num_rows:,} rows, such as")
-    shown = [name for name in columns if name in table.column_names]
-    for name in shown:
-        view.add_column(name, overflow="ellipsis", no_wrap=True, max_width=70)
+def print_late(console: Console, table: pa.Table, *, rows: int = 4) -> None:
+    """Print some of the trips that came after their window had expired."""
+    columns = ("pickup_datetime", "dropoff_datetime", "minutes", "pickup_location_id", "fare_amount")
+    view = Table(*columns, title=f"late_trips: {table.num_rows:,} rows, such as")
     for row in table.slice(0, rows).to_pylist():
-        view.add_row(*(escape(cell(row[name])) for name in shown))
+        view.add_row(*(cell(row[name]) for name in columns))
+    console.print()
+    console.print(view)
+
+
+def print_malformed(console: Console, table: pa.Table) -> None:
+    """Print the reasons for which records were set aside, each with a record."""
+    view = Table(title=f"malformed_trips: {table.num_rows:,} rows")
+    view.add_column("reason", max_width=34)
+    view.add_column("rows", justify="right")
+    view.add_column("such as", no_wrap=True, overflow="ellipsis", max_width=80)
+    reasons = table.column("reason").to_pylist() if table.num_rows else []
+    for reason in sorted(set(reasons)):
+        raw = table.column("raw")[reasons.index(reason)].as_py()
+        view.add_row(escape(str(reason)), f"{reasons.count(reason):,}", escape(str(raw)))
     console.print()
     console.print(view)
 
@@ -152,4 +162,6 @@ def cell(value: object) -> str:
     """Return a value for a table's cell."""
     if isinstance(value, float):
         return f"{value:,.2f}"
-    return "" if value is None else str(value).removesuffix("+00:00")
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M:%S}"
+    return "" if value is None else str(value)

@@ -1,13 +1,15 @@
 """Named points at which a test may kill the process, to prove that a crash there loses and doubles nothing.
 
-``TIDEMARK_CRASH_AT=name`` kills the process with SIGKILL the first time the point is reached, ``name:3`` the third time.
-In production the variable is unset and a point costs one dictionary look-up.
+``TIDEMARK_CRASH_AT=name`` kills the process with SIGKILL the first time the point is reached, ``name:3`` the third time; ``-``
+kills nothing and only counts. In production the variable is unset and a point costs one dictionary look-up.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 POINTS: Final[tuple[str, ...]] = (
@@ -29,8 +31,13 @@ POINTS: Final[tuple[str, ...]] = (
     "retention-done",
     "sweep-marked",
     "sweep-done",
+    "output-sweep-marked",
+    "output-sweep-done",
     "epoch-done",
 )
+
+KILLED: Final = "killed at crash point"
+"""What the process says on standard error, before the wish itself, when it dies."""
 
 _reached: dict[str, int] = {}
 
@@ -46,9 +53,14 @@ def crash_point(name: str) -> None:
         return
     if name not in POINTS:
         raise KeyError(name)
-    point, _, count = wanted.partition(":")
-    if point != name:
-        return
     _reached[name] = _reached.get(name, 0) + 1
-    if _reached[name] == int(count or 1):
+    point, _, count = wanted.partition(":")
+    if point == name and _reached[name] == int(count or 1):
+        # Unbuffered: nothing that Python still holds would be written any more.
+        os.write(2, f"{KILLED} {wanted}\n".encode())
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def reached() -> Mapping[str, int]:
+    """Return how often each point was reached in this process while ``TIDEMARK_CRASH_AT`` was set."""
+    return MappingProxyType(dict(_reached))

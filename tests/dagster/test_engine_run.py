@@ -61,11 +61,8 @@ def drain(assets: dg.AssetsDefinition, store: Path, *, end_of_input: bool = Fals
 
 
 def numbers(result: dg.ExecuteInProcessResult, key: str) -> dict[str, object]:
-    return {
-        event.asset_key.path[-1]: event.step_materialization_data.materialization.metadata[key].value
-        for event in result.get_asset_materialization_events()
-        if event.asset_key is not None
-    }
+    found = (event.step_materialization_data.materialization for event in result.get_asset_materialization_events())
+    return {event.asset_key.path[-1]: event.metadata[key].value for event in found if key in event.metadata}
 
 
 def test_two_drains_and_the_end_of_input(tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ def test_generated_names_of_functions_do_not_count() -> None:
 
 
 def test_a_lambda_is_its_own_text_only() -> None:
-    functions = [lambda x: x + 1, lambda x: x + 2, lambda: (lambda z: z)]  # fmt: skip
+    functions: list[Callable[..., Any]] = [lambda x: x + 1, lambda x: x + 2, lambda: (lambda z: z)]  # fmt: skip
     texts = [function_text(function).split("|")[0] for function in functions]
     assert texts == ["lambda x: x + 1", "lambda x: x + 2", "lambda: (lambda z: z)"]
     assert function_text(functions[2]()).split("|")[0] == "lambda z: z"

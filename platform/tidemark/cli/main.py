@@ -15,9 +15,9 @@ from tidemark.cli.loading import load_job
 from tidemark.cli.tables import history_table, status_text
 from tidemark.durations import to_ms
 from tidemark.errors import TidemarkError
+from tidemark.state.codec import to_plain
 from tidemark.state.history import read_history
 from tidemark.state.progress import EpochProgress, encode_progress, format_progress
-from tidemark.state.codec import to_plain
 from tidemark.state.status import list_jobs, read_status
 from tidemark.state.store import JobStore
 

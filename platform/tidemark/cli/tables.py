@@ -17,14 +17,14 @@ def status_text(status: JobStatus) -> str:
     lines = [f"{status.job}: {status.state}, heartbeat {format_ms(status.heartbeat_at)}"]
     if status.error:
         lines.append(f"  error: {status.error}")
-    last = status.last
+    last, totals = status.last, status.totals
     if last is not None:
         lines.append(f"  lineage {last.lineage}, epoch {last.epoch}, watermark {format_ms(last.watermark)}")
-    lines += [f"  source {n}: read {c['read']} = passed {c['passed']} + malformed {c['malformed']}" for n, c in status.totals["sources"].items()]
-    lines += [f"  filter {n}: in {c['in']} = passed {c['passed']} + rejected {c['rejected']}" for n, c in status.totals["filters"].items()]
-    lines += [f"  window {n}: in {c['in']} = accepted {c['accepted']} + late {c['late']}" for n, c in status.totals["operators"].items()]
+    lines += [f"  source {n}: read {c['read']} = passed {c['passed']} + malformed {c['malformed']}" for n, c in totals["sources"].items()]
+    lines += [f"  filter {n}: in {c['in']} = passed {c['passed']} + rejected {c['rejected']}" for n, c in totals["filters"].items()]
+    lines += [f"  window {n}: in {c['in']} = accepted {c['accepted']} + late {c['late']}" for n, c in totals["operators"].items()]
     for name, output in status.outputs.items():
-        rows = status.totals["outputs"].get(name, 0)
+        rows = totals["outputs"].get(name, 0)
         lines.append(f"  output {name}: {rows} rows, {output.sink}{' at ' + output.location if output.location else ''}")
     return "\n".join(lines)
 

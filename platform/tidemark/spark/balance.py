@@ -103,7 +103,7 @@ class Balance:
             tally = self.rows.tallies.get(id(node))
             if tally is not None:
                 figures = tally.figures()
-                self._require(figures.total == sum(figures.verdicts.values()), node, figures.total, sum(figures.verdicts.values()))
+                self._require(node, figures.total, sum(figures.verdicts.values()))
             if isinstance(node, WindowNode) and id(node) in self.absorbed:
                 absorbed = self.absorbed[id(node)]
                 self._hold(node.inputs[0], absorbed.accepted + absorbed.late, node)
@@ -119,10 +119,10 @@ class Balance:
             again = next(item for item in self.topology.nodes if id(item) == found)
             if not isinstance(again, SplitNode):
                 tally.recount(self.rows.marked(again))
-        self._require(self.alive(node) == exact, where, self.alive(node), exact)
+        self._require(where, self.alive(node), exact)
 
-    def _require(self, balanced: bool, node: Node, rows_in: int, rows_out: int) -> None:
-        if not balanced:
+    def _require(self, node: Node, rows_in: int, rows_out: int) -> None:
+        if rows_in != rows_out:
             raise ConservationError(
                 f"{rows_in} rows came in and {rows_out} are accounted for",
                 fix="if an expression or function gives other results when it is run twice, make it deterministic; else report this",
@@ -136,7 +136,7 @@ class Balance:
         tag = node.rejects_to.name if node.rejects_to else None
         if end is None or figures is None:
             return FilterProgress(0, 0, 0, tag)
-        before = 0 if MALFORMED not in figures.verdicts else figures.verdicts[MALFORMED]
+        before = figures.verdicts.get(MALFORMED, 0)
         for found in self.rows.chain(end)[1]:
             rejected = figures.verdicts.get(self.rows.verdict(found), 0)
             if found is node:
@@ -159,5 +159,3 @@ def _same_rows(node: Node) -> Node | None:
     while isinstance(start, SelectNode | WithColumnsNode):
         start = start.inputs[0]
     return start if isinstance(start, SideOutputNode | WindowNode) else node
-
-

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import tempfile
 import uuid
 from pathlib import Path
@@ -116,4 +115,4 @@ def _needed(folder: Path) -> list[Path]:
 def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
-    os.chmod(path, 0o600)
+    path.chmod(0o600)

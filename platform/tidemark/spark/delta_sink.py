@@ -108,6 +108,18 @@ class DeltaSink:
                 place=self.location,
             ) from error
 
+    def shown(self) -> frozenset[str]:
+        """Return the files of the table's newest version.
+
+        Raises:
+            SinkError: the table cannot be read.
+        """
+        table = self._open()
+        if table is None:
+            return frozenset()
+        table.update_incremental()
+        return frozenset(map(str, table.get_add_actions()["path"].to_pylist()))
+
     def _open(self) -> DeltaTable | None:
         if self._table is None:
             try:
@@ -142,7 +154,9 @@ def _differences(wanted: dict[str, object], found: dict[str, object]) -> list[st
 def _shape(kind: object) -> object:
     """Return a type without its nullability and metadata, which tables are free to widen."""
     if isinstance(kind, dict):
-        return {key: _shape(value) for key, value in kind.items() if key not in ("nullable", "containsNull", "valueContainsNull", "metadata")}
+        return {
+            key: _shape(value) for key, value in kind.items() if key not in ("nullable", "containsNull", "valueContainsNull", "metadata")
+        }
     if isinstance(kind, list):
         return [_shape(item) for item in kind]
     return kind

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tidemark.clock import Clock
 from tidemark.crashpoints import crash_point
-from tidemark.errors import OffsetMismatchError, StateMismatchError, StoreError, TidemarkError
+from tidemark.errors import FencedError, OffsetMismatchError, StateMismatchError, StoreError, TidemarkError
 from tidemark.graph.code_version import code_version
 from tidemark.graph.definition import compatible, operator_definition
 from tidemark.graph.job import Job
@@ -20,7 +20,7 @@ from tidemark.graph.nodes import ElementsSpec, FilesSpec, FormatSpec
 from tidemark.semantics.event_time import epoch_processing_time
 from tidemark.semantics.watermarks import next_idle_deadline, processing_time_reaching
 from tidemark.spark.checkpoint import SparkCheckpoint
-from tidemark.spark.epoch import Checkpoint, EpochPlan, EpochRun
+from tidemark.spark.epoch import Checkpoint, EpochPlan, EpochRun, Machinery
 from tidemark.spark.figures import describe_epoch
 from tidemark.spark.housekeeping import Housekeeping
 from tidemark.spark.sinks import bind_sinks, sink_of_record
@@ -59,6 +59,7 @@ class JobDriver:
     def __init__(
         self,
         job: Job,
+        *,
         spark: SparkSession,
         store: JobStore,
         term: Driver,
@@ -75,14 +76,19 @@ class JobDriver:
         self._clock = clock
         self._on_epoch = on_epoch
         self._topology = build_topology(job.outputs)
-        self._steps = {id(node): WindowStep(node) for node in self._topology.windows}
-        self._definitions = {self._topology.name(node): operator_definition(node) for node in self._topology.windows}
-        self._sinks = bind_sinks(job.outputs, self._store)
+        self._machinery = Machinery(
+            store=self._store,
+            topology=self._topology,
+            steps={id(node): WindowStep(node) for node in self._topology.windows},
+            definitions={self._topology.name(node): operator_definition(node) for node in self._topology.windows},
+            sinks=bind_sinks(job.outputs, self._store),
+            clock=clock,
+        )
         self._version = code_version(job)
         self._checkpoint = SparkCheckpoint(self._store, term.term)
         self._first_batch = 0
         self._shift = 0
-        self._keeping = Housekeeping(store, job, term, clock)
+        self._keeping = Housekeeping(store, job, term, self._sinks, self.lineage, clock)
         self.lock = threading.RLock()
 
     def prepare(self) -> None:
@@ -152,6 +158,10 @@ class JobDriver:
         """Number of shuffle partitions of the next epoch."""
         return self.job.parallelism or self._spark.sparkContext.defaultParallelism
 
+    def now(self) -> int:
+        """Return the clock's time, milliseconds."""
+        return self._clock.now_ms()
+
     def next_deadline(self) -> int | None:
         """Return the processing time at which an epoch is due even without input, None for never."""
         if self.head is None:
@@ -168,7 +178,9 @@ class JobDriver:
         return min(deadlines, default=None)
 
     def say(self, state: State, error: BaseException | None = None) -> None:
-        """Write the job's status."""
+        """Write the job's status; a driver that was fenced leaves it to the one that has the job now."""
+        if isinstance(error, FencedError):
+            return
         with contextlib.suppress(StoreError):
             self._keeping.say(state, error=error if isinstance(error, TidemarkError) else None)
 
@@ -183,7 +195,7 @@ class JobDriver:
         ends = []
         for node in self._topology.windows:
             state = self.head.operators.get(self._topology.name(node))
-            step = self._steps[id(node)]
+            step = self._machinery.steps[id(node)]
             if state is not None:
                 due = step.last_due_start(state.watermark)
                 ends += [
@@ -222,7 +234,7 @@ class JobDriver:
         )
         crash_point("epoch-planned")
         jobs_before = self._spark_jobs(session)
-        run = EpochRun(session, self._store, self._topology, self._steps, self._definitions, self._sinks, plan, self._clock)
+        run = EpochRun(self._machinery, session, plan)
         run.execute()
         logs = self._checkpoint.save_source_logs() or (before.source_logs if before else {})
         crash_point("source-log-saved")
@@ -271,7 +283,7 @@ class JobDriver:
 
     def _publish(self, record: EpochRecord) -> None:
         for name, output in record.outputs.items():
-            sink = self._sinks.get(name) or sink_of_record(name, output)
+            sink = self._machinery.sinks.get(name) or sink_of_record(name, output)
             if sink is not None:
                 sink.publish(output, record.lineage, record.epoch)
                 crash_point("output-published")
@@ -302,7 +314,7 @@ class JobDriver:
         return frozenset(name for name, source in progress.items() if source.rows_malformed)
 
     def _require_compatible(self, record: EpochRecord) -> None:
-        lost = sorted(set(record.operators) - set(self._definitions))
+        lost = sorted(set(record.operators) - set(self._machinery.definitions))
         if lost:
             raise StateMismatchError(
                 f"the stored state has operators that the job does not: {', '.join(lost)}",
@@ -312,7 +324,7 @@ class JobDriver:
             )
         for uid, state in record.operators.items():
             stored = {key: value for key, value in state.definition.items() if key != "schema"}
-            findings = compatible(stored, self._definitions[uid])
+            findings = compatible(stored, self._machinery.definitions[uid])
             if findings:
                 raise StateMismatchError(
                     f"the stored state of {uid!r} does not fit the job: {'; '.join(findings)}",

@@ -60,43 +60,39 @@ class EpochPlan:
     end_of_input: bool = False
 
 
+@dataclass(frozen=True)
+class Machinery:
+    """What all epochs of a run share.
+
+    ``store`` is the job's folder; ``steps`` are by ``id(node)``, ``definitions`` by uid as they are recorded, ``sinks`` by output name.
+    """
+
+    store: JobStore
+    topology: Topology
+    steps: Mapping[int, WindowStep]
+    definitions: Mapping[str, Mapping[str, object]]
+    sinks: Mapping[str, BoundSink]
+    clock: Clock
+
+
 class EpochRun:
     """Runs one epoch's operators and stages its outputs.
 
     Args:
-        spark: session that the batch belongs to.
-        store: the job's folder.
-        topology: of the job.
-        steps: of the window operators, by ``id(node)``.
-        definitions: of the operators, by uid, as they are recorded.
-        sinks: by output name.
+        machinery: of the run.
+        spark: session that the batches belong to.
         plan: of the epoch.
-        clock: for measuring stages.
     """
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        store: JobStore,
-        topology: Topology,
-        steps: Mapping[int, WindowStep],
-        definitions: Mapping[str, Mapping[str, object]],
-        sinks: Mapping[str, BoundSink],
-        plan: EpochPlan,
-        clock: Clock,
-    ) -> None:
+    def __init__(self, machinery: Machinery, spark: SparkSession, plan: EpochPlan) -> None:
         self.plan = plan
-        self.topology = topology
+        self.topology = machinery.topology
         self.stages: dict[str, int] = {}
         self.outputs: dict[str, OutputRecord] = {}
         self.sources: dict[str, SourceState] = {}
         self.observed: dict[str, dict[str, SplitObservation]] = {}
-        self._sinks = sinks
-        self._clock = clock
+        self._machinery = machinery
         self._spark = spark
-        self._store = store
-        self._steps = steps
-        self._definitions = definitions
         self._begin(plan.strict)
 
     def _begin(self, strict: frozenset[str]) -> None:
@@ -106,11 +102,11 @@ class EpochRun:
         self.operators = {
             id(node): OperatorRun(
                 self._spark,
-                self._store,
+                self._machinery.store,
                 topology.name(node),
-                self._steps[id(node)],
-                plan.before.operators.get(topology.name(node), OperatorState(self._definitions[topology.name(node)])),
-                self._definitions[topology.name(node)],
+                self._machinery.steps[id(node)],
+                plan.before.operators.get(topology.name(node), OperatorState(self._machinery.definitions[topology.name(node)])),
+                self._machinery.definitions[topology.name(node)],
                 plan.epoch,
             )
             for node in topology.windows
@@ -151,7 +147,7 @@ class EpochRun:
             for node in self.topology.windows:
                 self._run_window(node)
             self._stage_outputs(gated=True)
-            for name, sink in self._sinks.items():
+            for name, sink in self._machinery.sinks.items():
                 self.outputs.setdefault(name, sink.nothing())
             crash_point("outputs-staged")
             self.balance.staged = {name: record for name, record in self.outputs.items() if record.files}
@@ -162,11 +158,11 @@ class EpochRun:
 
     @contextmanager
     def _stage(self, name: str) -> Iterator[None]:
-        begun = self._clock.monotonic()
+        begun = self._machinery.clock.monotonic()
         try:
             yield
         finally:
-            self.stages[name] = self.stages.get(name, 0) + round((self._clock.monotonic() - begun) * 1000)
+            self.stages[name] = self.stages.get(name, 0) + round((self._machinery.clock.monotonic() - begun) * 1000)
 
     def _ahead(self) -> frozenset[str]:
         """Return the sources that took in rows too far ahead of processing time."""
@@ -183,21 +179,21 @@ class EpochRun:
             if not _behind_window(node.inputs[0]) and self.rows.available(node.inputs[0]):
                 self._absorb(node)
         self._stage_outputs(gated=False)
-        for node in self._undriven():
-            if self.rows.available(node):
+        for emitter in self._undriven():
+            if self.rows.available(emitter):
                 with self._stage("count"):
-                    self.rows.rows(node).write.format("noop").mode("overwrite").save()
+                    self.rows.rows(emitter).write.format("noop").mode("overwrite").save()
 
     def _undriven(self) -> list[Node]:
         """Return sources and filters that nothing reads in every epoch, though someone wants to know what they put aside."""
         wanted = [output.node for output in self.topology.outputs.values() if self.topology.gate(output.node) is None]
         driven = {id(found) for node in (*wanted, *self.topology.windows) for found in walk([node])}
-        found: dict[int, Node] = {}
+        emitters: dict[int, Node] = {}
         for node in self.topology.nodes:
             emitter = node.inputs[0] if isinstance(node, SideOutputNode) else None
             if emitter is not None and not isinstance(emitter, WindowNode) and id(emitter) not in driven:
-                found[id(emitter)] = emitter
-        return list(found.values())
+                emitters[id(emitter)] = emitter
+        return list(emitters.values())
 
     def _absorb(self, node: WindowNode) -> None:
         with self._stage(f"absorb {self.topology.name(node)}"):
@@ -223,9 +219,7 @@ class EpochRun:
         """Write what follows a window's results; a window that follows them absorbs them now, so that the pass has run."""
         staged = len(self.outputs)
         self._stage_outputs(gated=False)
-        followers = [
-            other for other in self.topology.windows if other is not node and any(found is node for found in walk(other.inputs))
-        ]
+        followers = [other for other in self.topology.windows if other is not node and any(found is node for found in walk(other.inputs))]
         for other in followers:
             ready = all(id(found) in self.balance.fired or found is node for found in walk(other.inputs) if isinstance(found, WindowNode))
             if ready and self.operators[id(other)].absorbed is None:
@@ -243,7 +237,7 @@ class EpochRun:
             with self._stage(f"output {name}"):
                 rows = self.rows.rows(output.node)
                 visible = [column for column in rows.columns if not column.startswith("__tm_")]
-                self.outputs[name] = self._sinks[name].stage(rows.select(*visible), self.plan.lineage, self.plan.epoch)
+                self.outputs[name] = self._machinery.sinks[name].stage(rows.select(*visible), self.plan.lineage, self.plan.epoch)
             crash_point("output-staged")
 
     def _advance_sources(self) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from tidemark.graph.nodes import Expression
 
@@ -21,6 +22,14 @@ CORRUPT = "__tm_corrupt"
 META = "__tm_meta"
 SOURCE = "__tm_source"
 HIDDEN = (TIME, SPLIT, POSITION)
+
+
+def struct_of(ddl: str) -> StructType:
+    """Return the type of rows with the columns of a DDL text."""
+    found = StructType.fromDDL(ddl)
+    if not isinstance(found, StructType):
+        raise TypeError(f"{ddl!r} declares no columns")
+    return found
 
 
 def quoted(name: str) -> str:

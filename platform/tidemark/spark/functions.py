@@ -9,7 +9,7 @@ from pyspark.sql.types import StructType
 
 from tidemark.errors import UserCodeError
 from tidemark.graph.nodes import FunctionNode
-from tidemark.spark.expressions import hidden_of, visible_of
+from tidemark.spark.expressions import hidden_of, struct_of, visible_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,7 +24,7 @@ def apply_function(node: FunctionNode, rows: DataFrame, name: str) -> DataFrame:
     """
     hidden = hidden_of(rows.columns)
     visible = visible_of(rows.columns)
-    made = StructType.fromDDL(node.schema)
+    made = struct_of(node.schema)
     schema = StructType([*made.fields, *(rows.schema[column] for column in hidden)])
     if node.batches:
         run = _on_batches(node.function, visible, hidden, name)
@@ -59,7 +59,7 @@ def _on_rows(
 ) -> _Batches:
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    schema = to_arrow_schema(made)
+    schema = to_arrow_schema(made, timezone="UTC")
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa

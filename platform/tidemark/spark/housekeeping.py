@@ -4,24 +4,35 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Final
 
 from tidemark.clock import Clock
-from tidemark.crashpoints import crash_point
-from tidemark.errors import FencedError, StoreError, TidemarkError
+from tidemark.errors import CorruptStoreError, FencedError, StoreError, TidemarkError
 from tidemark.graph.job import Job
+from tidemark.spark.sink_sweep import sweep_outputs
+from tidemark.spark.sinks import BoundSink
 from tidemark.state.history import HistoryWriter
-from tidemark.state.joblog import DEFAULT_LEASE_MS, Driver, JobLog
+from tidemark.state.joblog import DEFAULT_LEASE_MS, Driver
 from tidemark.state.progress import EpochProgress
 from tidemark.state.records import EpochRecord
-from tidemark.state.status import JobStatus, OutputStatus, State, write_status
+from tidemark.state.retention import retire
+from tidemark.state.status import JobStatus, OutputStatus, State, read_status, write_status
 from tidemark.state.store import JobStore
+from tidemark.state.sweep import kept_epochs, sweep
 from tidemark.state.totals import empty_totals
 
 logger = logging.getLogger("tidemark")
 
 BEAT_SECONDS = DEFAULT_LEASE_MS / 1000 / 5
+
+SWEEP_INTERVAL_MS: Final = 5 * 60 * 1000
+SWEEP_EPOCHS: Final = 100
+"""A sweep reads all retained records, so it comes after so much time or so many epochs, whichever is first."""
+
+RETENTION_SLACK: Final = 10
+"""Old records gather up to so many, and to a tenth of those retained, before they are deleted together."""
 
 
 class Housekeeping:
@@ -31,34 +42,60 @@ class Housekeeping:
         store: root of the job store.
         job: the job.
         term: of the driver.
+        sinks: of the job's outputs, by name.
+        lineage: that the driver goes on with.
         clock: for the times in the files.
     """
 
-    def __init__(self, store: JobStore, job: Job, term: Driver, clock: Clock) -> None:
+    def __init__(self, store: JobStore, job: Job, term: Driver, sinks: Mapping[str, BoundSink], lineage: str, clock: Clock) -> None:
         self._store = store
         self._job = job
         self._term = term
+        self._sinks = sinks
+        self._lineage = lineage
         self._clock = clock
+        self._swept_at = 0
+        self._epochs_since_sweep = 0
         self._started = clock.now_ms()
         self._history = HistoryWriter(store, job.name)
         self._record = term.head.epoch
         self._outputs: dict[str, OutputStatus] = {}
 
     def begin(self) -> None:
-        """Write what a crash kept from being written, and say that the job runs."""
-        log = JobLog(self._store.at(self._job.name), self._job.name, self._clock)
+        """Write what a crash kept from being written, say that the job runs, and sweep up what it left.
+
+        Raises:
+            CorruptStoreError: the history is damaged.
+        """
+        log = self._term.log
         self._history.backfill(log.epochs())
-        for record in reversed(list(log.epochs())):
-            self._remember(record)
+        known = self._known_status()
+        if known is not None:
+            self._outputs.update(known.outputs)
+            if self._record is not None:
+                self._remember(self._record)
+        else:
+            for record in reversed(list(log.epochs())):
+                self._remember(record)
         self.say("running")
+        self._sweep()
 
     def after_epoch(self, record: EpochRecord, progress: EpochProgress) -> None:
-        """Write history and status after an epoch was published."""
+        """Write history and status after an epoch was published; retire old epochs, and sweep when it is time.
+
+        Raises:
+            FencedError: a newer driver has begun.
+        """
         self._record = record
         self._remember(record)
         self._history.append(progress)
-        crash_point("history-written")
         self.say("running", progress)
+        kept = self._job.retained_epochs
+        with _put_off("retention"):
+            retire(self._term, retained_epochs=kept, slack=min(RETENTION_SLACK, max(1, kept // RETENTION_SLACK)))
+        self._epochs_since_sweep += 1
+        if self._clock.now_ms() - self._swept_at >= SWEEP_INTERVAL_MS or self._epochs_since_sweep >= SWEEP_EPOCHS:
+            self._sweep()
 
     def say(self, state: State, progress: EpochProgress | None = None, error: TidemarkError | None = None) -> None:
         """Write the job's status."""
@@ -80,11 +117,36 @@ class Housekeeping:
             ),
         )
 
+    def _sweep(self) -> None:
+        self._swept_at, self._epochs_since_sweep = self._clock.now_ms(), 0
+        with _put_off("the sweep"):
+            kept = kept_epochs(self._term.log)
+            sweep(self._term, kept=kept)
+            sweep_outputs(self._term, self._sinks, self._lineage, kept=kept)
+
+    def _known_status(self) -> JobStatus | None:
+        try:
+            return read_status(self._store, self._job.name)
+        except CorruptStoreError as error:
+            logger.warning("the status is written anew: %s", error)
+            return None
+
     def _remember(self, record: EpochRecord) -> None:
         for name, output in record.outputs.items():
             known = self._outputs.get(name)
             schema = output.schema or (known.schema if known else None)
             self._outputs[name] = OutputStatus(output.sink, output.location, schema)
+
+
+@contextmanager
+def _put_off(work: str) -> Iterator[None]:
+    """Leave work that can wait to the next time when it fails; a driver that was fenced stops."""
+    try:
+        yield
+    except FencedError:
+        raise
+    except TidemarkError as error:
+        logger.warning("%s is put off: %s", work, error)
 
 
 @contextmanager

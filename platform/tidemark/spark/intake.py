@@ -95,9 +95,7 @@ def malformed_rows(intake: Intake) -> DataFrame:
     names = rows.columns
     time = F.col(TIME)
     reason = (
-        F.when(time.isNull(), NULL_EVENT_TIME)
-        .when(~time.between(MIN_EVENT_TIME, MAX_EVENT_TIME), OUT_OF_RANGE)
-        .otherwise(TOO_FAR_AHEAD)
+        F.when(time.isNull(), NULL_EVENT_TIME).when(~time.between(MIN_EVENT_TIME, MAX_EVENT_TIME), OUT_OF_RANGE).otherwise(TOO_FAR_AHEAD)
     )
     raw = F.to_json(F.struct(*(F.col(quoted(name)) for name in visible_of(names))))
     if CORRUPT in names:
@@ -143,5 +141,3 @@ def _position(node: SourceNode, names: list[str]) -> Column:
     block = F.col(BLOCK) if BLOCK in names else F.lit(0)
     row = F.col(ROW) if ROW in names else F.monotonically_increasing_id()
     return F.struct(origin.alias("origin"), block.cast("bigint").alias("block"), row.cast("bigint").alias("row"))
-
-

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tidemark.spark.staging import folder_of
+from tidemark.state.layout import STAGING
 from tidemark.state.records import OutputRecord
 from tidemark.state.store import JobStore
 
@@ -32,12 +34,19 @@ class _StagedInJob:
 
     def staging_folder(self, name: str) -> str:
         """Return a folder below the job's."""
-        return f"staging/{self._name}/{name}"
+        return f"{STAGING}/{self._name}/{name}"
 
     def check(self, schema: StructType) -> None:
         """Take rows of any type."""
 
-    def _read(self, record: OutputRecord) -> pa.Table:
+    def shown(self) -> frozenset[str]:
+        """Return nothing: what is staged is shown as a copy."""
+        return frozenset()
+
+    def _read(self, record: OutputRecord) -> pa.Table | None:
+        """Return the staged rows, None where they were shown already and are gone."""
+        if not self.staging.exists(record.files[-1].path):
+            return None
         parts = [pq.read_table(io.BytesIO(self.staging.get(file.path))) for file in record.files]
         return pa.concat_tables(parts)
 
@@ -51,13 +60,16 @@ class ConsoleSink(_StagedInJob):
         super().__init__(name, job)
         self._limit = rows
 
-    def publish(self, record: OutputRecord, lineage: str, epoch: int) -> None:
+    def publish(self, record: OutputRecord, lineage: str, epoch: int) -> None:  # noqa: ARG002 - the protocol's
         """Print the first rows."""
         table = self._read(record)
+        if table is None:
+            return
         shown = table.slice(0, self._limit).to_pandas().to_string(index=False)
         more = f"\n… {table.num_rows - self._limit} more" if table.num_rows > self._limit else ""
         sys.stdout.write(f"── {self._name}, epoch {epoch}: {record.rows} rows ──\n{shown}{more}\n")
         sys.stdout.flush()
+        self.staging.remove_folder(folder_of(record))
 
 
 class MemorySink(_StagedInJob):
@@ -72,8 +84,9 @@ class MemorySink(_StagedInJob):
     def publish(self, record: OutputRecord, lineage: str, epoch: int) -> None:
         """Keep the rows, unless this epoch's are there."""
         kept = _tables.setdefault(self._table, {})
-        if (lineage, epoch) not in kept:
-            kept[lineage, epoch] = self._read(record)
+        if (lineage, epoch) not in kept and (table := self._read(record)) is not None:
+            kept[lineage, epoch] = table
+        self.staging.remove_folder(folder_of(record))
 
 
 def memory_table(name: str) -> pa.Table | None:

@@ -107,9 +107,7 @@ class OperatorRun:
         gone = set(plan.drop)
         for group in plan.merge:
             merged = self.step.merge(self._read(group).where(f"{START} > {expired}"))
-            written = write_folder(
-                merged.coalesce(1), self.store, self._folder(), compression=STATE_COMPRESSION, time_column=START
-            )
+            written = write_folder(merged.coalesce(1), self.store, self._folder(), compression=STATE_COMPRESSION, time_column=START)
             newest = max(file.epoch for file in group)
             self._files += [replace(file.as_state_file(self.epoch), epoch=newest) for file in written]
             gone |= set(group)

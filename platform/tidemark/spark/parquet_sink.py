@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from tidemark.errors import PublishError, SinkError, StoreError
+from tidemark.spark.staging import folder_of
 from tidemark.state.locations import Location
 from tidemark.state.records import OutputRecord
 from tidemark.state.store import JobStore
@@ -52,7 +53,7 @@ class ParquetSink:
             import io
 
             found = pq.read_schema(io.BytesIO(self.staging.get(there.path)))
-            wanted = to_arrow_schema(schema)
+            wanted = to_arrow_schema(schema, timezone="UTC")
             if found.names != wanted.names or any(found.field(n).type != wanted.field(n).type for n in wanted.names):
                 raise SinkError(
                     f"output {self._name!r} ({', '.join(map(str, wanted))}) does not fit the files in {self.location} "
@@ -64,23 +65,30 @@ class ParquetSink:
         self._checked = schema.json()
 
     def publish(self, record: OutputRecord, lineage: str, epoch: int) -> None:
-        """Move each staged file to its final name, unless it is there."""
-        for number, file in enumerate(record.files):
-            final = f"part-{lineage}-{epoch:012d}-{number:05d}.parquet"
-            try:
-                if not self.staging.exists(final):
-                    self.staging.move(file.path, final)
-            except (StoreError, OSError) as error:
-                raise PublishError(
-                    f"output {self._name!r} of a committed epoch could not be published: {error}",
-                    fix="mend the folder (space, permission, network) and start the job again: it finishes this epoch first",
-                    uid=self._name,
-                    epoch=epoch,
-                    place=self.location,
-                ) from error
+        """Move the staged files, in their order, to their final names.
+
+        Those before the first that is still staged were moved by an earlier attempt; readers may have taken them away since.
+        """
+        folder = folder_of(record)
+        try:
+            staged = {file.path for file in self.staging.list(folder)}
+            done = next((number for number, file in enumerate(record.files) if file.path in staged), len(record.files))
+            for number, file in enumerate(record.files[done:], start=done):
+                self.staging.move(file.path, f"part-{lineage}-{epoch:012d}-{number:05d}.parquet")
+            self.staging.remove_folder(folder)
+        except (StoreError, OSError) as error:
+            raise PublishError(
+                f"output {self._name!r} of a committed epoch could not be published: {error}",
+                fix="mend the folder (space, permission, network) and start the job again: it finishes this epoch first",
+                uid=self._name,
+                epoch=epoch,
+                place=self.location,
+            ) from error
+
+    def shown(self) -> frozenset[str]:
+        """Return nothing: what readers see lies elsewhere than what is staged."""
+        return frozenset()
 
 
 def _visible(path: str) -> bool:
     return path.endswith(".parquet") and not any(part.startswith(("_", ".")) for part in path.split("/"))
-
-

@@ -30,7 +30,7 @@ from tidemark.graph.nodes import (
     WindowNode,
     WithColumnsNode,
 )
-from tidemark.spark.expressions import CORRUPT, HIDDEN, META, VERDICT, column, hidden_of, named_columns, quoted, visible_of
+from tidemark.spark.expressions import CORRUPT, HIDDEN, META, VERDICT, column, hidden_of, quoted, visible_of
 from tidemark.spark.functions import apply_function
 from tidemark.spark.intake import ALIVE, FIRST_FILTER, MALFORMED, Intake, malformed_rows
 from tidemark.spark.tallies import Tally
@@ -175,11 +175,13 @@ class EpochRows:
         if not isinstance(node, CHAINABLE):
             return self._boundary(node).withColumn(VERDICT, F.lit(ALIVE))
         parent = node.inputs[0]
+        return self._step(node, self._before(parent))
+
+    def _before(self, parent: Node) -> DataFrame:
+        """Return the rows that a pass goes on with; where several consumers share them, a new pass begins."""
         if self._topology.shared(parent):
-            before = self.rows(parent).withColumn(VERDICT, F.lit(ALIVE))
-        else:
-            before = self.marked(parent)
-        return self._step(node, before)
+            return self.rows(parent).withColumn(VERDICT, F.lit(ALIVE))
+        return self.marked(parent)
 
     def _step(self, node: Node, before: DataFrame) -> DataFrame:
         alive = F.col(VERDICT) == ALIVE
@@ -246,7 +248,7 @@ class EpochRows:
             return malformed_rows(self._intakes[emitter.name])
         parent = emitter.inputs[0]
         if isinstance(emitter, FilterNode):
-            marked = self._with_verdict(emitter, parent)
+            marked = self._step(emitter, self._before(parent))
             names = [name for name in marked.columns if name not in (VERDICT, CORRUPT)]
             return marked.where(F.col(VERDICT) == self.verdict(emitter)).select(*map(quoted, names))
         if isinstance(emitter, WindowNode):
@@ -261,11 +263,6 @@ class EpochRows:
         narrowed = {name: intake.before(late.before) for name, intake in self._intakes.items()}
         again = EpochRows(self._topology, narrowed, self._known_splits, self._late)
         return again.alive(parent).where(late.condition)
-
-    def _with_verdict(self, emitter: FilterNode, parent: Node) -> DataFrame:
-        if self._topology.shared(parent):
-            return self._step(emitter, self.rows(parent).withColumn(VERDICT, F.lit(ALIVE)))
-        return self._step(emitter, self.marked(parent))
 
     def _split(self, node: SplitNode) -> DataFrame:
         found = self._rows.get(id(node))
@@ -308,4 +305,4 @@ def _emitter_input(side: SideOutputNode) -> Node | None:
 
 def _deterministic(frame: DataFrame) -> bool:
     """Whether Spark takes every expression of the plan as deterministic (no rand, uuid, …)."""
-    return bool(frame._jdf.queryExecution().analyzed().deterministic())  # type: ignore[operator]
+    return bool(frame._jdf.queryExecution().analyzed().deterministic())  # noqa: SLF001 - Python has no public way to ask

@@ -7,7 +7,6 @@ import logging
 import os
 import signal
 import threading
-import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,15 +14,14 @@ from typing import TYPE_CHECKING
 from pyspark.errors import PySparkException, StreamingQueryException
 
 from tidemark.clock import SYSTEM_CLOCK, Clock
-from tidemark.crashpoints import crash_point
 from tidemark.durations import to_ms
-from tidemark.errors import DefinitionError, TidemarkError
+from tidemark.errors import DefinitionError, FencedError, TidemarkError
 from tidemark.graph.job import Job
 from tidemark.spark.driver import JobDriver
 from tidemark.spark.failures import translate
 from tidemark.spark.housekeeping import beating
 from tidemark.spark.session import build_session, engine_settings
-from tidemark.state.joblog import Driver, JobLog
+from tidemark.state.joblog import JobLog
 from tidemark.state.owners import current_owner
 from tidemark.state.progress import EpochProgress, format_progress
 from tidemark.state.store import JobStore
@@ -99,12 +97,23 @@ def run(
     root = JobStore.open(store or job.store or os.environ.get(STORE_VARIABLE) or DEFAULT_STORE)
     session = spark or build_session(app_name=f"tidemark {job.name}")
     term = JobLog(root.at(job.name), job.name, clock).acquire(current_owner(run_id), takeover=takeover)
-    crash_point("term-taken")
     stopping = stop or threading.Event()
+    epochs: list[EpochProgress] = []
+
+    def after_epoch(progress: EpochProgress) -> None:
+        epochs.append(progress)
+        logger.info("%s", format_progress(progress))
+        if on_epoch is not None:
+            on_epoch(progress)
+
     try:
         with engine_settings(session), beating(term) as fenced, _signals(stopping, wanted=handle_signals):
-            running = _Run(job, session, root, term, clock, stopping, fenced, on_epoch, max_epochs)
-            return running.go(interval, end_of_input=end_of_input)
+            lineage = uuid.uuid4().hex[:12]
+            driver = JobDriver(job, spark=session, store=root, term=term, lineage=lineage, clock=clock, on_epoch=after_epoch)
+            running = _Run(driver, stopping, fenced, lambda: max_epochs is not None and len(epochs) >= max_epochs)
+            running.go(interval, end_of_input=end_of_input)
+            head = epochs[-1] if epochs else (driver.head.progress if driver.head else None)
+            return RunResult(job.name, driver.lineage, tuple(epochs), head)
     finally:
         with contextlib.suppress(TidemarkError):
             term.release()
@@ -113,40 +122,25 @@ def run(
 class _Run:
     """One run of a job under one term."""
 
-    def __init__(
-        self,
-        job: Job,
-        spark: SparkSession,
-        root: JobStore,
-        term: Driver,
-        clock: Clock,
-        stopping: threading.Event,
-        fenced: threading.Event,
-        on_epoch: Callable[[EpochProgress], None] | None,
-        max_epochs: int | None,
-    ) -> None:
-        self._job = job
-        self._clock = clock
+    def __init__(self, driver: JobDriver, stopping: threading.Event, fenced: threading.Event, done: Callable[[], bool]) -> None:
+        self._driver = driver
         self._stopping = stopping
         self._fenced = fenced
-        self._report = on_epoch
-        self._max_epochs = max_epochs
-        self._epochs: list[EpochProgress] = []
+        self._done = done
         self._failure: BaseException | None = None
         self._closing = False
-        lineage = uuid.uuid4().hex[:12]
-        self._driver = JobDriver(job, spark, root, term, lineage, clock, self._after_epoch)
 
-    def go(self, interval_ms: int | None, *, end_of_input: bool) -> RunResult:
+    def go(self, interval_ms: int | None, *, end_of_input: bool) -> None:
         """Run epochs until the end, and leave a status that says how it ended."""
         driver = self._driver
         try:
             driver.prepare()
             self._query(interval_ms)
+            self._require_term()
             if end_of_input and not self._stopping.is_set() and not self._done():
                 driver.run_without_input(end_of_input=True)
         except BaseException as error:
-            failure = error if not isinstance(error, Exception) else translate(error, job=self._job.name, epoch=driver.next_epoch)
+            failure = error if not isinstance(error, Exception) else translate(error, job=driver.job.name, epoch=driver.next_epoch)
             driver.say("failed" if isinstance(failure, TidemarkError) else "stopped", failure)
             if failure is error:
                 raise
@@ -154,15 +148,16 @@ class _Run:
         finally:
             driver.close()
         driver.say("stopped" if self._stopping.is_set() or interval_ms is not None else "finished")
-        head = self._epochs[-1] if self._epochs else (driver.head.progress if driver.head else None)
-        return RunResult(self._job.name, driver.lineage, tuple(self._epochs), head)
+
+    def _require_term(self) -> None:
+        if self._fenced.is_set():
+            raise FencedError(
+                "a newer driver took the job over, so this run has ended",
+                fix="leave the job to that driver; `tidemark status` names it",
+            )
 
     def _query(self, interval_ms: int | None) -> None:
-        writer = (
-            self._driver.streaming()
-            .writeStream.foreachBatch(self._batch)
-            .option("checkpointLocation", self._driver.checkpoint_path)
-        )
+        writer = self._driver.streaming().writeStream.foreachBatch(self._batch).option("checkpointLocation", self._driver.checkpoint_path)
         trigger = writer.trigger(availableNow=True) if interval_ms is None else writer.trigger(processingTime=f"{interval_ms} milliseconds")
         query = trigger.start()
         try:
@@ -173,7 +168,7 @@ class _Run:
             logger.debug("query ended: %s", error)
         finally:
             self._stop(query)
-        if self._failure is not None and not isinstance(self._failure, _Stopped):
+        if self._failure is not None and not isinstance(self._failure, _StoppedError):
             raise self._failure
 
     def _wait(self, query: StreamingQuery, *, continuous: bool) -> None:
@@ -185,7 +180,7 @@ class _Run:
 
     def _due(self, query: StreamingQuery) -> bool:
         deadline = self._driver.next_deadline()
-        if deadline is None or deadline > self._clock.now_ms():
+        if deadline is None or deadline > self._driver.now():
             return False
         status = query.status
         return not status["isTriggerActive"] and not status["isDataAvailable"]
@@ -198,7 +193,7 @@ class _Run:
 
     def _batch(self, batch: DataFrame, number: int) -> None:
         if self._closing or self._done() or self._stopping.is_set() or self._fenced.is_set():
-            self._failure = _Stopped()
+            self._failure = _StoppedError()
             raise self._failure
         try:
             self._driver.run_batch(batch, number)
@@ -206,17 +201,8 @@ class _Run:
             self._failure = error
             raise
 
-    def _after_epoch(self, progress: EpochProgress) -> None:
-        self._epochs.append(progress)
-        logger.info("%s", format_progress(progress))
-        if self._report is not None:
-            self._report(progress)
 
-    def _done(self) -> bool:
-        return self._max_epochs is not None and len(self._epochs) >= self._max_epochs
-
-
-class _Stopped(Exception):
+class _StoppedError(Exception):
     """A batch came after the run was asked to stop; it is read again by the next run."""
 
 
@@ -238,7 +224,7 @@ def _signals(stopping: threading.Event, *, wanted: bool) -> Iterator[None]:
         yield
         return
 
-    def ask(number: int, frame: FrameType | None) -> None:
+    def ask(number: int, _frame: FrameType | None) -> None:
         if stopping.is_set():
             raise KeyboardInterrupt
         logger.info("%s: stopping after the epoch at hand", signal.Signals(number).name)

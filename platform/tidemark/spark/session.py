@@ -66,14 +66,14 @@ def build_session(master: str = "local[*]", *, app_name: str = "tidemark", conf:
 @contextmanager
 def engine_settings(spark: SparkSession) -> Iterator[None]:
     """Set what a job needs on a session, and put back what was there."""
-    before = {key: spark.conf.get(key, None) for key in SETTINGS}
+    before: dict[str, str | None] = {key: spark.conf.get(key, None) for key in SETTINGS}
     for key, value in SETTINGS.items():
         spark.conf.set(key, value)
     try:
         yield
     finally:
-        for key, value in before.items():
-            if value is None:
+        for key, earlier in before.items():
+            if earlier is None:
                 spark.conf.unset(key)
             else:
-                spark.conf.set(key, value)
+                spark.conf.set(key, earlier)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -14,6 +13,7 @@ from tidemark.graph.nodes import ConsoleSpec, DeltaSpec, MemorySpec, Output, Par
 from tidemark.spark.delta_sink import DeltaSink
 from tidemark.spark.local_sinks import ConsoleSink, MemorySink
 from tidemark.spark.parquet_sink import ParquetSink
+from tidemark.spark.staging import new_staging
 from tidemark.spark.state_files import write_folder
 from tidemark.state.records import OutputRecord
 from tidemark.state.store import JobStore
@@ -54,6 +54,10 @@ class Sink(Protocol):
         """Make the staged rows of a committed epoch visible, once."""
         ...
 
+    def shown(self) -> frozenset[str]:
+        """Return the staged files that readers are shown now, relative to ``staging``; a sweep leaves them alone in any case."""
+        ...
+
 
 @dataclass(frozen=True)
 class BoundSink:
@@ -66,7 +70,7 @@ class BoundSink:
         """Write an epoch's rows where they will lie, without anything that refers to them; one Spark job."""
         schema = nullable(rows.schema)
         self.sink.check(schema)
-        folder = self.sink.staging_folder(f"{lineage}-{epoch:012d}-{uuid.uuid4().hex[:8]}")
+        folder = self.sink.staging_folder(new_staging(lineage, epoch))
         files = write_folder(rows, self.sink.staging, folder, compression=SINK_COMPRESSION)
         return OutputRecord(
             sink=self.sink.kind,

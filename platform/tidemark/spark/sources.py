@@ -7,6 +7,7 @@ import io
 import os
 from collections.abc import Mapping, Sequence
 from functools import reduce
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -14,11 +15,11 @@ import pyarrow.parquet as pq
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql.types import LongType, StructField
 
 from tidemark.errors import DefinitionError, SourceError
 from tidemark.graph.nodes import ElementsSpec, FilesSpec, FormatSpec, RateSpec, SourceNode
-from tidemark.spark.expressions import CORRUPT, SOURCE, SPLIT, quoted
+from tidemark.spark.expressions import CORRUPT, SOURCE, SPLIT, quoted, struct_of
 from tidemark.spark.intake import BLOCK, PATH, ROW
 from tidemark.state.store import JobStore
 
@@ -34,9 +35,7 @@ _MARKS_CORRUPT = ("json", "csv")
 _PATTERN = "*?[]{}\\"
 
 
-def open_source(
-    spark: SparkSession, node: SourceNode, elements: JobStore, *, ordered: bool
-) -> DataFrame:
+def open_source(spark: SparkSession, node: SourceNode, elements: JobStore, *, ordered: bool) -> DataFrame:
     """Return a source as a streaming DataFrame.
 
     Args:
@@ -84,13 +83,13 @@ def read_files_of_epoch(spark: SparkSession, node: SourceNode, paths: Sequence[s
     spec = node.spec
     reader = spark.read
     if isinstance(spec, FilesSpec):
-        schema = StructType.fromDDL(spec.schema)
+        schema = struct_of(spec.schema)
         if not any(character in spec.path for character in _PATTERN):
             reader = reader.option("basePath", spec.path)
         frame = reader.format(spec.format).schema(schema).options(**dict(spec.options)).load([_escaped(path) for path in paths])
         return frame.select(*map(quoted, frame.columns), *_file_position()) if ordered else frame
     if isinstance(spec, ElementsSpec):
-        return reader.schema(StructType.fromDDL(spec.schema).add(StructField(ROW, LongType()))).parquet(*paths)
+        return reader.schema(struct_of(spec.schema).add(StructField(ROW, LongType()))).parquet(*paths)
     raise TypeError(type(spec).__name__)
 
 
@@ -118,7 +117,7 @@ def first_line(error: BaseException) -> str:
 
 
 def _files(reader: DataStreamReader, node: SourceNode, spec: FilesSpec, *, ordered: bool) -> DataFrame:
-    schema = StructType.fromDDL(spec.schema)
+    schema = struct_of(spec.schema)
     options = dict(spec.options)
     if spec.format in _MARKS_CORRUPT:
         schema = schema.add(CORRUPT, "string")
@@ -146,7 +145,7 @@ def _require_folder(node: SourceNode, path: str) -> None:
     local = path.removeprefix("file://")
     if "://" in local or any(character in local for character in _PATTERN):
         return
-    if not os.path.exists(local):
+    if not Path(local).exists():
         raise SourceError(
             f"folder {local!r} of source {node.name!r} does not exist",
             fix="create it, or correct the path given to tm.files(...)",
@@ -165,8 +164,8 @@ def _format(reader: DataStreamReader, spec: FormatSpec) -> DataFrame:
 
 
 def _elements(reader: DataStreamReader, node: SourceNode, spec: ElementsSpec, store: JobStore) -> DataFrame:
-    schema = StructType.fromDDL(spec.schema).add(StructField(ROW, LongType()))
-    arrow = to_arrow_schema(schema)
+    schema = struct_of(spec.schema).add(StructField(ROW, LongType()))
+    arrow = to_arrow_schema(schema, timezone="UTC")
     blobs = [_as_parquet(node, batch, arrow, number) for number, batch in enumerate(spec.batches)]
     digest = hashlib.sha256(b"".join(hashlib.sha256(blob).digest() for blob in blobs)).hexdigest()[:16]
     for number, blob in enumerate(blobs):

@@ -41,8 +41,4 @@ def read_files(spark: SparkSession, store: JobStore, files: Iterable[StateFile],
 
 def overlapping(files: Sequence[StateFile], low: int, high: int) -> list[StateFile]:
     """Return the files that may hold rows with a time in [low, high]."""
-    return [
-        file
-        for file in files
-        if (file.max_time is None or file.max_time >= low) and (file.min_time is None or file.min_time <= high)
-    ]
+    return [file for file in files if (file.max_time is None or file.max_time >= low) and (file.min_time is None or file.min_time <= high)]

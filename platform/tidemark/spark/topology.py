@@ -121,13 +121,7 @@ def build_topology(outputs: Mapping[str, Output]) -> Topology:
 
 def _gated(nodes: tuple[Node, ...]) -> frozenset[int]:
     """Return the late, rejected and malformed side outputs that no window and no union needs in every epoch."""
-    needed = {
-        id(found)
-        for node in nodes
-        if isinstance(node, WindowNode | UnionNode)
-        for parent in node.inputs
-        for found in walk([parent])
-    }
+    needed = {id(found) for node in nodes if isinstance(node, WindowNode | UnionNode) for parent in node.inputs for found in walk([parent])}
     return frozenset(
         id(node)
         for node in nodes

@@ -33,8 +33,11 @@ MAX_LATE_WINDOWS = 100
 
 @dataclass(frozen=True)
 class Absorbed:
-    """Exact counts of one pass: rows accepted and late, groups staged, groups of windows that have fired already,
-    and the starts of windows that late rows would have belonged to."""
+    """Exact counts of one pass.
+
+    ``groups`` were staged, ``refired_groups`` of them for windows that have fired already; ``late_windows`` are the starts of
+    windows that late rows would have belonged to.
+    """
 
     accepted: int
     late: int
@@ -76,8 +79,7 @@ class WindowStep:
         self._lateness = node.allowed_lateness_ms
         self._keys = [f"key_{name}" for name, _ in node.keys]
         self._partials = {
-            name: {partial.name: f"{name}__{partial.name}" for partial in aggregate.partials}
-            for name, aggregate in node.aggregates
+            name: {partial.name: f"{name}__{partial.name}" for partial in aggregate.partials} for name, aggregate in node.aggregates
         }
 
     @property
@@ -120,9 +122,7 @@ class WindowStep:
             F.count_if(fired & ~late).alias("refired"),
             F.collect_set(F.when(late, F.col(START))).alias("late_windows"),
         ).where(~late)
-        return groups.drop(_ROWS).withColumns(
-            {ON_TIME: F.when(fired, 0).otherwise(1), LATE_PANES: F.when(fired, 1).otherwise(0)}
-        )
+        return groups.drop(_ROWS).withColumns({ON_TIME: F.when(fired, 0).otherwise(1), LATE_PANES: F.when(fired, 1).otherwise(0)})
 
     def absorbed(self, observation: Observation) -> Absorbed:
         """Read the counts of a pass that was written."""
@@ -148,27 +148,19 @@ class WindowStep:
 
     def on_time(self, state: DataFrame, previous: int, watermark: int) -> DataFrame:
         """Return the state rows of windows that become due between two watermarks."""
-        return state.where(
-            F.col(START).between(F.lit(_clamp(self.last_due_start(previous) + 1)), F.lit(self.last_due_start(watermark)))
-        )
+        return state.where(F.col(START).between(F.lit(_clamp(self.last_due_start(previous) + 1)), F.lit(self.last_due_start(watermark))))
 
     def touched(self, state: DataFrame, added: DataFrame, previous: int) -> DataFrame:
         """Return, merged, the windows that have fired, are not expired, and got accepted late rows in this epoch."""
-        fired = F.col(START).between(
-            F.lit(_clamp(self.last_late_start(previous) + 1)), F.lit(self.last_due_start(previous))
-        )
-        marked = state.where(fired).withColumn(_TOUCHED, F.lit(0)).unionByName(
-            added.where(fired).withColumn(_TOUCHED, F.lit(1))
-        )
+        fired = F.col(START).between(F.lit(_clamp(self.last_late_start(previous) + 1)), F.lit(self.last_due_start(previous)))
+        marked = state.where(fired).withColumn(_TOUCHED, F.lit(0)).unionByName(added.where(fired).withColumn(_TOUCHED, F.lit(1)))
         return self.merge(marked, extra=[F.max(_TOUCHED).alias(_TOUCHED)]).where(F.col(_TOUCHED) == 1).drop(_TOUCHED)
 
     def results(self, merged: DataFrame, previous: int, observation: Observation) -> DataFrame:
         """Return the result rows of merged state: keys, bounds, aggregates, pane, and the hidden time ``end - 1``."""
         late = F.col(START) <= F.lit(self.last_due_start(previous))
         index = F.when(late, F.col(ON_TIME) + F.col(LATE_PANES) - 1).otherwise(0)
-        values = [
-            F.expr(_filled(aggregate.result, self._partials[name])).alias(name) for name, aggregate in self.node.aggregates
-        ]
+        values = [F.expr(_filled(aggregate.result, self._partials[name])).alias(name) for name, aggregate in self.node.aggregates]
         rows = merged.select(
             *(F.col(quoted(key)).alias(name) for key, (name, _) in zip(self._keys, self.node.keys, strict=True)),
             F.timestamp_millis(F.col(START)).alias("window_start"),

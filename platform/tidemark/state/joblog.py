@@ -123,6 +123,18 @@ class JobLog:
         """Return the newest retained record of an epoch, of any lineage or of one; None where none is retained."""
         return next((item for item in self.epochs() if item.epoch == epoch and lineage in (None, item.lineage)), None)
 
+    def origin(self) -> str:
+        """Return the name of the lineage that begins with this log; the same for all attempts at its first epoch.
+
+        Raises:
+            CorruptStoreError: the log's first record is damaged, or retired: then its epochs name their lineage.
+        """
+        data = self.slots.read(0)
+        first = None if data is None else self.decode(0, data)
+        if not isinstance(first, TermRecord):
+            raise damaged("is not the claim that a log begins with", record_path(0)).with_job(self.job)
+        return first.token
+
     def decode(self, slot: int, data: bytes) -> TermRecord | DecodedEpoch:
         """Return a slot's record from its bytes.
 

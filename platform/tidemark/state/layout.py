@@ -8,6 +8,8 @@
 ``history/``                 progress of the epochs, in blocks of lines
 ``refs/pins/<name>.json``    epochs that are kept whatever retention says, with their whole record
 ``sweep/``                   files found unused, waiting for their deletion
+``sweep-outputs/``           the same of files that were staged for outputs
+``staging/<output>/``        files staged for outputs that live within one process
 ``elements/``                input given in the program
 ``status.json``              what the driver last said of itself and the job
 ``heartbeat.json``           who drives the job, and when it last was alive
@@ -28,6 +30,8 @@ SOURCES: Final = "sources"
 HISTORY: Final = "history"
 PINS: Final = "refs/pins"
 SWEEP: Final = "sweep"
+OUTPUT_SWEEP: Final = "sweep-outputs"
+STAGING: Final = "staging"
 ELEMENTS: Final = "elements"
 STATUS: Final = "status.json"
 HEARTBEAT: Final = "heartbeat.json"
@@ -108,6 +112,6 @@ def pin_path(name: str) -> str:
     return f"{PINS}/{validate_name('pin', name)}.json"
 
 
-def sweep_path(identity: str) -> str:
+def sweep_path(identity: str, folder: str = SWEEP) -> str:
     """Return the path of a tombstone list."""
-    return f"{SWEEP}/{identity}.json"
+    return f"{folder}/{identity}.json"

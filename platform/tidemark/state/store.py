@@ -6,10 +6,12 @@ succeeds for one writer only. On object stores that needs conditional puts (S3, 
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import obstore
@@ -54,7 +56,8 @@ class JobStore:
         root = Location.parse(location) if isinstance(location, str) else location
         with _reported("open", str(root)):
             if root.scheme == "file":
-                return cls(root, LocalStore(root.path, mkdir=True))
+                # Folders emptied by a deletion go with it, as they do on object stores.
+                return cls(root, LocalStore(root.path, mkdir=True, automatic_cleanup=True))
             if root.account is not None:
                 return cls(root, from_url(root.uri, account_name=root.account))
             return cls(root, from_url(root.uri))
@@ -131,12 +134,22 @@ class JobStore:
         files = (ListedFile(item["path"][cut:], item["size"], int(item["last_modified"].timestamp() * 1000)) for item in found)
         return tuple(sorted(files))
 
-    def folders(self, prefix: str = "") -> tuple[str, ...]:
-        """Return the names of the folders directly under a folder, sorted."""
+    def folders(self, prefix: str = "", *, start: str = "", stop: str | None = None) -> tuple[str, ...]:
+        """Return the names of the folders directly under a folder, sorted.
+
+        Args:
+            prefix: the folder.
+            start: the least name that is wanted; an object store then does not list what comes before it.
+            stop: names from this one on are not wanted, and not listed either.
+        """
         folder = self._key(prefix.strip("/"))
         with _reported("list", self._shown(prefix)):
-            found = obstore.list_with_delimiter(self.objects, folder or None)["common_prefixes"]
-        return tuple(sorted(path.rstrip("/").rpartition("/")[2] for path in found))
+            if start and self.location.scheme != "file":
+                names = self._names_from(f"{folder}/" if folder else "", start, stop)
+            else:
+                found = obstore.list_with_delimiter(self.objects, folder or None)["common_prefixes"]
+                names = {path.rstrip("/").rpartition("/")[2] for path in found}
+        return tuple(sorted(name for name in names if start <= name and (stop is None or name < stop)))
 
     def delete(self, paths: Iterable[str]) -> None:
         """Delete objects, in no particular order; one that is gone already is fine.
@@ -155,6 +168,23 @@ class JobStore:
                 for key in keys:
                     self._delete_one(key)
 
+    def remove_folder(self, path: str) -> None:
+        """Delete all objects under a folder, and the folder; one that is gone already is fine.
+
+        Raises:
+            StoreError: some cannot be deleted; others may have been.
+        """
+        self.delete(file.path for file in self.list(path))
+        self.prune(path)
+
+    def prune(self, path: str) -> None:
+        """Remove a folder and those in it that hold no object; object stores have none."""
+        if self.location.scheme != "file":
+            return
+        for folder, _, _ in os.walk(self.location.joined(path).path, topdown=False):
+            with suppress(OSError):  # it is not empty, or another process was faster
+                Path(folder).rmdir()
+
     def move(self, path: str, to: str) -> None:
         """Give an object another name, replacing what has it; on object stores a copy and a delete.
 
@@ -164,6 +194,18 @@ class JobStore:
         """
         with _reported("move", self._shown(path), passing=(FileNotFoundError,)):
             obstore.rename(self.objects, self._key(path), self._key(to))
+
+    def _names_from(self, folder: str, start: str, stop: str | None) -> set[str]:
+        """Return the folders whose names are at least ``start``; a listing of an object store is in the order of the keys."""
+        names: set[str] = set()
+        for batch in obstore.list(self.objects, folder or None, offset=f"{folder}{start}"):
+            for item in batch:
+                name, slash, _ = item["path"].removeprefix(folder).partition("/")
+                if stop is not None and name >= stop:
+                    return names
+                if slash:
+                    names.add(name)
+        return names
 
     def _delete_one(self, key: str) -> None:
         try:

@@ -7,27 +7,16 @@ failed, its own or a fenced driver's, and can never be committed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidemark.crashpoints import crash_point
-from tidemark.errors import CorruptStoreError
-from tidemark.state.codec import from_plain, to_plain
-from tidemark.state.envelope import seal, unseal
 from tidemark.state.epoch_codec import DecodedEpoch
 from tidemark.state.joblog import DEFAULT_LEASE_MS, Driver, JobLog
-from tidemark.state.layout import SEGMENTS, SOURCES, STATE, SWEEP, sweep_path
+from tidemark.state.layout import SEGMENTS, SOURCES, STATE, SWEEP
 from tidemark.state.pins import Pins
-from tidemark.state.store import JobStore, ListedFile
-
-KIND = "sweep"
-
-
-@dataclass(frozen=True)
-class Tombstones:
-    """Files found unused, by path, with the time (milliseconds) at which each was first found so."""
-
-    marked: Mapping[str, int]
+from tidemark.state.store import ListedFile
+from tidemark.state.tombstones import TombstoneList
 
 
 @dataclass(frozen=True)
@@ -70,39 +59,55 @@ def plan_sweep(
     return SweepPlan(tuple(delete), kept)
 
 
+def kept_epochs(log: JobLog) -> tuple[DecodedEpoch, ...]:
+    """Return the epochs that can be gone back to: the retained ones, newest first, and then the pinned ones.
+
+    Raises:
+        CorruptStoreError: a record or pin cannot be read, and so what it needs is not known.
+    """
+    # The log first, the pins afterwards: see ``Pins.put``.
+    retained = [decoded for _, decoded in log.retained()]
+    return (*retained, *(pin.decoded for pin in Pins(log).list()))
+
+
 def referenced_files(log: JobLog) -> frozenset[str]:
     """Return the paths in the job's folder that a retained record or a pin needs.
 
     Raises:
         CorruptStoreError: a record or pin cannot be read, and so what it needs is not known.
     """
-    # The log first, the pins afterwards: see ``Pins.put``.
-    found = [path for _, decoded in log.retained() for path in _needs(decoded)]
-    found += [path for pin in Pins(log).list() for path in _needs(pin.decoded)]
-    return frozenset(found)
+    return _needed(kept_epochs(log))
 
 
-def sweep(driver: Driver, *, lease_ms: int = DEFAULT_LEASE_MS) -> SweepReport:
+def sweep(driver: Driver, *, lease_ms: int = DEFAULT_LEASE_MS, kept: Sequence[DecodedEpoch] | None = None) -> SweepReport:
     """Make one pass over the job's state files, segments and source logs; called by the driver between epochs.
+
+    Args:
+        driver: whose job it is.
+        lease_ms: how long a file is left alone, milliseconds.
+        kept: ``kept_epochs(driver.log)``, where the caller has read them since the driver's last epoch.
 
     Raises:
         FencedError: a newer driver has begun; nothing was deleted.
         CorruptStoreError: a retained record or a pin cannot be read; nothing was deleted.
     """
     log, now = driver.log, driver.log.clock.now_ms()
-    before = {path: since for file in log.store.list(SWEEP) for path, since in _read(log.store, file.path).items()}
+    tombstones = TombstoneList(log.store, SWEEP)
+    before = tombstones.read()
     listed = [file for folder in (STATE, SEGMENTS, SOURCES) for file in log.store.list(folder)]
-    plan = plan_sweep(listed, referenced_files(log), before, now_ms=now, lease_ms=lease_ms)
+    plan = plan_sweep(listed, _needed(kept_epochs(log) if kept is None else kept), before, now_ms=now, lease_ms=lease_ms)
     # Files listed before this line are of this term or an earlier one, so no newer driver can be about to commit them.
     driver.confirm()
-    written = sweep_path(f"{driver.term:08d}")
-    if plan.marked or before:
-        log.store.put(written, seal(KIND, to_plain(Tombstones(plan.marked))))
-    log.store.delete(file.path for file in log.store.list(SWEEP) if file.path < written)
+    tombstones.replace(plan.marked, term=driver.term)
     crash_point("sweep-marked")
     log.store.delete(plan.delete)
+    log.store.prune(STATE)
     crash_point("sweep-done")
     return SweepReport(len(plan.marked), plan.delete)
+
+
+def _needed(kept: Iterable[DecodedEpoch]) -> frozenset[str]:
+    return frozenset(path for decoded in kept for path in _needs(decoded))
 
 
 def _needs(decoded: DecodedEpoch) -> Iterable[str]:
@@ -117,11 +122,3 @@ def _owner_of(path: str) -> str:
     """Return the file that a Hadoop checksum file, ``.name.crc``, belongs to; other paths as they are."""
     folder, slash, name = path.rpartition("/")
     return folder + slash + name[1:-4] if name.startswith(".") and name.endswith(".crc") else path
-
-
-def _read(store: JobStore, path: str) -> Mapping[str, int]:
-    try:
-        _, body = unseal(store.get(path), kind=KIND, path=path)
-        return from_plain(Tombstones, body, path=path).marked
-    except (FileNotFoundError, CorruptStoreError):
-        return {}  # files are marked anew, and wait a lease longer

@@ -1,0 +1,146 @@
+"""The example as it is deployed: web server and daemon on the checkout's workspace.yaml, a run, its pages in a browser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from examples.taxi.generator import TripPlan, WaveCounts, write_wave
+from tests.dagster.browser import open_browser, require_chromium
+from tests.dagster.web_server import CHECKOUT, WebServer, wait_for, web_server
+
+pytestmark = [pytest.mark.dagster, pytest.mark.spark, pytest.mark.slow]
+
+PLAN = TripPlan(trips_per_day=2000)
+WAVES = 2
+LAUNCH = """
+mutation ($params: ExecutionParams!) {
+  launchPipelineExecution(executionParams: $params) {
+    __typename
+    ... on LaunchRunSuccess { run { runId } }
+    ... on PythonError { message }
+  }
+}
+"""
+STATUS = "query ($id: ID!) { runOrError(runId: $id) { ... on Run { status } } }"
+ASSET = """
+query ($key: AssetKeyInput!) {
+  assetNodeOrError(assetKey: $key) {
+    ... on AssetNode {
+      dependencyKeys { path }
+      kinds
+      owners { ... on TeamAssetOwner { team } }
+      assetMaterializations(limit: 1) {
+        runId
+        metadataEntries { label ... on IntMetadataEntry { intValue } ... on FloatMetadataEntry { floatValue } ... on MarkdownMetadataEntry { mdStr } }
+      }
+      assetChecksOrError { ... on AssetChecks { checks {
+        name
+        executionForLatestMaterialization { runId status evaluation { success description } }
+      } } }
+    }
+  }
+}
+"""
+TICKS = """
+query ($sensor: SensorSelector!) {
+  sensorOrError(sensorSelector: $sensor) { ... on Sensor { sensorState { ticks(limit: 20) { status skipReason cursor } } } }
+}
+"""
+CLICK = "[...document.querySelectorAll('*')].find(e => !e.children.length && e.textContent.trim() === '[Show Markdown]').click()"
+IMAGE = "(() => { const i = document.querySelector('img[src^=\"data:image/svg+xml\"]'); return i && i.complete ? i.naturalWidth : null })()"
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """The servers after one run of the example, and what was written for it to read."""
+
+    server: WebServer
+    run_id: str
+    counts: WaveCounts
+
+
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
+    home = tmp_path_factory.mktemp("example")
+    counts = WaveCounts()
+    for wave in range(WAVES):
+        counts += write_wave(home / "landing", wave, plan=PLAN)
+    with web_server(home / "dagster", CHECKOUT / "workspace.yaml", {"TIDEMARK_EXAMPLE_HOME": str(home)}) as server:
+        selector = {
+            "repositoryLocationName": "taxi",
+            "repositoryName": "__repository__",
+            "pipelineName": "__ASSET_JOB",
+            "assetSelection": [{"path": ["taxi", name]} for name in ("hourly_tips", "late_trips", "rejected_trips", "malformed_trips")],
+        }
+        launched = server.ask(LAUNCH, params={"selector": selector, "mode": "default", "runConfigData": {}})["launchPipelineExecution"]
+        assert launched["__typename"] == "LaunchRunSuccess", launched
+        run_id = str(launched["run"]["runId"])
+
+        def ended() -> str | None:
+            status = str(server.ask(STATUS, id=run_id)["runOrError"]["status"])
+            return status if status in {"SUCCESS", "FAILURE", "CANCELED"} else None
+
+        assert wait_for("the run's end", ended, seconds=400, log=server.log) == "SUCCESS", server.log.read_text()[-6000:]
+        yield Deployed(server, run_id, counts)
+
+
+def asset(deployed: Deployed, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = deployed.server.ask(ASSET, key={"path": ["taxi", name]})["assetNodeOrError"]
+    return found
+
+
+def metadata(found: dict[str, Any]) -> dict[str, Any]:
+    (latest,) = found["assetMaterializations"]
+    values = ("intValue", "floatValue", "mdStr")
+    return {entry["label"]: next((entry[key] for key in values if key in entry), None) for entry in latest["metadataEntries"]}
+
+
+def test_all_outputs_are_materialized_with_what_the_generator_wrote(deployed: Deployed) -> None:
+    for name in ("hourly_tips", "late_trips", "rejected_trips", "malformed_trips"):
+        found = asset(deployed, name)
+        assert found["assetMaterializations"][0]["runId"] == deployed.run_id
+        assert found["dependencyKeys"] == [{"path": ["trips"]}]
+        assert sorted(found["kinds"]) == ["delta", "spark", "tidemark"]
+    assert metadata(asset(deployed, "hourly_tips"))["tidemark/rows_read"] == deployed.counts.total
+    assert metadata(asset(deployed, "rejected_trips"))["dagster/row_count"] == deployed.counts.rejected
+    assert metadata(asset(deployed, "malformed_trips"))["dagster/row_count"] == deployed.counts.malformed
+    late = metadata(asset(deployed, "late_trips"))
+    assert late["dagster/row_count"] == late["tidemark/late_rows"]
+
+
+def test_all_checks_were_made_in_the_run(deployed: Deployed) -> None:
+    checks = {check["name"]: check["executionForLatestMaterialization"] for check in asset(deployed, "hourly_tips")["assetChecksOrError"]["checks"]}
+    assert {"conservation", "unique_panes", "no_gaps", "late_ratio", "watermark_freshness", "zone_is_known"} <= set(checks)
+    assert {execution["runId"] for execution in checks.values()} == {deployed.run_id}
+    for name in ("conservation", "unique_panes", "watermark_freshness", "zone_is_known", "a_window_has_trips"):
+        assert checks[name]["status"] == "SUCCEEDED", checks[name]
+
+
+@pytest.mark.parametrize(("sensor", "words"), [("taxi_watermark_lag", "source 'trips' is"), ("taxi_late_data", "were too late")])
+def test_sensors_tick_and_see_the_run(deployed: Deployed, sensor: str, words: str) -> None:
+    selector = {"repositoryLocationName": "taxi", "repositoryName": "__repository__", "sensorName": sensor}
+
+    def told() -> str | None:
+        ticks = deployed.server.ask(TICKS, sensor=selector)["sensorOrError"]["sensorState"]["ticks"]
+        assert "FAILURE" not in {tick["status"] for tick in ticks}, ticks
+        return next((str(tick["skipReason"]) for tick in ticks if words in str(tick["skipReason"])), None)
+
+    assert "epoch" in wait_for(f"a tick of {sensor}", told, seconds=150, log=deployed.server.log)
+
+
+@pytest.mark.browser
+def test_the_pages_show_graph_numbers_and_picture(deployed: Deployed, tmp_path: Path) -> None:
+    with open_browser(require_chromium(), tmp_path / "profile") as page:
+        page.open(f"{deployed.server.url}/asset-groups")
+        page.wait_for_text("trips", "hourly_tips", "late_trips", "rejected_trips", "malformed_trips", "Materialized")
+        page.open(f"{deployed.server.url}/assets/taxi/hourly_tips?view=overview")
+        row_count = f"{metadata(asset(deployed, 'hourly_tips'))['dagster/row_count']:,}"
+        page.wait_for_text("typical_fare", "tidemark/late_rows", "tidemark/watermark_lag_seconds", "[Show Markdown]", row_count)
+        page.evaluate(CLICK)
+        assert wait_for("the picture", lambda: page.evaluate(IMAGE), seconds=30) == 640
+        page.open(f"{deployed.server.url}/assets/taxi/hourly_tips?view=checks")
+        page.wait_for_text("conservation", "unique_panes", "zone_is_known")

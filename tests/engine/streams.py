@@ -1,0 +1,208 @@
+"""Random streams: sources with their elements cut into epochs, window operators over them, and the times of a clock.
+
+Hypothesis draws what shapes a stream (windows, bounds, lateness, splits, silence, the clock); the elements then come from a seeded
+generator that aims at the edges of those windows. One scenario is one run of the engine, and as many cases as it has keys times operators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from random import Random
+
+from hypothesis import strategies as st
+
+from tidemark.semantics.event_time import MAX_EVENT_TIME, MIN_EVENT_TIME
+from tidemark.semantics.watermarks import BoundedOutOfOrderness, WatermarkStrategy
+from tidemark.semantics.windows import Tumbling
+
+
+@dataclass(frozen=True)
+class Row:
+    """An element: ``time`` is in milliseconds, or in microseconds where its source has a TIMESTAMP."""
+
+    id: int
+    key: str | None
+    split: str | None
+    time: int | None
+    value: int | None
+
+
+@dataclass(frozen=True)
+class Source:
+    """One source: how it is timed, and what each epoch reads of it. ``timestamps``: its time is a TIMESTAMP, else a BIGINT."""
+
+    name: str
+    strategy: WatermarkStrategy
+    timestamps: bool
+    batches: tuple[tuple[Row, ...], ...] = ()
+
+    def milliseconds(self, row: Row) -> int | None:
+        """Return the event time that the contract gives a row."""
+        return row.time if row.time is None or not self.timestamps else row.time // 1000
+
+    @property
+    def bound(self) -> int:
+        """How far out of order its elements may come."""
+        return self.strategy.generator.bound_ms
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One window operator over the union of some sources, keyed by the rows' key."""
+
+    uid: str
+    assigner: Tumbling
+    lateness: int
+    sources: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A job and its input: ``clock`` is the processing time at each epoch, the one that ends the input included."""
+
+    sources: tuple[Source, ...]
+    operators: tuple[Operator, ...]
+    clock: tuple[int, ...]
+
+    @property
+    def epochs(self) -> int:
+        """How many epochs read something."""
+        return max(len(source.batches) for source in self.sources)
+
+    @property
+    def cases(self) -> int:
+        """How many pairs of key and operator there are, of which the operator sees at least two elements of the key."""
+        found = 0
+        for operator in self.operators:
+            seen = [row.key for s in self.sources if s.name in operator.sources for batch in s.batches for row in batch]
+            found += sum(seen.count(key) > 1 for key in set(seen))
+        return found
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What the elements of a scenario are made by. ``unit`` is the scale of its times, ``drift`` how far event time goes per epoch."""
+
+    origin: int
+    unit: int
+    drift: int
+    keys: Sequence[str | None]
+    rows: int
+    strays: bool
+    clock: tuple[int, ...]
+
+
+def assigners(unit: int) -> st.SearchStrategy[Tumbling]:
+    """Return windows of 1 to 40 units, give or take a millisecond, with any offset."""
+    sizes = st.builds(lambda units, jitter: max(1, units * unit + jitter), st.integers(1, 40), st.sampled_from([0, 0, -1, 1]))
+    return sizes.flatmap(lambda size: st.builds(Tumbling, st.just(size), st.just(0) | st.integers(-size + 1, size - 1)))
+
+
+@st.composite
+def operators(draw: st.DrawFn, number: int, unit: int, names: tuple[str, ...]) -> Operator:
+    assigner = draw(assigners(unit))
+    lateness = draw(st.sampled_from([0, 0, 1, assigner.size_ms // 2, 3 * assigner.size_ms, 10**9 * unit]))
+    taken = names if number == 0 else draw(st.sampled_from([names, names, names[-1:]]))
+    return Operator(f"w{number}", assigner, lateness, taken)
+
+
+@st.composite
+def source_settings(draw: st.DrawFn, name: str, unit: int, *, idle: bool) -> Source:
+    strategy = WatermarkStrategy(
+        "t",
+        BoundedOutOfOrderness(draw(st.integers(0, 30)) * unit),
+        idle_after_ms=draw(st.sampled_from([1000, 5000])) if idle else None,
+        split_by=draw(st.sampled_from([None, "s", "s"])) if idle else draw(st.sampled_from([None, None, "s"])),
+        max_future_skew_ms=draw(st.sampled_from([None, 86_400_000, 86_400_000, 0])),
+        advance_when_idle=idle and draw(st.booleans()),
+    )
+    return Source(name, strategy, timestamps=draw(st.booleans()))
+
+
+@st.composite
+def scenarios(draw: st.DrawFn, *, sources: int, operator_count: int, keys: int, rows: int, idle: bool = False) -> Scenario:
+    """Draw a scenario.
+
+    Args:
+        draw: of Hypothesis.
+        sources: how many; operators read the union of all, or the last one only.
+        operator_count: how many window operators.
+        keys: how many keys, the null key included.
+        rows: elements per source, about.
+        idle: let splits fall silent, and the clock go far enough for them to count as idle.
+    """
+    unit = draw(st.sampled_from([1, 1, 1000, 3_600_000]))
+    names = tuple("ab"[number] for number in range(sources))
+    made = [draw(source_settings(name, unit, idle=idle)) for name in names]
+    epochs = [draw(st.integers(1, 6)) for _ in names]
+    origin = draw(st.sampled_from([0, -7 * unit, -(10**9) * unit, 1_700_000_000_000]))
+    steps = draw(st.lists(st.sampled_from([0, -5, 999, 1000, 4999, 60_000]), min_size=max(epochs) + 1, max_size=max(epochs) + 1))
+    begin = max(origin, 10**9)
+    shape = Shape(
+        origin=origin,
+        unit=unit,
+        drift=draw(st.integers(0, 40)) * unit,
+        keys=[None, *(f"k{number}" for number in range(keys - 1))],
+        rows=rows,
+        strays=draw(st.integers(0, 3)) == 0,
+        clock=tuple(begin + sum(steps[: number + 1]) for number in range(len(steps))),
+    )
+    chosen = tuple(draw(operators(number, unit, names)) for number in range(operator_count))
+    random = Random(draw(st.integers(0, 2**32 - 1)))
+    filled = tuple(_fill(random, source, count, chosen, shape, 1_000_000 * number) for number, (source, count) in enumerate(zip(made, epochs, strict=True)))
+    return Scenario(filled, chosen, shape.clock)
+
+
+def _fill(random: Random, source: Source, epochs: int, chosen: Sequence[Operator], shape: Shape, first_id: int) -> Source:
+    """Give a source its elements, cut into epochs of uneven size; some are empty, and some splits are silent in some."""
+    weights = [random.choice([0, 1, 1, 1, 3]) for _ in range(epochs)]
+    splits = [random.choice([None, "north"]), "it's", "süd\\"][: random.choice([2, 3])]
+    batches: list[tuple[Row, ...]] = []
+    used: list[int] = []
+    made = 0
+    for epoch, weight in enumerate(weights):
+        awake = [split for split in splits if random.random() < 0.7] or splits[:1]
+        batch = []
+        for _ in range(shape.rows * weight // max(1, sum(weights))):
+            moment = _moment(random, source, chosen, shape, epoch, used)
+            value = random.choice([None, 0, random.randint(-1000, 1000)])
+            batch.append(Row(first_id + made, random.choice(shape.keys), random.choice(awake), moment, value))
+            made += 1
+            if moment is not None:
+                used.append(moment)
+        batches.append(tuple(batch))
+    return replace(source, batches=tuple(batches))
+
+
+def _moment(random: Random, source: Source, chosen: Sequence[Operator], shape: Shape, epoch: int, used: Sequence[int]) -> int | None:
+    """Return an element's time in the unit of its source: mostly about a window's edge, sometimes none that can be used."""
+    centre = shape.origin + epoch * shape.drift
+    if random.random() < 0.04:
+        return _unusable(random, source, shape.clock[epoch])
+    if used and random.random() < 0.15:
+        return random.choice(used[-20:])
+    if random.random() < 0.5:
+        assigner = random.choice(chosen).assigner
+        near = centre + random.randint(-2, 2) * assigner.size_ms
+        moment = assigner.assign(near)[0].start + random.choice([-1, 0, 0, 1])
+    else:
+        moment = centre + random.randint(-30 * shape.unit, 30 * shape.unit)
+    if random.random() < 0.1:
+        moment -= random.randint(0, 200 * shape.unit)
+    if shape.strays and random.random() < 0.02:
+        moment += 100 * shape.unit
+    return moment * 1000 + random.choice([0, 0, 999]) if source.timestamps else moment
+
+
+def _unusable(random: Random, source: Source, now: int) -> int | None:
+    """Return a time that is null, beyond the calendar, or about as far ahead of the clock as is allowed."""
+    skew = source.strategy.max_future_skew_ms
+    far = MAX_EVENT_TIME - 10**6 if skew is None else now + skew
+    ahead = far + random.choice([1, 1, 1, 10**6])
+    if skew is None and random.random() < 0.9:
+        # Accepted, it would end all windows: once in a while is enough.
+        return None
+    if source.timestamps:
+        return random.choice([None, ahead * 1000, ahead * 1000 + 1])
+    return random.choice([None, ahead, MIN_EVENT_TIME - 1, MAX_EVENT_TIME + 1, 2**63 - 1, -(2**63)])
