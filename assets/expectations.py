@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 import dagster as dg
 
 from tidemark.assets.check import CheckDeclaration, Finding
-from tidemark.assets.evidence import Evidence
+from tidemark.assets.evidence import Evidence, table_of
 from tidemark.assets.gx_validation import ExpectationOutcome, validate_rows
 from tidemark.assets.job_streams import StreamData
 from tidemark.assets.metadata_values import MetadataItem
@@ -55,7 +55,7 @@ class ExpectationChecks:
         Raises:
             SinkError: the output's sink keeps no table that could be read back.
         """
-        del stream
+        table_of(stream, None)
         scope = "rows of the run" if self.rows == "run" else "all rows"
         return tuple(
             CheckDeclaration(name, f"{given['type']}({_arguments(given)}) on {scope}, suite {self.suite_name!r}.", self.blocking)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
 
-from tidemark.assets.picture import known_time
+from tidemark.assets.known_times import known_time, newest_event
 from tidemark.clock import format_ms
 from tidemark.durations import format_duration, to_ms
 from tidemark.graph.job import Job
-from tidemark.state.progress import EpochProgress, SourceProgress
+from tidemark.state.progress import EpochProgress
 
 LagReference = Literal["processing_time", "newest_event"]
 """What a watermark is compared with: the clock of the epoch, or, for old data read anew, the newest event the job has seen."""
@@ -79,8 +79,3 @@ def source_lags(progress: EpochProgress, reference: LagReference) -> tuple[Sourc
         if watermark is not None and now is not None:
             found.append(SourceLag(name, max(now - watermark, 0), watermark, source.held_by or None))
     return tuple(sorted(found, key=lambda lag: (-lag.lag_ms, lag.source)))
-
-
-def newest_event(source: SourceProgress) -> int | None:
-    """Return the greatest event time that a source has seen."""
-    return max((split.max_event_time for split in source.splits.values() if split.max_event_time is not None), default=None)

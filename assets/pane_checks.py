@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from tidemark.assets.check import CheckDeclaration, Finding
-from tidemark.assets.evidence import Evidence
+from tidemark.assets.evidence import Evidence, table_of
 from tidemark.assets.job_streams import StreamData, result_window
 from tidemark.assets.sample_rows import sample_markdown
 from tidemark.durations import format_duration, to_ms
@@ -47,7 +47,9 @@ class UniquePanes:
 
         Raises:
             DefinitionError: the output holds no window results and no columns are given.
+            SinkError: the output's sink keeps no table that could be read back.
         """
+        table_of(stream, None)
         return (CheckDeclaration(self.name, f"No row twice by {', '.join(self._columns(stream))}.", self.blocking),)
 
     def evaluate(self, stream: StreamData, evidence: Evidence) -> Iterator[Finding]:
@@ -100,7 +102,9 @@ class NoGaps:
 
         Raises:
             DefinitionError: the distance of windows is not known.
+            SinkError: the output's sink keeps no table that could be read back.
         """
+        table_of(stream, None)
         scope = f" for each {', '.join(self.by)}" if self.by else ""
         return (CheckDeclaration(self.name, f"A window every {format_duration(self._step(stream))}{scope}, without gaps.", self.blocking),)
 

@@ -9,8 +9,8 @@ import base64
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from tidemark.assets.known_times import known_time, newest_event_of_all
 from tidemark.clock import format_ms
-from tidemark.semantics.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from tidemark.state.progress import EpochProgress
 
 WIDTH, HEIGHT = 640, 200
@@ -38,21 +38,10 @@ def picture_points(epochs: Sequence[EpochProgress], limit: int = MAX_POINTS) -> 
     groups = [epochs[start : start + step] for start in range(0, len(epochs), step)]
     return tuple(
         PicturePoint(
-            group[-1].epoch, known_time(group[-1].watermark), newest_event_time(group[-1]), sum(epoch.rows_late for epoch in group)
+            group[-1].epoch, known_time(group[-1].watermark), newest_event_of_all(group[-1]), sum(epoch.rows_late for epoch in group)
         )
         for group in groups
     )
-
-
-def known_time(time: int | None) -> int | None:
-    """Return a watermark that stands for an instant; none before the first and at the end of input."""
-    return None if time is None or time <= MIN_WATERMARK or time >= MAX_WATERMARK else time
-
-
-def newest_event_time(progress: EpochProgress) -> int | None:
-    """Return the greatest event time that any source has seen."""
-    times = [split.max_event_time for source in progress.sources.values() for split in source.splits.values()]
-    return max((time for time in times if time is not None), default=None)
 
 
 def watermark_picture(epochs: Sequence[EpochProgress]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tidemark.assets.picture import known_time
+from tidemark.assets.known_times import known_time
 from tidemark.graph.job import Job
 from tidemark.state.progress import EpochProgress, OperatorProgress
 from tidemark.state.totals import Totals, empty_totals

@@ -8,9 +8,9 @@ import dagster as dg
 
 from tidemark.assets.output_metadata import progress_metadata
 from tidemark.assets.run_report import RunReport
-from tidemark.clock import Clock, format_ms
+from tidemark.clock import Clock
 from tidemark.graph.job import Job
-from tidemark.state.progress import EpochProgress
+from tidemark.state.progress import EpochProgress, format_progress
 
 OBSERVATION_INTERVAL_SECONDS = 300.0
 """Observations are events in Dagster's log for ever, so that a job that runs for hours must not write one per epoch."""
@@ -48,7 +48,7 @@ class EpochReporter:
 
     def __call__(self, progress: EpochProgress) -> None:
         """Log the epoch, and record an observation if the last one is long enough ago."""
-        self._log(epoch_line(progress))
+        self._log(format_progress(progress))
         self._epochs.append(progress)
         now = self._clock.monotonic()
         if now - self._since < OBSERVATION_INTERVAL_SECONDS:
@@ -57,12 +57,3 @@ class EpochReporter:
         self._observe(dg.AssetObservation(asset_key=self._asset_key, metadata=progress_metadata(report)))
         self._since = now
         self._epochs.clear()
-
-
-def epoch_line(progress: EpochProgress) -> str:
-    """Return one epoch as a line for people."""
-    rate = progress.rows_in * 1000 / progress.duration_ms if progress.duration_ms else 0.0
-    return (
-        f"epoch {progress.epoch}: {progress.rows_in} rows in, {progress.rows_out} out in {progress.duration_ms} ms "
-        f"({rate:.0f} rows/s), watermark {format_ms(progress.watermark)}, {progress.rows_late} late, {progress.rows_malformed} malformed"
-    )

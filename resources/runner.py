@@ -6,10 +6,11 @@ from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 import dagster as dg
+from pydantic import Field
 
 from tidemark.assets.bound_job import BoundJob, bound_job
 from tidemark.assets.check import evaluate_checks, stream_of
-from tidemark.assets.evidence import Evidence, report_of_run, table_of
+from tidemark.assets.evidence import Evidence, report_of_run, stored_evidence, table_of
 from tidemark.assets.output_metadata import output_metadata
 from tidemark.assets.output_table import OutputTable
 from tidemark.assets.run_report import RunReport
@@ -58,12 +59,13 @@ class TidemarkResource(dg.ConfigurableResource[Any]):
     """
 
     store: str | None = None
-    spark: dg.ConfigurableResource[Any]
+    # With a type argument, pydantic would copy a resource of another class and lose what it has.
+    spark: dg.ConfigurableResource = Field(default_factory=SparkResource)  # type: ignore[type-arg]
     end_of_input: bool = False
     takeover: bool = False
     max_epochs: int | None = None
 
-    def __init__(self, **fields: Any) -> None:
+    def __init__(self, **fields: Any) -> None:  # noqa: ANN401 - pydantic checks them
         # Dagster does not apply a field's default where the field is a resource itself.
         fields.setdefault("spark", SparkResource())
         super().__init__(**fields)
@@ -126,13 +128,17 @@ class TidemarkResource(dg.ConfigurableResource[Any]):
     def _events(
         self, context: dg.AssetExecutionContext | dg.OpExecutionContext, bound: BoundJob, store: str, *, skip_unchanged: bool
     ) -> Iterator[StreamingEvent]:
-        selected = context.selected_asset_keys
+        selected, checks = context.selected_asset_keys, context.selected_asset_check_keys
+        if not selected:
+            # "Execute checks" on Dagster's page: what is there is checked, and nothing is run for it.
+            yield from evaluate_checks(bound.checks, stored_evidence(bound.job, store), keys=bound.keys, selected=checks)
+            return
         before = _files_before(bound, self.status_of(bound.job))
         reporter = EpochReporter(
             bound.job,
             log=context.log.info,
             observe=context.log_event,
-            asset_key=next(key for key in bound.keys.values() if key in selected or not selected),
+            asset_key=next(key for key in bound.keys.values() if key in selected),
             clock=SYSTEM_CLOCK,
         )
         result = self.run_job(bound.job, store=store, on_epoch=reporter, run_id=context.run.run_id)
@@ -140,7 +146,7 @@ class TidemarkResource(dg.ConfigurableResource[Any]):
         context.log.info(_summary(report))
         yield from materializations(bound, report, selected=selected, skip_unchanged=skip_unchanged)
         evidence = Evidence(report, self.status_of(bound.job), before)
-        yield from evaluate_checks(bound.checks, evidence, keys=bound.keys, selected=context.selected_asset_check_keys)
+        yield from evaluate_checks(bound.checks, evidence, keys=bound.keys, selected=checks)
 
 
 def materializations(

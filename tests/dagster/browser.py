@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.dagster.web_server import wait_for
 from websockets.sync.client import ClientConnection, connect
+
+from tests.dagster.web_server import wait_for
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
@@ -99,7 +100,9 @@ def open_browser(chromium: str, profile: Path) -> Iterator[Page]:
     process = subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         port_file = profile / "DevToolsActivePort"
-        port = wait_for("Chromium's port", lambda: port_file.read_text().split()[0] if port_file.exists() and port_file.stat().st_size else None)
+        port = wait_for(
+            "Chromium's port", lambda: port_file.read_text().split()[0] if port_file.exists() and port_file.stat().st_size else None
+        )
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/json/list", timeout=30) as answer:
             target = next(found for found in json.loads(answer.read()) if found["type"] == "page")
         with connect(target["webSocketDebuggerUrl"], max_size=None) as socket:

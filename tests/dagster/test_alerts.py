@@ -40,12 +40,15 @@ class Receiver(BaseHTTPRequestHandler):
 
 @contextmanager
 def http_server(status: int = 200, answer: bytes = b"{}") -> Iterator[tuple[str, list[tuple[str, dict[str, str], bytes]]]]:
-    handler = type("Here", (Receiver,), {"status": status, "answer": answer, "seen": []})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+    class Here(Receiver):
+        seen: ClassVar[list[tuple[str, dict[str, str], bytes]]] = []
+
+    Here.status, Here.answer = status, answer
+    with ThreadingHTTPServer(("127.0.0.1", 0), Here) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:
-            yield f"http://127.0.0.1:{server.server_port}", handler.seen
+            yield f"http://127.0.0.1:{server.server_port}", Here.seen
         finally:
             server.shutdown()
             thread.join()
@@ -71,9 +74,7 @@ class MailBox(socketserver.StreamRequestHandler):
                     recipients.append(verb.partition("<")[2].rstrip(">"))
             elif verb.upper() == "DATA":
                 self.say("354 go on")
-                lines = []
-                for text in iter(self.rfile.readline, b".\r\n"):
-                    lines.append(text.decode())
+                lines = [text.decode() for text in iter(self.rfile.readline, b".\r\n")]
                 type(self).mails.append((recipients, "".join(lines)))
                 self.say("250 taken")
             elif verb.upper() == "QUIT":
@@ -88,12 +89,15 @@ class MailBox(socketserver.StreamRequestHandler):
 
 @contextmanager
 def mail_server(refuse: str = "") -> Iterator[tuple[int, list[tuple[list[str], str]]]]:
-    handler = type("Here", (MailBox,), {"refuse": refuse, "mails": []})
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), handler) as server:
+    class Here(MailBox):
+        mails: ClassVar[list[tuple[list[str], str]]] = []
+
+    Here.refuse = refuse
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Here) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:
-            yield server.server_address[1], handler.mails
+            yield server.server_address[1], Here.mails
         finally:
             server.shutdown()
             thread.join()

@@ -7,9 +7,9 @@ from pathlib import Path
 import dagster as dg
 import deltalake
 import pytest
-from tests.dagster.fake_engine import ENGINES, FakeEpoch, FakeTidemark, fake_resource, make_job, window_rows
 
 import tidemark as tm
+from tests.dagster.fake_engine import ENGINES, FakeEpoch, FakeTidemark, fake_resource, make_job, window_rows
 from tidemark.assets import (
     Conservation,
     LateRatio,
@@ -21,7 +21,8 @@ from tidemark.assets import (
     streaming_assets,
 )
 from tidemark.assets.check import OutputCheck
-from tidemark.errors import DefinitionError, UserCodeError
+from tidemark.errors import DefinitionError, SinkError, UserCodeError
+from tidemark.graph.nodes import MemorySpec
 from tidemark.resources.run_events import StreamingEvent
 
 pytestmark = pytest.mark.dagster
@@ -43,7 +44,9 @@ def check_run(job: tm.Job, store: Path, *checks: OutputCheck, epochs: tuple[Fake
 
 
 def standalone(job: tm.Job, store: Path, *checks: OutputCheck) -> Evaluations:
-    definitions = dg.Definitions(assets=[dg.AssetSpec(["cabs", name]) for name in job.outputs], asset_checks=[build_asset_checks(job, checks, store=str(store))])
+    definitions = dg.Definitions(
+        assets=[dg.AssetSpec(["cabs", name]) for name in job.outputs], asset_checks=[build_asset_checks(job, checks, store=str(store))]
+    )
     result = definitions.resolve_implicit_global_asset_job_def().execute_in_process()
     return {evaluation.check_name: evaluation for evaluation in result.get_asset_check_evaluations()}
 
@@ -127,10 +130,20 @@ def test_gaps_are_found_over_all_rows_or_by_key(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("late", "passed", "severity"),
-    [(0, True, None), (10, True, None), (11, False, dg.AssetCheckSeverity.WARN), (101, False, dg.AssetCheckSeverity.WARN), (102, False, dg.AssetCheckSeverity.ERROR)],
+    [
+        (0, True, None),
+        (10, True, None),
+        (11, False, dg.AssetCheckSeverity.WARN),
+        (101, False, dg.AssetCheckSeverity.WARN),
+        (102, False, dg.AssetCheckSeverity.ERROR),
+    ],
 )
 def test_late_ratio_warns_above_a_thousandth_and_fails_above_a_hundredth(
-    tmp_path: Path, late: int, passed: bool, severity: dg.AssetCheckSeverity | None  # noqa: FBT001
+    tmp_path: Path,
+    *,
+    late: int,
+    passed: bool,
+    severity: dg.AssetCheckSeverity | None,
 ) -> None:
     epoch = FakeEpoch(window_rows((1, 0, 0, 3)), late=late, accepted=9_999 if late < 100 else 10_000)
     found = check_run(make_job(tmp_path), tmp_path / "store", LateRatio(), epochs=(epoch,))["late_ratio"]
@@ -141,10 +154,19 @@ def test_late_ratio_warns_above_a_thousandth_and_fails_above_a_hundredth(
 
 @pytest.mark.parametrize(
     ("behind_minutes", "passed", "severity"),
-    [(24, True, None), (25, False, dg.AssetCheckSeverity.WARN), (74, False, dg.AssetCheckSeverity.WARN), (75, False, dg.AssetCheckSeverity.ERROR)],
+    [
+        (24, True, None),
+        (25, False, dg.AssetCheckSeverity.WARN),
+        (74, False, dg.AssetCheckSeverity.WARN),
+        (75, False, dg.AssetCheckSeverity.ERROR),
+    ],
 )
 def test_freshness_is_five_bounds_and_three_times_that(
-    tmp_path: Path, behind_minutes: int, passed: bool, severity: dg.AssetCheckSeverity | None  # noqa: FBT001
+    tmp_path: Path,
+    *,
+    behind_minutes: int,
+    passed: bool,
+    severity: dg.AssetCheckSeverity | None,
 ) -> None:
     epoch = FakeEpoch(window_rows((1, 0, 0, 3)), behind_ms=behind_minutes * 60_000, held_by="7")
     found = check_run(make_job(tmp_path), tmp_path / "store", WatermarkFreshness(), epochs=(epoch,))["watermark_freshness"]
@@ -184,7 +206,11 @@ def test_a_suite_becomes_a_check_per_expectation(tmp_path: Path) -> None:
 
 def test_a_suite_can_look_at_the_rows_of_the_run_alone(tmp_path: Path) -> None:
     job, store = make_job(tmp_path), tmp_path / "store"
-    suite = {"expectations": [{"type": "expect_column_values_to_be_between", "kwargs": {"column": "trips", "min_value": 2}, "meta": {"check": "trips"}}]}
+    suite = {
+        "expectations": [
+            {"type": "expect_column_values_to_be_between", "kwargs": {"column": "trips", "min_value": 2}, "meta": {"check": "trips"}}
+        ]
+    }
     bad, good = FakeEpoch(window_rows((1, 0, 0, 1))), FakeEpoch(window_rows((1, 1, 0, 5)))
     assert not check_run(job, store, expectation_checks(suite, rows="run"), epochs=(bad,))["trips"].passed
     of_run = check_run(job, store, expectation_checks(suite, rows="run"), epochs=(good,))["trips"]
@@ -214,19 +240,21 @@ def test_a_table_too_big_for_memory_is_not_read(tmp_path: Path) -> None:
 
 def test_a_table_that_does_not_exist_yet_has_nothing_wrong(tmp_path: Path) -> None:
     empty = FakeEpoch(window_rows((1, 0, 0, 1)).slice(0, 0))
-    found = check_run(make_job(tmp_path), tmp_path / "store", expectation_checks(SUITE), UniquePanes(), NoGaps(), Conservation(), epochs=(empty,))
+    found = check_run(
+        make_job(tmp_path), tmp_path / "store", expectation_checks(SUITE), UniquePanes(), NoGaps(), Conservation(), epochs=(empty,)
+    )
     assert {name for name, evaluation in found.items() if not evaluation.passed} == set()
 
 
 def test_suites_that_are_none_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DefinitionError, match="no expectations.*Fix:"):
+    with pytest.raises(DefinitionError, match=r"no expectations.*Fix:"):
         expectation_checks({"name": "empty", "expectations": []})
-    with pytest.raises(DefinitionError, match="no expectation.*Fix:"):
+    with pytest.raises(DefinitionError, match=r"no expectation.*Fix:"):
         expectation_checks({"expectations": [{"kwargs": {}}]})
     with pytest.raises(DefinitionError, match=r"nowhere\.json cannot be read.*Fix:"):
         expectation_checks(tmp_path / "nowhere.json")
     unknown = expectation_checks({"expectations": [{"type": "expect_miracles", "kwargs": {}}]})
-    with pytest.raises(UserCodeError, match="expect_miracles.*Fix:"):
+    with pytest.raises(UserCodeError, match=r"expect_miracles.*Fix:"):
         check_run(make_job(tmp_path), tmp_path / "store", unknown, epochs=(FakeEpoch(window_rows((1, 0, 0, 1))),))
 
 
@@ -243,3 +271,28 @@ def test_checks_on_their_own_give_what_they_gave_in_the_run(tmp_path: Path) -> N
 def test_checks_of_a_job_that_never_ran_pass(tmp_path: Path) -> None:
     found = standalone(make_job(tmp_path), tmp_path / "store", Conservation(), UniquePanes(), LateRatio(), WatermarkFreshness())
     assert {evaluation.passed for evaluation in found.values()} == {True}
+
+
+def test_checks_alone_are_made_without_running_the_job(tmp_path: Path) -> None:
+    job, store = make_job(tmp_path), tmp_path / "store"
+
+    @streaming_assets(job=job, checks=(Conservation(), UniquePanes()))
+    def cabs(context: dg.AssetExecutionContext, tidemark: FakeTidemark) -> Iterator[StreamingEvent]:
+        yield from tidemark.run(context=context)
+
+    check_run(job, store, epochs=(FakeEpoch(window_rows((1, 0, 0, 3), (1, 0, 0, 3))),))
+    runs = len(ENGINES[str(store)].runs)
+    only = dg.AssetSelection.checks_for_assets(cabs)
+    result = dg.materialize([cabs], selection=only, resources={"tidemark": fake_resource(store)})
+    passed = {evaluation.check_name: evaluation.passed for evaluation in result.get_asset_check_evaluations()}
+    assert passed == {"conservation": True, "unique_panes": False}
+    assert not result.get_asset_materialization_events()
+    assert len(ENGINES[str(store)].runs) == runs
+
+
+def test_checks_of_outputs_that_keep_no_table_are_refused(tmp_path: Path) -> None:
+    hourly = make_job(tmp_path).outputs["hourly"]
+    job = tm.Job("cabs", outputs={"hourly": tm.Output(node=hourly.node, sink=MemorySpec("rows"))})
+    for check in (UniquePanes(), NoGaps(), expectation_checks(SUITE)):
+        with pytest.raises(SinkError, match=r"MemorySpec keeps no table.*'cabs'.*Fix:"):
+            build_asset_checks(job, [check], store=str(tmp_path))

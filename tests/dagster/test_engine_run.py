@@ -9,9 +9,9 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from tests.dagster.fake_engine import make_job
 
 import tidemark as tm
+from tests.dagster.fake_engine import make_job
 from tidemark.assets import Conservation, LateRatio, NoGaps, UniquePanes, WatermarkFreshness, expectation_checks, streaming_assets
 from tidemark.resources import SparkResource, TidemarkResource
 from tidemark.resources.run_events import StreamingEvent
@@ -69,7 +69,14 @@ def test_two_drains_and_the_end_of_input(tmp_path: Path) -> None:
     job, store = make_job(tmp_path), tmp_path / "store"
     assets = make_assets(job)
     handler = signal.getsignal(signal.SIGINT)
-    land(tmp_path, "a.json", (1, 5.0, "2024-03-04T00:10:00Z"), (1, 7.0, "2024-03-04T00:50:00Z"), (1, -2.0, "2024-03-04T00:20:00Z"), "not json")
+    land(
+        tmp_path,
+        "a.json",
+        (1, 5.0, "2024-03-04T00:10:00Z"),
+        (1, 7.0, "2024-03-04T00:50:00Z"),
+        (1, -2.0, "2024-03-04T00:20:00Z"),
+        "not json",
+    )
     land(tmp_path, "b.json", (2, 1.0, "2024-03-04T02:30:00Z"))
     first = drain(assets, store)
     assert signal.getsignal(signal.SIGINT) is handler
@@ -95,5 +102,5 @@ def test_two_drains_and_the_end_of_input(tmp_path: Path) -> None:
     third = drain(assets, store)
     assert numbers(third, "tidemark/epochs")["hourly"] == 0
     history = read_history(JobStore.open(str(store)), job.name)
-    versions = {event.step_materialization_data.materialization.tags["dagster/data_version"] for event in third.get_asset_materialization_events()}  # type: ignore[index]
-    assert versions == {f"{history[-1].lineage}:{history[-1].epoch}"}
+    tags = [event.step_materialization_data.materialization.tags or {} for event in third.get_asset_materialization_events()]
+    assert {found["dagster/data_version"] for found in tags} == {f"{history[-1].lineage}:{history[-1].epoch}"}

@@ -7,9 +7,9 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from tests.dagster.fake_engine import HOUR, START, FakeEpoch, commit_status, make_job, window_rows
 
 import tidemark as tm
+from tests.dagster.fake_engine import HOUR, START, FakeEpoch, commit_status, make_job, window_rows
 from tidemark.errors import AlertError, DefinitionError, DurationError
 from tidemark.resources import Alert, AlertResource
 from tidemark.sensors import SensorOptions, build_late_data_sensor, build_watermark_lag_sensor
@@ -77,7 +77,10 @@ def test_the_alert_names_source_split_lag_and_limit(tmp_path: Path) -> None:
     commit_status(job, tmp_path / "store", [epoch(26, held_by="3")])
     result = tick(build_watermark_lag_sensor(job), None)
     (alert,) = SENT
-    assert alert.text == "source 'trips' is 26m behind (watermark 2024-03-04T00:34:00.000Z, held back by split '3') at epoch 0; the limit is 25m"
+    assert (
+        alert.text
+        == "source 'trips' is 26m behind (watermark 2024-03-04T00:34:00.000Z, held back by split '3') at epoch 0; the limit is 25m"
+    )
     assert alert.facts["lag_ms"] == 26 * 60_000
     assert alert.facts["held_by"] == "3"
     assert "held back by split '3'" in str(result.skip_reason)
@@ -187,7 +190,7 @@ def test_a_cursor_comes_back_as_it_was() -> None:
 
 
 def test_what_a_sensor_cannot_be_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DefinitionError, match="'cabs_late_data' has no job store.*'cabs'"):
+    with pytest.raises(DefinitionError, match=r"'cabs_late_data' has no job store.*'cabs'"):
         build_late_data_sensor(make_job(tmp_path))
     with pytest.raises(DefinitionError, match="no shares in order"):
         build_late_data_sensor(job_at(tmp_path), warn_above=0.5, error_above=0.1)

@@ -2,15 +2,15 @@ from __future__ import annotations
 
 import base64
 import re
+import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from pathlib import Path
-from xml.etree import ElementTree
 
 import dagster as dg
 import pytest
-from tests.dagster.fake_engine import ENGINES, FakeEpoch, FakeTidemark, fake_resource, make_job, window_rows
 
 import tidemark as tm
+from tests.dagster.fake_engine import ENGINES, FakeEpoch, FakeTidemark, fake_resource, make_job, window_rows
 from tidemark.assets import (
     Conservation,
     LateRatio,
@@ -84,7 +84,7 @@ def test_sources_are_external_assets_shared_by_jobs(tmp_path: Path) -> None:
     specs = build_source_asset_specs(one, two)
     assert [spec.key.path for spec in specs] == [["trips"]]
     assert specs[0].metadata["tidemark/out_of_orderness"] == "5m"
-    with pytest.raises(DefinitionError, match="'trips'.*another place.*'one'"):
+    with pytest.raises(DefinitionError, match=r"'trips'.*another place.*'one'"):
         build_source_asset_specs(one, make_job(tmp_path / "elsewhere", "two"))
 
 
@@ -104,7 +104,9 @@ def test_a_translator_has_the_last_word(tmp_path: Path) -> None:
     result = dg.materialize([assets], resources={"tidemark": resource})
     keys = {event.asset_key.to_user_string() for event in result.get_asset_materialization_events() if event.asset_key is not None}
     assert "lake/main/hourly" in keys
-    lineage = next(event for event in result.get_asset_materialization_events() if event.asset_key == dg.AssetKey(["lake", "main", "hourly"]))
+    lineage = next(
+        event for event in result.get_asset_materialization_events() if event.asset_key == dg.AssetKey(["lake", "main", "hourly"])
+    )
     columns = lineage.step_materialization_data.materialization.metadata["dagster/column_lineage"]
     assert isinstance(columns, dg.TableColumnLineageMetadataValue)
     assert columns.value.deps_by_column["zone"][0].asset_key == dg.AssetKey(["lake", "source", "trips"])
@@ -114,7 +116,10 @@ def test_a_run_materializes_all_outputs_with_numbers(tmp_path: Path) -> None:
     job = make_job(tmp_path)
     resource = fake_resource(tmp_path / "store")
     engine = ENGINES[str(tmp_path / "store")]
-    engine.queue += [FakeEpoch(window_rows((1, 0, 0, 3), (2, 0, 0, 4)), late=2, rejected=1), FakeEpoch(window_rows((1, 1, 0, 5)), malformed=3)]
+    engine.queue += [
+        FakeEpoch(window_rows((1, 0, 0, 3), (2, 0, 0, 4)), late=2, rejected=1),
+        FakeEpoch(window_rows((1, 1, 0, 5)), malformed=3),
+    ]
     result = dg.materialize([make_assets(job)], resources={"tidemark": resource})
     found = events_of(result)
     assert set(found) == {"hourly", "late", "rejected", "malformed"}
@@ -200,7 +205,7 @@ def test_the_picture_is_an_svg_with_a_bar_per_epoch_with_late_rows(tmp_path: Pat
     found = re.fullmatch(r"!\[(.+)\]\(data:image/svg\+xml;base64,([A-Za-z0-9+/=]+)\)", markdown)
     assert found is not None
     assert "3 late rows" in found[1]
-    drawn = ElementTree.fromstring(base64.b64decode(found[2]))  # noqa: S314 - our own text
+    drawn = ET.fromstring(base64.b64decode(found[2]))  # noqa: S314 - our own text
     names = [element.tag.rsplit("}", 1)[-1] for element in drawn.iter()]
     assert names.count("rect") == 3
     assert names.count("polyline") == 2
@@ -232,7 +237,7 @@ def test_checks_that_cannot_be_made_are_refused_at_definition(tmp_path: Path, ch
 
 
 def test_a_job_without_a_store_says_where_to_set_one(tmp_path: Path) -> None:
-    with pytest.raises(DefinitionError, match="no job store is known.*'cabs'.*TidemarkResource"):
+    with pytest.raises(DefinitionError, match=r"no job store is known.*'cabs'.*TidemarkResource"):
         FakeTidemark().store_of(make_job(tmp_path))
 
 

@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from examples.taxi.generator import TripPlan, WaveCounts, write_wave
 from tests.dagster.browser import open_browser, require_chromium
 from tests.dagster.web_server import CHECKOUT, WebServer, wait_for, web_server
+from tidemark.state.status import read_status
+from tidemark.state.store import JobStore
 
 pytestmark = [pytest.mark.dagster, pytest.mark.spark, pytest.mark.slow]
 
@@ -25,6 +28,7 @@ mutation ($params: ExecutionParams!) {
   }
 }
 """
+TERMINATE = "mutation ($id: String!) { terminateRun(runId: $id) { __typename ... on PythonError { message } } }"
 STATUS = "query ($id: ID!) { runOrError(runId: $id) { ... on Run { status } } }"
 ASSET = """
 query ($key: AssetKeyInput!) {
@@ -35,7 +39,12 @@ query ($key: AssetKeyInput!) {
       owners { ... on TeamAssetOwner { team } }
       assetMaterializations(limit: 1) {
         runId
-        metadataEntries { label ... on IntMetadataEntry { intValue } ... on FloatMetadataEntry { floatValue } ... on MarkdownMetadataEntry { mdStr } }
+        metadataEntries {
+          label
+          ... on IntMetadataEntry { intValue }
+          ... on FloatMetadataEntry { floatValue }
+          ... on MarkdownMetadataEntry { mdStr }
+        }
       }
       assetChecksOrError { ... on AssetChecks { checks {
         name
@@ -59,6 +68,7 @@ class Deployed:
     """The servers after one run of the example, and what was written for it to read."""
 
     server: WebServer
+    home: Path
     run_id: str
     counts: WaveCounts
 
@@ -70,22 +80,32 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
     for wave in range(WAVES):
         counts += write_wave(home / "landing", wave, plan=PLAN)
     with web_server(home / "dagster", CHECKOUT / "workspace.yaml", {"TIDEMARK_EXAMPLE_HOME": str(home)}) as server:
-        selector = {
-            "repositoryLocationName": "taxi",
-            "repositoryName": "__repository__",
-            "pipelineName": "__ASSET_JOB",
-            "assetSelection": [{"path": ["taxi", name]} for name in ("hourly_tips", "late_trips", "rejected_trips", "malformed_trips")],
-        }
-        launched = server.ask(LAUNCH, params={"selector": selector, "mode": "default", "runConfigData": {}})["launchPipelineExecution"]
-        assert launched["__typename"] == "LaunchRunSuccess", launched
-        run_id = str(launched["run"]["runId"])
+        run_id = launch(server)
+        assert outcome(server, run_id) == "SUCCESS", server.log.read_text()[-6000:]
+        yield Deployed(server, home, run_id, counts)
 
-        def ended() -> str | None:
-            status = str(server.ask(STATUS, id=run_id)["runOrError"]["status"])
-            return status if status in {"SUCCESS", "FAILURE", "CANCELED"} else None
 
-        assert wait_for("the run's end", ended, seconds=400, log=server.log) == "SUCCESS", server.log.read_text()[-6000:]
-        yield Deployed(server, run_id, counts)
+def launch(server: WebServer) -> str:
+    """Launch a run of all assets and return its id."""
+    selector = {
+        "repositoryLocationName": "taxi",
+        "repositoryName": "__repository__",
+        "pipelineName": "__ASSET_JOB",
+        "assetSelection": [{"path": ["taxi", name]} for name in ("hourly_tips", "late_trips", "rejected_trips", "malformed_trips")],
+    }
+    launched = server.ask(LAUNCH, params={"selector": selector, "mode": "default", "runConfigData": {}})["launchPipelineExecution"]
+    assert launched["__typename"] == "LaunchRunSuccess", launched
+    return str(launched["run"]["runId"])
+
+
+def outcome(server: WebServer, run_id: str) -> str:
+    """Wait for the end of a run and return how it ended."""
+
+    def ended() -> str | None:
+        status = str(server.ask(STATUS, id=run_id)["runOrError"]["status"])
+        return status if status in {"SUCCESS", "FAILURE", "CANCELED"} else None
+
+    return wait_for("the run's end", ended, seconds=400, log=server.log)
 
 
 def asset(deployed: Deployed, name: str) -> dict[str, Any]:
@@ -113,7 +133,10 @@ def test_all_outputs_are_materialized_with_what_the_generator_wrote(deployed: De
 
 
 def test_all_checks_were_made_in_the_run(deployed: Deployed) -> None:
-    checks = {check["name"]: check["executionForLatestMaterialization"] for check in asset(deployed, "hourly_tips")["assetChecksOrError"]["checks"]}
+    checks = {
+        check["name"]: check["executionForLatestMaterialization"]
+        for check in asset(deployed, "hourly_tips")["assetChecksOrError"]["checks"]
+    }
     assert {"conservation", "unique_panes", "no_gaps", "late_ratio", "watermark_freshness", "zone_is_known"} <= set(checks)
     assert {execution["runId"] for execution in checks.values()} == {deployed.run_id}
     for name in ("conservation", "unique_panes", "watermark_freshness", "zone_is_known", "a_window_has_trips"):
@@ -144,3 +167,39 @@ def test_the_pages_show_graph_numbers_and_picture(deployed: Deployed, tmp_path: 
         assert wait_for("the picture", lambda: page.evaluate(IMAGE), seconds=30) == 640
         page.open(f"{deployed.server.url}/assets/taxi/hourly_tips?view=checks")
         page.wait_for_text("conservation", "unique_panes", "zone_is_known")
+
+
+def test_a_run_that_is_ended_leaves_the_job_to_the_next(deployed: Deployed) -> None:
+    store = JobStore.open(str(deployed.home / "store"))
+    before = read_status(store, "taxi")
+    assert before is not None
+    assert before.last is not None
+    counts, reached = deployed.counts, before.last.epoch
+    for wave in range(WAVES, WAVES + 4):
+        counts += write_wave(deployed.home / "landing", wave, plan=PLAN)
+    run_id = launch(deployed.server)
+
+    def one_more() -> bool | None:
+        status = read_status(store, "taxi")
+        return True if status is not None and status.last is not None and status.last.epoch > reached else None
+
+    wait_for("the first epoch of the run", one_more, seconds=300, log=deployed.server.log)
+    ended = deployed.server.ask(TERMINATE, id=run_id)["terminateRun"]
+    assert ended["__typename"] == "TerminateRunSuccess", ended
+    assert outcome(deployed.server, run_id) == "CANCELED"
+    status = read_status(store, "taxi")
+    assert status is not None
+    assert status.last is not None
+    assert status.state == "stopped"
+    assert status.last.epoch < reached + 8, "it read all before it was ended; give it more to read"
+    assert outcome(deployed.server, launch(deployed.server)) == "SUCCESS"
+    after = read_status(store, "taxi")
+    assert after is not None
+    assert after.last is not None
+    assert after.last.epoch == reached + 8
+    assert after.totals["sources"]["trips"]["read"] == counts.total
+    checks = {
+        check["name"]: check["executionForLatestMaterialization"]
+        for check in asset(deployed, "hourly_tips")["assetChecksOrError"]["checks"]
+    }
+    assert checks["conservation"]["status"] == "SUCCEEDED", checks["conservation"]

@@ -150,11 +150,11 @@ def scenarios(draw: st.DrawFn, *, sources: int, operator_count: int, keys: int, 
     )
     chosen = tuple(draw(operators(number, unit, names)) for number in range(operator_count))
     random = Random(draw(st.integers(0, 2**32 - 1)))
-    filled = tuple(_fill(random, source, count, chosen, shape, 1_000_000 * number) for number, (source, count) in enumerate(zip(made, epochs, strict=True)))
+    filled = tuple(fill(random, source, count, chosen, shape, 1_000_000 * number) for number, (source, count) in enumerate(zip(made, epochs, strict=True)))
     return Scenario(filled, chosen, shape.clock)
 
 
-def _fill(random: Random, source: Source, epochs: int, chosen: Sequence[Operator], shape: Shape, first_id: int) -> Source:
+def fill(random: Random, source: Source, epochs: int, chosen: Sequence[Operator], shape: Shape, first_id: int) -> Source:
     """Give a source its elements, cut into epochs of uneven size; some are empty, and some splits are silent in some."""
     weights = [random.choice([0, 1, 1, 1, 3]) for _ in range(epochs)]
     splits = [random.choice([None, "north"]), "it's", "süd\\"][: random.choice([2, 3])]

@@ -8,12 +8,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from examples.taxi import demo, report
 from tidemark.errors import SetupError
 from tidemark.state.status import JobStatus
 from tidemark.state.totals import Totals
-
-demo = pytest.importorskip("examples.taxi.demo", reason="the demo needs Dagster")
-report = pytest.importorskip("examples.taxi.report", reason="the demo needs Delta")
 
 
 def status(*, late: int) -> JobStatus:

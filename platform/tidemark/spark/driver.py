@@ -51,7 +51,6 @@ class JobDriver:
         spark: session to run in.
         store: root of the job store.
         term: right to append to the job's log.
-        lineage: name of the lineage to go on with, or of a new one.
         clock: processing time.
         on_epoch: called after each epoch that was published.
     """
@@ -63,13 +62,12 @@ class JobDriver:
         spark: SparkSession,
         store: JobStore,
         term: Driver,
-        lineage: str,
         clock: Clock,
         on_epoch: Callable[[EpochProgress], None],
     ) -> None:
         self.job = job
         self.head = term.head.epoch
-        self.lineage = self.head.lineage if self.head else lineage
+        self.lineage = self.head.lineage if self.head else term.log.origin()
         self._spark = spark
         self._store = store.at(job.name)
         self._term = term
@@ -88,7 +86,7 @@ class JobDriver:
         self._checkpoint = SparkCheckpoint(self._store, term.term)
         self._first_batch = 0
         self._shift = 0
-        self._keeping = Housekeeping(store, job, term, self._sinks, self.lineage, clock)
+        self._keeping = Housekeeping(store, job, term, sinks=self._machinery.sinks, lineage=self.lineage, clock=clock)
         self.lock = threading.RLock()
 
     def prepare(self) -> None:

@@ -25,7 +25,7 @@ from tidemark.spark.operators import OperatorRun
 from tidemark.spark.rows import EpochRows
 from tidemark.spark.sinks import BoundSink
 from tidemark.spark.tallies import observe_splits
-from tidemark.spark.topology import Topology
+from tidemark.spark.topology import Topology, result_windows
 from tidemark.spark.windows import WindowStep
 from tidemark.state.records import OperatorState, OutputRecord
 from tidemark.state.store import JobStore
@@ -99,6 +99,7 @@ class EpochRun:
         """Start the epoch, or start it again: what was staged until now is nobody's, and swept one day."""
         plan, topology = self.plan, self.topology
         self.outputs.clear()
+        self._fired_or_not: set[int] = set()
         self.operators = {
             id(node): OperatorRun(
                 self._spark,
@@ -176,7 +177,7 @@ class EpochRun:
     def _read_input(self) -> None:
         """Make the passes that read the sources: each is tallied by the first of them."""
         for node in self.topology.windows:
-            if not _behind_window(node.inputs[0]) and self.rows.available(node.inputs[0]):
+            if self._settled(node.inputs[0]) and self.rows.available(node.inputs[0]):
                 self._absorb(node)
         self._stage_outputs(gated=False)
         for emitter in self._undriven():
@@ -202,35 +203,46 @@ class EpochRun:
 
     def _run_window(self, node: WindowNode) -> None:
         run = self.operators[id(node)]
-        if run.absorbed is None and _behind_window(node.inputs[0]) and self.rows.available(node.inputs[0]):
+        if run.absorbed is None and self.rows.available(node.inputs[0]):
             self._absorb(node)
         inputs = [self.sources[source.name] for source in self.topology.upstream_sources(node)]
         observation = Observation()
         results = run.fire(operator_watermark(run.before.watermark, inputs), observation)
+        self._fired_or_not.add(id(node))
         if results is not None and self.topology.consumers.get(id(node)):
             self.rows.set_results(node, results)
             with self._stage(f"fire {self.topology.name(node)}"):
                 self._use_results(node)
                 self.balance.fired[id(node)] = run.step.fired(observation)
+        else:
+            self._stage_outputs(gated=False)
         with self._stage("compact"):
             run.compact()
 
     def _use_results(self, node: WindowNode) -> None:
         """Write what follows a window's results; a window that follows them absorbs them now, so that the pass has run."""
-        staged = len(self.outputs)
+        before = set(self.outputs)
         self._stage_outputs(gated=False)
-        followers = [other for other in self.topology.windows if other is not node and any(found is node for found in walk(other.inputs))]
-        for other in followers:
-            ready = all(id(found) in self.balance.fired or found is node for found in walk(other.inputs) if isinstance(found, WindowNode))
-            if ready and self.operators[id(other)].absorbed is None:
+        readers = [self.topology.outputs[name].node for name in self.outputs if name not in before]
+        for other in self.topology.windows:
+            follows = any(found is node for found in result_windows(other.inputs[0]))
+            if follows and self._settled(other.inputs[0]) and self.operators[id(other)].absorbed is None:
                 self._absorb(other)
-        if len(self.outputs) == staged and not followers:
+                readers.append(other.inputs[0])
+        # What waits for another window's results as well has not read these yet.
+        if not any(found is node for reader in readers for found in result_windows(reader)):
             self.rows.rows(node).write.format("noop").mode("overwrite").save()
+
+    def _settled(self, node: Node) -> bool:
+        """Whether all windows whose results become rows of a node have had their turn in this epoch."""
+        return all(id(window) in self._fired_or_not for window in result_windows(node))
 
     def _stage_outputs(self, *, gated: bool) -> None:
         for name, output in self.topology.outputs.items():
             gate = self.topology.gate(output.node)
-            if name in self.outputs or (gate is not None) is not gated or not self.rows.available(output.node):
+            if name in self.outputs or (gate is not None) is not gated or not self._settled(output.node):
+                continue
+            if not self.rows.available(output.node):
                 continue
             if gate is not None and self.balance.side_rows(gate) == 0:
                 continue
@@ -263,7 +275,3 @@ class EpochRun:
         if figures.unknown_splits or tally.by_group:
             return observe_splits(self.rows.marked(end), source)
         return {name: seen for name, seen in figures.splits.items() if seen.rows}
-
-
-def _behind_window(node: Node) -> bool:
-    return any(isinstance(found, WindowNode) for found in walk([node]))

@@ -47,7 +47,7 @@ class Housekeeping:
         clock: for the times in the files.
     """
 
-    def __init__(self, store: JobStore, job: Job, term: Driver, sinks: Mapping[str, BoundSink], lineage: str, clock: Clock) -> None:
+    def __init__(self, store: JobStore, job: Job, term: Driver, *, sinks: Mapping[str, BoundSink], lineage: str, clock: Clock) -> None:
         self._store = store
         self._job = job
         self._term = term

@@ -108,8 +108,7 @@ def run(
 
     try:
         with engine_settings(session), beating(term) as fenced, _signals(stopping, wanted=handle_signals):
-            lineage = uuid.uuid4().hex[:12]
-            driver = JobDriver(job, spark=session, store=root, term=term, lineage=lineage, clock=clock, on_epoch=after_epoch)
+            driver = JobDriver(job, spark=session, store=root, term=term, clock=clock, on_epoch=after_epoch)
             running = _Run(driver, stopping, fenced, lambda: max_epochs is not None and len(epochs) >= max_epochs)
             running.go(interval, end_of_input=end_of_input)
             head = epochs[-1] if epochs else (driver.head.progress if driver.head else None)

@@ -86,6 +86,23 @@ class Topology:
         return tuple(found for found in walk([node]) if isinstance(found, SourceNode))
 
 
+def result_windows(node: Node) -> tuple[WindowNode, ...]:
+    """Return the windows whose results become rows of a node, itself included if it is one.
+
+    Late rows are no results: they are those that came into the window.
+    """
+    windows: dict[int, WindowNode] = {}
+    pending = [node]
+    while pending:
+        current = pending.pop()
+        if isinstance(current, SideOutputNode) and isinstance(current.inputs[0], WindowNode):
+            current = current.inputs[0]
+        elif isinstance(current, WindowNode):
+            windows[id(current)] = current
+        pending += current.inputs
+    return tuple(windows.values())
+
+
 def may_vary(node: Node) -> bool:
     """Whether reading the node's rows twice could give two results, as far as the graph can tell."""
     return any(isinstance(found, FunctionNode | TransformNode) for found in walk([node]))

@@ -1,0 +1,105 @@
+"""One measurement: a process of its own that starts Spark, warms up, and drains one workload on one engine.
+
+Run as ``python -m benchmarks.measurement REQUEST.json ANSWER.json`` by ``benchmarks.processes``.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.engines import DRIVER_MEMORY, drain, parse_engine, start_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_CHUNK_BYTES = 1 << 24
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a process is to measure.
+
+    Args:
+        engine: name of the engine.
+        files: folder of the input.
+        warm_files: folder of the input that warms up.
+        folder: empty folder for outputs, checkpoint and state; ``measured`` below it holds the results.
+        files_per_epoch: greatest number of files that one epoch reads.
+        memory: of the JVM, as Spark takes it.
+    """
+
+    engine: str
+    files: str
+    warm_files: str
+    folder: str
+    files_per_epoch: int
+    memory: str = DRIVER_MEMORY
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What a process measured.
+
+    ``epoch_ms`` is how long each epoch took, from its start to that of the next; the last one is not among them.
+    """
+
+    seconds: float
+    epoch_ms: tuple[int, ...]
+    versions: Mapping[str, str]
+
+
+def measured_folder(folder: Path) -> Path:
+    """Return where a process leaves the results of the measured run."""
+    return folder / "measured"
+
+
+def measure(request: Request) -> Measurement:
+    """Start Spark, drain the warm-up, read the input once so that it is in memory, and drain it.
+
+    Raises:
+        TidemarkError: the engine's name is unknown, there is no Java, or Tidemark failed.
+        StreamingQueryException: stock Spark failed.
+    """
+    engine = parse_engine(request.engine)
+    folder = Path(request.folder)
+    spark = start_session(engine, folder, memory=request.memory)
+    try:
+        drain(engine, spark, Path(request.warm_files), folder / "warm-up", files_per_epoch=request.files_per_epoch)
+        _read_through(Path(request.files))
+        done = drain(engine, spark, Path(request.files), measured_folder(folder), files_per_epoch=request.files_per_epoch)
+        lengths = tuple(after - before for before, after in pairwise(done.epoch_starts_ms))
+        return Measurement(done.seconds, lengths, _versions(spark))
+    finally:
+        spark.stop()
+
+
+def _read_through(files: Path) -> None:
+    for path in sorted(files.iterdir()):
+        with path.open("rb", buffering=0) as file:
+            while file.read(_CHUNK_BYTES):
+                pass
+
+
+def _versions(spark: SparkSession) -> dict[str, str]:
+    java = spark.sql("SELECT java_method('java.lang.System', 'getProperty', 'java.version') AS version").collect()[0]["version"]
+    return {"python": platform.python_version(), "java": str(java), "pyspark": version("pyspark"), "tidemark": version("tidemark")}
+
+
+def main() -> int:
+    """Read the request, measure, write the answer."""
+    asked, answer = (Path(argument) for argument in sys.argv[1:3])
+    measured = measure(Request(**json.loads(asked.read_text(encoding="utf-8"))))
+    answer.write_text(json.dumps(asdict(measured)), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

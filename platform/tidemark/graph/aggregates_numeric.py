@@ -1,0 +1,120 @@
+"""Aggregates of numbers, and least and greatest values.
+
+All of these stay on Spark's fast hash aggregation as long as their values have a fixed width: numbers (decimals of up to 18
+digits after widening included), dates, timestamps, booleans. ``min`` and ``max`` of strings, binaries or structs make Spark sort.
+"""
+
+from __future__ import annotations
+
+from tidemark.graph.aggregate_arguments import in_template, sql_argument
+from tidemark.graph.aggregates import Aggregate, Partial
+
+
+def count(expression: str | None = None) -> Aggregate:
+    """Count elements, or those where the expression is not null.
+
+    Result: BIGINT, exact, never null.
+    """
+    if expression is None or expression.strip() == "*":
+        return Aggregate("count", (), (Partial("count", "count(1)", "sum({count})"),), "{count}")
+    argument = sql_argument("count", expression)
+    return Aggregate("count", (argument,), (Partial("count", f"count({in_template(argument)})", "sum({count})"),), "{count}")
+
+
+def sum(expression: str) -> Aggregate:
+    """Add up the values that are not null.
+
+    Result: BIGINT for integers, DECIMAL(p + 10, s) for DECIMAL(p, s), else DOUBLE; null where there is no value.
+    Integers and decimals are exact, and an overflow fails the epoch; doubles agree within 1e-9 of the sum of the absolute values.
+    """
+    argument = sql_argument("sum", expression)
+    return Aggregate("sum", (argument,), (Partial("sum", f"sum({in_template(argument)})", "sum({sum})"),), "{sum}")
+
+
+def avg(expression: str) -> Aggregate:
+    """Return the mean of the values that are not null.
+
+    Result: DECIMAL(p + 4, s + 4) for DECIMAL(p, s), rounded half up from the exact sum, else DOUBLE; null where there is no value.
+    As in Spark SQL, integers are added up as doubles, so nothing overflows. A decimal of more than 32 digits before the point overflows.
+    """
+    argument = sql_argument("avg", expression)
+    value = in_template(argument)
+    return Aggregate(
+        "avg",
+        (argument,),
+        (
+            # Division turns integers into doubles and leaves decimals what they are, whose type is not known here.
+            Partial("sum", f"sum({value} / 1)", "sum({sum})"),
+            Partial("count", f"count({value})", "sum({count})"),
+            # Of a type that no expression over sum and count has; merging casts to it.
+            Partial("mean", f"avg({value})", "sum({sum}) / nullif(sum({count}), 0)"),
+        ),
+        "{mean}",
+    )
+
+
+def min(expression: str) -> Aggregate:
+    """Return the least value that is not null; NaN is greater than any number.
+
+    Result: the expression's type, exact; null where there is no value.
+    """
+    argument = sql_argument("min", expression)
+    return Aggregate("min", (argument,), (Partial("min", f"min({in_template(argument)})", "min({min})"),), "{min}")
+
+
+def max(expression: str) -> Aggregate:
+    """Return the greatest value that is not null; NaN is greater than any number.
+
+    Result: the expression's type, exact; null where there is no value.
+    """
+    argument = sql_argument("max", expression)
+    return Aggregate("max", (argument,), (Partial("max", f"max({in_template(argument)})", "max({max})"),), "{max}")
+
+
+# Chan, Golub, LeVeque 1979: means and squared deviations of two parts give those of the whole, without a difference of large squares.
+# Sorted, so that the same parts give the same bits in whatever order they are read.
+_MERGED_MOMENTS = """
+aggregate(
+  array_sort(collect_list({moments}) FILTER (WHERE {moments}.n > 0)),
+  named_struct('n', 0L, 'mean', 0D, 'm2', 0D),
+  (a, b) -> CASE WHEN a.n = 0 THEN b ELSE named_struct(
+    'n', a.n + b.n,
+    'mean', a.mean + (b.mean - a.mean) * (b.n / (a.n + b.n)),
+    'm2', a.m2 + b.m2 + (b.mean - a.mean) * (b.mean - a.mean) * (a.n * (b.n / (a.n + b.n)))
+  ) END
+)
+""".strip()
+
+
+def variance(expression: str) -> Aggregate:
+    """Return the sample variance of the values that are not null: squared deviations over n - 1.
+
+    Result: DOUBLE; null for fewer than two values, NaN if one is NaN or infinite. Within 1e-9 relative, also where the mean is large
+    beside the deviations: no squares are summed up.
+    """
+    return _moments("variance", expression, "CASE WHEN {moments}.n > 1 THEN {moments}.m2 / ({moments}.n - 1) END")
+
+
+def variance_pop(expression: str) -> Aggregate:
+    """Return the population variance of the values that are not null: squared deviations over n.
+
+    Result: DOUBLE; null where there is no value; else as ``variance``.
+    """
+    return _moments("variance_pop", expression, "CASE WHEN {moments}.n > 0 THEN {moments}.m2 / {moments}.n END")
+
+
+def stddev(expression: str) -> Aggregate:
+    """Return the sample standard deviation, the root of ``variance``; nulls, type and exactness as there."""
+    return _moments("stddev", expression, "CASE WHEN {moments}.n > 1 THEN sqrt({moments}.m2 / ({moments}.n - 1)) END")
+
+
+def stddev_pop(expression: str) -> Aggregate:
+    """Return the population standard deviation, the root of ``variance_pop``; nulls, type and exactness as there."""
+    return _moments("stddev_pop", expression, "CASE WHEN {moments}.n > 0 THEN sqrt({moments}.m2 / {moments}.n) END")
+
+
+def _moments(kind: str, expression: str, result: str) -> Aggregate:
+    argument = sql_argument(kind, expression)
+    value = f"CAST({in_template(argument)} AS DOUBLE)"
+    create = f"named_struct('n', count({value}), 'mean', avg({value}), 'm2', var_pop({value}) * count({value}))"
+    return Aggregate(kind, (argument,), (Partial("moments", create, _MERGED_MOMENTS),), result)

@@ -1,0 +1,67 @@
+"""A JVM that outlives the processes that use it.
+
+A driver that is killed takes its JVM with it, and the next one waits ten seconds for another to start and warm up. Everything that
+decides is in Python, so most of the tests kill only that and let the JVM go on, whose query then fails; some kill both.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CHECKOUT = Path(__file__).parents[2]
+
+
+@contextmanager
+def warm_jvm() -> Iterator[dict[str, str]]:
+    """Keep a JVM with a Spark context while the block runs; yields the variables by which a process finds it."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.crash.warm_jvm"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=CHECKOUT
+    )
+    assert process.stdout is not None
+    try:
+        while not (line := process.stdout.readline()).startswith("gateway "):
+            assert line, "the JVM did not start"
+        _, port, secret = line.split()
+        yield {"PYSPARK_GATEWAY_PORT": port, "PYSPARK_GATEWAY_SECRET": secret}
+    finally:
+        process.communicate()  # the end of its input ends it, and the JVM with it
+
+
+def attach(settings: Mapping[str, str]) -> SparkSession:
+    """Return a new session on the Spark context of the JVM that the environment names."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    gateway = launch_gateway()
+    jvm = gateway.jvm
+    assert jvm is not None
+    java_context = jvm.org.apache.spark.api.java.JavaSparkContext.fromSparkContext(jvm.org.apache.spark.SparkContext.getOrCreate())
+    context = SparkContext(gateway=gateway, jsc=java_context, conf=SparkConf(_jvm=jvm, _jconf=java_context.getConf()))
+    session = SparkSession(context).newSession()
+    for key, value in settings.items():
+        session.conf.set(key, value)
+    return session
+
+
+def serve() -> None:
+    """Start a JVM, say where it is, and keep it until standard input ends."""
+    from tidemark.spark.session import build_session
+
+    session = build_session("local[2]", app_name="tidemark crash tests")
+    parameters = session.sparkContext._gateway.gateway_parameters  # type: ignore[union-attr]  # noqa: SLF001
+    print(f"gateway {parameters.port} {parameters.auth_token}", flush=True)
+    sys.stdin.read()
+    session.stop()
+
+
+if __name__ == "__main__":
+    serve()
