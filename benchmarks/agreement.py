@@ -185,7 +185,7 @@ def _none(engine: str, truth: Truth, wrong: npt.NDArray[np.bool_], says: str, fo
         hour, driver = divmod(int(places[0]), truth.plan.drivers)
         said = f"{found.rows[places[0]]} rows, {found.fares[places[0]]!r}"
         known = f"{truth.cells.rows[places[0]]} rows, {truth.cells.fares[places[0]]!r}"
-        _require(engine, False, f"{says} in {len(places):,} places, first driver {driver} hour {hour - 1}: {said} against {known}")  # noqa: FBT003
+        _require(engine, False, f"{says} in {len(places):,} places, first driver {driver} hour {hour - 1}: {said} against {known}")
 
 
 def _require(engine: str, holds: bool, says: str) -> None:  # noqa: FBT001

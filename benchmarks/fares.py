@@ -36,7 +36,8 @@ _FIRST_FILE_TIME = 1_000_000_000
 class FaresPlan:
     """What to generate: ``rows`` fares of ``drivers`` drivers in ``files`` files of one size, over ``hours`` hours of event time.
 
-    The time of a row grows with its position, within two minutes either way. One row in 2,000 is 3 or 24 hours late instead.
+    The time of a row grows with its position, within two minutes either way. One row in 2,000 is late instead, by 3
+    or 24 hours, once event time has gone on for longer than that.
     """
 
     rows: int

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import ClassVar, Final
 
-import psutil
+import psutil  # type: ignore[import-untyped]  # ships no types
 
 from benchmarks.measurement import Measurement, Request
 from tidemark.errors import TidemarkError
@@ -90,9 +90,10 @@ def _watch(process: psutil.Popen, family: dict[int, psutil.Process]) -> int:
 
 def _children(process: psutil.Process) -> list[psutil.Process]:
     try:
-        return process.children(recursive=True)
+        found: list[psutil.Process] = process.children(recursive=True)
     except psutil.NoSuchProcess:
         return []
+    return found
 
 
 def _resident_bytes(process: psutil.Process) -> int:

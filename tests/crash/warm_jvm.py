@@ -23,7 +23,7 @@ CHECKOUT = Path(__file__).parents[2]
 def warm_jvm() -> Iterator[dict[str, str]]:
     """Keep a JVM with a Spark context while the block runs; yields the variables by which a process finds it."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.crash.warm_jvm"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=CHECKOUT
+        [sys.executable, "-m", "tests.crash.warm_jvm"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=CHECKOUT
     )
     assert process.stdout is not None
     try:
@@ -54,9 +54,11 @@ def attach(settings: Mapping[str, str]) -> SparkSession:
 
 def serve() -> None:
     """Start a JVM, say where it is, and keep it until standard input ends."""
+    from tests.crash.fares import JVM_SETTINGS
+
     from tidemark.spark.session import build_session
 
-    session = build_session("local[2]", app_name="tidemark crash tests")
+    session = build_session("local[2]", app_name="tidemark crash tests", conf=JVM_SETTINGS)
     parameters = session.sparkContext._gateway.gateway_parameters  # type: ignore[union-attr]  # noqa: SLF001
     print(f"gateway {parameters.port} {parameters.auth_token}", flush=True)
     sys.stdin.read()

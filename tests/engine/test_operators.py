@@ -315,7 +315,7 @@ def test_results_of_two_windows_united(lab: Lab, order: str) -> None:
     ran = lab.run({"both": both, "daily": daily})
     assert ran.of("both", "k", "n") == [("a", 1), ("a", 1), ("a", 2), ("b", 1), ("b", 1)]
     assert ran.of("daily", "panes", "elements") == [(5, 6)]
-    assert [epoch.outputs["both"].rows for epoch in ran.epochs] == [0, 2, 3]
+    assert [epoch.outputs["both"].rows for epoch in ran.epochs] == [1, 1, 3]
     alone = lab.run({"daily": daily}, job="alone")
     assert alone.of("daily", "panes", "elements") == [(5, 6)]
 

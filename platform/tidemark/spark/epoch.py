@@ -99,6 +99,7 @@ class EpochRun:
         """Start the epoch, or start it again: what was staged until now is nobody's, and swept one day."""
         plan, topology = self.plan, self.topology
         self.outputs.clear()
+        self.observed.clear()
         self._fired_or_not: set[int] = set()
         self.operators = {
             id(node): OperatorRun(
@@ -255,18 +256,22 @@ class EpochRun:
     def _advance_sources(self) -> None:
         for source in self.topology.sources:
             before = self.plan.before.sources.get(source.name, SourceState())
-            observed = self._observe(source)
-            self.observed[source.name] = observed
             after = advance(
                 source.watermarks,
                 before,
-                observed,
+                self._observe(source),
                 processing_time=self.plan.processing_time,
                 caught_up=self.plan.caught_up.get(source.name, True),
             )
             self.sources[source.name] = end_of_input(after) if self.plan.end_of_input else after
 
-    def _observe(self, source: SourceNode) -> dict[str, SplitObservation]:
+    def _observe(self, source: SourceNode) -> Mapping[str, SplitObservation]:
+        """Return what the epoch showed of a source's splits; looked up once, for it may take a Spark job."""
+        if source.name not in self.observed:
+            self.observed[source.name] = self._look_at_splits(source)
+        return self.observed[source.name]
+
+    def _look_at_splits(self, source: SourceNode) -> dict[str, SplitObservation]:
         end = self.rows.ends.get(source.name)
         if end is None:
             return {}

@@ -12,10 +12,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 from fractions import Fraction
+from typing import TypeVar
 
 from tidemark.semantics.reference_operator import Fold, Position
 
 Number = int | float | Decimal
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -157,7 +159,7 @@ def _rank(value: object) -> tuple[object, ...]:
     return (1, 0) if isinstance(value, float) and math.isnan(value) else (0, value)
 
 
-def _ascending[T](values: Sequence[T]) -> list[T]:
+def _ascending(values: Sequence[Value]) -> list[Value]:
     return sorted(values, key=_rank)
 
 

@@ -1,0 +1,118 @@
+"""Compare Tidemark with stock Spark: ``python -m benchmarks``, or ``make bench``.
+
+``BENCH_ROWS`` is the size of the throughput workloads, 20,000,000 by default, and ``BENCH_RUNS`` the number of rounds, 3 by
+default. A run of everything writes ``benchmarks/results.json`` and ``docs/performance.md``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from benchmarks.comparison import Comparison, Step, compare
+from benchmarks.engines import ENGINES, parse_engine
+from benchmarks.processes import CHECKOUT
+from benchmarks.records import Record, write_records
+from benchmarks.report import headline, render
+from benchmarks.workloads import Workload, standard_workloads
+from tidemark.errors import DefinitionError, TidemarkError
+
+DEFAULT_ROWS = 20_000_000
+DEFAULT_RUNS = 3
+LEAST_ROWS = 2_000
+RESULTS = Path("benchmarks") / "results.json"
+PAGE = Path("docs") / "performance.md"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the comparison; returns 0 if every engine gave the right results."""
+    console = Console(stderr=True)
+    try:
+        asked = _parser().parse_args(arguments)
+        rows = _number("BENCH_ROWS", DEFAULT_ROWS, least=LEAST_ROWS)
+        comparison = Comparison(
+            workloads=_chosen(standard_workloads(rows), asked.workload),
+            engines=tuple(map(parse_engine, asked.engine)) if asked.engine else ENGINES,
+            runs=_number("BENCH_RUNS", DEFAULT_RUNS, least=1),
+            scratch=(CHECKOUT / ".tidemark" / "bench"),
+        )
+        records = run_shown(comparison, console)
+    except TidemarkError as error:
+        console.print(f"[red]{error}[/red]", soft_wrap=True, markup=False)
+        return 1
+    for line in headline(records):
+        console.print(line)
+    if asked.output is None and (asked.workload or asked.engine):
+        console.print("Only a part was measured, so no file is written; --output FOLDER writes both somewhere else.")
+        return 0
+    write_documents(records, Path(asked.output) if asked.output else CHECKOUT)
+    console.print(f"Written: {RESULTS}, {PAGE}")
+    return 0
+
+
+def write_documents(records: Sequence[Record], root: Path) -> None:
+    """Write ``benchmarks/results.json`` and ``docs/performance.md`` below a folder."""
+    write_records(root / RESULTS, records)
+    page = root / PAGE
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text(render(records), encoding="utf-8")
+
+
+def run_shown(comparison: Comparison, console: Console) -> tuple[Record, ...]:
+    """Run a comparison with a progress display.
+
+    Raises:
+        MeasurementError: a process failed.
+        DisagreementError: an engine's results are not what the input says.
+    """
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task("making the inputs", total=comparison.measurements)
+
+        def show(step: Step) -> None:
+            name = f"{step.workload.name} on {step.engine}, run {step.run}"
+            if step.figures is None:
+                progress.update(task, description=name)
+                return
+            progress.advance(task)
+            kept, lost = step.figures.late_kept, step.figures.late_lost
+            console.print(f"{name}: {step.figures.seconds:.1f} s, late rows kept {kept:,}, lost {lost:,}")
+
+        return compare(comparison, show)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Compare Tidemark with stock Spark.")
+    parser.add_argument("--workload", action="append", help="only this workload; may be given more than once")
+    parser.add_argument("--engine", action="append", help=f"only this engine, of {', '.join(ENGINES)}; may be given more than once")
+    parser.add_argument("--output", metavar="FOLDER", help="write both documents below this folder")
+    return parser
+
+
+def _chosen(workloads: Sequence[Workload], names: Sequence[str] | None) -> tuple[Workload, ...]:
+    unknown = set(names or ()) - {workload.name for workload in workloads}
+    if unknown:
+        known = ", ".join(workload.name for workload in workloads)
+        raise DefinitionError(f"there is no workload {', '.join(sorted(unknown))}", fix=f"use some of {known}")
+    return tuple(workload for workload in workloads if not names or workload.name in names)
+
+
+def _number(variable: str, default: int, *, least: int) -> int:
+    text = os.environ.get(variable) or str(default)
+    digits = text.replace("_", "").replace(",", "")
+    if not digits.isdecimal() or int(digits) < least:
+        raise DefinitionError(f"{variable}={text!r} is not a whole number of {least:,} or more", fix=f"set {variable}={default}")
+    return int(digits)
+
+
+if __name__ == "__main__":
+    # Without this a plain `kill` would leave the measuring process and its JVM behind.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    sys.exit(main())

@@ -1,0 +1,123 @@
+"""What must not depend on how the work is spread over tasks, nor on how the input is cut into epochs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.engine.drive import Seen, run_engine, run_expected
+from tests.engine.streams import Operator, Row, Scenario, Shape, Source, fill
+
+from tidemark.semantics.watermarks import BoundedOutOfOrderness, WatermarkStrategy
+from tidemark.semantics.windows import Tumbling
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+NOW = 1_700_000_000_000
+BOUND = 20
+KEYS = [None, *(f"k{number}" for number in range(15))]
+
+Content = dict[tuple[object, ...], tuple[object, ...]]
+"""Aggregates by key and window."""
+
+
+def strategy(*, split_by: str | None = None) -> WatermarkStrategy:
+    return WatermarkStrategy("t", BoundedOutOfOrderness(BOUND), split_by=split_by)
+
+
+def disorderly() -> Scenario:
+    """A scenario with everything in it: two sources, splits, late and malformed elements, four epochs."""
+    operators = (Operator("w0", Tumbling(30, 7), 25, ("a", "b")), Operator("w1", Tumbling(11), 0, ("b",)))
+    clock = tuple(NOW + 1000 * epoch for epoch in range(5))
+    shape = Shape(origin=0, unit=1, drift=35, keys=KEYS, rows=200, strays=True, clock=clock)
+    sources = (Source("a", strategy(split_by="s"), timestamps=False), Source("b", strategy(), timestamps=True))
+    filled = tuple(fill(Random(number), source, 4, operators, shape, 10_000 * number) for number, source in enumerate(sources))
+    return Scenario(filled, operators, clock)
+
+
+def test_the_number_of_partitions_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    scenario = disorderly()
+    expected = run_expected(scenario)
+    assert sum(len(panes) for epoch in expected for panes in epoch.panes.values()) > 100
+    assert any(pane[3] == "LATE" for epoch in expected for pane in epoch.panes["w0"])
+    assert any(epoch.late["w1"] for epoch in expected)
+    assert any(epoch.malformed["a"] for epoch in expected)
+    for partitions in (1, 2, 7):
+        found = run_engine(scenario, spark, tmp_path, name=f"with{partitions}", parallelism=partitions)
+        assert found == expected, f"{partitions} partitions"
+
+
+def punctual(random: Random, *, behind: int, first_id: int) -> list[Row]:
+    """Return elements in order of arrival, none of them more than ``behind`` behind the greatest before it."""
+    greatest, rows = 0, []
+    for number in range(204):
+        moment = greatest + random.choice([random.randint(-behind, 8), -behind, 0, 1])
+        greatest = max(greatest, moment)
+        rows.append(Row(first_id + number, random.choice(KEYS), None, moment, random.choice([None, random.randint(-9, 9)])))
+    return rows
+
+
+def cut(rows: list[Row], epochs: int) -> tuple[tuple[Row, ...], ...]:
+    size = len(rows) // epochs
+    assert size * epochs == len(rows)
+    return tuple(tuple(rows[start : start + size]) for start in range(0, len(rows), size))
+
+
+def final(seen: list[Seen], uid: str) -> Content:
+    """Return each window's content as its last pane has it."""
+    panes = sorted((pane for epoch in seen for pane in epoch.panes[uid]), key=lambda pane: int(str(pane[4])))
+    return {pane[:3]: pane[5:] for pane in panes}
+
+
+def plain(rows: list[Row], assigner: Tumbling) -> Content:
+    """Return what the windows hold when nothing is late, computed from all elements at once."""
+    content: defaultdict[tuple[object, ...], list[Row]] = defaultdict(list)
+    for row in sorted(rows, key=lambda row: (row.time, row.id)):
+        window = assigner.assign(row.time or 0)[0]
+        content[row.key, window.start, window.end].append(row)
+    return {place: tuple(aggregated(members)) for place, members in content.items()}
+
+
+def aggregated(rows: list[Row]) -> Iterator[object]:
+    values = [row.value for row in rows if row.value is not None]
+    yield len(rows)
+    yield len(values)
+    yield sum(values) if values else None
+    yield min(values, default=None)
+    yield max(values, default=None)
+    yield rows[0].value
+    yield rows[-1].value
+    yield tuple(row.id for row in rows)
+
+
+def test_other_boundaries_leave_the_final_content_as_it_is(spark: SparkSession, tmp_path: Path) -> None:
+    lateness = 60
+    prompt = punctual(Random(1), behind=BOUND, first_id=0)
+    tardy = punctual(Random(2), behind=BOUND + lateness, first_id=10_000)
+    operators = (Operator("prompt", Tumbling(30, 7), 0, ("a",)), Operator("tardy", Tumbling(17), lateness, ("b",)))
+    whole = Scenario(
+        (Source("a", strategy(), timestamps=False, batches=(tuple(prompt),)), Source("b", strategy(), timestamps=False, batches=(tuple(tardy),))),
+        operators,
+        clock=(NOW,) * 18,
+    )
+    panes = {}
+    for epochs in (1, 3, 17):
+        scenario = replace(
+            whole, sources=tuple(replace(s, batches=cut(list(s.batches[0]), epochs)) for s in whole.sources)
+        )
+        seen = run_engine(scenario, spark, tmp_path, name=f"in{epochs}")
+        assert len(seen) == epochs + 1
+        assert final(seen, "prompt") == plain(prompt, operators[0].assigner), f"{epochs} epochs"
+        assert final(seen, "tardy") == plain(tardy, operators[1].assigner), f"{epochs} epochs"
+        assert not any(late for epoch in seen for late in epoch.late.values())
+        panes[epochs] = sum(len(epoch.panes["tardy"]) for epoch in seen)
+    # Otherwise nothing came late enough to fire a window again, and the test would have shown little.
+    assert panes[17] > panes[1]
