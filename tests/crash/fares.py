@@ -25,7 +25,7 @@ FAR_FUTURE = 4_000_000_000_000
 """Where the clock stands at first: long after the disk's, so that every file counts as old."""
 
 FILES = 4
-EPOCH_LENGTH = 100_000
+EPOCH_LENGTH = 160_000
 SETTINGS = {
     "spark.sql.files.maxRecordsPerFile": "2",
     "spark.sql.shuffle.partitions": "1",
@@ -52,7 +52,7 @@ def make_job(folder: Path) -> tm.Job:
     hourly = (
         good.key_by("zone")
         .window(tm.tumbling("1 hour"))
-        .allowed_lateness("1 hour")
+        .allowed_lateness("30 minutes")
         .late_to(LATE)
         .aggregate(fares=tm.count(), total=tm.sum("fare"), least=tm.min("fare"), greatest=tm.max("fare"))
         .uid("hourly")

@@ -23,7 +23,12 @@ CHECKOUT = Path(__file__).parents[2]
 def warm_jvm() -> Iterator[dict[str, str]]:
     """Keep a JVM with a Spark context while the block runs; yields the variables by which a process finds it."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.crash.warm_jvm"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=CHECKOUT
+        [sys.executable, "-m", "tests.crash.warm_jvm"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        cwd=CHECKOUT,
     )
     assert process.stdout is not None
     try:
@@ -41,7 +46,7 @@ def attach(settings: Mapping[str, str]) -> SparkSession:
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
-    gateway = launch_gateway()
+    gateway = launch_gateway()  # type: ignore[no-untyped-call]
     jvm = gateway.jvm
     assert jvm is not None
     java_context = jvm.org.apache.spark.api.java.JavaSparkContext.fromSparkContext(jvm.org.apache.spark.SparkContext.getOrCreate())
@@ -55,7 +60,6 @@ def attach(settings: Mapping[str, str]) -> SparkSession:
 def serve() -> None:
     """Start a JVM, say where it is, and keep it until standard input ends."""
     from tests.crash.fares import JVM_SETTINGS
-
     from tidemark.spark.session import build_session
 
     session = build_session("local[2]", app_name="tidemark crash tests", conf=JVM_SETTINGS)

@@ -175,7 +175,7 @@ def test_a_run_that_is_ended_leaves_the_job_to_the_next(deployed: Deployed) -> N
     assert before is not None
     assert before.last is not None
     counts, reached = deployed.counts, before.last.epoch
-    for wave in range(WAVES, WAVES + 4):
+    for wave in range(WAVES, WAVES + 3):
         counts += write_wave(deployed.home / "landing", wave, plan=PLAN)
     run_id = launch(deployed.server)
 
@@ -191,12 +191,12 @@ def test_a_run_that_is_ended_leaves_the_job_to_the_next(deployed: Deployed) -> N
     assert status is not None
     assert status.last is not None
     assert status.state == "stopped"
-    assert status.last.epoch < reached + 8, "it read all before it was ended; give it more to read"
+    assert status.last.epoch < reached + 6, "it read all before it was ended; give it more to read"
     assert outcome(deployed.server, launch(deployed.server)) == "SUCCESS"
     after = read_status(store, "taxi")
     assert after is not None
     assert after.last is not None
-    assert after.last.epoch == reached + 8
+    assert after.last.epoch == reached + 6
     assert after.totals["sources"]["trips"]["read"] == counts.total
     checks = {
         check["name"]: check["executionForLatestMaterialization"]

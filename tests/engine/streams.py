@@ -82,11 +82,16 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Shape:
-    """What the elements of a scenario are made by. ``unit`` is the scale of its times, ``drift`` how far event time goes per epoch."""
+    """What the elements of a scenario are made by.
+
+    ``unit`` is the scale of its times, ``drift`` how far event time goes per epoch, ``rows`` the elements per source, about.
+    With ``strays`` some elements run far ahead of the others.
+    """
 
     origin: int
     unit: int
     drift: int
+    assigners: Sequence[Tumbling]
     keys: Sequence[str | None]
     rows: int
     strays: bool
@@ -139,22 +144,26 @@ def scenarios(draw: st.DrawFn, *, sources: int, operator_count: int, keys: int, 
     origin = draw(st.sampled_from([0, -7 * unit, -(10**9) * unit, 1_700_000_000_000]))
     steps = draw(st.lists(st.sampled_from([0, -5, 999, 1000, 4999, 60_000]), min_size=max(epochs) + 1, max_size=max(epochs) + 1))
     begin = max(origin, 10**9)
+    chosen = tuple(draw(operators(number, unit, names)) for number in range(operator_count))
     shape = Shape(
         origin=origin,
         unit=unit,
         drift=draw(st.integers(0, 40)) * unit,
+        assigners=[operator.assigner for operator in chosen],
         keys=[None, *(f"k{number}" for number in range(keys - 1))],
         rows=rows,
         strays=draw(st.integers(0, 3)) == 0,
         clock=tuple(begin + sum(steps[: number + 1]) for number in range(len(steps))),
     )
-    chosen = tuple(draw(operators(number, unit, names)) for number in range(operator_count))
     random = Random(draw(st.integers(0, 2**32 - 1)))
-    filled = tuple(fill(random, source, count, chosen, shape, 1_000_000 * number) for number, (source, count) in enumerate(zip(made, epochs, strict=True)))
+    filled = tuple(
+        fill(random, source, shape, epochs=count, first_id=1_000_000 * number)
+        for number, (source, count) in enumerate(zip(made, epochs, strict=True))
+    )
     return Scenario(filled, chosen, shape.clock)
 
 
-def fill(random: Random, source: Source, epochs: int, chosen: Sequence[Operator], shape: Shape, first_id: int) -> Source:
+def fill(random: Random, source: Source, shape: Shape, *, epochs: int, first_id: int) -> Source:
     """Give a source its elements, cut into epochs of uneven size; some are empty, and some splits are silent in some."""
     weights = [random.choice([0, 1, 1, 1, 3]) for _ in range(epochs)]
     splits = [random.choice([None, "north"]), "it's", "süd\\"][: random.choice([2, 3])]
@@ -165,7 +174,7 @@ def fill(random: Random, source: Source, epochs: int, chosen: Sequence[Operator]
         awake = [split for split in splits if random.random() < 0.7] or splits[:1]
         batch = []
         for _ in range(shape.rows * weight // max(1, sum(weights))):
-            moment = _moment(random, source, chosen, shape, epoch, used)
+            moment = _moment(random, source, shape, epoch=epoch, used=used)
             value = random.choice([None, 0, random.randint(-1000, 1000)])
             batch.append(Row(first_id + made, random.choice(shape.keys), random.choice(awake), moment, value))
             made += 1
@@ -175,7 +184,7 @@ def fill(random: Random, source: Source, epochs: int, chosen: Sequence[Operator]
     return replace(source, batches=tuple(batches))
 
 
-def _moment(random: Random, source: Source, chosen: Sequence[Operator], shape: Shape, epoch: int, used: Sequence[int]) -> int | None:
+def _moment(random: Random, source: Source, shape: Shape, *, epoch: int, used: Sequence[int]) -> int | None:
     """Return an element's time in the unit of its source: mostly about a window's edge, sometimes none that can be used."""
     centre = shape.origin + epoch * shape.drift
     if random.random() < 0.04:
@@ -183,7 +192,7 @@ def _moment(random: Random, source: Source, chosen: Sequence[Operator], shape: S
     if used and random.random() < 0.15:
         return random.choice(used[-20:])
     if random.random() < 0.5:
-        assigner = random.choice(chosen).assigner
+        assigner = random.choice(shape.assigners)
         near = centre + random.randint(-2, 2) * assigner.size_ms
         moment = assigner.assign(near)[0].start + random.choice([-1, 0, 0, 1])
     else:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from tests.engine.lab import MINUTE, Lab, elements
 
 import tidemark as tm
+from tests.engine.lab import MINUTE, Lab, elements
 from tidemark.errors import UserCodeError
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def test_what_would_fail_on_rejected_rows_does_not_see_them(lab: Lab) -> None:
 
 def test_an_expression_that_fails_on_good_rows_stops_the_epoch(lab: Lab) -> None:
     source = elements([(1, 4)], [(2, 0)], schema="t BIGINT, v INT")
-    with pytest.raises(UserCodeError, match="DIVIDE_BY_ZERO|Division by zero") as raised:
+    with pytest.raises(UserCodeError, match="DIVIDE_BY_ZERO") as raised:
         lab.run({"out": source.with_columns(share="8 DIV v")})
     assert raised.value.epoch == 1
     assert "try_" in raised.value.fix
@@ -96,9 +96,7 @@ def test_an_expression_that_fails_on_good_rows_stops_the_epoch(lab: Lab) -> None
 
 def test_explode(lab: Lab) -> None:
     schema = "t BIGINT, items ARRAY<STRING>, fees MAP<STRING, INT>, tags STRING"
-    source = elements(
-        [(1, ["x", "y"], [("toll", 3), ("tax", 1)], "p,q"), (2, [], [], None), (3, None, None, "")], schema=schema
-    )
+    source = elements([(1, ["x", "y"], [("toll", 3), ("tax", 1)], "p,q"), (2, [], [], None), (3, None, None, "")], schema=schema)
     ran = lab.run(
         {
             "inner": source.explode("items", as_="item"),
@@ -236,7 +234,10 @@ def test_several_windows_over_one_stream(lab: Lab) -> None:
 def test_side_outputs_feed_further_operators(lab: Lab) -> None:
     rejected, late = tm.OutputTag("rejected"), tm.OutputTag("late")
     source = elements(
-        [("a", 1, 5), ("a", 2, -1)], [("a", 3 * HOUR, 1), ("b", 3 * HOUR, -2)], [("a", 3, 9), ("b", 4, -3)], schema="k STRING, t BIGINT, v INT"
+        [("a", 1, 5), ("a", 2, -1)],
+        [("a", 3 * HOUR, 1), ("b", 3 * HOUR, -2)],
+        [("a", 3, 9), ("b", 4, -3)],
+        schema="k STRING, t BIGINT, v INT",
     )
     kept = source.filter("v > 0", rejects_to=rejected)
     sums = kept.key_by("k").window(tm.tumbling(HOUR)).late_to(late).aggregate(total=tm.sum("v")).uid("sums")
@@ -261,7 +262,9 @@ def test_window_after_window(lab: Lab) -> None:
         schema="k STRING, t BIGINT, v INT",
     )
     hourly = source.key_by("k").window(tm.tumbling(HOUR)).allowed_lateness(2 * HOUR).aggregate(total=tm.sum("v")).uid("hourly")
-    busiest = hourly.filter("pane_timing = 'ON_TIME'").window_all(tm.tumbling(HOUR)).aggregate(best=tm.max("total"), n=tm.count()).uid("busiest")
+    busiest = (
+        hourly.filter("pane_timing = 'ON_TIME'").window_all(tm.tumbling(HOUR)).aggregate(best=tm.max("total"), n=tm.count()).uid("busiest")
+    )
     daily = hourly.window_all(tm.tumbling("1 day")).aggregate(panes=tm.count()).uid("daily")
     ran = lab.run({"hourly": hourly, "busiest": busiest, "daily": daily})
     assert ran.of("hourly", "k", "total", "pane_timing") == [

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.engine.drive import Seen, run_engine, run_expected
-from tests.engine.streams import Operator, Row, Scenario, Shape, Source, fill
 
+from tests.engine.drive import Seen, aggregated, run_engine
+from tests.engine.expected import run_expected
+from tests.engine.streams import Operator, Row, Scenario, Shape, Source, fill
 from tidemark.semantics.watermarks import BoundedOutOfOrderness, WatermarkStrategy
 from tidemark.semantics.windows import Tumbling
 
@@ -37,9 +37,9 @@ def disorderly() -> Scenario:
     """A scenario with everything in it: two sources, splits, late and malformed elements, four epochs."""
     operators = (Operator("w0", Tumbling(30, 7), 25, ("a", "b")), Operator("w1", Tumbling(11), 0, ("b",)))
     clock = tuple(NOW + 1000 * epoch for epoch in range(5))
-    shape = Shape(origin=0, unit=1, drift=35, keys=KEYS, rows=200, strays=True, clock=clock)
+    shape = Shape(origin=0, unit=1, drift=35, assigners=[o.assigner for o in operators], keys=KEYS, rows=200, strays=True, clock=clock)
     sources = (Source("a", strategy(split_by="s"), timestamps=False), Source("b", strategy(), timestamps=True))
-    filled = tuple(fill(Random(number), source, 4, operators, shape, 10_000 * number) for number, source in enumerate(sources))
+    filled = tuple(fill(Random(number), source, shape, epochs=4, first_id=10_000 * number) for number, source in enumerate(sources))
     return Scenario(filled, operators, clock)
 
 
@@ -83,19 +83,7 @@ def plain(rows: list[Row], assigner: Tumbling) -> Content:
     for row in sorted(rows, key=lambda row: (row.time, row.id)):
         window = assigner.assign(row.time or 0)[0]
         content[row.key, window.start, window.end].append(row)
-    return {place: tuple(aggregated(members)) for place, members in content.items()}
-
-
-def aggregated(rows: list[Row]) -> Iterator[object]:
-    values = [row.value for row in rows if row.value is not None]
-    yield len(rows)
-    yield len(values)
-    yield sum(values) if values else None
-    yield min(values, default=None)
-    yield max(values, default=None)
-    yield rows[0].value
-    yield rows[-1].value
-    yield tuple(row.id for row in rows)
+    return {place: aggregated(members) for place, members in content.items()}
 
 
 def test_other_boundaries_leave_the_final_content_as_it_is(spark: SparkSession, tmp_path: Path) -> None:
@@ -104,15 +92,16 @@ def test_other_boundaries_leave_the_final_content_as_it_is(spark: SparkSession, 
     tardy = punctual(Random(2), behind=BOUND + lateness, first_id=10_000)
     operators = (Operator("prompt", Tumbling(30, 7), 0, ("a",)), Operator("tardy", Tumbling(17), lateness, ("b",)))
     whole = Scenario(
-        (Source("a", strategy(), timestamps=False, batches=(tuple(prompt),)), Source("b", strategy(), timestamps=False, batches=(tuple(tardy),))),
+        (
+            Source("a", strategy(), timestamps=False, batches=(tuple(prompt),)),
+            Source("b", strategy(), timestamps=False, batches=(tuple(tardy),)),
+        ),
         operators,
         clock=(NOW,) * 18,
     )
     panes = {}
     for epochs in (1, 3, 17):
-        scenario = replace(
-            whole, sources=tuple(replace(s, batches=cut(list(s.batches[0]), epochs)) for s in whole.sources)
-        )
+        scenario = replace(whole, sources=tuple(replace(s, batches=cut(list(s.batches[0]), epochs)) for s in whole.sources))
         seen = run_engine(scenario, spark, tmp_path, name=f"in{epochs}")
         assert len(seen) == epochs + 1
         assert final(seen, "prompt") == plain(prompt, operators[0].assigner), f"{epochs} epochs"

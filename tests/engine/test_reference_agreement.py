@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import Phase, given, note, settings
-from tests.engine.drive import Seen, run_engine, run_expected
+
+from tests.engine.drive import Seen, run_engine
+from tests.engine.expected import run_expected
 from tests.engine.streams import Scenario, scenarios
 
 if TYPE_CHECKING:

@@ -104,7 +104,7 @@ EPOCHS: list[list[Element]] = [
     [("b", None, 1)],
     [("b", 10**15, 1), ("b", NOW + 2 * 24 * HOUR, 1)],
     [("c", 80 * MINUTE + 5, 1)],
-    [("c", 7 * HOUR, 1), ("c", 0, 1), ("c", None, 1), ("c", 1, -1)],
+    [("c", 7 * HOUR, 1), ("c", -9, 1), ("c", None, 1), ("c", 1, -1)],
 ]
 OUTPUTS = [[], [], ["hours"], ["hours", "late"], ["rejected"], ["malformed"], ["malformed"], [], ["hours", "late", "malformed", "rejected"]]
 

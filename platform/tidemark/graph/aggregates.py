@@ -22,7 +22,8 @@ class PythonFunction:
 class Partial:
     """One column of state per aggregate.
 
-    ``create`` is an aggregate expression over input rows; ``merge`` one over earlier partials. In both, and in the result,
+    ``create`` is an aggregate expression over input rows; ``merge`` one over earlier partials, which may read any of the aggregate's
+    columns and is cast to the type that ``create`` gave this one. In both, and in the result,
     ``{name}`` stands for a partial's column; in ``create``, ``{order}`` stands for a struct that orders rows by
     (event time, source position). Braces of SQL itself are doubled.
     """

@@ -6,11 +6,13 @@ import itertools
 import string
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from tidemark.errors import DefinitionError
 from tidemark.graph.aggregate_arguments import in_template, sql_argument
 from tidemark.graph.aggregates import Aggregate, Partial, PythonFunction
 
+State = TypeVar("State")
 _declared = itertools.count(1)
 
 
@@ -62,10 +64,10 @@ def _check_placeholders(what: str, template: str, allowed: frozenset[str]) -> No
 
 
 def python_aggregate(
-    create: Callable[[], object],
-    add: Callable[..., object],
-    merge: Callable[[object, object], object],
-    result: Callable[[object], object],
+    create: Callable[[], State],
+    add: Callable[..., State],
+    merge: Callable[[State, State], State],
+    result: Callable[[State], object],
     *,
     arguments: Sequence[str],
     state: str,
@@ -140,7 +142,7 @@ class FoldElements:
 class MergeStates:
     """Merges states of one key and window: called with rows of ``order``, that of the first element, and ``state``."""
 
-    merge: Callable[[object, object], object]
+    merge: Callable[..., object]
 
     def __call__(self, rows: Sequence[Mapping[str, object]]) -> object:
         """Return the merged state."""
@@ -155,7 +157,7 @@ class MergeStates:
 class StateResult:
     """Turns a state into the result."""
 
-    result: Callable[[object], object]
+    result: Callable[..., object]
 
     def __call__(self, state: object) -> object:
         """Return the result."""

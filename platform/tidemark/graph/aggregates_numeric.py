@@ -34,8 +34,9 @@ def sum(expression: str) -> Aggregate:
 def avg(expression: str) -> Aggregate:
     """Return the mean of the values that are not null.
 
-    Result: DECIMAL(p + 4, s + 4) for DECIMAL(p, s), rounded half up from the exact sum, else DOUBLE; null where there is no value.
-    As in Spark SQL, integers are added up as doubles, so nothing overflows. A decimal of more than 32 digits before the point overflows.
+    Result: DECIMAL(p + 4, s + 4) for DECIMAL(p, s), else DOUBLE; null where there is no value. Decimals are added up exactly and the
+    mean is rounded half up to s + 4 digits; with p above 24 to fewer, never fewer than s; a sum of more than 32 digits before the
+    point fails the epoch. As in Spark SQL, integers are added up as doubles, so that nothing overflows.
     """
     argument = sql_argument("avg", expression)
     value = in_template(argument)
@@ -89,8 +90,8 @@ aggregate(
 def variance(expression: str) -> Aggregate:
     """Return the sample variance of the values that are not null: squared deviations over n - 1.
 
-    Result: DOUBLE; null for fewer than two values, NaN if one is NaN or infinite. Within 1e-9 relative, also where the mean is large
-    beside the deviations: no squares are summed up.
+    Result: DOUBLE; null for fewer than two values, NaN if one is NaN or infinite. Within 1e-9 relative as long as the mean is less than
+    a million times the deviation: no large squares are subtracted.
     """
     return _moments("variance", expression, "CASE WHEN {moments}.n > 1 THEN {moments}.m2 / ({moments}.n - 1) END")
 

@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 
 from tidemark.crashpoints import crash_point
 from tidemark.graph.nodes import WindowNode
+from tidemark.semantics.watermarks import MAX_WATERMARK
 from tidemark.spark.state_files import overlapping, read_files, write_folder
 from tidemark.spark.windows import START, Absorbed, Lateness, WindowStep
 from tidemark.state.compaction import plan_compaction
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 STATE_COMPRESSION = "lz4"
+FEW_ROWS = 200_000
+"""Up to so many state rows, merging all of them costs less than telling apart which need it."""
 
 
 @dataclass
@@ -88,7 +91,7 @@ class OperatorRun:
         low, high = self.step.last_due_start(previous) + 1, self.step.last_due_start(watermark)
         due = overlapping(self._files, low, high) if high >= low else []
         if due:
-            parts.append(self._due(due, low, high, previous, watermark))
+            parts.append(self._due(due, low, high))
         if self.absorbed and self.absorbed.refired_groups:
             first, last = self.step.last_late_start(previous) + 1, self.step.last_due_start(previous)
             added = overlapping(self._added, first, last)
@@ -106,7 +109,7 @@ class OperatorRun:
         plan = plan_compaction(self._files, expired_before=expired + 1)
         gone = set(plan.drop)
         for group in plan.merge:
-            merged = self.step.merge(self._read(group).where(f"{START} > {expired}"))
+            merged = self.step.merge(self.step.between(self._read(group), expired + 1, MAX_WATERMARK))
             written = write_folder(merged.coalesce(1), self.store, self._folder(), compression=STATE_COMPRESSION, time_column=START)
             newest = max(file.epoch for file in group)
             self._files += [replace(file.as_state_file(self.epoch), epoch=newest) for file in written]
@@ -121,20 +124,17 @@ class OperatorRun:
             definition["schema"] = self._schema.jsonValue()
         return OperatorState(definition, tuple(self._files), self.watermark, self.before.counters)
 
-    def _due(self, files: Sequence[StateFile], low: int, high: int, previous: int, watermark: int) -> DataFrame:
-        """Return due state rows, one per key and window; only windows that several stagings share are merged."""
-        stagings = _stagings(files)
-        shared = _shared_spans(stagings)
-        due = self.step.on_time(self._read(files), previous, watermark)
-        if not shared:
+    def _due(self, files: Sequence[StateFile], low: int, high: int) -> DataFrame:
+        """Return due state rows, one per key and window; where there are many, only windows that several stagings share are merged."""
+        due = self.step.between(self._read(files), low, high)
+        shared = _shared_span(_stagings(files), low, high)
+        if shared is None:
             return due
-        inside = " OR ".join(f"{START} BETWEEN {max(a, low)} AND {min(b, high)}" for a, b in shared)
-        together = [file for file in files if any(overlapping([file], a, b) for a, b in shared)]
-        merged = self.step.merge(self.step.on_time(self._read(together), previous, watermark).where(inside))
-        alone = _outside(shared, low, high)
-        if not any(overlapping(files, a, b) for a, b in alone):
-            return merged
-        return merged.unionByName(due.where(f"NOT ({inside})"))
+        alone = [file for file in files if overlapping([file], low, shared[0] - 1) or overlapping([file], shared[1] + 1, high)]
+        if not alone or sum(file.rows for file in files) < FEW_ROWS:
+            return self.step.merge(due)
+        together = self.step.merge(self.step.between(self._read(overlapping(files, *shared)), *shared))
+        return together.unionByName(self.step.outside(self.step.between(self._read(alone), low, high), *shared))
 
     def _read(self, files: Sequence[StateFile]) -> DataFrame:
         if self._schema is None:
@@ -159,29 +159,15 @@ def _stagings(files: Sequence[StateFile]) -> list[tuple[int, int]]:
     return list(spans.values())
 
 
-def _shared_spans(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the spans of time that more than one staging covers, disjoint and in order."""
-    shared: list[tuple[int, int]] = []
-    reached: int | None = None
-    for low, high in sorted(spans):
-        if reached is not None and low <= reached:
-            span = (low, min(high, reached))
-            if shared and span[0] <= shared[-1][1] + 1:
-                shared[-1] = (shared[-1][0], max(shared[-1][1], span[1]))
-            else:
-                shared.append(span)
-        reached = high if reached is None else max(reached, high)
-    return shared
-
-
-def _outside(shared: Sequence[tuple[int, int]], low: int, high: int) -> list[tuple[int, int]]:
-    """Return what is left of [low, high] without the shared spans."""
-    left: list[tuple[int, int]] = []
-    start = low
-    for a, b in shared:
-        if a > start:
-            left.append((start, min(a - 1, high)))
-        start = max(start, b + 1)
-    if start <= high:
-        left.append((start, high))
-    return [(a, b) for a, b in left if a <= b]
+def _shared_span(spans: Sequence[tuple[int, int]], low: int, high: int) -> tuple[int, int] | None:
+    """Return the least span within [low, high] outside of which no time is covered twice; None where no time is."""
+    first: int | None = None
+    last = reached = None
+    for start, end in sorted((max(a, low), min(b, high)) for a, b in spans):
+        if start > end:
+            continue
+        if reached is not None and start <= reached:
+            first = start if first is None else first
+            last = min(end, reached) if last is None else max(last, min(end, reached))
+        reached = end if reached is None else max(reached, end)
+    return None if first is None or last is None else (first, last)

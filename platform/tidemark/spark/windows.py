@@ -109,11 +109,12 @@ class WindowStep:
 
         The observation holds the counts, to be read by ``absorbed`` after the rows were written.
         """
-        late = F.col(START) <= F.lit(self.last_late_start(watermark))
+        last_late, last_due = _parameters(self.last_late_start(watermark), self.last_due_start(watermark))
+        late = F.col(START) <= last_late
         keyed = rows.withColumn(START, self.start())
         keys = [column(expression).alias(key) for key, (_, expression) in zip(self._keys, self.node.keys, strict=True)]
         grouped = keyed.groupBy(*keys, START).agg(*self._creations(), F.count(F.lit(1)).alias(_ROWS))
-        fired = F.col(START) <= F.lit(self.last_due_start(watermark))
+        fired = F.col(START) <= last_due
         groups = grouped.observe(
             observation,
             F.sum(F.when(~late, F.col(_ROWS))).alias("accepted"),
@@ -137,8 +138,10 @@ class WindowStep:
 
     def merge(self, state: DataFrame, *, extra: Sequence[Column] = ()) -> DataFrame:
         """Return state rows merged to one per key and window; for firing and for compaction."""
+        # Spark widens the sum of a decimal; a state column keeps the type it was created with.
+        types = {field.name: field.dataType for field in state.schema}
         merged = [
-            F.expr(_filled(partial.merge, columns)).alias(columns[partial.name])
+            F.expr(_filled(partial.merge, columns)).cast(types[columns[partial.name]]).alias(columns[partial.name])
             for name, aggregate in self.node.aggregates
             for columns in [self._partials[name]]
             for partial in aggregate.partials
@@ -146,19 +149,25 @@ class WindowStep:
         merged += [F.max(ON_TIME).alias(ON_TIME), F.sum(LATE_PANES).cast("int").alias(LATE_PANES)]
         return state.groupBy(*map(quoted, self._keys), START).agg(*merged, *extra)
 
-    def on_time(self, state: DataFrame, previous: int, watermark: int) -> DataFrame:
-        """Return the state rows of windows that become due between two watermarks."""
-        return state.where(F.col(START).between(F.lit(_clamp(self.last_due_start(previous) + 1)), F.lit(self.last_due_start(watermark))))
+    @staticmethod
+    def between(state: DataFrame, low: int, high: int) -> DataFrame:
+        """Return the state rows of windows that start in [low, high]."""
+        return state.where(F.col(START).between(*_parameters(low, high)))
+
+    @staticmethod
+    def outside(state: DataFrame, low: int, high: int) -> DataFrame:
+        """Return the state rows of windows that do not start in [low, high]."""
+        return state.where(~F.col(START).between(*_parameters(low, high)))
 
     def touched(self, state: DataFrame, added: DataFrame, previous: int) -> DataFrame:
         """Return, merged, the windows that have fired, are not expired, and got accepted late rows in this epoch."""
-        fired = F.col(START).between(F.lit(_clamp(self.last_late_start(previous) + 1)), F.lit(self.last_due_start(previous)))
+        fired = F.col(START).between(*_parameters(self.last_late_start(previous) + 1, self.last_due_start(previous)))
         marked = state.where(fired).withColumn(_TOUCHED, F.lit(0)).unionByName(added.where(fired).withColumn(_TOUCHED, F.lit(1)))
         return self.merge(marked, extra=[F.max(_TOUCHED).alias(_TOUCHED)]).where(F.col(_TOUCHED) == 1).drop(_TOUCHED)
 
     def results(self, merged: DataFrame, previous: int, observation: Observation) -> DataFrame:
         """Return the result rows of merged state: keys, bounds, aggregates, pane, and the hidden time ``end - 1``."""
-        late = F.col(START) <= F.lit(self.last_due_start(previous))
+        late = F.col(START) <= _parameters(self.last_due_start(previous))[0]
         index = F.when(late, F.col(ON_TIME) + F.col(LATE_PANES) - 1).otherwise(0)
         values = [F.expr(_filled(aggregate.result, self._partials[name])).alias(name) for name, aggregate in self.node.aggregates]
         rows = merged.select(
@@ -190,6 +199,16 @@ class WindowStep:
             for name, aggregate in self.node.aggregates
             for partial in aggregate.partials
         ]
+
+
+def _parameters(*values: int) -> list[Column]:
+    """Return numbers that differ from epoch to epoch as columns that leave the generated code the same.
+
+    Spark writes a number into the code that it compiles for a plan, so that each epoch would be compiled, and warmed up, anew; an
+    array it passes in. The index, always the item's number, is written so that Spark does not work it out beforehand.
+    """
+    array = F.array(*(F.lit(_clamp(value)).cast("bigint") for value in values))
+    return [F.get(array, F.pmod(F.col(START), F.lit(1)).cast("int") + number) for number in range(len(values))]
 
 
 def _filled(template: str, columns: dict[str, str]) -> str:

@@ -1,0 +1,148 @@
+"""Killed at any named point, also again and again, a job leaves what an undisturbed one leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.crash import fares
+from tests.crash.outcomes import Outcome, check_complete, check_swept, check_visible, head_of, outcome_of
+from tests.crash.warm_jvm import CHECKOUT, warm_jvm
+from tidemark.crashpoints import POINTS, reached
+from tidemark.testing.crash import Ending, run_until_crash
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.slow]
+
+RECOVERY_POINTS = ("term-taken", "checkpoint-seeded", "output-published", "sweep-marked", "output-sweep-done", "after-commit", "epoch-done")
+"""Reached by every restart that has input left."""
+
+
+@dataclass(frozen=True)
+class Undisturbed:
+    """The run that the others are compared with: before the end of input, after it, and how often each point was reached."""
+
+    lines: int
+    before_end: Outcome
+    after_end: Outcome
+    reached: Mapping[str, int]
+
+
+@pytest.fixture(scope="module")
+def jvm() -> Iterator[dict[str, str]]:
+    with warm_jvm() as variables:
+        yield variables
+
+
+@pytest.fixture(scope="module")
+def session(spark: SparkSession) -> SparkSession:
+    """A session with the settings of the killed job; other tests' session keeps its own."""
+    own = spark.newSession()
+    for key, value in fares.SETTINGS.items():
+        own.conf.set(key, value)
+    return own
+
+
+@pytest.fixture(scope="module")
+def undisturbed(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
+    folder = tmp_path_factory.mktemp("undisturbed")
+    lines = fares.write_landing(folder)
+    job, clock = fares.make_job(folder), fares.clock_of(0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TIDEMARK_CRASH_AT", "-")
+        before = reached()
+        fares.run(job, session, clock, max_epochs=2)
+        fares.run(job, session, clock)
+        before_end = outcome_of(folder)
+        fares.run(job, session, clock, end_of_input=True)
+        counts = {point: count - before.get(point, 0) for point, count in reached().items()}
+    found = Undisturbed(lines, before_end, outcome_of(folder), counts)
+    check_complete(folder, lines)
+    return found
+
+
+def kill(folder: Path, point: str, jvm: Mapping[str, str], attempt: int = 0) -> Ending:
+    """Drive the job in a process of its own until it dies, and look at what readers see then."""
+    ending = run_until_crash("tests.crash.fares:drive", point, [str(folder), str(attempt)], environment=jvm, cwd=CHECKOUT)
+    check_visible(folder)
+    return ending
+
+
+def recover(folder: Path, session: SparkSession, undisturbed: Undisturbed, attempt: int = 1) -> None:
+    """Run the job to its end and compare everything with the undisturbed run."""
+    job, clock = fares.make_job(folder), fares.clock_of(attempt)
+    fares.run(job, session, clock)
+    check_visible(folder)
+    head = head_of(folder)
+    assert head is not None
+    if not head.end_of_input:
+        assert outcome_of(folder) == undisturbed.before_end
+        fares.run(job, session, clock, end_of_input=True)
+    assert outcome_of(folder) == undisturbed.after_end
+    check_complete(folder, undisturbed.lines)
+
+
+def sweep_up(folder: Path, session: SparkSession, attempt: int) -> None:
+    """Start the job twice more with nothing to do: what nobody needs is marked, and is gone more than a lease later."""
+    for later in range(2):
+        assert fares.run(fares.make_job(folder), session, fares.clock_of(attempt + later)).epochs == ()
+    check_swept(folder)
+
+
+def landing(folder: Path) -> Path:
+    fares.write_landing(folder)
+    return folder
+
+
+def test_the_job_reaches_every_point(undisturbed: Undisturbed) -> None:
+    assert [point for point in POINTS if not undisturbed.reached.get(point)] == []
+    assert all(undisturbed.after_end.tables.values()), "an output without rows proves nothing"
+    assert all(undisturbed.before_end.state.values())
+    timings = {dict(zip(("timing", "index"), row[-2:], strict=True))["timing"] for row in undisturbed.after_end.tables["hourly"]}
+    assert timings == {"ON_TIME", "LATE"}
+
+
+@pytest.mark.parametrize("where", [f"{point}-{when}" for point in POINTS for when in ("first", "later")])
+def test_killed_at_a_point(where: str, undisturbed: Undisturbed, jvm: Mapping[str, str], session: SparkSession, tmp_path: Path) -> None:
+    point, _, when = where.rpartition("-")
+    times = undisturbed.reached.get(point, 0)
+    assert times >= 2, f"{point} is reached {times} times; give the job settings that reach it"
+    occurrence = 1 if when == "first" else max(2, times * 2 // 3)
+    kill(landing(tmp_path), f"{point}:{occurrence}", jvm).require_killed()
+    recover(tmp_path, session, undisturbed)
+    sweep_up(tmp_path, session, 2)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_killed_again_while_it_recovers(
+    seed: int, undisturbed: Undisturbed, jvm: Mapping[str, str], session: SparkSession, tmp_path: Path
+) -> None:
+    dice = Random(seed)
+    first = dice.choice([point for point in POINTS if undisturbed.reached[point] >= 3])
+    kill(landing(tmp_path), f"{first}:1", jvm).require_killed()
+    kill(tmp_path, dice.choice(RECOVERY_POINTS), jvm, 1).require_killed()
+    recover(tmp_path, session, undisturbed, 2)
+    sweep_up(tmp_path, session, 3)
+
+
+def test_killed_five_times_in_a_row(undisturbed: Undisturbed, jvm: Mapping[str, str], session: SparkSession, tmp_path: Path) -> None:
+    points: Sequence[str] = ("state-staged", "before-commit", "after-commit", "output-published:2", "before-commit:2")
+    landing(tmp_path)
+    for attempt, point in enumerate(points):
+        kill(tmp_path, point, jvm, attempt).require_killed()
+    recover(tmp_path, session, undisturbed, len(points))
+    sweep_up(tmp_path, session, len(points) + 1)
+
+
+@pytest.mark.parametrize("point", ["state-staged:2", "after-commit:2"])
+def test_killed_together_with_its_jvm(point: str, undisturbed: Undisturbed, session: SparkSession, tmp_path: Path) -> None:
+    kill(landing(tmp_path), point, {}).require_killed()
+    recover(tmp_path, session, undisturbed)
+    sweep_up(tmp_path, session, 2)

@@ -1,0 +1,303 @@
+"""Where rows come from and go to: every kind of source and sink, one run after the other, and two drivers of one job."""
+
+from __future__ import annotations
+
+import json
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.orc as po
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+import tidemark as tm
+from tests.engine.lab import NOW, Lab, elements, require_conservation
+from tidemark.errors import FencedError, JobRunningError, SinkError, SourceError, UserCodeError
+from tidemark.state.progress import EpochProgress
+from tidemark.testing.manual_clock import ManualClock
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+HOUR = 3_600_000
+SCHEMA = "k STRING, t BIGINT, v INT"
+BY_T = tm.bounded_out_of_orderness(0, timestamp="t")
+BAD = tm.OutputTag("bad")
+
+
+@pytest.fixture
+def lab(spark: SparkSession, tmp_path: Path) -> Lab:
+    return Lab(spark, tmp_path)
+
+
+@pytest.fixture
+def landing(tmp_path: Path) -> Path:
+    folder = tmp_path / "landing"
+    folder.mkdir()
+    return folder
+
+
+def arriving(landing: Path, format: str, **settings: object) -> tm.Stream:
+    settings.setdefault("schema", SCHEMA)
+    spec = tm.files(str(landing), format=format, **settings)  # type: ignore[arg-type]
+    return tm.source("landing", spec, watermarks=BY_T, malformed_to=BAD)
+
+
+def hourly(stream: tm.Stream) -> tm.Stream:
+    return stream.key_by("k").window(tm.tumbling("1 hour")).aggregate(n=tm.count(), total=tm.sum("v")).uid("hours")
+
+
+def counts(epochs: tuple[EpochProgress, ...]) -> list[tuple[int, int]]:
+    """Return the rows read and malformed of each epoch."""
+    return [(epoch.rows_in, epoch.rows_malformed) for epoch in epochs]
+
+
+def test_json_files_over_several_runs(lab: Lab, landing: Path) -> None:
+    source = arriving(landing, "json")
+    streams = {"rows": source, "bad": source.side_output(BAD), "hours": hourly(source)}
+    (landing / "1.json").write_text('{"k": "a", "t": 1, "v": 5}\nno json at all\n{"k": "b", "v": 6}\n')
+    (landing / "2.json").write_text('{"k": "a", "t": "soon", "v": 7}\n{"k": "a", "t": 3600001, "v": 8, "more": [1]}\n')
+    first = lab.run(streams, end_of_input=False)
+    assert first.of("rows", "k", "t", "v") == [("a", 1, 5), ("a", HOUR + 1, 8)]
+    assert first.of("bad", "raw", "reason") == [
+        ("no json at all", "record cannot be parsed"),
+        ('{"k": "a", "t": "soon", "v": 7}', "record cannot be parsed"),
+        ('{"k":"b","v":6}', "event time is null"),
+    ]
+    assert {row["source"] for row in first.rows["bad"]} == {"landing"}
+    assert {row["read_at"] for row in first.rows["bad"]} == {datetime.fromtimestamp(NOW / 1000, UTC)}
+    assert first.of("hours", "k", "n", "total") == [("a", 1, 5)]
+    assert sum(epoch.rows_in for epoch in first.epochs) == 5
+
+    nothing = lab.run(streams, end_of_input=False)
+    assert nothing.epochs == ()
+    assert nothing.result.head == first.epochs[-1]
+
+    (landing / "3.json").write_text('{"k": "a", "t": 3600002, "v": 1}\n{"k": "c", "t": 2, "v": 1}\n')
+    third = lab.run(streams)
+    assert third.of("rows", "t") == [2, HOUR + 2]
+    assert third.of("hours", "k", "n", "total") == [("a", 2, 9)]
+    assert [epoch.epoch for epoch in third.epochs] == [len(first.epochs), len(first.epochs) + 1]
+    assert third.result.lineage == first.result.lineage
+    assert third.epochs[0].operators["hours"].rows_late == 1
+    assert third.epochs[-1].end_of_input
+
+
+def test_csv_files(lab: Lab, landing: Path) -> None:
+    source = arriving(landing, "csv", options={"header": "true"}, max_files_per_epoch=1)
+    (landing / "1.csv").write_text("k,t,v\na,1,5\nb,now,6\nc,3\n")
+    (landing / "2.csv").write_text("k,t,v\nd,,7\ne,5,8\n")
+    # Few columns are used, and still the same records are malformed.
+    ran = lab.run({"keys": source.select("k"), "bad": source.side_output(BAD)})
+    assert ran.of("keys", "k") == ["a", "e"]
+    assert ran.of("bad", "raw", "reason") == [
+        ("b,now,6", "record cannot be parsed"),
+        ("c,3", "record cannot be parsed"),
+        ('{"k":"d","v":7}', "event time is null"),
+    ]
+    assert counts(ran.epochs) == [(3, 2), (2, 1), (0, 0)]
+
+
+@pytest.mark.parametrize("format", ["parquet", "orc"])
+def test_columnar_files_an_epoch_each(lab: Lab, landing: Path, format: str) -> None:
+    source = arriving(landing, format, max_files_per_epoch=1)
+    schema = pa.schema({"k": pa.string(), "t": pa.int64(), "v": pa.int32()})
+    batches: list[list[tuple[str, int | None, int]]] = [[("a", 1, 5), ("b", None, 6)], [("a", HOUR, 7)], [("b", 2 * HOUR, 8), ("a", 2, 9)]]
+    for number, rows in enumerate(batches):
+        table = pa.Table.from_pylist([dict(zip("ktv", row, strict=True)) for row in rows], schema=schema)
+        (pq if format == "parquet" else po).write_table(table, str(landing / f"{number}.{format}"))
+    ran = lab.run({"rows": source, "bad": source.side_output(BAD), "hours": hourly(source)})
+    assert counts(ran.epochs) == [(2, 1), (1, 0), (2, 0), (0, 0)]
+    assert ran.of("rows", "t") == [1, 2, HOUR, 2 * HOUR]
+    assert ran.of("bad", "raw", "reason") == [('{"k":"b","v":6}', "event time is null")]
+    assert ran.of("hours", "k", "n", "total") == [("a", 1, 5), ("a", 1, 7), ("b", 1, 8)]
+    assert [epoch.operators["hours"].rows_late for epoch in ran.epochs] == [0, 0, 1, 0]
+
+
+def test_text_files(lab: Lab, landing: Path) -> None:
+    (landing / "log.txt").write_text("1970-01-01T00:00:01.0009Z start\n???\n1970-01-01T00:00:02Z stop\n")
+    spec = tm.files(str(landing), format="text")
+    stamped = tm.bounded_out_of_orderness(0, timestamp="split(value, ' ')[0]")
+    source = tm.source("log", spec, watermarks=stamped, malformed_to=BAD)
+    ran = lab.run({"words": source.select(word="split(value, ' ')[1]"), "bad": source.side_output(BAD)}, end_of_input=False)
+    assert ran.of("words", "word") == ["start", "stop"]
+    assert ran.of("bad", "raw", "reason") == [('{"value":"???"}', "event time is null")]
+    assert ran.epochs[0].sources["log"].watermark == 1999
+
+
+def test_missing_folder_and_unknown_format(lab: Lab) -> None:
+    with pytest.raises(SourceError, match="does not exist"):
+        lab.run({"rows": arriving(lab.folder / "nowhere", "json")})
+    strange = tm.source("s", tm.streaming_format("carrier-pigeon"), watermarks=tm.ingestion_time())
+    with pytest.raises(SourceError, match="carrier-pigeon"):
+        lab.run({"rows": strange}, job="other")
+
+
+class Stop(threading.Event):
+    """Stops a run after so many epochs that read something."""
+
+    def __init__(self, epochs: int) -> None:
+        super().__init__()
+        self.seen: list[EpochProgress] = []
+        self._wanted = epochs
+
+    def after(self, epoch: EpochProgress) -> None:
+        self.seen.append(epoch)
+        if sum(seen.rows_in > 0 for seen in self.seen) >= self._wanted:
+            self.set()
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+def test_rate_source_runs_until_it_is_stopped(spark: SparkSession, tmp_path: Path, *, by_name: bool) -> None:
+    spec = tm.streaming_format("rate", options={"rowsPerSecond": "50"}) if by_name else tm.rate(rows_per_second=50, partitions=2)
+    source = tm.source("ticks", spec, watermarks=tm.bounded_out_of_orderness("1 second", timestamp="timestamp"))
+    parity = source.key_by(odd="value % 2 = 1").window(tm.tumbling("1 day")).aggregate(n=tm.count(), last=tm.max("value")).uid("parity")
+    outputs = {"ticks": tm.memory(source, str(tmp_path)), "parity": tm.memory(parity, f"{tmp_path}/parity")}
+    job = tm.Job("rate", outputs=outputs, store=str(tmp_path / "store"))
+    stop = Stop(epochs=2)
+    result = tm.run(job, spark=spark, trigger="100 milliseconds", stop=stop, on_epoch=stop.after, handle_signals=False)
+    assert [*result.epochs] == stop.seen
+    table = tm.memory_table(str(tmp_path))
+    assert table is not None
+    # Nothing is missing and nothing is there twice.
+    assert sorted(table.column("value").to_pylist()) == list(range(result.rows_in))
+    tm.clear_memory(str(tmp_path))
+
+    again = Stop(epochs=1)
+    further = tm.run(job, spark=spark, trigger="100 milliseconds", stop=again, on_epoch=again.after, handle_signals=False)
+    assert further.epochs[0].epoch == result.epochs[-1].epoch + 1
+    values = tm.memory_table(str(tmp_path))
+    assert values is not None
+    assert min(values.column("value").to_pylist()) == result.rows_in
+
+
+def test_delta_and_parquet_grow_run_by_run(spark: SparkSession, tmp_path: Path, landing: Path) -> None:
+    source = arriving(landing, "json", max_files_per_epoch=1)
+    outputs = {
+        "rows": tm.delta(source.select("k", "v"), str(tmp_path / "delta")),
+        "hours": tm.delta(hourly(source), str(tmp_path / "hours")),
+        "copy": tm.parquet(source, str(tmp_path / "parquet")),
+        "bad": tm.parquet(source.side_output(BAD), str(tmp_path / "bad")),
+    }
+    job = tm.Job("files", outputs=outputs, store=str(tmp_path / "store"))
+    expected: list[tuple[str, int, int]] = []
+    lineages = set()
+    for run in range(3):
+        for number in range(2):
+            row = (f"k{number}", run * HOUR, 10 * run + number)
+            expected.append(row)
+            (landing / f"{run}-{number}.json").write_text(json.dumps(dict(zip("ktv", row, strict=True))))
+        result = tm.run(job, spark=spark, clock=ManualClock(NOW), end_of_input=run == 2, handle_signals=False)
+        lineages.add(result.lineage)
+        assert [epoch.epoch for epoch in result.epochs] == [2 * run, 2 * run + 1, 2 * run + 2][: 3 if run == 2 else 2]
+        assert sorted(pq.read_table(tmp_path / "parquet").to_pylist(), key=str) == [dict(zip("ktv", row, strict=True)) for row in expected]
+        for epoch in result.epochs:
+            require_conservation(epoch)
+    assert len(lineages) == 1
+    table = DeltaTable(tmp_path / "delta")
+    assert sorted(table.to_pyarrow_table().column("v").to_pylist()) == sorted(row[2] for row in expected)
+    # One version to create the table, then one for each epoch that brought rows.
+    assert table.version() == 6
+    hours = DeltaTable(tmp_path / "hours").to_pyarrow_table().to_pylist()
+    assert sorted((row["window_start"].hour, row["k"], row["n"], row["total"]) for row in hours) == [
+        (run, f"k{number}", 1, 10 * run + number) for run in range(3) for number in range(2)
+    ]
+    assert {row["window_start"].tzinfo for row in hours} != {None}
+    assert not (tmp_path / "bad").exists() or not list((tmp_path / "bad").glob("*.parquet"))
+
+
+def test_console_prints_the_first_rows(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = elements([("a", 1, 5), ("b", 2, 6), ("c", 3, 7)], schema=SCHEMA)
+    job = tm.Job("shown", outputs={"rows": tm.console(source.select("k"), rows=2)}, store=str(tmp_path / "store"))
+    tm.run(job, spark=spark, handle_signals=False)
+    shown = capsys.readouterr().out
+    assert "rows, epoch 0: 3 rows" in shown
+    assert "1 more" in shown
+    assert "c" not in shown.splitlines()
+
+
+def test_a_table_of_another_shape_is_left_alone(spark: SparkSession, tmp_path: Path) -> None:
+    def job(name: str, stream: tm.Stream, path: str, kind: str) -> tm.Job:
+        output = tm.delta(stream, path) if kind == "delta" else tm.parquet(stream, path)
+        return tm.Job(name, outputs={"rows": output}, store=str(tmp_path / "store"))
+
+    source = elements([("a", 1, 5)], schema=SCHEMA)
+    for kind in ("delta", "parquet"):
+        path = str(tmp_path / kind)
+        tm.run(job(f"{kind}-old", source.select("k", "v"), path, kind), spark=spark, handle_signals=False)
+        with pytest.raises(SinkError, match="does not fit") as raised:
+            tm.run(job(f"{kind}-new", source.select("k", v="CAST(v AS STRING)"), path, kind), spark=spark, handle_signals=False)
+        assert "v" in raised.value.what
+        assert raised.value.epoch == 0
+        there = DeltaTable(path).to_pyarrow_table() if kind == "delta" else pq.read_table(path)
+        assert there.to_pylist() == [{"k": "a", "v": 5}]
+
+
+def test_a_failed_epoch_is_read_again(spark: SparkSession, tmp_path: Path, landing: Path) -> None:
+    def job(share: str) -> tm.Job:
+        kept = arriving(landing, "json", max_files_per_epoch=1).with_columns(share=share)
+        outputs = {
+            "rows": tm.delta(kept.select("v", "share"), str(tmp_path / "rows")),
+            "hours": tm.delta(hourly(kept), str(tmp_path / "hours")),
+        }
+        return tm.Job("files", outputs=outputs, store=str(tmp_path / "store"))
+
+    for number, value in enumerate([4, 0, 2]):
+        (landing / f"{number}.json").write_text(json.dumps({"k": "a", "t": number, "v": value}))
+    with pytest.raises(UserCodeError) as raised:
+        tm.run(job("8 DIV v"), spark=spark, handle_signals=False)
+    assert raised.value.epoch == 1
+    assert DeltaTable(tmp_path / "rows").to_pyarrow_table().column("v").to_pylist() == [4]
+    mended = tm.run(job("try_divide(8, v)"), spark=spark, handle_signals=False, end_of_input=True)
+    assert [epoch.epoch for epoch in mended.epochs] == [1, 2, 3]
+    assert sorted(DeltaTable(tmp_path / "rows").to_pyarrow_table().column("v").to_pylist()) == [0, 2, 4]
+    assert [row["n"] for row in DeltaTable(tmp_path / "hours").to_pyarrow_table().to_pylist()] == [3]
+
+
+def test_a_second_run_is_refused_and_a_takeover_fences_the_first(spark: SparkSession, tmp_path: Path) -> None:
+    source = elements(*[[(f"k{number}", number, number)] for number in range(4)], schema=SCHEMA)
+    job = tm.Job("one", outputs={"rows": tm.delta(source, str(tmp_path / "rows"))}, store=str(tmp_path / "store"))
+    refusals: list[JobRunningError] = []
+    second: list[tm.RunResult] = []
+
+    def meanwhile(epoch: EpochProgress) -> None:
+        """Start the job again while its first run is between two epochs, in another thread as another process would."""
+
+        def start() -> None:
+            with pytest.raises(JobRunningError, match="driven by process") as raised:
+                tm.run(job, spark=spark, handle_signals=False, run_id="second")
+            refusals.append(raised.value)
+            second.append(tm.run(job, spark=spark, handle_signals=False, takeover=True, max_epochs=1))
+
+        if epoch.epoch == 1:
+            thread = threading.Thread(target=start)
+            thread.start()
+            thread.join()
+
+    with pytest.raises(FencedError, match="taken over"):
+        tm.run(job, spark=spark, handle_signals=False, run_id="first", on_epoch=meanwhile)
+    assert len(refusals) == 1
+    assert "run first" in refusals[0].what
+    assert "takeover=True" in refusals[0].fix
+    assert [epoch.epoch for epoch in second[0].epochs] == [2]
+    last = tm.run(job, spark=spark, handle_signals=False)
+    assert [epoch.epoch for epoch in last.epochs] == [3]
+    assert last.lineage == second[0].lineage
+    assert sorted(DeltaTable(tmp_path / "rows").to_pyarrow_table().column("v").to_pylist()) == [0, 1, 2, 3]
+
+
+def test_max_epochs_stops_in_between(lab: Lab) -> None:
+    source = elements(*[[("a", number * HOUR, number)] for number in range(5)], schema=SCHEMA)
+    table = str(lab.folder / "hours")
+    job = tm.Job("job", outputs={"hours": tm.memory(hourly(source), table)}, store=str(lab.folder / "store"))
+    first = tm.run(job, spark=lab.spark, clock=lab.clock, max_epochs=2, end_of_input=True, handle_signals=False)
+    assert [(epoch.epoch, epoch.end_of_input) for epoch in first.epochs] == [(0, False), (1, False)]
+    rest = lab.run_job(job, {"hours": table})
+    assert [epoch.epoch for epoch in rest.epochs] == [2, 3, 4, 5]
+    assert sorted(rest.of("hours", "total")) == [0, 1, 2, 3, 4]
