@@ -1,7 +1,7 @@
 """Aggregates of numbers, and least and greatest values.
 
-All of these stay on Spark's fast hash aggregation as long as their values have a fixed width: numbers (decimals of up to 18
-digits after widening included), dates, timestamps, booleans. ``min`` and ``max`` of strings, binaries or structs make Spark sort.
+All of these are made by Spark's fast hash aggregation as long as their values have a fixed width: numbers, dates, timestamps,
+booleans. ``min`` and ``max`` of strings, binaries or structs make Spark sort. Variances are merged through a short list per key.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Aggregates that pick or list elements by an order: their own (event time, source position), or that of a value.
 
 Ties never depend on how the input was split or read: they are broken by (event time, source position). Spark sorts the rows of an
-epoch by key for these, or keeps one object per key; they cost two to four times what a sum does.
+epoch by key for these, or keeps one object per key: they cost several times what a sum does.
 """
 
 from __future__ import annotations

@@ -82,11 +82,8 @@ def take_in(node: SourceNode, batch: DataFrame, processing_time: int, *, ordered
     corrupt = [F.col(CORRUPT)] if CORRUPT in names else []
     timed = batch.select(*kept, *corrupt, *hidden)
     bound = latest if strict else MAX_EVENT_TIME
-    good = F.col(TIME).between(MIN_EVENT_TIME, bound)
-    if corrupt:
-        good = good & F.col(CORRUPT).isNull()
-    verdict = F.when(good, F.lit(ALIVE)).otherwise(F.lit(MALFORMED))
-    return Intake(node, timed.withColumn(VERDICT, verdict), processing_time, latest, strict)
+    good = f"{TIME} BETWEEN {MIN_EVENT_TIME}L AND {bound}L" + (f" AND {CORRUPT} IS NULL" if corrupt else "")
+    return Intake(node, timed.withColumn(VERDICT, F.expr(f"if({good}, {ALIVE}, {MALFORMED})")), processing_time, latest, strict)
 
 
 def malformed_rows(intake: Intake) -> DataFrame:

@@ -281,7 +281,7 @@ class EpochRows:
 
 def _living(marked: DataFrame) -> DataFrame:
     names = [name for name in marked.columns if name not in (VERDICT, CORRUPT)]
-    return marked.where(F.col(VERDICT) == ALIVE).select(*map(quoted, names))
+    return marked.where(f"{VERDICT} = {ALIVE}").select(*map(quoted, names))
 
 
 def _guarded(expression: Expression, alive: Column) -> Column:

@@ -90,9 +90,9 @@ class Tally:
         return self._found
 
     def _expressions(self, columns: Sequence[str]) -> list[Column]:
-        metrics = [F.count(F.lit(1)).alias(_TOTAL)]
+        metrics = [F.expr(f"count(1) AS {_TOTAL}")]
         if VERDICT in columns:
-            metrics += [F.count_if(F.col(VERDICT) == verdict).alias(f"{_VERDICT}{verdict}") for verdict in self._verdicts]
+            metrics += [F.expr(f"count_if({VERDICT} = {verdict}) AS {_VERDICT}{verdict}") for verdict in self._verdicts]
         if self._source is None:
             return metrics
         good = f"{VERDICT} <> {MALFORMED}"
@@ -105,7 +105,7 @@ class Tally:
             metrics += _of_split(str(number), f"{good} AND {split} = {_literal(name)}")
         known = ", ".join(map(_literal, self._splits))
         unknown = f"{good} AND {split} NOT IN ({known})" if known else good
-        return [*metrics, F.expr(f"count_if({unknown})").alias(_UNKNOWN)]
+        return [*metrics, F.expr(f"count_if({unknown}) AS {_UNKNOWN}")]
 
     def _read(self, values: Mapping[str, object]) -> Figures:
         numbers = {name: value if isinstance(value, int) else 0 for name, value in values.items()}
@@ -147,6 +147,6 @@ def _literal(text: str) -> str:
 
 def _of_split(key: str, rows: str) -> list[Column]:
     return [
-        F.expr(f"count_if({rows})").alias(f"rows_{key}"),
-        F.expr(f"max(CASE WHEN {rows} THEN {TIME} END)").alias(f"time_{key}"),
+        F.expr(f"count_if({rows}) AS rows_{key}"),
+        F.expr(f"max(CASE WHEN {rows} THEN {TIME} END) AS time_{key}"),
     ]

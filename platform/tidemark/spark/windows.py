@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING
 
-from pyspark.sql import Observation
+from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from tidemark.graph.nodes import WindowNode
@@ -21,7 +22,7 @@ from tidemark.semantics.windows import Tumbling
 from tidemark.spark.expressions import POSITION, TIME, column, quoted
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column
 
 START = "__tm_start"
 ON_TIME = "__tm_on_time"
@@ -95,35 +96,36 @@ class WindowStep:
         """Return the greatest start of a window whose end the watermark has passed."""
         return _clamp(watermark - self._size + 1)
 
+    @cached_property
     def start(self) -> Column:
-        """Return the start of the window that a row's time lies in."""
+        """The start of the window that a row's time lies in."""
         return F.expr(f"{TIME} - pmod({TIME} - {self._offset}L, {self._size}L)")
 
     def late(self, watermark: int) -> Lateness:
         """Return which rows no window takes any more at a watermark."""
         last = self.last_late_start(watermark)
-        return Lateness(self.start() <= F.lit(last), _clamp(last + self._size))
+        return Lateness(self.start <= F.lit(last), _clamp(last + self._size))
 
     def absorb(self, rows: DataFrame, watermark: int, observation: Observation) -> DataFrame:
         """Return the state rows that an epoch's input adds, judged against the watermark of the epoch before.
 
         The observation holds the counts, to be read by ``absorbed`` after the rows were written.
         """
+        keyed = rows.withColumn(START, self.start)
+        grouped = keyed.groupBy(*self._key_columns, START).agg(*self._creations, F.expr(f"count(1) AS {_ROWS}"))
         last_late, last_due = _parameters(self.last_late_start(watermark), self.last_due_start(watermark))
-        late = F.col(START) <= last_late
-        keyed = rows.withColumn(START, self.start())
-        keys = [column(expression).alias(key) for key, (_, expression) in zip(self._keys, self.node.keys, strict=True)]
-        grouped = keyed.groupBy(*keys, START).agg(*self._creations(), F.count(F.lit(1)).alias(_ROWS))
-        fired = F.col(START) <= last_due
+        late, fired = f"{START} <= {last_late}", f"{START} <= {last_due}"
         groups = grouped.observe(
             observation,
-            F.sum(F.when(~late, F.col(_ROWS))).alias("accepted"),
-            F.sum(F.when(late, F.col(_ROWS))).alias("late"),
-            F.count_if(~late).alias("groups"),
-            F.count_if(fired & ~late).alias("refired"),
-            F.collect_set(F.when(late, F.col(START))).alias("late_windows"),
-        ).where(~late)
-        return groups.drop(_ROWS).withColumns({ON_TIME: F.when(fired, 0).otherwise(1), LATE_PANES: F.when(fired, 1).otherwise(0)})
+            F.expr(f"sum(CASE WHEN NOT ({late}) THEN {_ROWS} END) AS accepted"),
+            F.expr(f"sum(CASE WHEN {late} THEN {_ROWS} END) AS late"),
+            F.expr(f"count_if(NOT ({late})) AS groups"),
+            F.expr(f"count_if({fired} AND NOT ({late})) AS refired"),
+            F.expr(f"collect_set(CASE WHEN {late} THEN {START} END) AS late_windows"),
+        )
+        panes = (f"if({fired}, 0, 1) AS {ON_TIME}", f"if({fired}, 1, 0) AS {LATE_PANES}")
+        kept = [quoted(name) for name in grouped.columns if name != _ROWS]
+        return groups.where(f"NOT ({late})").selectExpr(*kept, *panes)
 
     def absorbed(self, observation: Observation) -> Absorbed:
         """Read the counts of a pass that was written."""
@@ -139,51 +141,52 @@ class WindowStep:
     def merge(self, state: DataFrame, *, extra: Sequence[Column] = ()) -> DataFrame:
         """Return state rows merged to one per key and window; for firing and for compaction."""
         # Spark widens the sum of a decimal; a state column keeps the type it was created with.
-        types = {field.name: field.dataType for field in state.schema}
+        types = {field.name: field.dataType.simpleString() for field in state.schema}
         merged = [
-            F.expr(_filled(partial.merge, columns)).cast(types[columns[partial.name]]).alias(columns[partial.name])
+            F.expr(f"CAST({_filled(partial.merge, columns)} AS {types[columns[partial.name]]}) AS {quoted(columns[partial.name])}")
             for name, aggregate in self.node.aggregates
             for columns in [self._partials[name]]
             for partial in aggregate.partials
         ]
-        merged += [F.max(ON_TIME).alias(ON_TIME), F.sum(LATE_PANES).cast("int").alias(LATE_PANES)]
-        return state.groupBy(*map(quoted, self._keys), START).agg(*merged, *extra)
+        panes = (F.expr(f"max({ON_TIME}) AS {ON_TIME}"), F.expr(f"CAST(sum({LATE_PANES}) AS INT) AS {LATE_PANES}"))
+        return state.groupBy(*map(quoted, self._keys), START).agg(*merged, *panes, *extra)
 
     @staticmethod
     def between(state: DataFrame, low: int, high: int) -> DataFrame:
         """Return the state rows of windows that start in [low, high]."""
-        return state.where(F.col(START).between(*_parameters(low, high)))
+        first, last = _parameters(low, high)
+        return state.where(f"{START} BETWEEN {first} AND {last}")
 
     @staticmethod
     def outside(state: DataFrame, low: int, high: int) -> DataFrame:
         """Return the state rows of windows that do not start in [low, high]."""
-        return state.where(~F.col(START).between(*_parameters(low, high)))
+        first, last = _parameters(low, high)
+        return state.where(f"{START} NOT BETWEEN {first} AND {last}")
 
     def touched(self, state: DataFrame, added: DataFrame, previous: int) -> DataFrame:
         """Return, merged, the windows that have fired, are not expired, and got accepted late rows in this epoch."""
-        fired = F.col(START).between(*_parameters(self.last_late_start(previous) + 1, self.last_due_start(previous)))
-        marked = state.where(fired).withColumn(_TOUCHED, F.lit(0)).unionByName(added.where(fired).withColumn(_TOUCHED, F.lit(1)))
-        return self.merge(marked, extra=[F.max(_TOUCHED).alias(_TOUCHED)]).where(F.col(_TOUCHED) == 1).drop(_TOUCHED)
+        span = self.last_late_start(previous) + 1, self.last_due_start(previous)
+        marked = (self.between(rows, *span).withColumn(_TOUCHED, F.lit(flag)) for rows, flag in ((state, 0), (added, 1)))
+        merged = self.merge(reduce(DataFrame.unionByName, marked), extra=[F.expr(f"max({_TOUCHED}) AS {_TOUCHED}")])
+        return merged.where(f"{_TOUCHED} = 1").drop(_TOUCHED)
 
     def results(self, merged: DataFrame, previous: int, observation: Observation) -> DataFrame:
         """Return the result rows of merged state: keys, bounds, aggregates, pane, and the hidden time ``end - 1``."""
-        late = F.col(START) <= _parameters(self.last_due_start(previous))[0]
-        index = F.when(late, F.col(ON_TIME) + F.col(LATE_PANES) - 1).otherwise(0)
-        values = [F.expr(_filled(aggregate.result, self._partials[name])).alias(name) for name, aggregate in self.node.aggregates]
-        rows = merged.select(
-            *(F.col(quoted(key)).alias(name) for key, (name, _) in zip(self._keys, self.node.keys, strict=True)),
-            F.timestamp_millis(F.col(START)).alias("window_start"),
-            F.timestamp_millis(F.col(START) + F.lit(self._size)).alias("window_end"),
-            *values,
-            F.when(late, "LATE").otherwise("ON_TIME").alias("pane_timing"),
-            index.cast("int").alias("pane_index"),
-            (F.col(START) + F.lit(self._size - 1)).alias(TIME),
+        late = f"{START} <= {_parameters(self.last_due_start(previous))[0]}"
+        rows = merged.selectExpr(
+            *(f"{quoted(key)} AS {quoted(name)}" for key, (name, _) in zip(self._keys, self.node.keys, strict=True)),
+            f"timestamp_millis({START}) AS window_start",
+            f"timestamp_millis({START} + {self._size}L) AS window_end",
+            *(f"{_filled(aggregate.result, self._partials[name])} AS {quoted(name)}" for name, aggregate in self.node.aggregates),
+            f"if({late}, 'LATE', 'ON_TIME') AS pane_timing",
+            f"CAST(if({late}, {ON_TIME} + {LATE_PANES} - 1, 0) AS INT) AS pane_index",
+            f"{START} + {self._size - 1}L AS {TIME}",
         )
         return rows.observe(
             observation,
-            F.count_if(F.col("pane_timing") == "ON_TIME").alias("on_time"),
-            F.count_if(F.col("pane_timing") == "LATE").alias("late"),
-            F.collect_set(F.when(F.col("pane_timing") == "LATE", F.unix_millis("window_start"))).alias("refired"),
+            F.expr("count_if(pane_timing = 'ON_TIME') AS on_time"),
+            F.expr("count_if(pane_timing = 'LATE') AS late"),
+            F.expr("collect_set(CASE WHEN pane_timing = 'LATE' THEN unix_millis(window_start) END) AS refired"),
         )
 
     @staticmethod
@@ -192,6 +195,11 @@ class WindowStep:
         found = observation.get
         return Fired(found["on_time"], found["late"], tuple(sorted(found["refired"] or ())[-MAX_LATE_WINDOWS:]))
 
+    @cached_property
+    def _key_columns(self) -> list[Column]:
+        return [column(expression).alias(key) for key, (_, expression) in zip(self._keys, self.node.keys, strict=True)]
+
+    @cached_property
     def _creations(self) -> list[Column]:
         order = f"struct({TIME}, {POSITION})"
         return [
@@ -201,14 +209,19 @@ class WindowStep:
         ]
 
 
-def _parameters(*values: int) -> list[Column]:
-    """Return numbers that differ from epoch to epoch as columns that leave the generated code the same.
+def _parameters(*values: int) -> list[str]:
+    """Return numbers that differ from epoch to epoch as expressions over state rows that leave the generated code the same.
 
     Spark writes a number into the code that it compiles for a plan, so that each epoch would be compiled, and warmed up, anew; an
     array it passes in. The index, always the item's number, is written so that Spark does not work it out beforehand.
     """
-    array = F.array(*(F.lit(_clamp(value)).cast("bigint") for value in values))
-    return [F.get(array, F.pmod(F.col(START), F.lit(1)).cast("int") + number) for number in range(len(values))]
+    array = ", ".join(_sql(_clamp(value)) for value in values)
+    return [f"get(array({array}), CAST(pmod({START}, 1) AS INT) + {number})" for number in range(len(values))]
+
+
+def _sql(value: int) -> str:
+    """Return a BIGINT literal; the least one has no direct form, since the minus sign stands before a number that is too great."""
+    return f"{value}L" if value > MIN_WATERMARK else f"({value + 1}L - 1L)"
 
 
 def _filled(template: str, columns: dict[str, str]) -> str:
