@@ -97,10 +97,10 @@ def unknown_column_of_an_aggregate() -> object:
     return tm.Job("j", outputs={"o": tm.delta(windowed().aggregate(tips=tm.sum("tip")).uid("u"), "o")})
 
 
-@at_definition(ColumnError, "'when'", "'fares'")
+@at_definition(ColumnError, "'moment'", "'fares'")
 def unknown_timestamp_column() -> object:
     elements = tm.from_elements(ROWS, schema=SCHEMA)
-    return tm.source("fares", elements, watermarks=tm.bounded_out_of_orderness("0 seconds", timestamp="when"))
+    return tm.source("fares", elements, watermarks=tm.bounded_out_of_orderness("0 seconds", timestamp="moment"))
 
 
 @at_definition(ExpressionError, "'fare > (1'", "test_bad_input.py")

@@ -1,0 +1,1 @@
+"""The control plane of jobs that run on: spec, status, supervision."""

@@ -1,0 +1,1 @@
+"""Savepoints: taking, restoring and forking from pinned epochs."""

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 SETTINGS: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
+    # An overflowing sum is an error, not a wrong number.
+    "spark.sql.ansi.enabled": "true",
     "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
     # A job per shuffle more, and epochs are small: measured slower.
     "spark.sql.adaptive.enabled": "false",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -59,9 +60,9 @@ def open_source(spark: SparkSession, node: SourceNode, elements: JobStore, *, or
             reader = reader.format("rate").option("rowsPerSecond", spec.rows_per_second)
             return (reader.option("numPartitions", spec.partitions) if spec.partitions else reader).load()
         return _format(reader, spec)
-    except PySparkException as error:
+    except (PySparkException, Py4JJavaError) as error:
         raise SourceError(
-            f"source {node.name!r} cannot be opened: {error.getCondition() or type(error).__name__}: {first_line(error)}",
+            f"source {node.name!r} cannot be opened: {first_line(error)}",
             fix="check the path, the format's name and its options",
             uid=node.name,
             place=node.place,
@@ -113,7 +114,9 @@ def unpack(batch: DataFrame, names: Sequence[str]) -> dict[str, DataFrame]:
 
 def first_line(error: BaseException) -> str:
     """Return the first line of an error's text; Spark's go on with plans and traces."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+    # PySpark wraps the Java exceptions it knows; of another one the text begins with the call that failed, not with what went wrong.
+    text = str(error.java_exception.getMessage()) if isinstance(error, Py4JJavaError) else str(error)
+    return (text.strip().splitlines() or [type(error).__name__])[0]
 
 
 def _files(reader: DataStreamReader, node: SourceNode, spec: FilesSpec, *, ordered: bool) -> DataFrame:

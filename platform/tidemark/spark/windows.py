@@ -141,9 +141,9 @@ class WindowStep:
     def merge(self, state: DataFrame, *, extra: Sequence[Column] = ()) -> DataFrame:
         """Return state rows merged to one per key and window; for firing and for compaction."""
         # Spark widens the sum of a decimal; a state column keeps the type it was created with.
-        types = {field.name: field.dataType.simpleString() for field in state.schema}
+        types = {field.name: field.dataType for field in state.schema}
         merged = [
-            F.expr(f"CAST({_filled(partial.merge, columns)} AS {types[columns[partial.name]]}) AS {quoted(columns[partial.name])}")
+            F.expr(_filled(partial.merge, columns)).cast(types[columns[partial.name]]).alias(columns[partial.name])
             for name, aggregate in self.node.aggregates
             for columns in [self._partials[name]]
             for partial in aggregate.partials
