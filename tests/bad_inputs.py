@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 HOUR = 3_600_000
 ROWS: list[tuple[object, ...]] = [("a", 1 * HOUR, 4), ("b", 2 * HOUR, 0), ("a", 5 * HOUR, 2)]
-MORE: list[tuple[object, ...]] = [("c", 6 * HOUR, 1)]
 SCHEMA = "zone STRING, at BIGINT, fare BIGINT"
 
 Act = Callable[[], object]
@@ -43,9 +42,7 @@ class Lab:
         spec = tm.files(self.path("landing"), format=format, schema=schema)  # type: ignore[arg-type]
         return tm.source("fares", spec, watermarks=tm.bounded_out_of_orderness("0 seconds", timestamp="at"))
 
-    def hourly(
-        self, stream: tm.Stream | None = None, *, by: str = "zone", uid: str = "hourly", **aggregates: tm.Aggregate
-    ) -> tm.Stream:
+    def hourly(self, stream: tm.Stream | None = None, *, by: str = "zone", uid: str = "hourly", **aggregates: tm.Aggregate) -> tm.Stream:
         chosen = aggregates or {"total": tm.sum("fare")}
         return (stream or self.source()).key_by(by).window(tm.tumbling("1 hour")).aggregate(**chosen).uid(uid)
 

@@ -27,7 +27,10 @@ Facts = dict[str, object]
 
 @dataclass(frozen=True)
 class Seen:
-    """What one epoch did, as plain data by name, so that two accounts of it can be compared."""
+    """What one epoch did, as plain data by name, so that two accounts of it can be compared.
+
+    ``oldest`` is each operator's oldest open window: the engine gives a lower bound, from what its files say of themselves.
+    """
 
     processing_time: int
     panes: Mapping[str, list[tuple[object, ...]]]
@@ -35,6 +38,7 @@ class Seen:
     malformed: Mapping[str, list[tuple[object, ...]]]
     sources: Mapping[str, Facts]
     operators: Mapping[str, Facts]
+    oldest: Mapping[str, int | None] = field(compare=False)
 
 
 @dataclass
@@ -166,6 +170,7 @@ def _seen(scenario: Scenario, progress: EpochProgress, rows: Mapping[str, list[d
         malformed={name: in_text_order(map(malformed, rows[f"bad_{name}"])) for name in names},
         sources={name: _source_seen(progress.sources[name]) for name in names},
         operators={uid: _operator_seen(progress, uid) for uid in uids},
+        oldest={uid: progress.operators[uid].oldest_open_window for uid in uids},
     )
 
 
@@ -191,5 +196,4 @@ def _operator_seen(progress: EpochProgress, uid: str) -> Facts:
         "late_windows": operator.late_windows,
         "refired_windows": operator.refired_windows,
         "stateless": operator.state_rows == 0,
-        "oldest": operator.oldest_open_window,
     }

@@ -38,6 +38,7 @@ def run_expected(scenario: Scenario) -> list[Seen]:
             malformed={name: _malformed(source, whole[number]) for name, source in names.items()},
             sources={name: _source_facts(name, epochs[number], whole[number]) for name in names},
             operators={o.uid: _operator_facts(o, by_uid[o.uid], number) for o in scenario.operators},
+            oldest={o.uid: _oldest(by_uid[o.uid][number]) for o in scenario.operators},
         )
         for number in range(len(epochs))
     ]
@@ -128,8 +129,11 @@ def _operator_facts(operator: Operator, results: tuple[EpochResult, ...], number
         "late_windows": tuple(sorted(late)[-100:]),
         "refired_windows": tuple(sorted(refired)[-100:]),
         "stateless": not result.open_windows,
-        "oldest": min((found.window.start for found in result.open_windows), default=None),
     }
+
+
+def _oldest(result: EpochResult) -> int | None:
+    return min((found.window.start for found in result.open_windows), default=None)
 
 
 def _time(element: Element) -> int:

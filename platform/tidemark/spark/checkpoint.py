@@ -46,17 +46,7 @@ class SparkCheckpoint:
         _write(root / "commits" / str(batch), _COMMIT)
         for source, log in record.source_logs.items():
             for file in log.files:
-                data = self._store.get(file.path)
-                if hashlib.sha256(data).hexdigest() != file.sha256:
-                    raise CorruptStoreError(
-                        f"the copy of source {source!r}'s log is damaged",
-                        fix="restore the file from a backup of the job store; without it the source would be read again",
-                        job=record.job,
-                        uid=source,
-                        epoch=record.epoch,
-                        place=self._store.spark_uri(file.path),
-                    )
-                _write(root / "sources" / source / file.name, data.decode())
+                _write(root / "sources" / source / file.name, self._load(source, file).decode())
             self._saved[source] = {file.name: file for file in log.files}
         return batch + 1
 
@@ -89,6 +79,20 @@ class SparkCheckpoint:
     def close(self) -> None:
         """Remove the folder."""
         self._folder.cleanup()
+
+    def _load(self, source: str, file: SourceLogFile) -> bytes:
+        try:
+            data: bytes | None = self._store.get(file.path)
+        except FileNotFoundError:
+            data = None
+        if data is None or hashlib.sha256(data).hexdigest() != file.sha256:
+            raise CorruptStoreError(
+                f"the copy of the log of source {source!r} is {'missing' if data is None else 'damaged'}",
+                fix="restore the file from a backup of the job store; without it the source would be read again",
+                uid=source,
+                place=self._store.spark_uri(file.path),
+            )
+        return data
 
     def _save(self, source: str, file: Path) -> SourceLogFile:
         saved = self._saved.setdefault(source, {})

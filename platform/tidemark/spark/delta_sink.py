@@ -15,6 +15,7 @@ from deltalake.transaction import AddAction
 
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.errors import PublishError, SinkError
+from tidemark.spark.sources import first_line
 from tidemark.state.locations import Location
 from tidemark.state.records import OutputRecord
 from tidemark.state.store import JobStore
@@ -101,7 +102,7 @@ class DeltaSink:
         except (DeltaError, OSError) as error:
             self._table = None
             raise PublishError(
-                f"output {self._name!r} of a committed epoch could not be published: {error}",
+                f"output {self._name!r} of a committed epoch could not be published: {first_line(error)}",
                 fix="mend the table's place (space, permission, network) and start the job again: it finishes this epoch first",
                 uid=self._name,
                 epoch=epoch,
@@ -128,7 +129,7 @@ class DeltaSink:
                 return None
             except (DeltaError, OSError) as error:
                 raise SinkError(
-                    f"the Delta table of output {self._name!r} cannot be read: {error}",
+                    f"the Delta table of output {self._name!r} cannot be read: {first_line(error)}",
                     fix="repair or move the table, or write to another path",
                     uid=self._name,
                     place=self.location,

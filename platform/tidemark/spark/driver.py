@@ -21,6 +21,7 @@ from tidemark.semantics.event_time import epoch_processing_time
 from tidemark.semantics.watermarks import next_idle_deadline, processing_time_reaching
 from tidemark.spark.checkpoint import SparkCheckpoint
 from tidemark.spark.epoch import Checkpoint, EpochPlan, EpochRun, Machinery
+from tidemark.spark.failures import translate
 from tidemark.spark.figures import describe_epoch
 from tidemark.spark.housekeeping import Housekeeping
 from tidemark.spark.sinks import bind_sinks, sink_of_record
@@ -28,6 +29,7 @@ from tidemark.spark.sources import open_source, pack, read_files_of_epoch, reads
 from tidemark.spark.topology import build_topology
 from tidemark.spark.windows import WindowStep
 from tidemark.state.joblog import Driver
+from tidemark.state.layout import STATE
 from tidemark.state.progress import EpochProgress
 from tidemark.state.records import EpochRecord
 from tidemark.state.status import State
@@ -174,6 +176,11 @@ class JobDriver:
             reached = processing_time_reaching(source.watermarks, state, wanted) if wanted and wanted > state.watermark else None
             deadlines += [deadline for deadline in (idle, reached) if deadline is not None]
         return min(deadlines, default=None)
+
+    def explain(self, error: Exception) -> TidemarkError:
+        """Return the error to raise for one that ended the epoch at hand."""
+        state = self._store.location.joined(STATE).path
+        return translate(error, job=self.job.name, epoch=self.next_epoch, state=state)
 
     def say(self, state: State, error: BaseException | None = None) -> None:
         """Write the job's status; a driver that was fenced leaves it to the one that has the job now."""

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import re
+
 from pyspark.errors import PySparkException, PythonException
 
-from tidemark.errors import EngineError, SourceError, TidemarkError, UserCodeError
+from tidemark.errors import CorruptStoreError, EngineError, SourceError, TidemarkError, UserCodeError
 from tidemark.spark.sources import first_line
+
+_EXPRESSION_CONDITIONS = (
+    "DATATYPE_MISMATCH",
+    "PARSE_",
+    "UNRESOLVED_",
+    "WRONG_NUM_ARGS",
+)
+"""The expression is wrong whatever the data."""
 
 _DATA_CONDITIONS = (
     "ARITHMETIC_OVERFLOW",
@@ -13,7 +23,6 @@ _DATA_CONDITIONS = (
     "CANNOT_PARSE_TIMESTAMP",
     "CAST_INVALID_INPUT",
     "CAST_OVERFLOW",
-    "DATATYPE_MISMATCH",
     "DATETIME_OVERFLOW",
     "DIVIDE_BY_ZERO",
     "ELEMENT_AT_BY_INDEX_ZERO",
@@ -23,49 +32,64 @@ _DATA_CONDITIONS = (
     "NULL_MAP_KEY",
     "NUMERIC_VALUE_OUT_OF_RANGE",
     "REMAINDER_BY_ZERO",
-    "UNRESOLVED_COLUMN",
-    "UNRESOLVED_ROUTINE",
     "USER_RAISED_EXCEPTION",
 )
 _FILE_CONDITIONS = ("FAILED_READ_FILE", "CANNOT_READ_FILE", "PATH_NOT_FOUND")
+_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]*)[A-Z0-9_.]*\]")
 
 
-def translate(error: BaseException, *, job: str, epoch: int | None) -> TidemarkError:
-    """Return the error to raise for one that ended an epoch; nothing of that epoch was committed."""
+def translate(error: BaseException, *, job: str, epoch: int | None, state: str) -> TidemarkError:
+    """Return the error to raise for one that ended an epoch; nothing of that epoch was committed.
+
+    Args:
+        error: what ended it.
+        job: the job's name.
+        epoch: the epoch at hand.
+        state: path of the job's state files, by which one that cannot be read is told from a source's file.
+    """
     if isinstance(error, TidemarkError):
         found = error.with_job(job)
         found.epoch = epoch if found.epoch is None else found.epoch
         found.args = (str(found),)
         return found
+    kind, what, fix = _explained(error, state)
+    return kind(what, fix=fix, job=job, epoch=epoch)
+
+
+def _explained(error: BaseException, state: str) -> tuple[type[TidemarkError], str, str]:
+    """Return the class, the message and the fix for an error of Spark's or of the user's code in it."""
     text = first_line(error)
     if isinstance(error, PythonException):
-        return UserCodeError(
+        return (
+            UserCodeError,
             f"a Python function failed: {_last_python_line(str(error))}",
-            fix="mend the function, or let it return a row that a filter with rejects_to sets aside; the epoch is read again",
-            job=job,
-            epoch=epoch,
+            "mend the function, or let it return a row that a filter with rejects_to sets aside; the epoch is read again",
         )
-    condition = (error.getCondition() or "") if isinstance(error, PySparkException) else ""
+    condition = _condition(error, text)
+    if condition.startswith(_EXPRESSION_CONDITIONS):
+        return UserCodeError, f"Spark refuses an expression: {text}", "correct the expression; the epoch is read again"
     if condition.startswith(_DATA_CONDITIONS):
-        return UserCodeError(
-            f"an expression failed on the data: {text}",
-            fix="use the try_ form of the function (try_cast, try_divide, …), or filter such rows first with rejects_to",
-            job=job,
-            epoch=epoch,
-        )
+        fix = "use the try_ form of the function (try_cast, try_divide, …), or filter such rows first with rejects_to"
+        return UserCodeError, f"an expression failed on the data: {text}", fix
+    if condition.startswith(_FILE_CONDITIONS) and state in text:
+        fix = "restore the file from a backup of the job store, or start a new lineage from a savepoint"
+        return CorruptStoreError, f"a file of the job's state is missing or damaged: {text}", fix
     if condition.startswith(_FILE_CONDITIONS):
-        return SourceError(
-            f"a file cannot be read: {text}",
-            fix="restore the file or remove it from the source's folder; the epoch is read again",
-            job=job,
-            epoch=epoch,
-        )
-    return EngineError(
+        fix = "restore the file or remove it from the source's folder; the epoch is read again"
+        return SourceError, f"a file cannot be read: {text}", fix
+    return (
+        EngineError,
         f"the epoch failed: {type(error).__name__}: {text}",
-        fix="see the cause below; nothing was committed, so the job can be started again",
-        job=job,
-        epoch=epoch,
+        "see the cause below; nothing was committed, so the job can be started again",
     )
+
+
+def _condition(error: BaseException, text: str) -> str:
+    """Return Spark's name for what went wrong; Java exceptions that PySpark does not know have it in their text only."""
+    if isinstance(error, PySparkException):
+        return error.getCondition() or ""
+    found = _CONDITION.match(text)
+    return found[1] if found else ""
 
 
 def _last_python_line(text: str) -> str:

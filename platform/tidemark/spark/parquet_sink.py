@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -56,8 +57,7 @@ class ParquetSink:
             wanted = to_arrow_schema(schema, timezone="UTC")
             if found.names != wanted.names or any(found.field(n).type != wanted.field(n).type for n in wanted.names):
                 raise SinkError(
-                    f"output {self._name!r} ({', '.join(map(str, wanted))}) does not fit the files in {self.location} "
-                    f"({', '.join(map(str, found))})",
+                    f"output {self._name!r} ({_shown(wanted)}) does not fit the files in {self.location} ({_shown(found)})",
                     fix="write to another folder, or move the old files away",
                     uid=self._name,
                     place=f"{self.location}/{there.path}",
@@ -92,3 +92,7 @@ class ParquetSink:
 
 def _visible(path: str) -> bool:
     return path.endswith(".parquet") and not any(part.startswith(("_", ".")) for part in path.split("/"))
+
+
+def _shown(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in schema)

@@ -33,6 +33,7 @@ from tidemark.graph.nodes import (
 from tidemark.spark.expressions import CORRUPT, HIDDEN, META, VERDICT, column, hidden_of, quoted, visible_of
 from tidemark.spark.functions import apply_function
 from tidemark.spark.intake import ALIVE, FIRST_FILTER, MALFORMED, Intake, malformed_rows
+from tidemark.spark.sources import first_line
 from tidemark.spark.tallies import Tally
 from tidemark.spark.topology import CHAINABLE, Topology, may_vary
 from tidemark.spark.windows import Lateness
@@ -228,7 +229,15 @@ class EpochRows:
 
     def _transform(self, node: TransformNode, before: DataFrame, visible: list[str], hidden: list[str]) -> DataFrame:
         packed = before.select(*map(quoted, visible), F.struct(*hidden).alias(META))
-        after = node.function(packed)
+        try:
+            after = node.function(packed)
+        except Exception as error:
+            raise UserCodeError(
+                f"transform failed: {type(error).__name__}: {first_line(error)}",
+                fix="mend the function; the epoch is read again",
+                uid=self._topology.name(node),
+                place=node.place,
+            ) from error
         if META not in after.columns:
             raise UserCodeError(
                 f"transform lost the column {META}, which carries each row's event time",

@@ -18,7 +18,6 @@ from tidemark.durations import to_ms
 from tidemark.errors import DefinitionError, FencedError, TidemarkError
 from tidemark.graph.job import Job
 from tidemark.spark.driver import JobDriver
-from tidemark.spark.failures import translate
 from tidemark.spark.housekeeping import beating
 from tidemark.spark.session import build_session, engine_settings
 from tidemark.state.joblog import JobLog
@@ -139,7 +138,7 @@ class _Run:
             if end_of_input and not self._stopping.is_set() and not self._done():
                 driver.run_without_input(end_of_input=True)
         except BaseException as error:
-            failure = error if not isinstance(error, Exception) else translate(error, job=driver.job.name, epoch=driver.next_epoch)
+            failure = driver.explain(error) if isinstance(error, Exception) else error
             driver.say("failed" if isinstance(failure, TidemarkError) else "stopped", failure)
             if failure is error:
                 raise

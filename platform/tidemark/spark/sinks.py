@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pyspark.sql import types as T
 
-from tidemark.errors import SinkError
+from tidemark.errors import SinkError, StoreError
 from tidemark.graph.nodes import ConsoleSpec, DeltaSpec, MemorySpec, Output, ParquetSpec
 from tidemark.spark.delta_sink import DeltaSink
 from tidemark.spark.local_sinks import ConsoleSink, MemorySink
@@ -96,7 +96,7 @@ def bind_sinks(outputs: Mapping[str, Output], job: JobStore) -> dict[str, BoundS
     Raises:
         SinkError: a sink's place cannot be reached.
     """
-    return {name: BoundSink(name, _sink(name, output, job)) for name, output in outputs.items()}
+    return {name: BoundSink(name, _opened(name, output, job)) for name, output in outputs.items()}
 
 
 def sink_of_record(name: str, record: OutputRecord) -> BoundSink | None:
@@ -112,6 +112,18 @@ def sink_of_record(name: str, record: OutputRecord) -> BoundSink | None:
 def nullable(schema: T.StructType) -> T.StructType:
     """Return the schema with every column nullable, as tables keep it."""
     return T.StructType([T.StructField(field.name, field.dataType, nullable=True) for field in schema])
+
+
+def _opened(name: str, output: Output, job: JobStore) -> Sink:
+    try:
+        return _sink(name, output, job)
+    except StoreError as error:
+        raise SinkError(
+            f"the place of output {name!r} cannot be opened: {error.what}",
+            fix="give the path of a folder that can be made and written to",
+            uid=name,
+            place=output.place,
+        ) from error
 
 
 def _sink(name: str, output: Output, job: JobStore) -> Sink:

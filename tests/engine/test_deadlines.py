@@ -1,0 +1,91 @@
+"""Epochs that nothing arrived for: the clock alone ends a silence, and a window with it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import tidemark as tm
+from tests.engine.lab import NOW, elements, require_conservation
+from tidemark.state.progress import EpochProgress
+from tidemark.testing.manual_clock import ManualClock
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+MINUTE = 60_000
+HOUR = 60 * MINUTE
+HOUR_OF_NOW = NOW - NOW % HOUR
+
+
+def run_on(panes: tm.Stream, spark: SparkSession, folder: Path, *, waits: Sequence[int], name: str = "job") -> list[EpochProgress]:
+    """Run a job without an end: after each epoch the clock goes on by the next of ``waits``; after the last of them it stops."""
+    clock, stop, seen = ManualClock(NOW), threading.Event(), list[EpochProgress]()
+
+    def after(epoch: EpochProgress) -> None:
+        seen.append(epoch)
+        if len(seen) > len(waits):
+            stop.set()
+        else:
+            clock.advance(waits[len(seen) - 1])
+
+    job = tm.Job(name, outputs={"panes": tm.memory(panes, f"{folder}/{name}")}, store=str(folder / "store"))
+    tm.run(job, spark=spark, trigger="50 milliseconds", clock=clock, stop=stop, on_epoch=after, handle_signals=False)
+    for epoch in seen:
+        require_conservation(epoch)
+    return seen
+
+
+def totals(folder: Path, name: str = "job") -> list[object]:
+    table = tm.memory_table(f"{folder}/{name}")
+    return [] if table is None else sorted(table.column("n").to_pylist())
+
+
+def counted(source: tm.Stream) -> tm.Stream:
+    return source.window_all(tm.tumbling("1 hour")).aggregate(n=tm.count()).uid("w")
+
+
+def test_ingestion_time_closes_windows_without_input(spark: SparkSession, tmp_path: Path) -> None:
+    source = elements([("a",), ("b",)], schema="k STRING", watermarks=tm.ingestion_time())
+    read, closed = run_on(counted(source), spark, tmp_path, waits=[HOUR])
+    assert (read.rows_in, read.rows_out) == (2, 0)
+    assert (closed.rows_in, closed.rows_out) == (0, 1)
+    assert closed.processing_time == NOW + HOUR
+    assert closed.operators["w"].watermark == NOW + HOUR - 1
+    assert totals(tmp_path) == [2]
+
+
+def test_a_silent_source_goes_on_by_the_clock_where_it_may(spark: SparkSession, tmp_path: Path) -> None:
+    def source(*, advance: bool) -> tm.Stream:
+        strategy = tm.bounded_out_of_orderness("1 minute", timestamp="t", idle_after="5 minutes", advance_when_idle=advance)
+        return elements([(HOUR_OF_NOW,), (NOW,)], schema="t BIGINT", watermarks=strategy)
+
+    read, silent, closed = run_on(counted(source(advance=True)), spark, tmp_path, waits=[5 * MINUTE, HOUR])
+    assert read.sources["e"].watermark == NOW - MINUTE - 1
+    assert not read.sources["e"].splits[""].idle
+    assert silent.sources["e"].splits[""].idle
+    assert silent.sources["e"].watermark == NOW + 4 * MINUTE - 1
+    assert closed.sources["e"].watermark == NOW + HOUR + 4 * MINUTE - 1
+    assert [epoch.rows_out for epoch in (read, silent, closed)] == [0, 0, 1]
+    assert totals(tmp_path) == [2]
+
+    read, silent = run_on(counted(source(advance=False)), spark, tmp_path, waits=[5 * MINUTE], name="patient")
+    assert silent.sources["e"].splits[""].idle
+    assert silent.sources["e"].watermark == read.sources["e"].watermark
+    assert totals(tmp_path, "patient") == []
+
+
+def test_an_idle_input_lets_the_other_go_on(spark: SparkSession, tmp_path: Path) -> None:
+    busy = elements([(3 * HOUR,)], [(5 * HOUR,)], [(7 * HOUR,)], [(9 * HOUR,)], schema="t BIGINT", name="busy")
+    strategy = tm.bounded_out_of_orderness(0, timestamp="t", idle_after="5 minutes")
+    quiet = elements([(HOUR,)], schema="t BIGINT", name="quiet", watermarks=strategy)
+    seen = run_on(counted(busy.union(quiet)), spark, tmp_path, waits=[5 * MINUTE - 1, 1, 0])
+    assert [epoch.sources["quiet"].splits[""].idle for epoch in seen] == [False, False, True, True]
+    assert [epoch.operators["w"].watermark for epoch in seen] == [HOUR - 1, HOUR - 1, 7 * HOUR - 1, 9 * HOUR - 1]
+    assert totals(tmp_path) == [1, 1, 1, 1]
