@@ -29,7 +29,7 @@ class Lab:
     folder: Path
     spark: SparkSession
     name: str = "fares"
-    sources: list[tm.Stream] = field(default_factory=list)
+    settings: dict[str, str] = field(default_factory=dict)
 
     def path(self, name: str) -> str:
         return str(self.folder / name)
@@ -50,7 +50,10 @@ class Lab:
         return tm.Job(self.name, outputs=outputs, store=self.path("store"))
 
     def run(self, job: tm.Job, **options: Any) -> tm.RunResult:
-        return tm.run(job, spark=self.spark, **options)
+        session = self.spark.newSession() if self.settings else self.spark
+        for key, value in self.settings.items():
+            session.conf.set(key, value)
+        return tm.run(job, spark=session, **options)
 
     def rows_out(self, stream: tm.Stream) -> Act:
         """Return the act of running a stream into a Delta table."""

@@ -140,7 +140,7 @@ def scenarios(draw: st.DrawFn, *, sources: int, operator_count: int, keys: int, 
     unit = draw(st.sampled_from([1, 1, 1000, 3_600_000]))
     names = tuple("ab"[number] for number in range(sources))
     made = [draw(source_settings(name, unit, idle=idle)) for name in names]
-    epochs = [draw(st.integers(1, 6)) for _ in names]
+    epochs = [draw(st.sampled_from([4, 3, 5, 2, 6, 1])) for _ in names]
     origin = draw(st.sampled_from([0, -7 * unit, -(10**9) * unit, 1_700_000_000_000]))
     steps = draw(st.lists(st.sampled_from([0, -5, 999, 1000, 4999, 60_000]), min_size=max(epochs) + 1, max_size=max(epochs) + 1))
     begin = max(origin, 10**9)
@@ -166,6 +166,7 @@ def scenarios(draw: st.DrawFn, *, sources: int, operator_count: int, keys: int, 
 def fill(random: Random, source: Source, shape: Shape, *, epochs: int, first_id: int) -> Source:
     """Give a source its elements, cut into epochs of uneven size; some are empty, and some splits are silent in some."""
     weights = [random.choice([0, 1, 1, 1, 3]) for _ in range(epochs)]
+    weights[random.randrange(epochs)] = 2
     splits = [random.choice([None, "north"]), "it's", "süd\\"][: random.choice([2, 3])]
     batches: list[tuple[Row, ...]] = []
     used: list[int] = []
@@ -173,7 +174,7 @@ def fill(random: Random, source: Source, shape: Shape, *, epochs: int, first_id:
     for epoch, weight in enumerate(weights):
         awake = [split for split in splits if random.random() < 0.7] or splits[:1]
         batch = []
-        for _ in range(shape.rows * weight // max(1, sum(weights))):
+        for _ in range(shape.rows * weight // sum(weights)):
             moment = _moment(random, source, shape, epoch=epoch, used=used)
             value = random.choice([None, 0, random.randint(-1000, 1000)])
             batch.append(Row(first_id + made, random.choice(shape.keys), random.choice(awake), moment, value))

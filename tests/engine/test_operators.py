@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from deltalake import DeltaTable
 
 import tidemark as tm
 from tests.engine.lab import MINUTE, Lab, elements
 from tidemark.errors import UserCodeError
+from tidemark.semantics.event_time import MAX_EVENT_TIME, MIN_EVENT_TIME
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -341,3 +343,16 @@ def test_a_window_that_only_late_rows_follow(lab: Lab) -> None:
     ran = lab.run({"again": again})
     assert ran.of("again", "k", "n", "pane_timing") == [("a", 1, "LATE")]
     assert [epoch.operators["hours"].rows_late for epoch in ran.epochs] == [0, 0, 1, 0]
+
+
+def test_windows_at_both_ends_of_the_calendar(lab: Lab) -> None:
+    endless = tm.bounded_out_of_orderness(0, timestamp="t", max_future_skew=None)
+    source = elements([("first", MIN_EVENT_TIME)], [("last", MAX_EVENT_TIME)], schema="k STRING, t BIGINT", watermarks=endless)
+    hours = source.key_by("k").window(tm.tumbling(HOUR, offset=1)).aggregate(n=tm.count()).uid("hours")
+    path = str(lab.folder / "hours")
+    lab.run_job(tm.Job("job", outputs={"hours": tm.delta(hours, path)}, store=str(lab.folder / "store")), {})
+    # The first window begins before the year 1 and the last one ends after the year 9999: instants that Python has no name for.
+    table = DeltaTable(path).to_pyarrow_table().sort_by("k")
+    ends = [value // 1000 for value in table.column("window_end").cast(pa.int64()).to_pylist()]
+    assert ends == [MIN_EVENT_TIME + 1, MAX_EVENT_TIME + 2]
+    assert DeltaTable(path).to_pyarrow_table(filters=[("k", "=", "last")]).column("n").to_pylist() == [1]

@@ -69,6 +69,8 @@ def run(
         to_ms(trigger, what="trigger")
     found = load_job(job)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(message)s")
+    # It tells of every call between Python and the JVM.
+    logging.getLogger("py4j").setLevel(logging.WARNING)
     from tidemark.spark.run import run as run_job
     from tidemark.spark.session import build_session
 

@@ -7,6 +7,7 @@ import json
 import tempfile
 import uuid
 from pathlib import Path
+from urllib.parse import unquote
 
 from tidemark.errors import CorruptStoreError
 from tidemark.state.records import EpochRecord, SourceLogFile, SourceLogRef
@@ -62,7 +63,8 @@ class SparkCheckpoint:
             name = folder / str(number)
             text = (name if name.exists() else folder / f"{number}.compact").read_text(encoding="utf-8")
             entries = [json.loads(line) for line in text.splitlines()[1:] if line]
-            found += [entry["path"] for entry in entries if entry["batchId"] == number]
+            # Spark's log holds addresses, percent-encoded; its readers take paths as they are.
+            found += [unquote(entry["path"]) for entry in entries if entry["batchId"] == number]
         return found
 
     def save_source_logs(self) -> dict[str, SourceLogRef]:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("tidemark")
 
+_NO_OFFSET = "-"
 _OFFSET_HEADER_LINES = 2
 """Spark's offset log: a version, a line of JSON, then one line per source."""
 
@@ -99,8 +100,8 @@ class JobDriver:
             PublishError: the newest committed epoch cannot be published.
         """
         if self.head is not None:
-            self._require_compatible(self.head)
             self._publish(self.head)
+            self._require_compatible(self.head)
         self._register_functions()
         self._first_batch = self._checkpoint.seed(self.head)
         self._shift = (self.head.epoch + 1 if self.head else 0) - self._first_batch
@@ -203,8 +204,9 @@ class JobDriver:
             step = self._machinery.steps[id(node)]
             if state is not None:
                 due = step.last_due_start(state.watermark)
+                first_open = node.assigner.assign(due + step.size)[0].start
                 ends += [
-                    max(file.min_time or due + 1, due + 1) + step.size - 1
+                    (first_open if file.min_time is None or file.min_time <= due else file.min_time) + step.size - 1
                     for file in state.files
                     if file.max_time is None or file.max_time > due
                 ]
@@ -288,7 +290,9 @@ class JobDriver:
 
     def _publish(self, record: EpochRecord) -> None:
         for name, output in record.outputs.items():
-            sink = self._machinery.sinks.get(name) or sink_of_record(name, output)
+            sink = self._machinery.sinks.get(name)
+            if sink is None or not sink.takes(output):
+                sink = sink_of_record(name, output)
             if sink is not None:
                 sink.publish(output, record.lineage, record.epoch)
                 crash_point("output-published")
@@ -319,6 +323,14 @@ class JobDriver:
         return frozenset(name for name, source in progress.items() if source.rows_malformed)
 
     def _require_compatible(self, record: EpochRecord) -> None:
+        unclaimed = sorted(set(_positions(record.offsets)) - {source.name for source in self._topology.sources})
+        if unclaimed:
+            raise StateMismatchError(
+                f"the stored positions are of sources that the job does not have: {', '.join(unclaimed)}",
+                fix="give the sources their old names back; under a new name all of their input would be read again",
+                job=self.job.name,
+                epoch=record.epoch,
+            )
         lost = sorted(set(record.operators) - set(self._machinery.definitions))
         if lost:
             raise StateMismatchError(
@@ -357,6 +369,8 @@ def _positions(offsets: str) -> Mapping[str, object]:
     found: dict[str, object] = {}
     for line in offsets.splitlines()[_OFFSET_HEADER_LINES:]:
         name, _, position = line.partition(":")
+        if position == _NO_OFFSET:
+            continue
         try:
             found[name] = json.loads(position)
         except ValueError:

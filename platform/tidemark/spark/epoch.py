@@ -181,8 +181,10 @@ class EpochRun:
             if self._settled(node.inputs[0]) and self.rows.available(node.inputs[0]):
                 self._absorb(node)
         self._stage_outputs(gated=False)
-        for emitter in self._undriven():
-            if self.rows.available(emitter):
+        # What only side outputs follow, and what waits in a union for a window's results, would be counted too late or never.
+        unread = [source for source in self.topology.sources if source.name in self.plan.batches and source.name not in self.rows.ends]
+        for emitter in dict.fromkeys([*self._undriven(), *unread]):
+            if self.rows.available(emitter) and id(emitter) not in self.rows.tallies:
                 with self._stage("count"):
                     self.rows.rows(emitter).write.format("noop").mode("overwrite").save()
 
@@ -278,5 +280,5 @@ class EpochRun:
         tally = self.rows.tallies[id(end)]
         figures = tally.figures()
         if figures.unknown_splits or tally.by_group:
-            return observe_splits(self.rows.marked(end), source)
+            return observe_splits(self.intakes[source.name].rows, source)
         return {name: seen for name, seen in figures.splits.items() if seen.rows}

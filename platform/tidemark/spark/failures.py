@@ -37,6 +37,9 @@ _DATA_CONDITIONS = (
 _FILE_CONDITIONS = ("FAILED_READ_FILE", "CANNOT_READ_FILE", "PATH_NOT_FOUND")
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]*)[A-Z0-9_.]*\]")
 
+_RAISED = re.compile(r"[A-Za-z_][\w.]*: .+")
+_OWN = re.compile(r"tidemark\.errors\.\w+: \[\w+\] (?P<what>.*)\. Fix: (?P<fix>.*)")
+
 
 def translate(error: BaseException, *, job: str, epoch: int | None, state: str) -> TidemarkError:
     """Return the error to raise for one that ended an epoch; nothing of that epoch was committed.
@@ -60,11 +63,8 @@ def _explained(error: BaseException, state: str) -> tuple[type[TidemarkError], s
     """Return the class, the message and the fix for an error of Spark's or of the user's code in it."""
     text = first_line(error)
     if isinstance(error, PythonException):
-        return (
-            UserCodeError,
-            f"a Python function failed: {_last_python_line(str(error))}",
-            "mend the function, or let it return a row that a filter with rejects_to sets aside; the epoch is read again",
-        )
+        what, fix = _explained_python(str(error))
+        return UserCodeError, f"a Python function failed: {what}", fix
     condition = _condition(error, text)
     if condition.startswith(_EXPRESSION_CONDITIONS):
         return UserCodeError, f"Spark refuses an expression: {text}", "correct the expression; the epoch is read again"
@@ -92,7 +92,10 @@ def _condition(error: BaseException, text: str) -> str:
     return found[1] if found else ""
 
 
-def _last_python_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith(("\tat ", "  "))]
-    errors = [line for line in lines if ": " in line and line.split(":")[0].rpartition(".")[2].endswith(("Error", "Exception"))]
-    return errors[-1] if errors else first_line(Exception(text))
+def _explained_python(text: str) -> tuple[str, str]:
+    """Return what failed in a task and how to mend it, from the traceback that Spark brings back from there."""
+    raised = [line for line in text.splitlines() if _RAISED.match(line)]
+    last = raised[-1] if raised else first_line(Exception(text))
+    if own := _OWN.fullmatch(last):
+        return own["what"], own["fix"]
+    return last, "mend the function, or let it return a row that a filter with rejects_to sets aside; the epoch is read again"

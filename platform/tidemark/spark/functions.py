@@ -71,7 +71,14 @@ def _on_rows(
                 for result in _results(function(row), name, many=many):
                     results.append(result)
                     parents.append(number)
-            table = pa.RecordBatch.from_pylist(results, schema=schema)
+            try:
+                table = pa.RecordBatch.from_pylist(results, schema=schema)
+            except (pa.ArrowException, TypeError, ValueError) as error:
+                raise UserCodeError(
+                    f"the function returned a row that does not fit its columns: {error}",
+                    fix="return values of the types in returns=...",
+                    uid=name,
+                ) from error
             carried = batch.select(hidden).take(pa.array(parents, pa.int32()))
             yield pa.RecordBatch.from_arrays([*table.columns, *carried.columns], names=[*schema.names, *hidden])
 

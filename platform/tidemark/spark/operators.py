@@ -11,6 +11,7 @@ from pyspark.sql import Observation
 from pyspark.sql.types import StructType
 
 from tidemark.crashpoints import crash_point
+from tidemark.errors import StateMismatchError
 from tidemark.graph.nodes import WindowNode
 from tidemark.semantics.watermarks import MAX_WATERMARK
 from tidemark.spark.state_files import overlapping, read_files, write_folder
@@ -74,6 +75,7 @@ class OperatorRun:
         """Take an epoch's input into state; one Spark job."""
         observation = Observation()
         groups = self.step.absorb(rows, self.before.watermark, observation)
+        self._require_types(groups.schema)
         self._schema = groups.schema
         written = write_folder(groups, self.store, self._folder(), compression=STATE_COMPRESSION, time_column=START)
         self._added = [file.as_state_file(self.epoch) for file in written]
@@ -81,6 +83,19 @@ class OperatorRun:
         self.absorbed = self.step.absorbed(observation)
         crash_point("state-staged")
         return self.absorbed
+
+    def _require_types(self, made: StructType) -> None:
+        """Raise StateMismatchError where a state column would change its type: files of both could not be read together."""
+        stored = {field.name: field.dataType.simpleString() for field in self._schema} if self._schema else {}
+        changed = [field for field in made if field.name in stored and field.dataType.simpleString() != stored[field.name]]
+        if changed:
+            found = ", ".join(f"{f.name} was {stored[f.name]} and is now {f.dataType.simpleString()}" for f in changed)
+            raise StateMismatchError(
+                f"the stored state has other column types: {found}",
+                fix="cast the aggregate's input to the old type, or give the changed operator a new uid and the job a new name",
+                uid=self.uid,
+                place=self.node.place,
+            )
 
     def fire(self, watermark: int, observation: Observation) -> DataFrame | None:
         """Return the panes due at a watermark, None where there cannot be any. Nothing runs yet."""

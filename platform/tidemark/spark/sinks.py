@@ -66,6 +66,10 @@ class BoundSink:
     name: str
     sink: Sink
 
+    def takes(self, record: OutputRecord) -> bool:
+        """Whether a record's files were staged for this sink: of the same kind, and at the same place."""
+        return record.sink == self.sink.kind and record.location == self.sink.location
+
     def stage(self, rows: DataFrame, lineage: str, epoch: int) -> OutputRecord:
         """Write an epoch's rows where they will lie, without anything that refers to them; one Spark job."""
         schema = nullable(rows.schema)

@@ -181,6 +181,7 @@ class WindowStep:
             f"if({late}, 'LATE', 'ON_TIME') AS pane_timing",
             f"CAST(if({late}, {ON_TIME} + {LATE_PANES} - 1, 0) AS INT) AS pane_index",
             f"{START} + {self._size - 1}L AS {TIME}",
+            f"struct('{self.node.uid}' AS origin, {START} AS block, {self._key_hash} AS row) AS {POSITION}",
         )
         return rows.observe(
             observation,
@@ -198,6 +199,11 @@ class WindowStep:
     @cached_property
     def _key_columns(self) -> list[Column]:
         return [column(expression).alias(key) for key, (_, expression) in zip(self._keys, self.node.keys, strict=True)]
+
+    @property
+    def _key_hash(self) -> str:
+        """What orders the results of one window, as a source's rows are ordered by their positions."""
+        return f"xxhash64({', '.join(map(quoted, self._keys))})" if self._keys else "0L"
 
     @cached_property
     def _creations(self) -> list[Column]:

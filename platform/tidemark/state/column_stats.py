@@ -63,13 +63,17 @@ def _row_groups(metadata: pq.FileMetaData, column: int) -> list[tuple[pq.Statist
 
 
 def _bounds(metadata: pq.FileMetaData, column: int) -> tuple[object, object] | None:
-    """Return a column's least and greatest value; None when it has none, or one row group does not tell."""
+    """Return a column's least and greatest value; None when it has none, or one row group does not tell or is beyond the calendar."""
     known = []
     for statistics, rows in _row_groups(metadata, column):
         if statistics is None:
             return None
         if statistics.has_min_max:
-            known.append((statistics.min, statistics.max))
+            try:
+                known.append((statistics.min, statistics.max))
+            except OverflowError:
+                # A window of the last hours of the year 9999 ends in 10000, which Python has no date for.
+                return None
         elif not (statistics.has_null_count and statistics.null_count == rows):
             return None
     if not known:
@@ -90,8 +94,8 @@ def _plain(value: object, *, upper: bool) -> Plain | None:
         # A float may lie on the wrong side of a decimal; text would be read as text.
         return None
     if isinstance(value, datetime):
-        shown = value.astimezone(UTC) if value.tzinfo else value
-        return shown.strftime("%Y-%m-%dT%H:%M:%S.%f") + ("Z" if value.tzinfo else "")
+        shown = value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
+        return shown.isoformat(timespec="microseconds") + ("Z" if value.tzinfo else "")
     return value.isoformat() if isinstance(value, date) else None
 
 

@@ -1,0 +1,109 @@
+"""What a driver does beside its epochs, without Spark: how often it sweeps and retires, and that its failures stop nothing."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+import tidemark as tm
+from tidemark.crashpoints import reached
+from tidemark.errors import FencedError
+from tidemark.spark.housekeeping import RETENTION_SLACK, SWEEP_EPOCHS, SWEEP_INTERVAL_MS, Housekeeping
+from tidemark.state.history import read_history
+from tidemark.state.joblog import Driver, JobLog
+from tidemark.state.owners import current_owner
+from tidemark.state.progress import EpochProgress
+from tidemark.state.records import EpochRecord
+from tidemark.state.store import JobStore
+from tidemark.testing.manual_clock import ManualClock
+
+LINEAGE = "0123456789abcdef"
+SECOND = 1000
+
+
+class Office:
+    """A driver that commits empty epochs, and its housekeeping."""
+
+    def __init__(self, folder: Path, *, retained_epochs: int = 1000) -> None:
+        elements = tm.from_elements([(1,)], schema="at BIGINT")
+        stream = tm.source("fares", elements, watermarks=tm.bounded_out_of_orderness("0 seconds", timestamp="at"))
+        self.job = tm.Job("fares", outputs={"rows": tm.memory(stream, "rows")}, retained_epochs=retained_epochs)
+        self.clock = ManualClock(4_000_000_000_000)
+        self.store = JobStore.open(str(folder))
+        self.log = JobLog(self.store.at("fares"), "fares", self.clock)
+        self.driver = self.log.acquire(current_owner())
+        self.keeping = self.begin(self.driver)
+
+    def begin(self, driver: Driver) -> Housekeeping:
+        keeping = Housekeeping(self.store, self.job, driver, sinks={}, lineage=LINEAGE, clock=self.clock)
+        keeping.begin()
+        return keeping
+
+    def run(self, epochs: int, *, every: int) -> None:
+        for _ in range(epochs):
+            last = self.driver.last
+            epoch = 0 if last is None else last.epoch + 1
+            progress = EpochProgress("fares", LINEAGE, epoch, 0, 0, 0, 0)
+            record = EpochRecord("fares", LINEAGE, None, self.driver.term, epoch, 0, str(epoch), progress)
+            self.driver.append(record)
+            self.clock.advance(every)
+            self.keeping.after_epoch(record, progress)
+
+
+def sweeps() -> int:
+    return reached().get("sweep-done", 0)
+
+
+@pytest.fixture(autouse=True)
+def _counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEMARK_CRASH_AT", "-")
+
+
+def test_it_sweeps_at_the_start_and_then_after_so_many_epochs(tmp_path: Path) -> None:
+    before = sweeps()
+    office = Office(tmp_path)
+    assert sweeps() == before + 1
+    office.run(SWEEP_EPOCHS - 1, every=SECOND)
+    assert sweeps() == before + 1
+    office.run(1, every=SECOND)
+    assert sweeps() == before + 2
+
+
+def test_it_sweeps_after_so_much_time(tmp_path: Path) -> None:
+    office, before = Office(tmp_path), sweeps()
+    office.run(4, every=SWEEP_INTERVAL_MS // 5)
+    assert sweeps() == before
+    office.run(6, every=SWEEP_INTERVAL_MS // 5)
+    assert sweeps() == before + 2
+
+
+@pytest.mark.parametrize(("retained", "slack"), [(1, 1), (20, 2), (200, RETENTION_SLACK)])
+def test_old_epochs_gather_a_little_and_retire_together(tmp_path: Path, retained: int, slack: int) -> None:
+    office = Office(tmp_path, retained_epochs=retained)
+    office.run(retained + slack, every=SECOND)
+    assert len(list(office.log.epochs())) == retained + slack
+    office.run(1, every=SECOND)
+    assert len(list(office.log.epochs())) == retained
+
+
+def test_what_can_wait_does_not_stop_a_job(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    office = Office(tmp_path)
+    office.run(3, every=SECOND)
+    (tmp_path / "fares" / "log" / "000000000001.json").write_text("{")
+    with caplog.at_level(logging.WARNING, "tidemark"):
+        office.run(1, every=SWEEP_INTERVAL_MS)
+    assert "the sweep is put off" in caplog.text
+    assert len(read_history(office.store, "fares")) == 4
+
+
+def test_a_fenced_driver_stops_at_the_next_sweep(tmp_path: Path) -> None:
+    office = Office(tmp_path)
+    office.run(2, every=SECOND)
+    last = office.driver.last
+    assert last is not None
+    office.log.acquire(current_owner(), takeover=True)
+    office.clock.advance(SWEEP_INTERVAL_MS)
+    with pytest.raises(FencedError):
+        office.keeping.after_epoch(last, last.progress)
