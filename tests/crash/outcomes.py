@@ -115,7 +115,10 @@ def check_complete(folder: Path, lines: int) -> None:
     assert head is not None
     for name in DELTA_OUTPUTS:
         written = [epoch.epoch for epoch in read_history(JobStore.open(str(folder / "store")), JOB) if epoch.outputs[name].rows]
-        assert DeltaTable(str(folder / name)).transaction_version(f"{head.lineage}/{name}") == max(written)
+        table = DeltaTable(str(folder / name))
+        assert table.transaction_version(f"{head.lineage}/{name}") == max(written)
+        commits = [int(commit["tidemark.epoch"]) for commit in reversed(table.history()) if "tidemark.epoch" in commit]
+        assert commits == written, f"{name} was not committed to once for each epoch, in their order"
     tables = {name: table_of(folder, name) for name in (*DELTA_OUTPUTS, *PARQUET_OUTPUTS)}
     panes = Counter((row["zone"], row["window_start"], row["pane_index"]) for row in _rows(tables["hourly"]))
     assert max(panes.values()) == 1, "a pane is there twice"

@@ -94,7 +94,7 @@ def test_the_first_job_does_what_its_page_says(spark: SparkSession, elsewhere: P
     assert (elsewhere / ".tidemark" / "jobs" / "fares" / "status.json").exists()
 
 
-def test_the_picture_shows_the_first_job(elsewhere: Path) -> None:
+def test_the_picture_shows_the_first_job() -> None:
     job = next(snippet for snippet in snippets(CHECKOUT / "docs/first-job.md") if snippet.module == "first_job")
     module = ModuleType("first_job")
     exec(compile(job.code, job.place, "exec"), module.__dict__)  # noqa: S102 - as above
@@ -104,11 +104,11 @@ def test_the_picture_shows_the_first_job(elsewhere: Path) -> None:
     assert (window.assigner, window.allowed_lateness_ms) == (timeline.WINDOWS, timeline.LATENESS_MS)
     assert module.fares.node.watermarks.generator == timeline.GENERATOR
     assert (CHECKOUT / "docs/pictures/timeline.svg").read_text(encoding="utf-8") == timeline.draw(), "run docs/pictures/timeline.py"
-    assert elsewhere.exists()
 
 
+@pytest.mark.usefixtures("elsewhere")
 @pytest.mark.parametrize("name", ["README.md", "docs/jobs.md", "docs/running.md"])
-def test_jobs_of_the_other_pages_can_be_defined(name: str, elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_of_the_other_pages_can_be_defined(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = pretend_to_run(monkeypatch)
     found = snippets(CHECKOUT / name)
     space: dict[str, object] = {}
@@ -116,7 +116,6 @@ def test_jobs_of_the_other_pages_can_be_defined(name: str, elsewhere: Path, monk
         exec(compile(snippet.code, snippet.place, "exec"), space)  # noqa: S102 - as above
     assert any(isinstance(value, tm.Job) for value in space.values())
     assert calls or not any("tm.run(" in snippet.code for snippet in found)
-    assert elsewhere.exists()
 
 
 def pretend_to_run(monkeypatch: pytest.MonkeyPatch) -> list[inspect.BoundArguments]:
@@ -132,7 +131,9 @@ def pretend_to_run(monkeypatch: pytest.MonkeyPatch) -> list[inspect.BoundArgumen
 
 
 @pytest.mark.dagster
-def test_the_code_location_of_the_dagster_page_loads(elsewhere: Path) -> None:
+@pytest.mark.filterwarnings(r"ignore:The `__fields__` attribute is deprecated")  # Dagster's, over pydantic
+@pytest.mark.usefixtures("elsewhere")
+def test_the_code_location_of_the_dagster_page_loads() -> None:
     import dagster as dg
 
     for snippet in snippets(CHECKOUT / "docs/first-job.md"):
@@ -147,7 +148,6 @@ def test_the_code_location_of_the_dagster_page_loads(elsewhere: Path) -> None:
     made = space["fares_assets"]
     assert isinstance(made, dg.AssetsDefinition)
     assert bound_job(made.specs).job.name == "fares"
-    assert elsewhere.exists()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(CHECKOUT)) for page in PAGES])
