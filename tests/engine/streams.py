@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tidemark.semantics.event_time import MAX_EVENT_TIME, MIN_EVENT_TIME
 from tidemark.semantics.watermarks import BoundedOutOfOrderness, WatermarkStrategy
-from tidemark.semantics.windows import Tumbling
+from tidemark.semantics.windows import Tumbling, Window
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Shape:
     origin: int
     unit: int
     drift: int
-    assigners: Sequence[Tumbling]
+    operators: Sequence[Operator]
     keys: Sequence[str | None]
     rows: int
     strays: bool
@@ -149,7 +149,7 @@ def scenarios(draw: st.DrawFn, *, sources: int, operator_count: int, keys: int, 
         origin=origin,
         unit=unit,
         drift=draw(st.integers(0, 40)) * unit,
-        assigners=[operator.assigner for operator in chosen],
+        operators=chosen,
         keys=[None, *(f"k{number}" for number in range(keys - 1))],
         rows=rows,
         strays=draw(st.integers(0, 3)) == 0,
@@ -170,30 +170,39 @@ def fill(random: Random, source: Source, shape: Shape, *, epochs: int, first_id:
     splits = [random.choice([None, "north"]), "it's", "süd\\"][: random.choice([2, 3])]
     batches: list[tuple[Row, ...]] = []
     used: list[int] = []
-    made = 0
+    aims: list[Window] = []
+    made = first_id
     for epoch, weight in enumerate(weights):
         awake = [split for split in splits if random.random() < 0.7] or splits[:1]
-        batch = []
+        moments: list[int | None] = []
         for _ in range(shape.rows * weight // sum(weights)):
-            moment = _moment(random, source, shape, epoch=epoch, used=used)
+            if random.random() < 0.04:
+                moments.append(_unusable(random, source, shape.clock[epoch]))
+            else:
+                used.append(_moment(random, shape, epoch=epoch, used=used, aims=aims))
+                moments.append(used[-1])
+        if moments and used:
+            used.append(_leader(random, source, shape, max(used), aims))
+            moments.append(used[-1])
+        batch = []
+        for moment in moments:
             value = random.choice([None, 0, random.randint(-1000, 1000)])
-            batch.append(Row(first_id + made, random.choice(shape.keys), random.choice(awake), moment, value))
+            stamp = None if moment is None else moment * 1000 + random.choice([0, 0, 999]) if source.timestamps else moment
+            batch.append(Row(made, random.choice(shape.keys), random.choice(awake), stamp, value))
             made += 1
-            if moment is not None:
-                used.append(moment)
         batches.append(tuple(batch))
     return replace(source, batches=tuple(batches))
 
 
-def _moment(random: Random, source: Source, shape: Shape, *, epoch: int, used: Sequence[int]) -> int | None:
-    """Return an element's time in the unit of its source: mostly about a window's edge, sometimes none that can be used."""
+def _moment(random: Random, shape: Shape, *, epoch: int, used: Sequence[int], aims: Sequence[Window]) -> int:
+    """Return an element's time, mostly about a window's edge."""
     centre = shape.origin + epoch * shape.drift
-    if random.random() < 0.04:
-        return _unusable(random, source, shape.clock[epoch])
     if used and random.random() < 0.15:
         return random.choice(used[-20:])
+    if aims and random.random() < 0.15:
+        return random.choice([aims[-1].start, aims[-1].end - 1])
     if random.random() < 0.5:
-        assigner = random.choice(shape.assigners)
+        assigner = random.choice(shape.operators).assigner
         near = centre + random.randint(-2, 2) * assigner.size_ms
         moment = assigner.assign(near)[0].start + random.choice([-1, 0, 0, 1])
     else:
@@ -202,17 +211,26 @@ def _moment(random: Random, source: Source, shape: Shape, *, epoch: int, used: S
         moment -= random.randint(0, 200 * shape.unit)
     if shape.strays and random.random() < 0.02:
         moment += 100 * shape.unit
-    return moment * 1000 + random.choice([0, 0, 999]) if source.timestamps else moment
+    return moment
+
+
+def _leader(random: Random, source: Source, shape: Shape, greatest: int, aims: list[Window]) -> int:
+    """Return a time that brings the watermark to the very end of a window, or of its lateness, or a millisecond before it."""
+    operator = random.choice(shape.operators)
+    grace = random.choice([0, operator.lateness]) if operator.lateness < 10**6 * shape.unit else 0
+    window = operator.assigner.assign(greatest - source.bound - grace)[0]
+    aims.append(window)
+    return window.max_timestamp + grace + source.bound + 1 - random.choice([0, 1])
 
 
 def _unusable(random: Random, source: Source, now: int) -> int | None:
-    """Return a time that is null, beyond the calendar, or about as far ahead of the clock as is allowed."""
+    """Return a time that is null, beyond the calendar, or too far ahead of the clock; rarely one that is just not."""
     skew = source.strategy.max_future_skew_ms
-    far = MAX_EVENT_TIME - 10**6 if skew is None else now + skew
-    ahead = far + random.choice([1, 1, 1, 10**6])
-    if skew is None and random.random() < 0.9:
-        # Accepted, it would end all windows: once in a while is enough.
-        return None
-    if source.timestamps:
-        return random.choice([None, ahead * 1000, ahead * 1000 + 1])
-    return random.choice([None, ahead, MIN_EVENT_TIME - 1, MAX_EVENT_TIME + 1, 2**63 - 1, -(2**63)])
+    bound = MAX_EVENT_TIME if skew is None else now + skew
+    ahead = bound + random.choice([1, 1, 1, 10**6])
+    if random.random() < 0.01:
+        # Once in a while is enough: where the clock is far ahead of the elements, this one makes all others late.
+        ahead = bound
+    beyond = [MIN_EVENT_TIME - 1, MAX_EVENT_TIME + 1, 2**63 - 1, -(2**63)]
+    usable = not source.timestamps or ahead <= MAX_EVENT_TIME
+    return random.choice([None, *([ahead] if usable else []), *([] if source.timestamps else beyond)])

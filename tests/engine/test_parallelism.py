@@ -37,9 +37,9 @@ def disorderly() -> Scenario:
     """A scenario with everything in it: two sources, splits, late and malformed elements, three epochs."""
     operators = (Operator("w0", Tumbling(30, 7), 25, ("a", "b")), Operator("w1", Tumbling(11), 0, ("b",)))
     clock = tuple(NOW + 1000 * epoch for epoch in range(4))
-    shape = Shape(origin=0, unit=1, drift=35, assigners=[o.assigner for o in operators], keys=KEYS, rows=200, strays=False, clock=clock)
+    shape = Shape(origin=0, unit=1, drift=35, operators=operators, keys=KEYS, rows=200, strays=False, clock=clock)
     sources = (Source("a", strategy(split_by="s"), timestamps=False), Source("b", strategy(), timestamps=True))
-    filled = tuple(fill(Random(number), source, shape, epochs=3, first_id=10_000 * number) for number, source in enumerate(sources))
+    filled = tuple(fill(Random(80 + number), source, shape, epochs=3, first_id=10_000 * number) for number, source in enumerate(sources))
     return Scenario(filled, operators, clock)
 
 
