@@ -18,14 +18,6 @@ from tidemark.errors import SetupError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_LOCAL = {
-    # Servers of a session on one machine are nobody else's business.
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-}
-
 
 @runtime_checkable
 class SparkProvider(Protocol):
@@ -97,7 +89,7 @@ def session_of(resource: object) -> SparkSession:
 
 def _start(settings: dict[str, Any]) -> SparkSession:
     from tidemark.spark.java import ensure_java
-    from tidemark.spark.session import SETTINGS
+    from tidemark.spark.session import LOCAL, SETTINGS
 
     # Spark's Python workers would otherwise be whatever "python3" is on PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -106,6 +98,6 @@ def _start(settings: dict[str, Any]) -> SparkSession:
         from dagster_pyspark import LazyPySparkResource
     except ImportError as error:
         raise SetupError("dagster-pyspark is not installed", fix="pip install 'tidemark[dagster]'") from error
-    local = _LOCAL if str(settings.get("spark.master", "local")).startswith("local") else {}
+    local = LOCAL if str(settings.get("spark.master", "local")).startswith("local") else {}
     session: SparkSession = LazyPySparkResource(spark_config={**local, **SETTINGS, **settings}).spark_session
     return session

@@ -16,9 +16,8 @@ from tidemark.graph.nodes import (
     WindowNode,
     WithColumnsNode,
 )
-from tidemark.spark.intake import ALIVE, MALFORMED
 from tidemark.spark.rows import EpochRows
-from tidemark.spark.tallies import Figures
+from tidemark.spark.tallies import ALIVE, MALFORMED, Figures
 from tidemark.spark.topology import Topology
 from tidemark.spark.windows import Absorbed, Fired
 from tidemark.state.progress import FilterProgress

@@ -191,7 +191,8 @@ class JobDriver:
             self._keeping.say(state, error=error if isinstance(error, TidemarkError) else None)
 
     def close(self) -> None:
-        """Remove the local cache."""
+        """Let the threads go and remove the local cache."""
+        self._machinery.pool.shutdown()
         self._checkpoint.close()
 
     def _next_firing(self) -> int | None:
@@ -203,7 +204,7 @@ class JobDriver:
             state = self.head.operators.get(self._topology.name(node))
             step = self._machinery.steps[id(node)]
             if state is not None:
-                due = step.last_due_start(state.watermark)
+                due = step.last_due(state.watermark)
                 first_open = node.assigner.assign(due + step.size)[0].start
                 ends += [
                     (first_open if file.min_time is None or file.min_time <= due else file.min_time) + step.size - 1

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
+from pyspark.errors import PySparkException
 from pyspark.sql import Observation
 
 from tidemark.clock import Clock
@@ -20,6 +24,7 @@ from tidemark.semantics.watermarks import (
     operator_watermark,
 )
 from tidemark.spark.balance import Balance
+from tidemark.spark.beside import Beside, thread_pool
 from tidemark.spark.intake import take_in
 from tidemark.spark.operators import OperatorRun
 from tidemark.spark.rows import EpochRows
@@ -27,6 +32,7 @@ from tidemark.spark.sinks import BoundSink
 from tidemark.spark.tallies import observe_splits
 from tidemark.spark.topology import Topology, result_windows
 from tidemark.spark.windows import WindowStep
+from tidemark.state.compaction import CompactionPlan
 from tidemark.state.records import OperatorState, OutputRecord
 from tidemark.state.store import JobStore
 
@@ -65,6 +71,8 @@ class Machinery:
     """What all epochs of a run share.
 
     ``store`` is the job's folder; ``steps`` are by ``id(node)``, ``definitions`` by uid as they are recorded, ``sinks`` by output name.
+    ``varies`` says which nodes could give other rows when they are read again; filled in as epochs ask. ``pool`` are the threads for
+    work beside the epoch's own.
     """
 
     store: JobStore
@@ -73,6 +81,8 @@ class Machinery:
     definitions: Mapping[str, Mapping[str, object]]
     sinks: Mapping[str, BoundSink]
     clock: Clock
+    varies: dict[int, bool] = field(default_factory=dict)
+    pool: ThreadPoolExecutor = field(default_factory=thread_pool)
 
 
 class EpochRun:
@@ -93,6 +103,8 @@ class EpochRun:
         self.observed: dict[str, dict[str, SplitObservation]] = {}
         self._machinery = machinery
         self._spark = spark
+        self._beside = Beside(machinery.pool)
+        self._timing = threading.Lock()
         self._begin(plan.strict)
 
     def _begin(self, strict: frozenset[str]) -> None:
@@ -100,6 +112,7 @@ class EpochRun:
         plan, topology = self.plan, self.topology
         self.outputs.clear()
         self.observed.clear()
+        self._staged: set[str] = set()
         self._fired_or_not: set[int] = set()
         self.operators = {
             id(node): OperatorRun(
@@ -129,6 +142,7 @@ class EpochRun:
             self.intakes,
             {name: tuple(split for split in state.splits if split) for name, state in plan.before.sources.items()},
             lambda node: self.operators[id(node)].late(),
+            self._machinery.varies,
         )
         self.balance = Balance(topology, self.rows)
 
@@ -139,16 +153,15 @@ class EpochRun:
             ConservationError: rows were lost or made.
         """
         try:
-            self._read_input()
-            if ahead := self._ahead():
-                self.rows.release()
-                self._begin(self.plan.strict | ahead)
-                self._read_input()
+            self._take_in()
             with self._stage("watermarks"):
                 self._advance_sources()
+            self._stage_side_outputs()
             for node in self.topology.windows:
                 self._run_window(node)
-            self._stage_outputs(gated=True)
+            # Those of windows that follow other windows are known only now.
+            self._stage_side_outputs()
+            self._beside.finish()
             for name, sink in self._machinery.sinks.items():
                 self.outputs.setdefault(name, sink.nothing())
             crash_point("outputs-staged")
@@ -156,7 +169,23 @@ class EpochRun:
             with self._stage("check"):
                 self.balance.check()
         finally:
+            self._beside.wait()
             self.rows.release()
+
+    def _take_in(self) -> None:
+        """Read the input; once more, strictly, where rows too far ahead of processing time are found, or may have made it fail."""
+        try:
+            self._read_input()
+        except PySparkException:
+            ahead = frozenset(name for name, intake in self.intakes.items() if not intake.strict and intake.bounded)
+            if not ahead:
+                raise
+        else:
+            ahead = self._ahead()
+        if ahead:
+            self.rows.release()
+            self._begin(self.plan.strict | ahead)
+            self._read_input()
 
     @contextmanager
     def _stage(self, name: str) -> Iterator[None]:
@@ -164,7 +193,8 @@ class EpochRun:
         try:
             yield
         finally:
-            self.stages[name] = self.stages.get(name, 0) + round((self._machinery.clock.monotonic() - begun) * 1000)
+            with self._timing:
+                self.stages[name] = self.stages.get(name, 0) + round((self._machinery.clock.monotonic() - begun) * 1000)
 
     def _ahead(self) -> frozenset[str]:
         """Return the sources that took in rows too far ahead of processing time."""
@@ -180,7 +210,7 @@ class EpochRun:
         for node in self.topology.windows:
             if self._settled(node.inputs[0]) and self.rows.available(node.inputs[0]):
                 self._absorb(node)
-        self._stage_outputs(gated=False)
+        self._stage_outputs()
         # What only side outputs follow, and what waits in a union for a window's results, would be counted too late or never.
         unread = [source for source in self.topology.sources if source.name in self.plan.batches and source.name not in self.rows.ends]
         for emitter in dict.fromkeys([*self._undriven(), *unread]):
@@ -201,8 +231,10 @@ class EpochRun:
 
     def _absorb(self, node: WindowNode) -> None:
         with self._stage(f"absorb {self.topology.name(node)}"):
-            rows = self.rows.rows(node.inputs[0])
-            self.balance.absorbed[id(node)] = self.operators[id(node)].absorb(rows)
+            run = self.operators[id(node)]
+            found = self.rows.with_dead(node.inputs[0]) if run.step.plain else None
+            rows, tally = found or (self.rows.rows(node.inputs[0]), None)
+            self.balance.absorbed[id(node)] = run.absorb(rows, tally)
 
     def _run_window(self, node: WindowNode) -> None:
         run = self.operators[id(node)]
@@ -218,14 +250,21 @@ class EpochRun:
                 self._use_results(node)
                 self.balance.fired[id(node)] = run.step.fired(observation)
         else:
-            self._stage_outputs(gated=False)
+            self._stage_outputs()
+        plan = run.plan_compaction()
+        if plan.merge:
+            self._beside.begin(lambda: self._compact(run, plan))
+        else:
+            run.compact(plan)
+
+    def _compact(self, run: OperatorRun, plan: CompactionPlan) -> None:
         with self._stage("compact"):
-            run.compact()
+            run.compact(plan)
 
     def _use_results(self, node: WindowNode) -> None:
         """Write what follows a window's results; a window that follows them absorbs them now, so that the pass has run."""
         before = set(self.outputs)
-        self._stage_outputs(gated=False)
+        self._stage_outputs()
         readers = [self.topology.outputs[name].node for name in self.outputs if name not in before]
         for other in self.topology.windows:
             follows = any(found is node for found in result_windows(other.inputs[0]))
@@ -240,20 +279,31 @@ class EpochRun:
         """Whether all windows whose results become rows of a node have had their turn in this epoch."""
         return all(id(window) in self._fired_or_not for window in result_windows(node))
 
-    def _stage_outputs(self, *, gated: bool) -> None:
+    def _stage_outputs(self) -> None:
+        """Stage the outputs that have rows in every epoch, as far as these rows are there."""
+        for name, output in self.topology.outputs.items():
+            if self.topology.gate(output.node) is None and self._ready(name, output.node):
+                self._stage_rows(name, self._visible_rows(name, output.node))
+
+    def _stage_side_outputs(self) -> None:
+        """Stage late, rejected and malformed rows where there are any, beside what goes on."""
         for name, output in self.topology.outputs.items():
             gate = self.topology.gate(output.node)
-            if name in self.outputs or (gate is not None) is not gated or not self._settled(output.node):
-                continue
-            if not self.rows.available(output.node):
-                continue
-            if gate is not None and self.balance.side_rows(gate) == 0:
-                continue
-            with self._stage(f"output {name}"):
-                rows = self.rows.rows(output.node)
-                visible = [column for column in rows.columns if not column.startswith("__tm_")]
-                self.outputs[name] = self._machinery.sinks[name].stage(rows.select(*visible), self.plan.lineage, self.plan.epoch)
-            crash_point("output-staged")
+            if gate is not None and self._ready(name, output.node) and self.balance.side_rows(gate):
+                self._beside.begin(partial(self._stage_rows, name, self._visible_rows(name, output.node)))
+
+    def _ready(self, name: str, node: Node) -> bool:
+        return name not in self._staged and self._settled(node) and self.rows.available(node)
+
+    def _visible_rows(self, name: str, node: Node) -> DataFrame:
+        self._staged.add(name)
+        rows = self.rows.rows(node)
+        return rows.select(*(column for column in rows.columns if not column.startswith("__tm_")))
+
+    def _stage_rows(self, name: str, rows: DataFrame) -> None:
+        with self._stage(f"output {name}"):
+            self.outputs[name] = self._machinery.sinks[name].stage(rows, self.plan.lineage, self.plan.epoch)
+        crash_point("output-staged")
 
     def _advance_sources(self) -> None:
         for source in self.topology.sources:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -17,11 +18,14 @@ TIME = "__tm_time"
 SPLIT = "__tm_split"
 POSITION = "__tm_position"
 VERDICT = "__tm_verdict"
+START = "__tm_start"
+ROWS = "__tm_rows"
 REASON = "__tm_reason"
 CORRUPT = "__tm_corrupt"
 META = "__tm_meta"
 SOURCE = "__tm_source"
 HIDDEN = (TIME, SPLIT, POSITION)
+_NAME = re.compile(r"\w+|`[^`]+`")
 
 
 def struct_of(ddl: str) -> StructType:
@@ -35,6 +39,11 @@ def struct_of(ddl: str) -> StructType:
 def quoted(name: str) -> str:
     """Return a column name as an SQL identifier, whatever characters it has."""
     return "`" + name.replace("`", "``") + "`"
+
+
+def is_name(expression: Expression) -> bool:
+    """Whether an expression is a column as it stands, which cannot fail."""
+    return isinstance(expression, str) and _NAME.fullmatch(expression.strip()) is not None and not expression.strip()[0].isdigit()
 
 
 def column(expression: Expression) -> Column:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tidemark.graph.nodes import SourceNode, WindowNode
 from tidemark.semantics.watermarks import MIN_WATERMARK, SourceState
 from tidemark.spark.epoch import EpochRun
-from tidemark.spark.intake import MALFORMED
 from tidemark.spark.operators import OperatorRun
+from tidemark.spark.tallies import MALFORMED
 from tidemark.state.progress import EpochProgress, OperatorProgress, OutputProgress, SourceProgress, SplitProgress
 
 
@@ -78,8 +78,6 @@ def _operator(run: EpochRun, node: WindowNode, operator: OperatorRun) -> Operato
     after = operator.after()
     absorbed = run.balance.absorbed.get(id(node))
     fired = run.balance.fired.get(id(node))
-    last_gone = operator.step.last_late_start(after.watermark)
-    first_kept = node.assigner.assign(last_gone + operator.step.size)[0].start if last_gone > MIN_WATERMARK else None
     starts = [file.min_time for file in after.files if file.min_time is not None]
     oldest = min(starts, default=None)
     return OperatorProgress(
@@ -93,7 +91,7 @@ def _operator(run: EpochRun, node: WindowNode, operator: OperatorRun) -> Operato
         state_bytes=sum(file.bytes for file in after.files),
         state_files=len(after.files),
         late_to=node.late_to.name if node.late_to else None,
-        oldest_open_window=oldest if oldest is None or first_kept is None else max(oldest, first_kept),
+        oldest_open_window=None if oldest is None else max(oldest, operator.expired + operator.step.size),
         late_windows=absorbed.late_windows if absorbed else (),
         refired_windows=fired.refired if fired else (),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -12,12 +12,11 @@ from tidemark.errors import SourceError
 from tidemark.graph.nodes import SourceNode
 from tidemark.semantics.event_time import MAX_EVENT_TIME, MIN_EVENT_TIME, NULL_EVENT_TIME, OUT_OF_RANGE, TOO_FAR_AHEAD
 from tidemark.spark.expressions import CORRUPT, POSITION, SPLIT, TIME, VERDICT, column, quoted, visible_of
+from tidemark.spark.tallies import ALIVE, MALFORMED
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-ALIVE = 0
-MALFORMED = 1
 FIRST_FILTER = 2
 
 PATH = "__tm_path"
@@ -43,17 +42,10 @@ class Intake:
     latest: int
     strict: bool
 
-    def before(self, time: int) -> Intake:
-        """Return an intake of at least all rows with an event time before this one, milliseconds; reads less where it can.
-
-        Where the event time is a timestamp column as it stands, files whose statistics lie beyond it are skipped.
-        """
-        name = self.node.watermarks.timestamp
-        if name is None or name not in self.rows.columns or not MIN_EVENT_TIME < time <= MAX_EVENT_TIME:
-            return self
-        if not isinstance(self.rows.schema[name].dataType, T.TimestampType):
-            return self
-        return replace(self, rows=self.rows.where(F.col(name) < F.timestamp_millis(F.lit(time))))
+    @property
+    def bounded(self) -> bool:
+        """Whether a row can be too far ahead of processing time."""
+        return self.latest < MAX_EVENT_TIME
 
 
 def take_in(node: SourceNode, batch: DataFrame, processing_time: int, *, ordered: bool, strict: bool) -> Intake:

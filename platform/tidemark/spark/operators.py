@@ -13,17 +13,20 @@ from pyspark.sql.types import StructType
 from tidemark.crashpoints import crash_point
 from tidemark.errors import StateMismatchError
 from tidemark.graph.nodes import WindowNode
-from tidemark.semantics.watermarks import MAX_WATERMARK
+from tidemark.semantics.watermarks import MAX_WATERMARK, MIN_WATERMARK
+from tidemark.spark.expressions import START
 from tidemark.spark.state_files import overlapping, read_files, write_folder
-from tidemark.spark.windows import START, Absorbed, Lateness, WindowStep
-from tidemark.state.compaction import plan_compaction
+from tidemark.spark.tallies import Tally
+from tidemark.spark.windows import Absorbed, WindowStep
+from tidemark.state.compaction import CompactionPlan, plan_compaction
 from tidemark.state.records import OperatorState, StateFile
 from tidemark.state.store import JobStore
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 STATE_COMPRESSION = "lz4"
+_EXPIRED = "expired"
 FEW_ROWS = 200_000
 """Up to so many state rows, merging all of them costs less than telling apart which need it."""
 
@@ -67,14 +70,34 @@ class OperatorRun:
         """The operator's declaration."""
         return self.step.node
 
-    def late(self) -> Lateness:
+    def late(self) -> Column:
         """Return which rows this epoch judges late."""
-        return self.step.late(self.before.watermark)
+        return self.step.late(self.expired_before)
 
-    def absorb(self, rows: DataFrame) -> Absorbed:
-        """Take an epoch's input into state; one Spark job."""
+    @property
+    def expired_before(self) -> int:
+        """The start of the last window that was gone before this epoch; greater lateness does not bring it back."""
+        return max(self.step.last_expired(self.before.watermark), self.before.counters.get(_EXPIRED, MIN_WATERMARK))
+
+    @property
+    def expired(self) -> int:
+        """The start of the last window that is gone after this epoch."""
+        return max(self.step.last_expired(self.watermark), self.expired_before)
+
+    @property
+    def due_before(self) -> int:
+        """The start of the last window that had fired before this epoch."""
+        return self.step.last_due(self.before.watermark)
+
+    def absorb(self, rows: DataFrame, tally: Tally | None = None) -> Absorbed:
+        """Take an epoch's input into state; one Spark job.
+
+        Args:
+            rows: living rows; with ``tally`` all of them with their verdicts, to be tallied as well.
+            tally: gets its figures from the same pass.
+        """
         observation = Observation()
-        groups = self.step.absorb(rows, self.before.watermark, observation)
+        groups = self.step.absorb(rows, self.expired_before, self.due_before, observation, tally)
         self._require_types(groups.schema)
         self._schema = groups.schema
         written = write_folder(groups, self.store, self._folder(), compression=STATE_COMPRESSION, time_column=START)
@@ -99,32 +122,34 @@ class OperatorRun:
 
     def fire(self, watermark: int, observation: Observation) -> DataFrame | None:
         """Return the panes due at a watermark, None where there cannot be any. Nothing runs yet."""
-        previous, self.watermark = self.before.watermark, watermark
+        self.watermark = watermark
         if self._schema is None:
             return None
         parts: list[DataFrame] = []
-        low, high = self.step.last_due_start(previous) + 1, self.step.last_due_start(watermark)
+        low, high = self.due_before + 1, self.step.last_due(watermark)
         due = overlapping(self._files, low, high) if high >= low else []
         if due:
             parts.append(self._due(due, low, high))
         if self.absorbed and self.absorbed.refired_groups:
-            first, last = self.step.last_late_start(previous) + 1, self.step.last_due_start(previous)
-            added = overlapping(self._added, first, last)
-            older = [file for file in overlapping(self._files, first, last) if file not in self._added]
-            touched = self.step.touched(self._read(older), self._read(added), previous)
+            span = self.expired_before + 1, self.due_before
+            added = overlapping(self._added, *span)
+            older = [file for file in overlapping(self._files, *span) if file not in self._added]
+            touched = self.step.touched(self._read(older), self._read(added), self.expired_before, self.due_before)
             parts.append(touched)
         if not parts:
             return None
         merged = parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
-        return self.step.results(merged, previous, observation)
+        return self.step.results(merged, self.due_before, observation)
 
-    def compact(self) -> None:
-        """Merge files of one size into a larger one where there are many, and forget files that are wholly expired."""
-        expired = self.step.last_late_start(self.watermark)
-        plan = plan_compaction(self._files, expired_before=expired + 1)
+    def plan_compaction(self) -> CompactionPlan:
+        """Return which files to merge into larger ones, and which to forget since they are wholly expired."""
+        return plan_compaction(self._files, expired_before=self.expired + 1)
+
+    def compact(self, plan: CompactionPlan) -> None:
+        """Carry a plan out; a Spark job for each merge."""
         gone = set(plan.drop)
         for group in plan.merge:
-            merged = self.step.merge(self.step.between(self._read(group), expired + 1, MAX_WATERMARK))
+            merged = self.step.merge(self.step.between(self._read(group), self.expired + 1, MAX_WATERMARK))
             written = write_folder(merged.coalesce(1), self.store, self._folder(), compression=STATE_COMPRESSION, time_column=START)
             newest = max(file.epoch for file in group)
             self._files += [replace(file.as_state_file(self.epoch), epoch=newest) for file in written]
@@ -137,7 +162,7 @@ class OperatorRun:
         definition = dict(self.definition)
         if self._schema is not None:
             definition["schema"] = self._schema.jsonValue()
-        return OperatorState(definition, tuple(self._files), self.watermark, self.before.counters)
+        return OperatorState(definition, tuple(self._files), self.watermark, {**self.before.counters, _EXPIRED: self.expired})
 
     def _due(self, files: Sequence[StateFile], low: int, high: int) -> DataFrame:
         """Return due state rows, one per key and window; where there are many, only windows that several stagings share are merged."""

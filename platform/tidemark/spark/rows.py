@@ -6,7 +6,6 @@ one tally at the pass's end counts every filter, and expressions behind a filter
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -30,19 +29,17 @@ from tidemark.graph.nodes import (
     WindowNode,
     WithColumnsNode,
 )
-from tidemark.spark.expressions import CORRUPT, HIDDEN, META, VERDICT, column, hidden_of, quoted, visible_of
+from tidemark.spark.expressions import CORRUPT, HIDDEN, META, SPLIT, VERDICT, column, hidden_of, is_name, quoted, visible_of
 from tidemark.spark.functions import apply_function
-from tidemark.spark.intake import ALIVE, FIRST_FILTER, MALFORMED, Intake, malformed_rows
+from tidemark.spark.intake import FIRST_FILTER, Intake, malformed_rows
 from tidemark.spark.sources import first_line
-from tidemark.spark.tallies import Tally
+from tidemark.spark.tallies import ALIVE, MALFORMED, Tally
 from tidemark.spark.topology import CHAINABLE, Topology, may_vary
-from tidemark.spark.windows import Lateness
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 BRANCH = "__tm_branch"
-_NAME = re.compile(r"\w+|`[^`]+`")
 
 
 class EpochRows:
@@ -53,6 +50,7 @@ class EpochRows:
         intakes: the judged rows of each source, by its name.
         known_splits: names of the splits seen in earlier epochs, by source.
         late: says which rows are late for a window operator.
+        varies: whether a second reading of a node could give other rows, as far as it was asked before in this run; filled in.
     """
 
     def __init__(
@@ -60,12 +58,14 @@ class EpochRows:
         topology: Topology,
         intakes: Mapping[str, Intake],
         known_splits: Mapping[str, tuple[str, ...]],
-        late: Callable[[WindowNode], Lateness],
+        late: Callable[[WindowNode], Column],
+        varies: dict[int, bool],
     ) -> None:
         self._topology = topology
         self._intakes = intakes
         self._known_splits = known_splits
         self._late = late
+        self._varies = varies
         self._marked: dict[int, DataFrame] = {}
         self._rows: dict[int, DataFrame] = {}
         self._persisted: list[DataFrame] = []
@@ -123,24 +123,23 @@ class EpochRows:
         return kept
 
     def _read_again(self, node: Node) -> bool:
-        """Whether late or rejected rows will be looked up in rows that a second reading could change."""
-        looked_up = any(
-            id(side) in self._topology.gated and _emitter_input(side) is node
-            for side in self._topology.nodes
-            if isinstance(side, SideOutputNode)
-        )
-        if not looked_up or isinstance(node, SourceNode | WindowNode):
-            return False
-        return may_vary(node) or not _deterministic(self._peek(node))
-
-    def _peek(self, node: Node) -> DataFrame:
-        return self._make_marked(node)
+        """Whether late or rejected rows will be looked up in the node's rows, and a second reading could change these."""
+        found = self._varies.get(id(node))
+        if found is None:
+            sides = [side for side in self._topology.nodes if isinstance(side, SideOutputNode)]
+            looked_up = not isinstance(node, SourceNode | WindowNode) and any(_looked_up(side) is node for side in sides)
+            found = looked_up and (may_vary(node) or not _repeatable(self._make_marked(node)))
+            self._varies[id(node)] = found
+        return found
 
     def _tallied(self, node: Node) -> DataFrame:
         if isinstance(node, UnionNode | SideOutputNode | WindowNode):
             return self._boundary(node)
         marked = self.marked(node)
-        start, filters = self._chain(node)
+        return _living(self._new_tally(node).attach(marked))
+
+    def _new_tally(self, node: Node) -> Tally:
+        start, filters = self.chain(node)
         source = start if isinstance(start, SourceNode) else None
         splits = self._known_splits.get(source.name, ()) if source else ()
         verdicts = [self.verdict(found) for found in filters]
@@ -148,14 +147,27 @@ class EpochRows:
         self.tallies[id(node)] = tally
         if source:
             self.ends[source.name] = node
-        return _living(tally.attach(marked))
+        return tally
+
+    def with_dead(self, node: Node) -> tuple[DataFrame, Tally] | None:
+        """Return the node's rows with their verdicts, for its only consumer to group and tally.
+
+        None where they must be tallied row by row.
+        """
+        if not isinstance(node, (SourceNode, *CHAINABLE)) or self._topology.shared(node) or id(node) in self._rows:
+            return None
+        marked = self.marked(node)
+        if SPLIT in marked.columns:
+            return None
+        tally = self._new_tally(node)
+        return None if tally.by_group else (marked, tally)
 
     def alive(self, node: Node) -> DataFrame:
         """Return the node's living rows without a tally."""
         return _living(self.marked(node))
 
-    def _chain(self, node: Node) -> tuple[Node, list[FilterNode]]:
-        """Return where the pass that ends at the node starts, and the filters in it."""
+    def chain(self, node: Node) -> tuple[Node, list[FilterNode]]:
+        """Return where the pass that ends at the node starts, and the filters in it, in order."""
         filters: list[FilterNode] = []
         while isinstance(node, CHAINABLE):
             if isinstance(node, FilterNode):
@@ -165,10 +177,6 @@ class EpochRows:
                 return parent if not isinstance(parent, SourceNode) else node, filters
             node = parent
         return node, filters
-
-    def chain(self, node: Node) -> tuple[Node, list[FilterNode]]:
-        """Return the start of the pass that the node ends, and its filters in order."""
-        return self._chain(node)
 
     def _make_marked(self, node: Node) -> DataFrame:
         if isinstance(node, SourceNode):
@@ -255,23 +263,19 @@ class EpochRows:
             return self._split(emitter).where(F.col(BRANCH) == number).drop(BRANCH)
         if isinstance(emitter, SourceNode):
             return malformed_rows(self._intakes[emitter.name])
-        parent = emitter.inputs[0]
         if isinstance(emitter, FilterNode):
-            marked = self._step(emitter, self._before(parent))
+            marked = self.marked(emitter)
             names = [name for name in marked.columns if name not in (VERDICT, CORRUPT)]
             return marked.where(F.col(VERDICT) == self.verdict(emitter)).select(*map(quoted, names))
         if isinstance(emitter, WindowNode):
-            return self._late_rows(emitter, parent)
+            return self._late_rows(emitter)
         raise TypeError(type(emitter).__name__)
 
-    def _late_rows(self, window: WindowNode, parent: Node) -> DataFrame:
-        """Return the rows that a window did not take: read again, from as few row groups as the files' statistics allow."""
-        late = self._late(window)
-        if self._persisted or isinstance(parent, UnionNode | SideOutputNode | WindowNode):
-            return self.rows(parent).where(late.condition)
-        narrowed = {name: intake.before(late.before) for name, intake in self._intakes.items()}
-        again = EpochRows(self._topology, narrowed, self._known_splits, self._late)
-        return again.alive(parent).where(late.condition)
+    def _late_rows(self, window: WindowNode) -> DataFrame:
+        """Return the rows that a window did not take: looked up in its input, which is read again."""
+        parent = window.inputs[0]
+        behind_others = isinstance(parent, UnionNode | SideOutputNode | WindowNode)
+        return (self.rows(parent) if behind_others else self.alive(parent)).where(self._late(window))
 
     def _split(self, node: SplitNode) -> DataFrame:
         found = self._rows.get(id(node))
@@ -295,7 +299,7 @@ def _living(marked: DataFrame) -> DataFrame:
 
 def _guarded(expression: Expression, alive: Column) -> Column:
     """Return an expression that is evaluated for living rows only; a mere column cannot fail and goes unguarded."""
-    if isinstance(expression, str) and _NAME.fullmatch(expression.strip()):
+    if is_name(expression):
         return column(expression)
     return F.when(alive, column(expression))
 
@@ -307,11 +311,17 @@ def _branch_number(node: SplitNode, tag: OutputTag) -> int:
     return len(node.branches)
 
 
-def _emitter_input(side: SideOutputNode) -> Node | None:
-    inputs = side.inputs[0].inputs
-    return inputs[0] if inputs else None
+def _looked_up(side: SideOutputNode) -> Node:
+    """Return the node in whose rows a side output is looked up."""
+    emitter = side.inputs[0]
+    return emitter.inputs[0] if isinstance(emitter, WindowNode) else emitter
 
 
-def _deterministic(frame: DataFrame) -> bool:
-    """Whether Spark takes every expression of the plan as deterministic (no rand, uuid, …)."""
-    return bool(frame._jdf.queryExecution().analyzed().deterministic())  # noqa: SLF001 - Python has no public way to ask
+def _repeatable(frame: DataFrame) -> bool:
+    """Whether Spark takes every expression of the plan as deterministic (no rand, uuid, …), and none asks for the time."""
+    plan = frame._jdf.queryExecution().analyzed()  # noqa: SLF001 - Python has no public way to ask
+    jvm = frame.sparkSession.sparkContext._jvm  # noqa: SLF001
+    if jvm is None:
+        raise ValueError("the session has ended")
+    asks_for_time = plan.containsPattern(jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE())
+    return bool(plan.deterministic()) and not asks_for_time

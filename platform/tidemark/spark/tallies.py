@@ -2,7 +2,8 @@
 
 A tally is an observation on a DataFrame: it costs no job of its own. Its figures are those of the first action on that
 DataFrame that ran to its end. Spark adds a re-run task of a shuffle stage twice, so the epoch holds each tally against the
-exact counts of what was staged (``tidemark.spark.conservation``) and recounts where they differ.
+exact counts of what was staged (``tidemark.spark.balance``) and recounts where they differ. A window operator that groups
+the rows anyway has them counted by group, behind its shuffle, where nothing is added twice.
 """
 
 from __future__ import annotations
@@ -16,14 +17,22 @@ from pyspark.sql import functions as F
 
 from tidemark.graph.nodes import SourceNode
 from tidemark.semantics.watermarks import SplitObservation
-from tidemark.spark.expressions import SPLIT, TIME, VERDICT
-from tidemark.spark.intake import ALIVE, MALFORMED
+from tidemark.spark.expressions import ROWS, SPLIT, START, TIME, VERDICT
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 MAX_OBSERVED_SPLITS = 16
 """Beyond so many splits their maxima come from a small groupBy instead: an observation is interpreted per row."""
+
+ALIVE = 0
+"""The verdict on a row that goes on."""
+
+MALFORMED = 1
+"""The verdict on a row that the source cannot make sense of."""
+
+DEAD = -(2**62)
+"""Where grouped rows that came to no window are, plus their verdict: far below the start of any window."""
 
 _TOTAL = "total"
 _VERDICT = "verdict_"
@@ -77,6 +86,21 @@ class Tally:
         """Return the DataFrame with the observation on it; the first action on it (or on what is made of it) counts."""
         self._metrics = self._expressions(rows.columns)
         return rows.observe(self._observation, *self._metrics)
+
+    def of_groups(self, latest: str, observation: Observation) -> list[Column]:
+        """Return what an observation of grouped rows is to count as well, so that it is this tally's.
+
+        Only for rows without splits. ``latest`` names the column with each group's latest event time.
+        """
+        self._observation = observation
+        self._metrics = self._expressions((VERDICT,))
+        good = f"{START} <> {DEAD + MALFORMED}L"
+        counts = {_TOTAL: "true", f"{_VERDICT}{ALIVE}": f"{START} > {DEAD + 10**6}L"}
+        counts |= {f"{_VERDICT}{verdict}": f"{START} = {DEAD + verdict}L" for verdict in self._verdicts if verdict != ALIVE}
+        if self._source is not None:
+            counts["rows_0"] = good
+        summed = [F.expr(f"sum(CASE WHEN {rows} THEN {ROWS} END) AS {name}") for name, rows in counts.items()]
+        return [*summed, F.expr(f"max(CASE WHEN {good} THEN {latest} END) AS time_0")]
 
     def figures(self) -> Figures:
         """Return the figures; the action must have ended well before."""

@@ -3,7 +3,9 @@
 State is one row per (key, window start, staging): partial columns made by native aggregates. A pass over the input groups it
 once, late rows too: whether a group is late is decided behind the shuffle, by its window alone. So the pass's code is the
 same in every epoch and compiled once, and one observation gives exact counts, since there a re-run task is not counted
-twice. Firing reads only the files whose windows are concerned.
+twice. Where the aggregates are plain ones, rows that dropped out before the window are grouped too, by what became of them:
+then the source is tallied behind the shuffle as well, which costs less than an observation of every row.
+Firing reads only the files whose windows are concerned.
 """
 
 from __future__ import annotations
@@ -16,19 +18,24 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
+from tidemark.graph.aggregates import Aggregate
 from tidemark.graph.nodes import WindowNode
 from tidemark.semantics.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from tidemark.semantics.windows import Tumbling
-from tidemark.spark.expressions import POSITION, TIME, column, quoted
+from tidemark.spark.expressions import POSITION, ROWS, START, TIME, VERDICT, column, is_name, quoted
+from tidemark.spark.tallies import ALIVE, DEAD, Tally
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-START = "__tm_start"
 ON_TIME = "__tm_on_time"
 LATE_PANES = "__tm_late_panes"
-_ROWS = "__tm_rows"
+LATEST = "__tm_latest"
 _TOUCHED = "__tm_touched"
+_FIRST_START = DEAD + 10**6
+_PLAIN = frozenset({"count", "sum", "avg", "min", "max", "stddev", "stddev_pop", "variance", "variance_pop"})
+"""Kinds of aggregates that make nothing of nulls and cannot fail on them."""
+
 MAX_LATE_WINDOWS = 100
 
 
@@ -45,14 +52,6 @@ class Absorbed:
     groups: int
     refired_groups: int
     late_windows: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Lateness:
-    """Which rows no window takes any more: a condition on rows, and a time before which all of them lie."""
-
-    condition: Column
-    before: int
 
 
 @dataclass(frozen=True)
@@ -88,44 +87,73 @@ class WindowStep:
         """The windows' size in milliseconds."""
         return self._size
 
-    def last_late_start(self, watermark: int) -> int:
-        """Return the greatest start of a window whose elements are late, and whose state is gone, at a watermark."""
-        return _clamp(watermark - self._size + 1 - self._lateness)
+    def last_expired(self, watermark: int) -> int:
+        """Return the start of the last window whose elements are late, and whose state is gone, at a watermark."""
+        return self._last_start(watermark - self._lateness)
 
-    def last_due_start(self, watermark: int) -> int:
-        """Return the greatest start of a window whose end the watermark has passed."""
-        return _clamp(watermark - self._size + 1)
+    def last_due(self, watermark: int) -> int:
+        """Return the start of the last window whose end a watermark has passed."""
+        return self._last_start(watermark)
+
+    def _last_start(self, watermark: int) -> int:
+        latest = watermark - self._size + 1
+        return max(_FIRST_START, min(MAX_WATERMARK, latest - (latest - self._offset) % self._size))
 
     @cached_property
-    def start(self) -> Column:
+    def start(self) -> str:
         """The start of the window that a row's time lies in."""
-        return F.expr(f"{TIME} - pmod({TIME} - {self._offset}L, {self._size}L)")
+        return f"{TIME} - pmod({TIME} - {self._offset}L, {self._size}L)"
 
-    def late(self, watermark: int) -> Lateness:
-        """Return which rows no window takes any more at a watermark."""
-        last = self.last_late_start(watermark)
-        return Lateness(self.start <= F.lit(last), _clamp(last + self._size))
+    def late(self, expired: int) -> Column:
+        """Return which rows lie in windows up to the last expired one."""
+        return F.expr(f"{self.start} <= {_parameters(expired, varying=TIME)[0]}")
 
-    def absorb(self, rows: DataFrame, watermark: int, observation: Observation) -> DataFrame:
-        """Return the state rows that an epoch's input adds, judged against the watermark of the epoch before.
+    @cached_property
+    def plain(self) -> bool:
+        """Whether rows that dropped out before the window can be grouped beside the others."""
+        keys = all(is_name(expression) for _, expression in self.node.keys)
+        return keys and all(_is_plain(aggregate) for _, aggregate in self.node.aggregates)
 
-        The observation holds the counts, to be read by ``absorbed`` after the rows were written.
+    def absorb(self, rows: DataFrame, expired: int, due: int, observation: Observation, tally: Tally | None = None) -> DataFrame:
+        """Return the state rows that an epoch's input adds.
+
+        Args:
+            rows: living rows; with ``tally``, which asks that the step be ``plain``, all rows with their verdicts.
+            expired: start of the last window that takes nothing any more.
+            due: start of the last window that has fired.
+            observation: will hold the counts, to be read by ``absorbed`` after the rows were written.
+            tally: of the rows; its counts come with the observation.
         """
-        keyed = rows.withColumn(START, self.start)
-        grouped = keyed.groupBy(*self._key_columns, START).agg(*self._creations, F.expr(f"count(1) AS {_ROWS}"))
-        last_late, last_due = _parameters(self.last_late_start(watermark), self.last_due_start(watermark))
-        late, fired = f"{START} <= {last_late}", f"{START} <= {last_due}"
+        grouped = self._grouped(rows) if tally is None else self._grouped_with_dead(rows)
+        last, fired_last = _parameters(expired, due)
+        late, kept, fired = f"{START} BETWEEN {_FIRST_START}L AND {last}", f"{START} > {last}", f"{START} <= {fired_last}"
         groups = grouped.observe(
             observation,
-            F.expr(f"sum(CASE WHEN NOT ({late}) THEN {_ROWS} END) AS accepted"),
-            F.expr(f"sum(CASE WHEN {late} THEN {_ROWS} END) AS late"),
-            F.expr(f"count_if(NOT ({late})) AS groups"),
-            F.expr(f"count_if({fired} AND NOT ({late})) AS refired"),
+            F.expr(f"sum(CASE WHEN {kept} THEN {ROWS} END) AS accepted"),
+            F.expr(f"sum(CASE WHEN {late} THEN {ROWS} END) AS late"),
+            F.expr(f"count_if({kept}) AS groups"),
+            F.expr(f"count_if({fired} AND {kept}) AS refired"),
             F.expr(f"collect_set(CASE WHEN {late} THEN {START} END) AS late_windows"),
+            *(tally.of_groups(LATEST, observation) if tally else ()),
         )
         panes = (f"if({fired}, 0, 1) AS {ON_TIME}", f"if({fired}, 1, 0) AS {LATE_PANES}")
-        kept = [quoted(name) for name in grouped.columns if name != _ROWS]
-        return groups.where(f"NOT ({late})").selectExpr(*kept, *panes)
+        state = [quoted(name) for name in grouped.columns if name not in (ROWS, LATEST)]
+        return groups.where(kept).selectExpr(*state, *panes)
+
+    def _grouped(self, rows: DataFrame) -> DataFrame:
+        keyed = rows.withColumn(START, F.expr(self.start))
+        return keyed.groupBy(*self._key_columns, START).agg(*self._creations, F.expr(f"count(1) AS {ROWS}"))
+
+    def _grouped_with_dead(self, rows: DataFrame) -> DataFrame:
+        alive = f"{VERDICT} = {ALIVE}"
+        read = dict.fromkeys([*(str(key) for _, key in self.node.keys), *(a for _, made in self.node.aggregates for a in made.arguments)])
+        judged = rows.selectExpr(
+            *(f"if({alive}, {name}, NULL) AS {name}" for name in read),
+            f"if({alive}, {self.start}, {DEAD}L + {VERDICT}) AS {START}",
+            TIME,
+        )
+        counts = (F.expr(f"count(1) AS {ROWS}"), F.expr(f"max({TIME}) AS {LATEST}"))
+        return judged.groupBy(*self._key_columns, START).agg(*self._creations, *counts)
 
     def absorbed(self, observation: Observation) -> Absorbed:
         """Read the counts of a pass that was written."""
@@ -163,16 +191,18 @@ class WindowStep:
         first, last = _parameters(low, high)
         return state.where(f"{START} NOT BETWEEN {first} AND {last}")
 
-    def touched(self, state: DataFrame, added: DataFrame, previous: int) -> DataFrame:
-        """Return, merged, the windows that have fired, are not expired, and got accepted late rows in this epoch."""
-        span = self.last_late_start(previous) + 1, self.last_due_start(previous)
-        marked = (self.between(rows, *span).withColumn(_TOUCHED, F.lit(flag)) for rows, flag in ((state, 0), (added, 1)))
+    def touched(self, state: DataFrame, added: DataFrame, expired: int, due: int) -> DataFrame:
+        """Return, merged, the windows after the expired ones that have fired up to ``due`` and got accepted late rows in this epoch."""
+        marked = (self.between(rows, expired + 1, due).withColumn(_TOUCHED, F.lit(flag)) for rows, flag in ((state, 0), (added, 1)))
         merged = self.merge(reduce(DataFrame.unionByName, marked), extra=[F.expr(f"max({_TOUCHED}) AS {_TOUCHED}")])
         return merged.where(f"{_TOUCHED} = 1").drop(_TOUCHED)
 
-    def results(self, merged: DataFrame, previous: int, observation: Observation) -> DataFrame:
-        """Return the result rows of merged state: keys, bounds, aggregates, pane, and the hidden time ``end - 1``."""
-        late = f"{START} <= {_parameters(self.last_due_start(previous))[0]}"
+    def results(self, merged: DataFrame, due: int, observation: Observation) -> DataFrame:
+        """Return the result rows of merged state: keys, bounds, aggregates, pane, and the hidden time ``end - 1``.
+
+        ``due`` is the start of the last window that had fired before.
+        """
+        late = f"{START} <= {_parameters(due)[0]}"
         rows = merged.selectExpr(
             *(f"{quoted(key)} AS {quoted(name)}" for key, (name, _) in zip(self._keys, self.node.keys, strict=True)),
             f"timestamp_millis({START}) AS window_start",
@@ -215,14 +245,14 @@ class WindowStep:
         ]
 
 
-def _parameters(*values: int) -> list[str]:
-    """Return numbers that differ from epoch to epoch as expressions over state rows that leave the generated code the same.
+def _parameters(*values: int, varying: str = START) -> list[str]:
+    """Return numbers that differ from epoch to epoch as expressions that leave the code made for a plan the same.
 
-    Spark writes a number into the code that it compiles for a plan, so that each epoch would be compiled, and warmed up, anew; an
-    array it passes in. The index, always the item's number, is written so that Spark does not work it out beforehand.
+    Spark writes a number into the code that it compiles, so that each epoch would be compiled, and warmed up, anew; an array it
+    passes in. The index, always the item's number, is written with a BIGINT column so that Spark does not work it out beforehand.
     """
-    array = ", ".join(_sql(_clamp(value)) for value in values)
-    return [f"get(array({array}), CAST(pmod({START}, 1) AS INT) + {number})" for number in range(len(values))]
+    array = ", ".join(_sql(max(MIN_WATERMARK, min(MAX_WATERMARK, value))) for value in values)
+    return [f"get(array({array}), CAST(pmod({varying}, 1) AS INT) + {number})" for number in range(len(values))]
 
 
 def _sql(value: int) -> str:
@@ -234,5 +264,5 @@ def _filled(template: str, columns: dict[str, str]) -> str:
     return template.format(**{name: quoted(found) for name, found in columns.items()})
 
 
-def _clamp(value: int) -> int:
-    return max(MIN_WATERMARK, min(MAX_WATERMARK, value))
+def _is_plain(aggregate: Aggregate) -> bool:
+    return aggregate.kind in _PLAIN and all(map(is_name, aggregate.arguments))

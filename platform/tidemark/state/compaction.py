@@ -41,7 +41,7 @@ def plan_compaction(
     Args:
         files: the live files, oldest first.
         expired_before: a file whose times are all less than this (milliseconds) holds nothing of use; None: nothing expires.
-        min_files: how many files of a tier make a merge.
+        min_files: how many files of a tier make a merge; twice as many in the smallest, where a merge costs more than reading them does.
         max_files: how many files one merge takes at most, the oldest; the rest waits for the next epoch.
         largest_file: files of so many bytes are not merged any more.
     """
@@ -54,7 +54,8 @@ def plan_compaction(
     for file in live:
         if file.bytes < largest_file:
             tiers.setdefault(tier_of(file.bytes), []).append(file)
-    merge = tuple(tuple(tiers[tier][:max_files]) for tier in sorted(tiers) if len(tiers[tier]) >= min_files)
+    full = [tier for tier in sorted(tiers) if len(tiers[tier]) >= (min_files if tier else 2 * min_files)]
+    merge = tuple(tuple(tiers[tier][:max_files]) for tier in full)
     return CompactionPlan(merge, tuple(drop))
 
 

@@ -1,0 +1,42 @@
+"""Spark jobs of an epoch that nothing else in it waits for: they run beside the epoch's own thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+
+from pyspark import inheritable_thread_target
+
+THREADS = 3
+"""The jobs of an epoch are many and small; more of them at once than there are cores hides the time in which each is planned."""
+
+
+def thread_pool() -> ThreadPoolExecutor:
+    """Return the threads of a run; kept from epoch to epoch, since each has its own connection to the JVM."""
+    return ThreadPoolExecutor(THREADS, thread_name_prefix="tidemark-beside")
+
+
+class Beside:
+    """Work of one epoch.
+
+    Args:
+        pool: threads of the run.
+    """
+
+    def __init__(self, pool: ThreadPoolExecutor) -> None:
+        self._pool = pool
+        self._begun: list[Future[None]] = []
+
+    def begin(self, work: Callable[[], None]) -> None:
+        """Begin work in another thread; its Spark jobs belong to the group of the calling thread, as if it ran here."""
+        self._begun.append(self._pool.submit(inheritable_thread_target(work)))
+
+    def finish(self) -> None:
+        """Wait for all that was begun, and raise what the first of it raised."""
+        self.wait()
+        for work in self._begun:
+            work.result()
+
+    def wait(self) -> None:
+        """Wait for all that was begun, whatever comes of it."""
+        wait(self._begun)
