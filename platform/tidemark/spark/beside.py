@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import TYPE_CHECKING
 
 from pyspark import inheritable_thread_target
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 THREADS = 3
 """The jobs of an epoch are many and small; more of them at once than there are cores hides the time in which each is planned."""
@@ -21,15 +25,17 @@ class Beside:
 
     Args:
         pool: threads of the run.
+        spark: session that the work uses.
     """
 
-    def __init__(self, pool: ThreadPoolExecutor) -> None:
+    def __init__(self, pool: ThreadPoolExecutor, spark: SparkSession) -> None:
         self._pool = pool
+        self._spark = spark
         self._begun: list[Future[None]] = []
 
     def begin(self, work: Callable[[], None]) -> None:
         """Begin work in another thread; its Spark jobs belong to the group of the calling thread, as if it ran here."""
-        self._begun.append(self._pool.submit(inheritable_thread_target(work)))
+        self._begun.append(self._pool.submit(inheritable_thread_target(self._spark)(work)))
 
     def finish(self) -> None:
         """Wait for all that was begun, and raise what the first of it raised."""
