@@ -103,7 +103,7 @@ class EpochRun:
         self.observed: dict[str, dict[str, SplitObservation]] = {}
         self._machinery = machinery
         self._spark = spark
-        self._beside = Beside(machinery.pool)
+        self._beside = Beside(machinery.pool, spark)
         self._timing = threading.Lock()
         self._begin(plan.strict)
 
