@@ -1,4 +1,4 @@
-"""Runs aggregates as a window operator does: partials per key and epoch, stored, merged in any tree, stored again, merged, result."""
+"""Runs aggregates through a window operator's own step: partials per key and epoch, stored, merged in any tree, stored, merged, result."""
 
 from __future__ import annotations
 
@@ -6,20 +6,31 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
-from tests.aggregates.streams import ORDER
 from tidemark.graph.aggregates import Aggregate
+from tidemark.graph.nodes import WindowNode
+from tidemark.semantics.watermarks import MIN_WATERMARK
+from tidemark.semantics.windows import Tumbling
+from tidemark.spark.expressions import POSITION, TIME
+from tidemark.spark.windows import WindowStep
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row
+
+ALL_TIMES = Tumbling(2 * 10**12, -(10**12))
+"""One window that every row of these tests lies in."""
+
+NODE = "key_node"
+"""The state's column of a second key beside the case: which partial a row belongs to."""
 
 
 def run(rows: DataFrame, aggregates: Mapping[str, Aggregate], folder: Path, *, seed: int, rounds: int = 2) -> DataFrame:
     """Return one row per case, a column per aggregate.
 
     Args:
-        rows: with ``case`` and ``epoch``.
+        rows: with ``case``, ``epoch``, and the time ``at`` and position ``pos`` that order them.
         aggregates: by result column.
         folder: where partials are stored between the steps; new.
         seed: decides which partials are merged in each round.
@@ -28,15 +39,27 @@ def run(rows: DataFrame, aggregates: Mapping[str, Aggregate], folder: Path, *, s
     for aggregate in aggregates.values():
         for function in aggregate.functions:
             rows.sparkSession.udf.register(function.name, function.function, function.returns)
-    state = _stored(rows.groupBy("case", F.col("epoch").alias("node")).agg(*_creations(aggregates)), folder / "0")
+    step = step_of(aggregates)
+    state = _stored(created(rows, step), folder / "0")
     for number in range(1, rounds + 1):
         # Some stay alone, which merges one partial with nothing; the others meet in two groups.
-        node = F.expr(f"CASE WHEN pmod(hash(case, node, {seed + number}), 3) = 0 THEN node + 1000 ELSE pmod(hash(node, {seed}), 2) END")
-        merged = state.withColumn("node", node).groupBy("case", "node").agg(*_merges(aggregates, state))
-        state = _stored(merged, folder / str(number))
-    final = state.groupBy("case").agg(*_merges(aggregates, state))
-    results = [F.expr(_filled(aggregate.result, name, aggregate)).alias(name) for name, aggregate in aggregates.items()]
-    return final.select("case", *results)
+        meets = f"pmod(hash({NODE}, {seed}), 2)"
+        node = F.expr(f"CASE WHEN pmod(hash(key_case, {NODE}, {seed + number}), 3) = 0 THEN {NODE} + 1000 ELSE {meets} END")
+        state = _stored(_merged(step, state, node), folder / str(number))
+    final = _merged(step, state, F.lit(0))
+    return step.results(final, MIN_WATERMARK, Observation()).select("case", *aggregates)
+
+
+def step_of(aggregates: Mapping[str, Aggregate]) -> WindowStep:
+    """Return the step of an operator with these aggregates, keyed by the case and by what tells partials apart."""
+    keys = (("case", "case"), ("node", "epoch"))
+    return WindowStep(WindowNode(inputs=(), uid="rig", keys=keys, assigner=ALL_TIMES, aggregates=tuple(aggregates.items())))
+
+
+def created(rows: DataFrame, step: WindowStep) -> DataFrame:
+    """Return the partials that a step makes of rows, when nothing is late; nothing runs yet."""
+    timed = rows.withColumns({TIME: F.col("at").cast("bigint"), POSITION: F.col("pos")})
+    return step.absorb(timed, MIN_WATERMARK, MIN_WATERMARK, Observation())
 
 
 def results(frame: DataFrame) -> dict[int, Row]:
@@ -44,28 +67,11 @@ def results(frame: DataFrame) -> dict[int, Row]:
     return {row["case"]: row for row in frame.collect()}
 
 
-def _creations(aggregates: Mapping[str, Aggregate]) -> list[Column]:
-    return [
-        F.expr(partial.create.format(order=ORDER)).alias(f"{name}__{partial.name}")
-        for name, aggregate in aggregates.items()
-        for partial in aggregate.partials
-    ]
-
-
-def _merges(aggregates: Mapping[str, Aggregate], state: DataFrame) -> list[Column]:
-    return [
-        F.expr(_filled(partial.merge, name, aggregate))
-        .cast(state.schema[f"{name}__{partial.name}"].dataType)
-        .alias(f"{name}__{partial.name}")
-        for name, aggregate in aggregates.items()
-        for partial in aggregate.partials
-    ]
-
-
-def _filled(template: str, name: str, aggregate: Aggregate) -> str:
-    return template.format(**{partial.name: f"`{name}__{partial.name}`" for partial in aggregate.partials})
+def _merged(step: WindowStep, state: DataFrame, node: Column) -> DataFrame:
+    """Return the partials that are given the same node, merged."""
+    return step.merge(state.withColumn(NODE, node.cast(state.schema[NODE].dataType)))
 
 
 def _stored(state: DataFrame, folder: Path) -> DataFrame:
     state.write.parquet(str(folder))
-    return state.sparkSession.read.parquet(str(folder))
+    return state.sparkSession.read.schema(state.schema).parquet(str(folder))

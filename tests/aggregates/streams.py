@@ -16,7 +16,6 @@ SCHEMA = (
     "i INT, l BIGINT, x DOUBLE, near DOUBLE, price DECIMAL(10, 2), wide DECIMAL(30, 6), s STRING, by INT, flag BOOLEAN"
 )
 Value = TypeVar("Value")
-ORDER = "struct(at, pos)"
 WORDS = ("", "a", "b", "B", "ä", "zebra", "{x}", "with space", "🜁")
 
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import tidemark as tm
-from tests.aggregates.rig import run
-from tests.aggregates.streams import ORDER
+from tests.aggregates.rig import created, run, step_of
 from tidemark.graph.aggregates import Aggregate
 
 if TYPE_CHECKING:
@@ -107,11 +106,7 @@ def test_percentiles_of_many_values_over_all_magnitudes(spark: SparkSession, tmp
     ids=lambda value: f"{value.kind}({', '.join(value.arguments)})" if isinstance(value, Aggregate) else str(value),
 )
 def test_which_partials_are_made_by_fast_hash_aggregation(spark: SparkSession, aggregate: Aggregate, fast: bool) -> None:  # noqa: FBT001
-    from pyspark.sql import functions as F
-
     rows = numbers(spark, 10, "CAST(id AS DOUBLE) AS x", "id AS l", "CAST(id AS STRING) AS s")
-    made = rows.groupBy("case", "epoch").agg(
-        *(F.expr(partial.create.format(order=ORDER)).alias(partial.name) for partial in aggregate.partials)
-    )
+    made = created(rows, step_of({"made": aggregate}))
     plan = made._jdf.queryExecution().executedPlan().toString()  # noqa: SLF001 - PySpark shows a plan in no other way
     assert (set(re.findall(r"\w*Aggregate(?=\()", plan)) == {"HashAggregate"}) == fast
