@@ -49,7 +49,9 @@ def validate_rows(rows: pa.Table, expectations: Mapping[str, Mapping[str, object
     try:
         import great_expectations as gx
     except ImportError as error:
-        raise SetupError("great-expectations is not installed", fix="pip install 'tidemark[great-expectations]'", job=job) from error
+        raise SetupError(
+            "great-expectations is not installed", fix="run pip install -e '.[great-expectations]' in the checkout", job=job
+        ) from error
     context = gx.get_context(mode="ephemeral")
     context.variables.progress_bars = {"globally": False}  # type: ignore[assignment] # the setter takes what the file format takes
     suite = gx.ExpectationSuite(name="tidemark", expectations=[_marked(name, given) for name, given in expectations.items()])

@@ -12,6 +12,7 @@ from tidemark.assets.check import CheckDeclaration, Finding
 from tidemark.assets.evidence import Evidence
 from tidemark.assets.job_streams import StreamData, windows_of
 from tidemark.assets.lag import LagReference, lag_thresholds, source_lags
+from tidemark.assets.markdown import as_plain
 from tidemark.durations import format_duration
 from tidemark.errors import DefinitionError
 
@@ -126,7 +127,7 @@ class WatermarkFreshness:
         yield Finding(
             self.name,
             passed=level == "ok",
-            description=lags[0].describe() if lags else "no source has a watermark that stands for an instant",
+            description=as_plain(lags[0].describe()) if lags else "no source has a watermark that stands for an instant",
             severity=_SEVERITY[level],
             metadata={
                 **{f"tidemark/lag_seconds_{lag.source}": lag.lag_ms / 1000 for lag in lags},

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tidemark.errors import SinkError
 from tidemark.graph.nodes import DeltaSpec, Output, ParquetSpec
-from tidemark.state.locations import Location
+from tidemark.locations import Location
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tidemark.assets.markdown import as_plain
+
 LIMIT = 20
 _WIDEST = 80
 
@@ -31,4 +33,4 @@ def sample_markdown(rows: Sequence[Mapping[str, object]], limit: int = LIMIT) ->
 def _cell(value: object) -> str:
     text = "null" if value is None else str(value)
     text = text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…"
-    return text.replace("|", "\\|").replace("\n", " ")
+    return as_plain(text)

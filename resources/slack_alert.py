@@ -1,4 +1,4 @@
-"""Alerts to a Slack channel, on dagster-slack (``pip install 'tidemark[slack]'``)."""
+"""Alerts to a Slack channel, on dagster-slack (the extra ``slack``)."""
 
 from __future__ import annotations
 
@@ -32,12 +32,15 @@ class SlackAlert(AlertResource):
             from dagster_slack import SlackResource
             from slack_sdk.errors import SlackApiError, SlackClientError
         except ImportError as error:
-            raise SetupError("dagster-slack is not installed", fix="pip install 'tidemark[slack]'", job=alert.job) from error
+            raise SetupError(
+                "dagster-slack is not installed", fix="run pip install -e '.[slack]' in the checkout", job=alert.job
+            ) from error
+        text = f"{_SIGNS[alert.level]} *{_plain(alert.title)}*\n{_plain(alert.text)}"
         client = SlackResource(token=self.token).get_client()
         if self.base_url is not None:
             client.base_url = self.base_url
         try:
-            client.chat_postMessage(channel=self.channel, text=f"{_SIGNS[alert.level]} *{alert.title}*\n{alert.text}")
+            client.chat_postMessage(channel=self.channel, text=text)
         except SlackApiError as error:
             raise self._failed(alert, str(error.response.get("error", "refused"))) from None
         except (SlackClientError, OSError, ValueError) as error:
@@ -49,3 +52,8 @@ class SlackAlert(AlertResource):
             fix="check SlackAlert's token and channel, and that the app is a member of the channel",
             job=alert.job,
         )
+
+
+def _plain(text: str) -> str:
+    """Escape what Slack reads as mentions, links and channels; a split's name comes from data."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -97,7 +97,7 @@ def _start(settings: dict[str, Any]) -> SparkSession:
     try:
         from dagster_pyspark import LazyPySparkResource
     except ImportError as error:
-        raise SetupError("dagster-pyspark is not installed", fix="pip install 'tidemark[dagster]'") from error
+        raise SetupError("dagster-pyspark is not installed", fix="run pip install -e '.[dagster]' in the checkout") from error
     local = LOCAL if str(settings.get("spark.master", "local")).startswith("local") else {}
     session: SparkSession = LazyPySparkResource(spark_config={**local, **SETTINGS, **settings}).spark_session
     return session

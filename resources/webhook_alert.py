@@ -12,6 +12,16 @@ from tidemark.errors import AlertError
 from tidemark.resources.alerts import Alert, AlertResource
 
 
+class _NoRedirection(urllib.request.HTTPRedirectHandler):
+    """Takes a redirection for the answer that it is.
+
+    Followed, a POST becomes a GET without the alert, and carries the secret headers to whatever host the answer names.
+    """
+
+    def redirect_request(self, *_: object) -> None:
+        """Make no further request; the opener then raises the answer as an HTTPError."""
+
+
 class WebhookAlert(AlertResource):
     """Posts each alert as JSON: ``{"level", "title", "text", "job", "facts"}``.
 
@@ -26,7 +36,7 @@ class WebhookAlert(AlertResource):
     timeout_seconds: float = 10.0
 
     def send(self, alert: Alert) -> None:
-        """Post the alert; an answer other than 2xx is an error.
+        """Post the alert; an answer other than 2xx is an error, a redirection too: the headers are for this endpoint alone.
 
         Raises:
             AlertError: the endpoint is not one of http or https, cannot be reached, or does not take the alert.
@@ -42,11 +52,12 @@ class WebhookAlert(AlertResource):
             method="POST",
         )
         try:
-            with urllib.request.urlopen(request, timeout=self.timeout_seconds) as answer:  # noqa: S310 - as above
+            with urllib.request.build_opener(_NoRedirection).open(request, timeout=self.timeout_seconds) as answer:
                 answer.read()
         except urllib.error.HTTPError as error:
             error.close()
-            raise _not_delivered(alert, host, f"answered {error.code} {error.reason}") from None
+            elsewhere = ", a redirection, which is not followed" if 300 <= error.code < 400 else ""
+            raise _not_delivered(alert, host, f"answered {error.code} {error.reason}{elsewhere}") from None
         except urllib.error.URLError as error:
             raise _not_delivered(alert, host, f"cannot be reached: {error.reason}") from None
         except (OSError, ValueError, http.client.HTTPException) as error:

@@ -166,6 +166,12 @@ class StateMismatchError(TidemarkError):
     code = "TM413"
 
 
+class UnknownJobError(TidemarkError):
+    """The job store has no job of that name."""
+
+    code = "TM414"
+
+
 class ConservationError(TidemarkError):
     """Rows in and rows out of an operator do not balance; the epoch was not committed."""
 

@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from obstore.store import MemoryStore
 
 from tidemark.errors import FencedError
+from tidemark.locations import Location
 from tidemark.semantics.watermarks import SourceState
 from tidemark.spark.delta_sink import DeltaSink
 from tidemark.spark.local_sinks import ConsoleSink, MemorySink, clear_memory, memory_table
@@ -21,7 +22,6 @@ from tidemark.spark.sink_sweep import sweep_outputs
 from tidemark.spark.sinks import BoundSink
 from tidemark.spark.staging import first_staging, folder_of, is_staging, new_staging
 from tidemark.state.joblog import Driver, JobLog
-from tidemark.state.locations import Location
 from tidemark.state.owners import current_owner
 from tidemark.state.pins import Pins
 from tidemark.state.progress import EpochProgress

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
+from urllib.parse import parse_qs
 
 import dagster as dg
 import pytest
@@ -24,13 +25,19 @@ SECRET = "s3cr3t-t0k3n"  # noqa: S105 - what must not be shown
 class Receiver(BaseHTTPRequestHandler):
     status: ClassVar[int] = 200
     answer: ClassVar[bytes] = b"{}"
+    location: ClassVar[str | None] = None
     seen: ClassVar[list[tuple[str, dict[str, str], bytes]]] = []
+
+    def do_GET(self) -> None:
+        self.do_POST()
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         type(self).seen.append((self.path, dict(self.headers), body))
         self.send_response(self.status)
         self.send_header("Content-Type", "application/json")
+        if self.location is not None:
+            self.send_header("Location", self.location)
         self.end_headers()
         self.wfile.write(self.answer)
 
@@ -39,11 +46,13 @@ class Receiver(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def http_server(status: int = 200, answer: bytes = b"{}") -> Iterator[tuple[str, list[tuple[str, dict[str, str], bytes]]]]:
+def http_server(
+    status: int = 200, answer: bytes = b"{}", location: str | None = None
+) -> Iterator[tuple[str, list[tuple[str, dict[str, str], bytes]]]]:
     class Here(Receiver):
         seen: ClassVar[list[tuple[str, dict[str, str], bytes]]] = []
 
-    Here.status, Here.answer = status, answer
+    Here.status, Here.answer, Here.location = status, answer, location
     with ThreadingHTTPServer(("127.0.0.1", 0), Here) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
@@ -129,6 +138,16 @@ def test_a_webhook_that_refuses_is_an_error_without_secrets() -> None:
     assert SECRET not in text
 
 
+@pytest.mark.parametrize("status", [300, 301, 302, 303, 304, 307, 308])
+def test_a_webhook_that_leads_elsewhere_has_not_taken_the_alert(status: int) -> None:
+    with http_server() as (elsewhere, strayed), http_server(status, location=f"{elsewhere}/{SECRET}") as (url, seen):
+        with pytest.raises(AlertError, match=f"answered {status} .*redirection") as raised:
+            WebhookAlert(url=url, headers={"Authorization": SECRET}).send(ALERT)
+        assert len(seen) == 1
+        assert not strayed
+    assert SECRET not in str(raised.value)
+
+
 def test_a_webhook_that_is_not_there_is_an_error() -> None:
     with pytest.raises(AlertError, match="cannot be reached") as raised:
         WebhookAlert(url=f"http://127.0.0.1:{free_port()}/{SECRET}").send(ALERT)
@@ -211,6 +230,15 @@ def test_slack_gets_the_alert() -> None:
     assert path == "/api/chat.postMessage"
     assert headers["Authorization"] == f"Bearer {SECRET}"
     assert b"26m" in body
+
+
+def test_names_from_data_mention_nobody_in_slack() -> None:
+    alert = Alert("warn", "behind & <!channel>", "held back by split '<https://x.y|click> & <@U1>'", "cabs")
+    with http_server(answer=b'{"ok": true}') as (url, seen):
+        SlackAlert(token=SECRET, channel="#streams", base_url=f"{url}/api/").send(alert)
+    text = parse_qs(seen[0][2].decode())["text"][0] if not seen[0][2].startswith(b"{") else json.loads(seen[0][2])["text"]
+    assert "*behind &amp; &lt;!channel&gt;*" in text
+    assert "split '&lt;https://x.y|click&gt; &amp; &lt;@U1&gt;'" in text
 
 
 def test_slack_that_refuses_is_an_error_without_the_token() -> None:

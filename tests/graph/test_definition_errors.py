@@ -150,7 +150,7 @@ CASES = {
     "column without name": Case(lambda: trips().select("fare * 2"), ExpressionError, ("'fare * 2'", "no name"), "'fare * 2 AS name'"),
     "select star": Case(lambda: trips().select("*"), ExpressionError, ("'*'",), ".with_columns(...)"),
     "timestamp of another type": Case(
-        lambda: trips(watermarks=timed("note")), ExpressionError, ("timestamp of source 'trips'", "STRING"), "to_timestamp(note)"
+        lambda: trips(watermarks=timed("fare")), ExpressionError, ("timestamp of source 'trips'", "DOUBLE"), "TRY_CAST(fare AS TIMESTAMP)"
     ),
     "marker unparsable": Case(
         lambda: trips(watermarks=tm.punctuated("fare >", timestamp="pickup_at")),

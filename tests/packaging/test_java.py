@@ -77,7 +77,7 @@ def test_the_home_is_what_java_itself_names(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("no_package")
 def test_without_any_java_the_error_says_what_to_install(tmp_path: Path) -> None:
     environ = {"PATH": str(tmp_path)}
-    with pytest.raises(SetupError, match=r"no Java 17 or later .*Fix: .*tidemark\[jre\]"):
+    with pytest.raises(SetupError, match=r"no Java 17 or later .*Fix: .*pip install -e '\.\[jre\]'"):
         ensure_java(environ=environ)
     assert "JAVA_HOME" not in environ
 

@@ -76,3 +76,15 @@ def test_the_layout_for_tools_shows_every_package_under_its_import_name(tmp_path
     assert (target / "tidemark" / "errors.py").read_bytes() == (CHECKOUT / "platform/tidemark/errors.py").read_bytes()
     for part in ("assets", "resources", "sensors", "operations"):
         assert (target / "tidemark" / part / "__init__.py").resolve() == CHECKOUT / part / "__init__.py"
+
+
+def test_errors_say_how_to_install_from_a_checkout() -> None:
+    """The package is on no index, so a command that names it there cannot work."""
+    sources = [
+        path
+        for part in ("platform", "assets", "resources", "sensors", "operations", "examples")
+        for path in (CHECKOUT / part).rglob("*.py")
+    ]
+    assert len(sources) > 100
+    wrong = [str(path) for path in sources if "pip install 'tidemark" in path.read_text() or 'pip install "tidemark' in path.read_text()]
+    assert wrong == []

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from obstore.store import MemoryStore
 
 from tidemark.errors import CorruptStoreError
-from tidemark.state.locations import Location
+from tidemark.locations import Location
 from tidemark.state.parquet_files import ParquetSummary, describe_parquet
 from tidemark.state.store import JobStore
 

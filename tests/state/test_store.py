@@ -9,8 +9,8 @@ from obstore.exceptions import GenericError
 from obstore.store import MemoryStore
 
 from tidemark.errors import InvalidNameError, StoreError
+from tidemark.locations import Location
 from tidemark.state import layout
-from tidemark.state.locations import Location
 from tidemark.state.store import JobStore
 
 

@@ -12,9 +12,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from obstore.store import MemoryStore
 
 from tidemark.errors import CorruptStoreError, FencedError, InvalidNameError
+from tidemark.locations import Location
 from tidemark.state.joblog import Driver, JobLog
 from tidemark.state.layout import pin_path, record_path
-from tidemark.state.locations import Location
 from tidemark.state.owners import current_owner
 from tidemark.state.pins import Pins
 from tidemark.state.progress import EpochProgress

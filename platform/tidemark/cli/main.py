@@ -14,7 +14,7 @@ import click
 from tidemark.cli.loading import load_job
 from tidemark.cli.tables import history_table, status_text
 from tidemark.durations import to_ms
-from tidemark.errors import TidemarkError
+from tidemark.errors import TidemarkError, UnknownJobError
 from tidemark.state.codec import to_plain
 from tidemark.state.history import read_history
 from tidemark.state.progress import EpochProgress, encode_progress, format_progress
@@ -142,6 +142,8 @@ def _open(store: str | None) -> JobStore:
     return JobStore.open(store or ".tidemark/jobs")
 
 
-def _unknown(name: str, root: JobStore) -> TidemarkError:
+def _unknown(name: str, root: JobStore) -> UnknownJobError:
     known = ", ".join(list_jobs(root)) or "none"
-    return TidemarkError(f"there is no job {name!r} in {root.uri}", fix=f"name one of those there are ({known}), or give --store", job=name)
+    return UnknownJobError(
+        f"there is no job {name!r} in {root.uri}", fix=f"name one of those there are ({known}), or give --store", job=name
+    )

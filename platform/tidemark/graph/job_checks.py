@@ -15,11 +15,11 @@ from tidemark.graph.nodes import (
     OutputTag,
     ParquetSpec,
     SideOutputNode,
-    SinkSpec,
     SourceNode,
     WindowNode,
 )
 from tidemark.graph.side_outputs import tags_of
+from tidemark.locations import Location
 from tidemark.names import is_blank, validate_name
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _check_settings(job: Job, place: str) -> None:
 def _check_outputs(job: Job, place: str) -> None:
     if not _is_mapping(job.outputs) or not job.outputs:
         raise DefinitionError("the job has no outputs", fix="write outputs={'name': tm.delta(stream, 'path')}", place=place)
-    used: dict[tuple[str, str], str] = {}
+    used: dict[tuple[object, ...], str] = {}
     seen: dict[str, str] = {}
     for name, output in job.outputs.items():
         validate_name("output", name, place=place)
@@ -73,10 +73,11 @@ def _check_outputs(job: Job, place: str) -> None:
                 place=output.place,
             )
         seen[name.lower()] = name
-        location = _location(output.sink)
+        location = _location(name, output)
         if location is not None and location in used:
+            other = used[location]
             raise DefinitionError(
-                f"outputs {used[location]!r} and {name!r} both write to {location[1]!r}",
+                f"outputs {other!r} and {name!r} both write to one place: {_written(job.outputs[other])}, {_written(output)}",
                 fix="give each its own path or name, or write the .union(...) of the streams",
                 place=output.place,
             )
@@ -88,14 +89,29 @@ def _is_mapping(value: object) -> bool:
     return isinstance(value, Mapping)
 
 
-def _location(sink: SinkSpec) -> tuple[str, str] | None:
-    match sink:
-        case DeltaSpec() | ParquetSpec():
-            return "path", sink.path.removeprefix("file://").removeprefix("./").rstrip("/")
-        case MemorySpec():
-            return "memory", sink.name
+def _location(name: str, output: Output) -> tuple[object, ...] | None:
+    """Return what is equal for outputs at one place, however it is spelled; None where outputs may share it."""
+    match output.sink:
+        case DeltaSpec(path) | ParquetSpec(path):
+            try:
+                found = Location.parse(path)
+            except DefinitionError as error:
+                raise DefinitionError(error.what, fix=error.fix, uid=name, place=output.place) from None
+            return "path", found.scheme, found.bucket, found.path
+        case MemorySpec(table):
+            return "memory", table
         case ConsoleSpec():
             return None
+
+
+def _written(output: Output) -> str:
+    match output.sink:
+        case DeltaSpec(path) | ParquetSpec(path):
+            return repr(path)
+        case MemorySpec(table):
+            return repr(table)
+        case ConsoleSpec():
+            return "the console"
 
 
 def _check_sources(job: Job) -> None:

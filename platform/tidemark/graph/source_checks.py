@@ -13,8 +13,8 @@ from tidemark.graph.propagation import schema_of
 from tidemark.names import validate_source_name
 from tidemark.semantics.watermarks import Punctuated, WatermarkStrategy
 
-_TIMES = frozenset({"TIMESTAMP", "TIMESTAMP_LTZ", "DATE", "BIGINT"})
-_CONVERSIONS = {"STRING": "to_timestamp({0})", "INT": "timestamp_seconds({0})", "TIMESTAMP_NTZ": "CAST({0} AS TIMESTAMP)"}
+_TIMES = frozenset({"TIMESTAMP", "TIMESTAMP_LTZ", "DATE", "BIGINT", "STRING"})
+_CONVERSIONS = {"INT": "timestamp_seconds({0})", "TIMESTAMP_NTZ": "CAST({0} AS TIMESTAMP)"}
 
 
 def check_source(node: SourceNode) -> None:
@@ -63,9 +63,9 @@ def _check_timestamp(node: SourceNode) -> None:
     check_columns(parsed, timestamp, schema, site)
     kind = type_of(parsed, schema)
     if kind is not None and kind not in _TIMES:
-        conversion = _CONVERSIONS.get(kind, "CAST({0} AS TIMESTAMP)").format(timestamp)
+        conversion = _CONVERSIONS.get(kind, "TRY_CAST({0} AS TIMESTAMP)").format(timestamp)
         raise ExpressionError(
-            f"{site.of(timestamp)} is of type {kind}, not TIMESTAMP, DATE or BIGINT (milliseconds)",
+            f"{site.of(timestamp)} is of type {kind}, not TIMESTAMP, DATE, BIGINT (milliseconds) or STRING",
             fix=f"convert it, such as timestamp={conversion!r}",
             place=node.place,
         )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tidemark.errors import CorruptStoreError, FormatError
 from tidemark.semantics.watermark_strategy import MIN_WATERMARK
 
-_FIX = "restore from a savepoint; if the record was written by a newer release, run that release"
+_FIX = "restore the record from a backup of the job store; if a newer release wrote it, run that release"
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,26 @@ class SplitObservation:
     max_event_time: int | None
     metrics: Mapping[str, int | None] = field(default_factory=dict)
     caught_up: bool | None = None
+
+
+@dataclass(frozen=True)
+class SourceEnd:
+    """How far an epoch read a source: to its end or not, as a whole and, where that is known, by split.
+
+    ``looked_at`` is the processing time of which that is true, None for the epoch's own: a drain fixes at its begin what it will read.
+    """
+
+    caught_up: bool = True
+    splits: Mapping[str, bool] = field(default_factory=dict)
+    looked_at: int | None = None
+
+    def tell(self, observed: Mapping[str, SplitObservation], state: SourceState) -> dict[str, SplitObservation]:
+        """Return what an epoch observed with what is known of each split's end; only splits that were ever seen to have rows count."""
+        told = dict(observed)
+        for split, caught_up in self.splits.items():
+            if split in observed or split in state.splits:
+                told[split] = replace(told.get(split, SplitObservation(0, None)), caught_up=caught_up)
+        return told
 
 
 @dataclass(frozen=True)

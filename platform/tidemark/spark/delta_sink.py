@@ -14,9 +14,11 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction
 
 from tidemark.clock import SYSTEM_CLOCK
+from tidemark.crashpoints import crash_point
 from tidemark.errors import PublishError, SinkError
+from tidemark.locations import Location
+from tidemark.spark.delta_tables import asks_too_much
 from tidemark.spark.sources import first_line
-from tidemark.state.locations import Location
 from tidemark.state.records import OutputRecord
 from tidemark.state.store import JobStore
 
@@ -51,7 +53,7 @@ class DeltaSink:
         return f"tidemark-{name}"
 
     def check(self, schema: StructType) -> None:
-        """Raise SinkError when an existing table has other columns or types."""
+        """Raise SinkError when an existing table has other columns or types, or asks more of a writer than an append."""
         text = schema.json()
         if text == self._checked:
             return
@@ -63,6 +65,13 @@ class DeltaSink:
                 raise SinkError(
                     f"output {self._name!r} does not fit the table at {self.location}: {'; '.join(differences)}",
                     fix="write to another path, or change the table's columns to match the output's",
+                    uid=self._name,
+                    place=self.location,
+                )
+            if demands := asks_too_much(table, json.loads(text)):
+                raise SinkError(
+                    f"output {self._name!r} cannot be appended to the table at {self.location}: {'; '.join(demands)}",
+                    fix="write to another path (the table is made there), or take these demands off the table",
                     uid=self._name,
                     place=self.location,
                 )
@@ -109,6 +118,15 @@ class DeltaSink:
                 place=self.location,
             ) from error
 
+    def newest(self, lineage: str) -> int | None:
+        """Return the newest epoch of a lineage that the table has, by its transaction.
+
+        Raises:
+            SinkError: the table cannot be read.
+        """
+        table = self._open()
+        return None if table is None else table.transaction_version(f"{lineage}/{self._name}")
+
     def shown(self) -> frozenset[str]:
         """Return the files of the table's newest version.
 
@@ -138,6 +156,7 @@ class DeltaSink:
 
     def _create(self, schema: Schema) -> DeltaTable:
         self._table = DeltaTable.create(self._location.uri, schema, mode="ignore")
+        crash_point("table-created")
         return self._table
 
 

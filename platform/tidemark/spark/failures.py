@@ -69,10 +69,13 @@ def _explained(error: BaseException, state: str) -> tuple[type[TidemarkError], s
     if condition.startswith(_EXPRESSION_CONDITIONS):
         return UserCodeError, f"Spark refuses an expression: {text}", "correct the expression; the epoch is read again"
     if condition.startswith(_DATA_CONDITIONS):
-        fix = "use the try_ form of the function (try_cast, try_divide, …), or filter such rows first with rejects_to"
+        fix = "use the try_ form of the function (try_cast, try_to_timestamp, try_divide, …), or filter such rows first with rejects_to"
         return UserCodeError, f"an expression failed on the data: {text}", fix
     if condition.startswith(_FILE_CONDITIONS) and state in text:
-        fix = "restore the file from a backup of the job store, or start a new lineage from a savepoint"
+        fix = (
+            "restore the file from a backup of the job store, or give the job another name and its outputs other paths, "
+            "which reads all input again"
+        )
         return CorruptStoreError, f"a file of the job's state is missing or damaged: {text}", fix
     if condition.startswith(_FILE_CONDITIONS):
         fix = "restore the file or remove it from the source's folder; the epoch is read again"

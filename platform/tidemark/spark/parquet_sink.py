@@ -8,9 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from tidemark.crashpoints import crash_point
 from tidemark.errors import PublishError, SinkError, StoreError
+from tidemark.locations import Location
 from tidemark.spark.staging import folder_of
-from tidemark.state.locations import Location
 from tidemark.state.records import OutputRecord
 from tidemark.state.store import JobStore
 
@@ -75,6 +76,7 @@ class ParquetSink:
             done = next((number for number, file in enumerate(record.files) if file.path in staged), len(record.files))
             for number, file in enumerate(record.files[done:], start=done):
                 self.staging.move(file.path, f"part-{lineage}-{epoch:012d}-{number:05d}.parquet")
+                crash_point("output-file-moved")
             self.staging.remove_folder(folder)
         except (StoreError, OSError) as error:
             raise PublishError(
@@ -84,6 +86,24 @@ class ParquetSink:
                 epoch=epoch,
                 place=self.location,
             ) from error
+
+    def newest(self, lineage: str) -> int | None:
+        """Return the newest epoch of a lineage that has files here; readers may have taken files away.
+
+        Raises:
+            SinkError: the folder cannot be listed.
+        """
+        ours = f"part-{lineage}-"
+        try:
+            names = [file.path.removeprefix(ours) for file in self.staging.list() if file.path.startswith(ours)]
+        except StoreError as error:
+            raise SinkError(
+                f"the folder of output {self._name!r} cannot be listed: {error.what}",
+                fix="mend the folder, or write to another path",
+                uid=self._name,
+                place=self.location,
+            ) from error
+        return max((int(name.partition("-")[0]) for name in names if name[:12].isdecimal()), default=None)
 
     def shown(self) -> frozenset[str]:
         """Return nothing: what readers see lies elsewhere than what is staged."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pyspark.sql import types as T
 
-from tidemark.errors import SinkError, StoreError
+from tidemark.errors import CorruptStoreError, SinkError, StoreError
 from tidemark.graph.nodes import ConsoleSpec, DeltaSpec, MemorySpec, Output, ParquetSpec
 from tidemark.spark.delta_sink import DeltaSink
 from tidemark.spark.local_sinks import ConsoleSink, MemorySink
@@ -54,6 +54,10 @@ class Sink(Protocol):
         """Make the staged rows of a committed epoch visible, once."""
         ...
 
+    def newest(self, lineage: str) -> int | None:
+        """Return the newest epoch of a lineage that readers can see, None where there is none or it cannot be known."""
+        ...
+
     def shown(self) -> frozenset[str]:
         """Return the staged files that readers are shown now, relative to ``staging``; a sweep leaves them alone in any case."""
         ...
@@ -92,6 +96,32 @@ class BoundSink:
         """Make the rows visible, if there are any."""
         if record.files:
             self.sink.publish(record, lineage, epoch)
+
+
+def require_not_ahead(sinks: Mapping[str, BoundSink], lineage: str, epoch: int) -> None:
+    """Make sure that no output has epochs that the job's log does not know.
+
+    Args:
+        sinks: of the job's outputs, by name.
+        lineage: the job's.
+        epoch: the newest one in the log, published already; -1 before the first.
+
+    Raises:
+        CorruptStoreError: an output is ahead. Its sink would take the epochs that come next for those it has, and drop their rows.
+        SinkError: a place cannot be read.
+    """
+    for name, bound in sinks.items():
+        newest = bound.sink.newest(lineage)
+        if newest is not None and newest > epoch:
+            known = f"ends at epoch {epoch}" if epoch >= 0 else "has no epoch"
+            raise CorruptStoreError(
+                f"output {name!r} at {bound.sink.location} holds epoch {newest} of this job, and the job's log {known}: records are "
+                "lost, or an old copy of the job store was put back",
+                fix=f"put back the job store as it was after epoch {newest}, or give the job another name and its outputs other paths, "
+                "which reads all input again; nothing was changed",
+                uid=name,
+                place=bound.sink.location,
+            )
 
 
 def bind_sinks(outputs: Mapping[str, Output], job: JobStore) -> dict[str, BoundSink]:

@@ -20,7 +20,7 @@ _MAGIC = b"PAR1"
 _TRAILER = 8
 _TAIL = 32 * 1024
 _THREADS = 8
-_FIX = "start the job from the last savepoint; if the file belongs to an epoch not committed yet, run the job again"
+_FIX = "restore the file from a backup of the job store; if it belongs to an epoch not committed yet, run the job again"
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import LocalStore, ObjectStore, from_url
 
 from tidemark.errors import StoreError
-from tidemark.state.locations import Location
+from tidemark.locations import Location
 
 _TROUBLE = (BaseError, OSError, ValueError)
 _QUERY = re.compile(r"\?[^\s\"'),]+")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tidemark.errors import DefinitionError
-from tidemark.state.locations import Location
+from tidemark.locations import Location
 
 
 @pytest.mark.parametrize(
