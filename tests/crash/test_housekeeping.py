@@ -16,24 +16,26 @@ from tidemark.state.joblog import Driver, JobLog
 from tidemark.state.owners import current_owner
 from tidemark.state.progress import EpochProgress
 from tidemark.state.records import EpochRecord
+from tidemark.state.status import JobStatus, State, read_status
 from tidemark.state.store import JobStore
 from tidemark.testing.manual_clock import ManualClock
 
 LINEAGE = "0123456789abcdef"
 SECOND = 1000
+STATES: tuple[State, ...] = ("running", "finished", "stopped", "failed")
 
 
 class Office:
     """A driver that commits empty epochs, and its housekeeping."""
 
-    def __init__(self, folder: Path, *, retained_epochs: int = 1000) -> None:
+    def __init__(self, folder: Path, *, retained_epochs: int = 1000, takeover: bool = False) -> None:
         elements = tm.from_elements([(1,)], schema="at BIGINT")
         stream = tm.source("fares", elements, watermarks=tm.bounded_out_of_orderness("0 seconds", timestamp="at"))
         self.job = tm.Job("fares", outputs={"rows": tm.memory(stream, "rows")}, retained_epochs=retained_epochs)
         self.clock = ManualClock(4_000_000_000_000)
         self.store = JobStore.open(str(folder))
         self.log = JobLog(self.store.at("fares"), "fares", self.clock)
-        self.driver = self.log.acquire(current_owner())
+        self.driver = self.log.acquire(current_owner(), takeover=takeover)
         self.keeping = self.begin(self.driver)
 
     def begin(self, driver: Driver) -> Housekeeping:
@@ -43,13 +45,17 @@ class Office:
 
     def run(self, epochs: int, *, every: int) -> None:
         for _ in range(epochs):
-            last = self.driver.last
-            epoch = 0 if last is None else last.epoch + 1
-            progress = EpochProgress("fares", LINEAGE, epoch, 0, 0, 0, 0)
-            record = EpochRecord("fares", LINEAGE, None, self.driver.term, epoch, 0, str(epoch), progress)
-            self.driver.append(record)
+            record = self.commit()
             self.clock.advance(every)
-            self.keeping.after_epoch(record, progress)
+            self.keeping.after_epoch(record, record.progress)
+
+    def commit(self) -> EpochRecord:
+        last = self.driver.last
+        epoch = 0 if last is None else last.epoch + 1
+        progress = EpochProgress("fares", LINEAGE, epoch, 0, 0, 0, 0)
+        record = EpochRecord("fares", LINEAGE, None, self.driver.term, epoch, 0, str(epoch), progress)
+        self.driver.append(record)
+        return record
 
 
 def sweeps() -> int:
@@ -96,6 +102,30 @@ def test_what_can_wait_does_not_stop_a_job(tmp_path: Path, caplog: pytest.LogCap
         office.run(1, every=SWEEP_INTERVAL_MS)
     assert "the sweep is put off" in caplog.text
     assert len(read_history(office.store, "fares")) == 4
+
+
+def test_a_fenced_driver_that_wakes_writes_neither_history_nor_status(tmp_path: Path) -> None:
+    old = Office(tmp_path)
+    old.run(2, every=SECOND)
+    # It commits an epoch and sleeps before it writes of it; another driver takes the job over, goes on and ends.
+    last = old.commit()
+    new = Office(tmp_path, takeover=True)
+    new.run(3, every=SECOND)
+    new.keeping.say("finished")
+    before = history_and_status(new)
+    assert [epoch.epoch for epoch in before[0]] == [0, 1, 2, 3, 4, 5]
+    with pytest.raises(FencedError, match="term 2"):
+        old.keeping.after_epoch(last, last.progress)
+    assert history_and_status(new) == before
+    for state in STATES:
+        old.keeping.say(state)
+    with pytest.raises(FencedError, match="term 2"):
+        old.begin(old.driver)
+    assert history_and_status(new) == before
+
+
+def history_and_status(office: Office) -> tuple[list[EpochProgress], JobStatus | None]:
+    return read_history(office.store, "fares"), read_status(office.store, "fares")
 
 
 def test_a_fenced_driver_stops_at_the_next_sweep(tmp_path: Path) -> None:

@@ -145,6 +145,22 @@ def test_a_pin_keeps_what_it_names(place: Place) -> None:
     assert place.there("delta", pinned)
 
 
+def test_a_pin_does_not_put_published_files_of_retired_epochs_at_risk(place: Place) -> None:
+    """The table does not show them any more; its older versions need them until its own retention is over."""
+    outputs = [place.stage("delta", epoch) for epoch in range(4)]
+    for epoch, output in enumerate(outputs):
+        place.commit(epoch, {"delta": output})
+        place.publish(epoch, {"delta": output})
+        if epoch == 0:
+            Pins(place.log).put("kept", 0)
+    orphan = place.stage("delta", 3)
+    DeltaTable(str(place.folder / "delta")).delete("n < 3")
+    retire(place.driver, retained_epochs=1)
+    place.sweep_twice()
+    assert [place.there("delta", output) for output in outputs] == [True] * 4
+    assert not place.there("delta", orphan)
+
+
 def test_a_file_that_the_table_shows_stays_whatever_the_records_say(place: Place) -> None:
     shown, orphan = place.stage("delta", 0), place.stage("delta", 0)
     place.publish(0, {"delta": shown})

@@ -66,8 +66,10 @@ class Housekeeping:
 
         Raises:
             CorruptStoreError: the history is damaged.
+            FencedError: a newer driver has begun; nothing was written.
         """
         log = self._term.log
+        self._term.confirm()
         self._history.backfill(log.epochs())
         known = self._known_status()
         if known is not None:
@@ -77,19 +79,20 @@ class Housekeeping:
         else:
             for record in reversed(list(log.epochs())):
                 self._remember(record)
-        self.say("running")
+        self._write("running")
         self._sweep()
 
     def after_epoch(self, record: EpochRecord, progress: EpochProgress) -> None:
         """Write history and status after an epoch was published; retire old epochs, and sweep when it is time.
 
         Raises:
-            FencedError: a newer driver has begun.
+            FencedError: a newer driver has begun; history and status are its own.
         """
         self._record = record
         self._remember(record)
+        self._term.confirm()
         self._history.append(progress)
-        self.say("running", progress)
+        self._write("running", progress)
         kept = self._job.retained_epochs
         with _put_off("retention"):
             retire(self._term, retained_epochs=kept, slack=min(RETENTION_SLACK, max(1, kept // RETENTION_SLACK)))
@@ -97,8 +100,16 @@ class Housekeeping:
         if self._clock.now_ms() - self._swept_at >= SWEEP_INTERVAL_MS or self._epochs_since_sweep >= SWEEP_EPOCHS:
             self._sweep()
 
-    def say(self, state: State, progress: EpochProgress | None = None, error: TidemarkError | None = None) -> None:
-        """Write the job's status."""
+    def say(self, state: State, error: TidemarkError | None = None) -> None:
+        """Write the job's status; a driver that was fenced leaves it to the newer one."""
+        try:
+            self._term.confirm()
+        except FencedError as fenced:
+            logger.info("the status %r is not written: %s", state, fenced)
+            return
+        self._write(state, error=error)
+
+    def _write(self, state: State, progress: EpochProgress | None = None, error: TidemarkError | None = None) -> None:
         record = self._record
         write_status(
             self._store,

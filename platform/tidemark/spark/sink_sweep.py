@@ -8,7 +8,7 @@ committed with another one, or will be.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tidemark.crashpoints import crash_point
@@ -18,7 +18,7 @@ from tidemark.state.epoch_codec import DecodedEpoch
 from tidemark.state.joblog import DEFAULT_LEASE_MS, Driver
 from tidemark.state.layout import OUTPUT_SWEEP
 from tidemark.state.store import ListedFile
-from tidemark.state.sweep import SweepReport, kept_epochs, plan_sweep
+from tidemark.state.sweep import KeptEpochs, SweepReport, kept_epochs, plan_sweep
 from tidemark.state.tombstones import TombstoneList
 
 
@@ -28,7 +28,7 @@ def sweep_outputs(
     lineage: str,
     *,
     lease_ms: int = DEFAULT_LEASE_MS,
-    kept: Sequence[DecodedEpoch] | None = None,
+    kept: KeptEpochs | None = None,
 ) -> SweepReport:
     """Make one pass over the stagings of a job's outputs; called by the driver between epochs, as ``tidemark.state.sweep``.
 
@@ -44,11 +44,12 @@ def sweep_outputs(
         CorruptStoreError: a retained record or a pin cannot be read; nothing was deleted.
         SinkError: a table cannot be read; nothing was deleted.
     """
-    epochs = kept_epochs(driver.log) if kept is None else kept
+    epochs = kept or kept_epochs(driver.log)
     tombstones = TombstoneList(driver.log.store, OUTPUT_SWEEP)
     before = tombstones.read()
-    oldest = min((decoded.record.epoch for decoded in epochs if decoded.record.lineage == lineage), default=0)
-    unused = [staging for place in _places(sinks, epochs) for staging in place.unused(lineage, oldest, before)]
+    # Not of the pinned ones: stagings of the epochs that were retired since belong to readers, who may need them for time travel.
+    oldest = min((decoded.record.epoch for decoded in epochs.retained if decoded.record.lineage == lineage), default=0)
+    unused = [staging for place in _places(sinks, epochs.all) for staging in place.unused(lineage, oldest, before)]
     listed = [file for staging in unused for file in staging.files]
     plan = plan_sweep(listed, (), before, now_ms=driver.log.clock.now_ms(), lease_ms=lease_ms)
     doomed = {place: _doomed(place, plan.delete) for place in {staging.place for staging in unused}}

@@ -7,7 +7,7 @@ failed, its own or a fenced driver's, and can never be committed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from tidemark.crashpoints import crash_point
@@ -59,15 +59,28 @@ def plan_sweep(
     return SweepPlan(tuple(delete), kept)
 
 
-def kept_epochs(log: JobLog) -> tuple[DecodedEpoch, ...]:
-    """Return the epochs that can be gone back to: the retained ones, newest first, and then the pinned ones.
+@dataclass(frozen=True)
+class KeptEpochs:
+    """The epochs that can be gone back to: those retained, without a gap and newest first, and those pinned, of any age."""
+
+    retained: tuple[DecodedEpoch, ...]
+    pinned: tuple[DecodedEpoch, ...]
+
+    @property
+    def all(self) -> tuple[DecodedEpoch, ...]:
+        """Return both; an epoch may be there twice."""
+        return self.retained + self.pinned
+
+
+def kept_epochs(log: JobLog) -> KeptEpochs:
+    """Return the epochs that can be gone back to.
 
     Raises:
         CorruptStoreError: a record or pin cannot be read, and so what it needs is not known.
     """
     # The log first, the pins afterwards: see ``Pins.put``.
-    retained = [decoded for _, decoded in log.retained()]
-    return (*retained, *(pin.decoded for pin in Pins(log).list()))
+    retained = tuple(decoded for _, decoded in log.retained())
+    return KeptEpochs(retained, tuple(pin.decoded for pin in Pins(log).list()))
 
 
 def referenced_files(log: JobLog) -> frozenset[str]:
@@ -76,10 +89,10 @@ def referenced_files(log: JobLog) -> frozenset[str]:
     Raises:
         CorruptStoreError: a record or pin cannot be read, and so what it needs is not known.
     """
-    return _needed(kept_epochs(log))
+    return _needed(kept_epochs(log).all)
 
 
-def sweep(driver: Driver, *, lease_ms: int = DEFAULT_LEASE_MS, kept: Sequence[DecodedEpoch] | None = None) -> SweepReport:
+def sweep(driver: Driver, *, lease_ms: int = DEFAULT_LEASE_MS, kept: KeptEpochs | None = None) -> SweepReport:
     """Make one pass over the job's state files, segments and source logs; called by the driver between epochs.
 
     Args:
@@ -95,7 +108,7 @@ def sweep(driver: Driver, *, lease_ms: int = DEFAULT_LEASE_MS, kept: Sequence[De
     tombstones = TombstoneList(log.store, SWEEP)
     before = tombstones.read()
     listed = [file for folder in (STATE, SEGMENTS, SOURCES) for file in log.store.list(folder)]
-    plan = plan_sweep(listed, _needed(kept_epochs(log) if kept is None else kept), before, now_ms=now, lease_ms=lease_ms)
+    plan = plan_sweep(listed, _needed((kept or kept_epochs(log)).all), before, now_ms=now, lease_ms=lease_ms)
     # Files listed before this line are of this term or an earlier one, so no newer driver can be about to commit them.
     driver.confirm()
     tombstones.replace(plan.marked, term=driver.term)
