@@ -20,6 +20,7 @@ from tidemark.locations import Location
 from tidemark.spark.delta_tables import asks_too_much
 from tidemark.spark.sources import first_line
 from tidemark.state.records import OutputRecord
+from tidemark.state.redaction import without_secrets
 from tidemark.state.store import JobStore
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ class DeltaSink:
                 uid=self._name,
                 epoch=epoch,
                 place=self.location,
-            ) from error
+            ) from without_secrets(error)
 
     def newest(self, lineage: str) -> int | None:
         """Return the newest epoch of a lineage that the table has, by its transaction.
@@ -151,7 +152,7 @@ class DeltaSink:
                     fix="repair or move the table, or write to another path",
                     uid=self._name,
                     place=self.location,
-                ) from error
+                ) from without_secrets(error)
         return self._table
 
     def _create(self, schema: Schema) -> DeltaTable:

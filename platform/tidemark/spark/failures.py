@@ -8,6 +8,7 @@ from pyspark.errors import PySparkException, PythonException
 
 from tidemark.errors import CorruptStoreError, EngineError, SourceError, TidemarkError, UserCodeError
 from tidemark.spark.sources import first_line
+from tidemark.state.redaction import redacted
 
 _EXPRESSION_CONDITIONS = (
     "DATATYPE_MISMATCH",
@@ -63,7 +64,7 @@ def _explained(error: BaseException, state: str) -> tuple[type[TidemarkError], s
     """Return the class, the message and the fix for an error of Spark's or of the user's code in it."""
     text = first_line(error)
     if isinstance(error, PythonException):
-        what, fix = _explained_python(str(error))
+        what, fix = _explained_python(redacted(str(error)))
         return UserCodeError, f"a Python function failed: {what}", fix
     condition = _condition(error, text)
     if condition.startswith(_EXPRESSION_CONDITIONS):

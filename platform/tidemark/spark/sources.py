@@ -22,6 +22,7 @@ from tidemark.errors import DefinitionError, SourceError
 from tidemark.graph.nodes import ElementsSpec, FilesSpec, FormatSpec, RateSpec, SourceNode
 from tidemark.spark.expressions import CORRUPT, SOURCE, SPLIT, quoted, struct_of
 from tidemark.spark.intake import BLOCK, PATH, ROW
+from tidemark.state.redaction import redacted, without_secrets
 from tidemark.state.store import JobStore
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def open_source(spark: SparkSession, node: SourceNode, elements: JobStore, *, or
             fix="check the path, the format's name and its options",
             uid=node.name,
             place=node.place,
-        ) from error
+        ) from without_secrets(error)
 
 
 def reads_files(node: SourceNode) -> bool:
@@ -113,10 +114,10 @@ def unpack(batch: DataFrame, names: Sequence[str]) -> dict[str, DataFrame]:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's text; Spark's go on with plans and traces."""
+    """Return the first line of an error's text, without credentials; Spark's go on with plans and traces."""
     # PySpark wraps the Java exceptions it knows; of another one the text begins with the call that failed, not with what went wrong.
     text = str(error.java_exception.getMessage()) if isinstance(error, Py4JJavaError) else str(error)
-    return (text.strip().splitlines() or [type(error).__name__])[0]
+    return redacted((text.strip().splitlines() or [type(error).__name__])[0])
 
 
 def _files(reader: DataStreamReader, node: SourceNode, spec: FilesSpec, *, ordered: bool) -> DataFrame:

@@ -7,7 +7,6 @@ succeeds for one writer only. On object stores that needs conditional puts (S3, 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -20,10 +19,9 @@ from obstore.store import LocalStore, ObjectStore, from_url
 
 from tidemark.errors import StoreError
 from tidemark.locations import Location
+from tidemark.state.redaction import redacted, without_secrets
 
 _TROUBLE = (BaseError, OSError, ValueError)
-_QUERY = re.compile(r"\?[^\s\"'),]+")
-_SECRET = re.compile(r"(?i)\b([\w-]*(?:secret|token|password|signature|authorization|access_key|account_key|sas)[\w-]*)(\"?\s*[:=]\s*)\S+")
 
 
 class ListedFile(NamedTuple):
@@ -228,14 +226,9 @@ def _reported(verb: str, shown: str, *, passing: tuple[type[Exception], ...] = (
     except passing:
         raise
     except _TROUBLE as error:
-        text = _redacted(str(error))
-        cause = error if text == str(error) else BaseError(text)
+        text = redacted(str(error))
         raise StoreError(
             f"cannot {verb} {shown}: {text.splitlines()[0] if text else type(error).__name__}",
             fix="check that the place exists and may be read and written from this machine, and the credentials in the environment",
             place=shown,
-        ) from cause
-
-
-def _redacted(text: str) -> str:
-    return _SECRET.sub(r"\1\2<hidden>", _QUERY.sub("?<hidden>", text))
+        ) from without_secrets(error)
