@@ -67,15 +67,21 @@ def lag_thresholds(job: Job, *, warn_after: str | timedelta | None = None, error
     return Thresholds(warn, error)
 
 
-def source_lags(progress: EpochProgress, reference: LagReference) -> tuple[SourceLag, ...]:
+def source_lags(progress: EpochProgress, reference: LagReference, *, now_ms: int | None = None) -> tuple[SourceLag, ...]:
     """Return the lag of every source that has a watermark, the greatest first.
 
     A source before its first event and one at the end of its input have none.
+
+    Args:
+        progress: the epoch.
+        reference: what its watermarks are compared with.
+        now_ms: for a job that stands still: the time since the epoch counts as well.
     """
     found = []
+    since = 0 if now_ms is None else max(now_ms - progress.processing_time, 0)
     for name, source in progress.sources.items():
         watermark = known_time(source.watermark)
         now = progress.processing_time if reference == "processing_time" else newest_event(source)
         if watermark is not None and now is not None:
-            found.append(SourceLag(name, max(now - watermark, 0), watermark, source.held_by or None))
+            found.append(SourceLag(name, max(now - watermark, 0) + since, watermark, source.held_by or None))
     return tuple(sorted(found, key=lambda lag: (-lag.lag_ms, lag.source)))

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta
 
 import dagster as dg
 
 from tidemark.assets.lag import LEVELS, LagReference, Level, SourceLag, Thresholds, lag_thresholds, source_lags
+from tidemark.clock import SYSTEM_CLOCK, Clock, format_ms
 from tidemark.durations import format_duration
 from tidemark.graph.job import Job
 from tidemark.resources.alerts import Alert
 from tidemark.sensors.job_sensor import Decision, RunWanted, SensorOptions, job_sensor, sensor_name
 from tidemark.sensors.sensor_cursor import SensorCursor
+from tidemark.state.heartbeat import read_heartbeat, silent_since
+from tidemark.state.joblog import DEFAULT_LEASE_MS
+from tidemark.state.layout import job_folder
 from tidemark.state.progress import EpochProgress
 from tidemark.state.status import JobStatus
 from tidemark.state.store import JobStore
@@ -25,11 +30,13 @@ def build_watermark_lag_sensor(
     error_after: str | timedelta | None = None,
     reference: LagReference = "processing_time",
     options: SensorOptions | None = None,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> dg.SensorDefinition:
     """Return a sensor that alerts when a source's watermark is behind, once per change for better or worse.
 
-    It looks at each new epoch once: the lag is that of the epoch, so a job that has nothing to read and commits nothing raises no
-    alarm. With a target in the options it asks for a run when a lag gets worse.
+    The lag is that of the newest epoch, so a job that has nothing to read and commits nothing raises no alarm. One that says that it
+    runs, or that has failed, and gives no sign of life for a lease does: its lag counts up to now. With a target in the options the
+    sensor asks for a run when a lag gets worse.
 
     Args:
         job: the job.
@@ -38,6 +45,7 @@ def build_watermark_lag_sensor(
         error_after: lag from which it is an error; three times that by default.
         reference: compare with the epoch's processing time, or with the newest event seen (for data of long ago).
         options: store, target, alerts, interval, status.
+        clock: by which a heartbeat is old.
 
     Raises:
         DefinitionError: no store is known.
@@ -45,8 +53,8 @@ def build_watermark_lag_sensor(
     """
     limits = lag_thresholds(job, warn_after=warn_after, error_after=error_after)
 
-    def decide(_: JobStore, status: JobStatus, cursor: SensorCursor | None) -> Decision:
-        return decide_lag(job, status, cursor, limits=limits, reference=reference)
+    def decide(root: JobStore, status: JobStatus, cursor: SensorCursor | None) -> Decision:
+        return decide_lag(job, status, cursor, limits=limits, reference=reference, stall=_stall(root, status, clock.now_ms()))
 
     return job_sensor(
         job,
@@ -58,8 +66,30 @@ def build_watermark_lag_sensor(
     )
 
 
+@dataclass(frozen=True)
+class Stall:
+    """A driver that should be alive and is silent ``since`` then; ``now`` is when that was seen. Milliseconds."""
+
+    since: int
+    now: int
+
+
+def _stall(root: JobStore, status: JobStatus, now_ms: int) -> Stall | None:
+    if status.state not in {"running", "failed"}:
+        return None
+    beat = read_heartbeat(root.at(job_folder(status.job)))
+    since = silent_since(beat, status.heartbeat_at, now_ms=now_ms, lease_ms=DEFAULT_LEASE_MS)
+    return None if since is None else Stall(since, now_ms)
+
+
 def decide_lag(
-    job: Job, status: JobStatus, cursor: SensorCursor | None, *, limits: Thresholds, reference: LagReference = "processing_time"
+    job: Job,
+    status: JobStatus,
+    cursor: SensorCursor | None,
+    *,
+    limits: Thresholds,
+    reference: LagReference = "processing_time",
+    stall: Stall | None = None,
 ) -> Decision:
     """Return what a tick does.
 
@@ -69,24 +99,24 @@ def decide_lag(
         cursor: what the tick before left; ``said`` holds the level of each source that was last told.
         limits: from when on to warn.
         reference: what the watermark is compared with.
+        stall: where the driver is silent and should not be.
     """
     head = status.last
     if head is None:
         return Decision("no epoch yet", cursor)
     known = dict(cursor.said) if cursor is not None and cursor.lineage == head.lineage else {}
-    if cursor is not None and (cursor.lineage, cursor.epoch) == (head.lineage, head.epoch):
-        return Decision(f"no epoch after {head.epoch}", cursor)
-    lags = {lag.source: lag for lag in source_lags(head, reference)}
+    lags = {lag.source: lag for lag in source_lags(head, reference, now_ms=None if stall is None else stall.now)}
     levels: dict[str, Level] = {name: limits.level(lags[name].lag_ms if name in lags else None) for name in head.sources}
-    alerts = tuple(
-        _alert(job, head, name=name, lag=lags.get(name), level=levels[name], limits=limits)
-        for name in head.sources
-        if levels[name] != known.get(name, "ok")
-    )
+    changed = [name for name in head.sources if levels[name] != known.get(name, "ok")]
+    note = "" if stall is None else f"; the job is {status.state}, and there is no heartbeat since {format_ms(stall.since)}"
+    if cursor is not None and (cursor.lineage, cursor.epoch) == (head.lineage, head.epoch) and not changed:
+        return Decision(f"no epoch after {head.epoch}{note}", cursor)
+    alerts = tuple(_alert(job, head, name=name, lag=lags.get(name), level=levels[name], limits=limits, note=note) for name in changed)
     worse = any(_rank(levels[name]) > _rank(known.get(name, "ok")) for name in head.sources)
-    key = f"{job.name}:watermark-lag:{head.lineage}:{head.epoch}"
+    silence = "" if stall is None else f":silent-{stall.since}"
+    key = f"{job.name}:watermark-lag:{head.lineage}:{head.epoch}{silence}"
     return Decision(
-        said=_said(head, lags, reference),
+        said=_said(head, lags, reference) + note,
         cursor=SensorCursor(head.lineage, head.epoch, said=dict(levels)),
         alerts=alerts,
         runs=(RunWanted(key, {"tidemark/reason": "watermark lag"}),) if worse else (),
@@ -105,7 +135,7 @@ def _said(head: EpochProgress, lags: dict[str, SourceLag], reference: LagReferen
     )
 
 
-def _alert(job: Job, head: EpochProgress, *, name: str, lag: SourceLag | None, level: Level, limits: Thresholds) -> Alert:
+def _alert(job: Job, head: EpochProgress, *, name: str, lag: SourceLag | None, level: Level, limits: Thresholds, note: str) -> Alert:
     facts: dict[str, object] = {
         "source": name,
         "lag_ms": lag.lag_ms if lag is not None else None,
@@ -118,8 +148,7 @@ def _alert(job: Job, head: EpochProgress, *, name: str, lag: SourceLag | None, l
     }
     text = lag.describe() if lag is not None else f"source {name!r} has no watermark that could lag"
     if level == "ok":
-        return Alert("resolved", f"Watermark of {job.name} / {name} has caught up", f"{text} at epoch {head.epoch}", job.name, facts)
+        return Alert("resolved", f"Watermark of {job.name} / {name} has caught up", f"{text} at epoch {head.epoch}{note}", job.name, facts)
     limit = format_duration(limits.error_ms if level == "error" else limits.warn_ms)
-    return Alert(
-        level, f"Watermark of {job.name} / {name} is behind", f"{text} at epoch {head.epoch}; the limit is {limit}", job.name, facts
-    )
+    told = f"{text} at epoch {head.epoch}; the limit is {limit}{note}"
+    return Alert(level, f"Watermark of {job.name} / {name} is behind", told, job.name, facts)

@@ -185,7 +185,7 @@ def status_after(job: tm.Job, progress: EpochProgress, before: JobStatus | None)
     return JobStatus(
         job=job.name,
         lineage=progress.lineage,
-        state="running",
+        state="finished",
         heartbeat_at=progress.processing_time,
         started_at=START,
         last=progress,

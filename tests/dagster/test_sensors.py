@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,21 @@ import pytest
 
 import tidemark as tm
 from tests.dagster.fake_engine import HOUR, START, FakeEpoch, commit_status, make_job, window_rows
+from tidemark.clock import format_ms
 from tidemark.errors import AlertError, DefinitionError, DurationError
 from tidemark.resources import Alert, AlertResource
 from tidemark.sensors import SensorOptions, build_late_data_sensor, build_watermark_lag_sensor
 from tidemark.sensors.sensor_cursor import SensorCursor, decode_cursor
+from tidemark.state.heartbeat import Heartbeat, write_heartbeat
+from tidemark.state.joblog import DEFAULT_LEASE_MS
+from tidemark.state.owners import current_owner
+from tidemark.state.status import State, write_status
+from tidemark.state.store import JobStore
+from tidemark.testing.manual_clock import ManualClock
 
 pytestmark = pytest.mark.dagster
 
+MINUTE = 60_000
 SENT: list[Alert] = []
 
 
@@ -114,6 +123,52 @@ def test_a_worse_lag_asks_for_a_run_of_the_target(tmp_path: Path) -> None:
     result = tick(build_watermark_lag_sensor(job, options=options), None)
     assert result.run_requests is not None
     assert [request.run_key for request in result.run_requests] == ["cabs:watermark-lag:l1:0"]
+    assert not SENT
+
+
+@pytest.mark.parametrize("state", ["running", "failed"])
+def test_a_job_that_stands_still_lags_by_the_clock(tmp_path: Path, state: State) -> None:
+    job, store = job_at(tmp_path), tmp_path / "store"
+    root = JobStore.open(str(store))
+    status = replace(commit_status(job, store, [epoch(6)]), state=state)
+    write_status(root, status)
+    clock = ManualClock(status.heartbeat_at)
+    options = SensorOptions(target=dg.AssetSelection.assets("downstream"))
+    sensor = build_watermark_lag_sensor(job, clock=clock, options=options)
+    # The job waits for input for an hour, and its driver is alive.
+    clock.advance(60 * MINUTE)
+    beat = Heartbeat(1, current_owner(), clock.now_ms(), 1)
+    write_heartbeat(root.at(job.name), beat)
+    clock.advance(DEFAULT_LEASE_MS - 1)
+    cursor = tick(sensor, None).cursor
+    assert not SENT
+    # Then it is not: the limits are 25 and 75 minutes, and the watermark is 66 behind the clock, and later 76.
+    clock.advance(1)
+    result = tick(sensor, cursor)
+    (alert,) = SENT
+    assert alert.level == "warn"
+    assert alert.facts["lag_ms"] == 66 * MINUTE + DEFAULT_LEASE_MS
+    assert f"the job is {state}, and there is no heartbeat since {format_ms(beat.at)}" in alert.text
+    assert [request.run_key for request in result.run_requests or ()] == [f"cabs:watermark-lag:l1:0:silent-{beat.at}"]
+    again = tick(sensor, result.cursor)
+    assert len(SENT) == 1
+    assert "no heartbeat since" in str(again.skip_reason)
+    clock.advance(10 * MINUTE)
+    cursor = tick(sensor, again.cursor).cursor
+    assert [alert.level for alert in SENT] == ["warn", "error"]
+    # A driver is there again, with nothing to read yet.
+    write_heartbeat(root.at(job.name), replace(beat, at=clock.now_ms()))
+    tick(sensor, cursor)
+    assert [alert.level for alert in SENT] == ["warn", "error", "resolved"]
+    assert "heartbeat" not in SENT[-1].text
+
+
+@pytest.mark.parametrize("state", ["finished", "stopped"])
+def test_a_job_that_ended_does_not_lag_by_the_clock(tmp_path: Path, state: State) -> None:
+    job, store = job_at(tmp_path), tmp_path / "store"
+    status = replace(commit_status(job, store, [epoch(6)]), state=state)
+    write_status(JobStore.open(str(store)), status)
+    tick(build_watermark_lag_sensor(job, clock=ManualClock(status.heartbeat_at + 24 * HOUR)), None)
     assert not SENT
 
 

@@ -13,12 +13,16 @@ import click
 
 from tidemark.cli.loading import load_job
 from tidemark.cli.tables import history_table, status_text
+from tidemark.clock import SYSTEM_CLOCK
 from tidemark.durations import to_ms
 from tidemark.errors import TidemarkError, UnknownJobError
 from tidemark.state.codec import to_plain
+from tidemark.state.heartbeat import read_heartbeat, silent_since
 from tidemark.state.history import read_history
+from tidemark.state.joblog import DEFAULT_LEASE_MS
+from tidemark.state.layout import job_folder
 from tidemark.state.progress import EpochProgress, encode_progress, format_progress
-from tidemark.state.status import list_jobs, read_status
+from tidemark.state.status import JobStatus, list_jobs, read_status
 from tidemark.state.store import JobStore
 
 _store = click.option(
@@ -109,7 +113,7 @@ def status(job: str | None, store: str | None, *, as_json: bool) -> None:
         found = read_status(root, name)
         if found is None:
             raise _unknown(name, root)
-        click.echo(json.dumps(to_plain(found)) if as_json else status_text(found))
+        click.echo(json.dumps(to_plain(found)) if as_json else _status_text(found, root))
 
 
 @main.command()
@@ -136,6 +140,13 @@ def history(job: str, store: str | None, limit: int, *, as_json: bool) -> None:
 def graph(job: str, form: str) -> None:
     """Draw a job's graph. Starts no JVM."""
     click.echo(load_job(job).explain("mermaid" if form == "mermaid" else "text"))
+
+
+def _status_text(status: JobStatus, root: JobStore) -> str:
+    beat = read_heartbeat(root.at(job_folder(status.job)))
+    silent = silent_since(beat, status.heartbeat_at, now_ms=SYSTEM_CLOCK.now_ms(), lease_ms=DEFAULT_LEASE_MS)
+    last = status.heartbeat_at if beat is None else max(status.heartbeat_at, beat.at)
+    return status_text(status, heartbeat=last, silent=silent is not None)
 
 
 def _open(store: str | None) -> JobStore:

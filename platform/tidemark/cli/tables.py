@@ -12,9 +12,16 @@ from tidemark.state.status import JobStatus
 _COLUMNS = ("epoch", "time", "took", "rows in", "rows out", "late", "malformed", "watermark", "lag", "state rows", "state bytes")
 
 
-def status_text(status: JobStatus) -> str:
-    """Return a job's status as a few lines: state, watermark, and the conservation of every source, filter and window."""
-    lines = [f"{status.job}: {status.state}, heartbeat {format_ms(status.heartbeat_at)}"]
+def status_text(status: JobStatus, *, heartbeat: int, silent: bool) -> str:
+    """Return a job's status as a few lines: state, watermark, and the conservation of every source, filter and window.
+
+    Args:
+        status: what the driver last said.
+        heartbeat: when it last gave a sign of life, milliseconds.
+        silent: whether that is so long ago that a driver which says that it runs does not.
+    """
+    stale = silent and status.state == "running"
+    lines = [f"{status.job}: {status.state}, {'no heartbeat since' if stale else 'heartbeat'} {format_ms(heartbeat)}"]
     if status.error:
         lines.append(f"  error: {status.error}")
     last, totals = status.last, status.totals

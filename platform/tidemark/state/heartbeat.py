@@ -69,6 +69,19 @@ def is_fresh(beat: Heartbeat, *, now_ms: int, lease_ms: int) -> bool:
     return not beat.released and abs(now_ms - beat.at) < lease_ms and not known_dead(beat.owner)
 
 
+def silent_since(beat: Heartbeat | None, said_at: int, *, now_ms: int, lease_ms: int) -> int | None:
+    """Return when a job's driver last gave a sign of life, None where that is less than a lease ago.
+
+    Args:
+        beat: its last heartbeat.
+        said_at: when it last wrote the status, which it does only when an epoch ends.
+        now_ms: the time.
+        lease_ms: how long a driver is believed to be alive.
+    """
+    last = said_at if beat is None else max(said_at, beat.at)
+    return last if now_ms - last >= lease_ms else None
+
+
 def running_error(beat: Heartbeat, job: str, *, now_ms: int, lease_ms: int) -> JobRunningError:
     """Return the error that another driver is alive; it names host, pid and the heartbeat's age."""
     age = format_duration(max(now_ms - beat.at, 0))
