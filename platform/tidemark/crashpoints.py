@@ -24,16 +24,20 @@ POINTS: Final[tuple[str, ...]] = (
     "segment-written",
     "before-commit",
     "after-commit",
+    "table-created",
+    "output-file-moved",
     "output-published",
     "outputs-published",
     "history-written",
     "retention-begun",
+    "floor-raised",
     "retention-done",
     "sweep-marked",
     "sweep-done",
     "output-sweep-marked",
     "output-sweep-done",
     "epoch-done",
+    "query-ended",
 )
 
 KILLED: Final = "killed at crash point"

@@ -91,22 +91,50 @@ def rows_of(table: pa.Table | None) -> Rows:
 
 
 def check_visible(folder: Path) -> None:
-    """Hold a reader's view, at whatever moment, against the log: all that is visible belongs to a committed epoch."""
+    """Hold a reader's view, at whatever moment, against the log: all of the older epochs is there, once, and nothing foreign.
+
+    Of the newest epoch a Delta table shows all or nothing, and a Parquet folder the first so many of its files.
+    """
     head = head_of(folder)
-    for name in DELTA_OUTPUTS:
-        if not DeltaTable.is_deltatable(str(folder / name)):
-            continue
-        table = DeltaTable(str(folder / name))
-        files = sorted(map(str, table.get_add_actions()["path"].to_pylist()))
-        assert head is not None or not files, f"{name} shows rows before any epoch is committed"
+    past = read_history(JobStore.open(str(folder / "store")), JOB)
+    for name in (*DELTA_OUTPUTS, *PARQUET_OUTPUTS):
+        shown = files_shown(folder, name)
+        assert head is not None or not shown, f"{name} shows rows before any epoch is committed"
         if head is None:
             continue
-        version = table.transaction_version(f"{head.lineage}/{name}")
-        assert version is None or version <= head.epoch
-        epochs = {int(file.split("-")[2]) for file in files}
-        assert all(epoch <= head.epoch for epoch in epochs), f"{name} shows epochs {epochs}, the head is {head.epoch}"
-        newest = [file for file in files if int(file.split("-")[2]) == head.epoch]
-        assert newest in ([], sorted(file.path for file in head.outputs[name].files)), f"{name} shows another staging of epoch {head.epoch}"
+        rows: Counter[int] = Counter()
+        for file, count in shown.items():
+            _, lineage, epoch, *_ = file.split("-")
+            assert lineage == head.lineage, f"{name} shows a file of another lineage: {file}"
+            rows[int(epoch)] += count
+        rows.pop(head.epoch, None)
+        assert dict(rows) == {
+            epoch.epoch: epoch.outputs[name].rows for epoch in past if epoch.epoch < head.epoch and epoch.outputs[name].rows
+        }
+        newest = {file: count for file, count in shown.items() if int(file.split("-")[2]) == head.epoch}
+        wanted = head.outputs[name].files
+        if name in DELTA_OUTPUTS:
+            assert list(newest) in ([], sorted(file.path for file in wanted)), f"{name} shows another staging of epoch {head.epoch}"
+            version = DeltaTable(str(folder / name)).transaction_version(f"{head.lineage}/{name}") if newest else None
+            assert version == (head.epoch if newest else None)
+        else:
+            final = {f"part-{head.lineage}-{head.epoch:012d}-{number:05d}.parquet": file.rows for number, file in enumerate(wanted)}
+            assert list(newest.items()) == list(final.items())[: len(newest)], f"{name} shows other files than those of epoch {head.epoch}"
+
+
+def files_shown(folder: Path, name: str) -> dict[str, int]:
+    """Return the files that an output's readers see, in order, with how many rows each has."""
+    place = folder / name
+    if name in DELTA_OUTPUTS:
+        if not DeltaTable.is_deltatable(str(place)):
+            return {}
+        actions = pa.table(DeltaTable(str(place)).get_add_actions())
+        found = dict(zip(actions["path"].to_pylist(), actions["num_records"].to_pylist(), strict=True))
+    else:
+        paths = [path.relative_to(place) for path in place.rglob("*.parquet")]
+        hidden = ("_", ".")
+        found = {str(path): pq.read_metadata(place / path).num_rows for path in paths if not any(p.startswith(hidden) for p in path.parts)}
+    return dict(sorted(found.items()))
 
 
 def check_complete(folder: Path, lines: int) -> None:

@@ -24,6 +24,8 @@ pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.slow]
 RECOVERY_POINTS = ("term-taken", "checkpoint-seeded", "output-published", "sweep-marked", "output-sweep-done", "after-commit", "epoch-done")
 """Reached by every restart that has input left."""
 
+ONCE_PER_EPOCH = ("before-commit", "after-commit", "outputs-published", "history-written", "epoch-done")
+
 
 @dataclass(frozen=True)
 class Undisturbed:
@@ -105,6 +107,9 @@ def test_the_job_reaches_every_point(undisturbed: Undisturbed) -> None:
     assert [point for point in POINTS if not undisturbed.reached.get(point)] == []
     assert all(undisturbed.after_end.tables.values()), "an output without rows proves nothing"
     assert all(undisturbed.before_end.state.values())
+    epochs = undisturbed.after_end.epoch + 1
+    assert {point: undisturbed.reached[point] for point in ONCE_PER_EPOCH} == dict.fromkeys(ONCE_PER_EPOCH, epochs)
+    assert undisturbed.reached["output-file-moved"] > 2 * epochs, "only between two moves is a Parquet folder half published"
     timings = {dict(zip(("timing", "index"), row[-2:], strict=True))["timing"] for row in undisturbed.after_end.tables["hourly"]}
     assert timings == {"ON_TIME", "LATE"}
 

@@ -85,6 +85,7 @@ def drive(folder: Path, *, start: int, crash_at: str | None = None) -> int:
         "segment-written:3",
         "history-written:3",
         "retention-begun:2",
+        "floor-raised:2",
         "retention-done:2",
         "sweep-marked:3",
         "sweep-done:3",

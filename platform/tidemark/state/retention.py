@@ -40,6 +40,7 @@ def retire(driver: Driver, *, retained_epochs: int = DEFAULT_RETAINED_EPOCHS, sl
     driver.confirm()
     crash_point("retention-begun")
     driver.log.slots.raise_floor(floor)
+    crash_point("floor-raised")
     driver.forget_below(floor)
     deleted = driver.log.slots.delete_retired()
     crash_point("retention-done")
