@@ -233,6 +233,11 @@ def cast_that_fails(lab: Lab) -> Act:
     return lab.rows_out(lab.source().with_columns(number="cast(zone AS INT)"))
 
 
+@at_run(UserCodeError, "CANNOT_PARSE_TIMESTAMP", "try_to_timestamp")
+def timestamp_that_cannot_be_parsed(lab: Lab) -> Act:
+    return lab.rows_out(lab.source(timestamp="to_timestamp(zone, 'yyyy')"))
+
+
 @at_run(UserCodeError, "DIVIDE_BY_ZERO")
 def filter_that_fails(lab: Lab) -> Act:
     return lab.rows_out(lab.source().filter("100 / fare > 2"))
@@ -501,6 +506,7 @@ def check_message(case: BadInput, error: BaseException) -> None:
     assert len(message.splitlines()) == 1, message
     for leak in ("Traceback", "\tat ", "py4j", "java.lang", "An error occurred while calling", "JVM stacktrace"):
         assert leak not in message, message
+    assert "savepoint" not in message, "there are none yet, so no advice may name them"
 
 
 def committed(folder: Path) -> tuple[dict[str, str], Counter[str]]:

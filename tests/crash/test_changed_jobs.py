@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from deltalake import DeltaTable
 
 import tidemark as tm
 from tests.bad_inputs import HOUR, ROWS, Lab
-from tidemark.errors import PublishError, StateMismatchError
+from tidemark.errors import CorruptStoreError, PublishError, StateMismatchError
 from tidemark.spark.sinks import BoundSink
 
 if TYPE_CHECKING:
@@ -78,3 +79,22 @@ def test_an_operator_that_changed_too_much_is_refused_after_publishing(lab: Lab)
     lab.run(job(lab), end_of_input=True)
     assert delta_rows(lab, "rows") == Counter([*ROWS, *LATER])
     assert parquet_totals(lab, "hours") == TOTALS + Counter({("a", 2): 1, ("c", 1): 1})
+
+
+@pytest.mark.parametrize("kind", ["delta", "parquet"])
+def test_an_old_copy_of_the_job_store_is_noticed_before_anything_is_lost(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    """Without the newest records, the epochs that come next would have the numbers of those that the output has."""
+    lab = Lab(tmp_path, spark)
+    source = lab.source(ROWS, LATER, [("d", 7 * HOUR, 9)])
+    again = lab.job(rows=tm.delta(source, lab.path("rows")) if kind == "delta" else tm.parquet(source, lab.path("rows")))
+    lab.run(again, max_epochs=1)
+    shutil.copytree(tmp_path / "store", tmp_path / "backup")
+    lab.run(again, max_epochs=1)
+    shutil.move(tmp_path / "store", tmp_path / "newer")
+    shutil.copytree(tmp_path / "backup", tmp_path / "store")
+    with pytest.raises(CorruptStoreError, match=r"'rows' .*holds epoch 1 .*log ends at epoch 0.*'fares'") as raised:
+        lab.run(again)
+    assert lab.path("rows") in str(raised.value)
+    shutil.rmtree(tmp_path / "store")
+    shutil.move(tmp_path / "newer", tmp_path / "store")
+    assert [epoch.epoch for epoch in lab.run(again).epochs] == [2]

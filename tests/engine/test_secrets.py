@@ -74,7 +74,7 @@ def test_a_source_that_cannot_be_opened(tmp_path: Path) -> None:
     node = tm.source("s", spec, watermarks=tm.ingestion_time()).node
     assert isinstance(node, SourceNode)
     with pytest.raises(SourceError) as raised:
-        open_source(Reader(), node, JobStore.open(str(tmp_path)), ordered=False)  # type: ignore[arg-type]
+        open_source(Reader(), node, JobStore.open(str(tmp_path)), ordered=False, read=0)  # type: ignore[arg-type]
     check(raised.value)
 
 

@@ -18,7 +18,7 @@ from tidemark.crashpoints import crash_point
 from tidemark.errors import PublishError, SinkError
 from tidemark.locations import Location
 from tidemark.spark.delta_tables import asks_too_much
-from tidemark.spark.sources import first_line
+from tidemark.spark.error_text import first_line
 from tidemark.state.records import OutputRecord
 from tidemark.state.redaction import without_secrets
 from tidemark.state.store import JobStore

@@ -24,7 +24,7 @@ from tidemark.spark.epoch import Checkpoint, EpochPlan, EpochRun, Machinery
 from tidemark.spark.failures import translate
 from tidemark.spark.figures import describe_epoch
 from tidemark.spark.housekeeping import Housekeeping
-from tidemark.spark.sinks import bind_sinks, sink_of_record
+from tidemark.spark.sinks import bind_sinks, require_not_ahead, sink_of_record
 from tidemark.spark.sources import open_source, pack, read_files_of_epoch, reads_files, unpack
 from tidemark.spark.topology import build_topology
 from tidemark.spark.windows import WindowStep
@@ -98,10 +98,12 @@ class JobDriver:
         Raises:
             StateMismatchError: stored state is not that of the job's operators.
             PublishError: the newest committed epoch cannot be published.
+            CorruptStoreError: an output has epochs that the log does not know.
         """
         if self.head is not None:
             self._publish(self.head)
             self._require_compatible(self.head)
+        require_not_ahead(self._machinery.sinks, self.lineage, self.next_epoch - 1)
         self._register_functions()
         self._first_batch = self._checkpoint.seed(self.head)
         self._shift = (self.head.epoch + 1 if self.head else 0) - self._first_batch
@@ -111,12 +113,14 @@ class JobDriver:
     def streaming(self) -> DataFrame:
         """Return all sources as one streaming DataFrame."""
         frames = {}
+        before = _positions(self.head.offsets) if self.head else {}
         for source in self._topology.sources:
             frames[source.name] = open_source(
                 self._spark,
                 source,
                 self._store.at("elements"),
                 ordered=id(source) in self._topology.ordered,
+                read=_log_offset(before.get(source.name)) + 1,
             )
         return pack(frames)
 

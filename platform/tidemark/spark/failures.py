@@ -7,7 +7,7 @@ import re
 from pyspark.errors import PySparkException, PythonException
 
 from tidemark.errors import CorruptStoreError, EngineError, SourceError, TidemarkError, UserCodeError
-from tidemark.spark.sources import first_line
+from tidemark.spark.error_text import first_line
 from tidemark.state.redaction import redacted
 
 _EXPRESSION_CONDITIONS = (

@@ -29,12 +29,13 @@ from tidemark.graph.nodes import (
     WindowNode,
     WithColumnsNode,
 )
+from tidemark.spark.error_text import first_line
 from tidemark.spark.expressions import CORRUPT, HIDDEN, META, SPLIT, VERDICT, column, hidden_of, is_name, quoted, visible_of
 from tidemark.spark.functions import apply_function
 from tidemark.spark.intake import FIRST_FILTER, Intake, malformed_rows
-from tidemark.spark.sources import first_line
 from tidemark.spark.tallies import ALIVE, MALFORMED, Tally
 from tidemark.spark.topology import CHAINABLE, Topology, may_vary
+from tidemark.spark.unions import united
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -230,10 +231,7 @@ class EpochRows:
 
     def _union(self, node: UnionNode) -> DataFrame:
         ready = [self.rows(parent) for parent in node.inputs if self.available(parent)]
-        together = ready[0]
-        for more in ready[1:]:
-            together = together.unionByName(more, allowMissingColumns=any(h in more.columns for h in HIDDEN))
-        return together
+        return united(ready, uid=self._topology.name(node), place=node.place)
 
     def _transform(self, node: TransformNode, before: DataFrame, visible: list[str], hidden: list[str]) -> DataFrame:
         packed = before.select(*map(quoted, visible), F.struct(*hidden).alias(META))

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
-import os
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StructField
 
-from tidemark.errors import DefinitionError, SourceError
+from tidemark.errors import SourceError
 from tidemark.graph.nodes import ElementsSpec, FilesSpec, FormatSpec, RateSpec, SourceNode
+from tidemark.spark.elements import store_elements
+from tidemark.spark.error_text import first_line
 from tidemark.spark.expressions import CORRUPT, SOURCE, SPLIT, quoted, struct_of
 from tidemark.spark.intake import BLOCK, PATH, ROW
-from tidemark.state.redaction import redacted, without_secrets
+from tidemark.state.redaction import without_secrets
 from tidemark.state.store import JobStore
 
 if TYPE_CHECKING:
@@ -37,7 +33,7 @@ _MARKS_CORRUPT = ("json", "csv")
 _PATTERN = "*?[]{}\\"
 
 
-def open_source(spark: SparkSession, node: SourceNode, elements: JobStore, *, ordered: bool) -> DataFrame:
+def open_source(spark: SparkSession, node: SourceNode, elements: JobStore, *, ordered: bool, read: int) -> DataFrame:
     """Return a source as a streaming DataFrame.
 
     Args:
@@ -45,16 +41,17 @@ def open_source(spark: SparkSession, node: SourceNode, elements: JobStore, *, or
         node: the source.
         elements: where elements given in the program are kept.
         ordered: whether rows need a position.
+        read: how many files of elements the job has committed.
 
     Raises:
         SourceError: the files' folder is missing, or the format is not there or refuses its options.
-        DefinitionError: an element does not fit the schema.
+        DefinitionError: an element does not fit the schema, or one that was read has changed.
     """
     spec = node.spec
     reader = spark.readStream.name(node.name)
     try:
         if isinstance(spec, ElementsSpec):
-            return _elements(reader, node, spec, elements)
+            return _elements(reader, node, spec, elements, read)
         if isinstance(spec, FilesSpec):
             return _files(reader, node, spec, ordered=ordered)
         if isinstance(spec, RateSpec):
@@ -113,13 +110,6 @@ def unpack(batch: DataFrame, names: Sequence[str]) -> dict[str, DataFrame]:
     return {name: batch.where(F.col(SOURCE) == name).select(f"__tm_in_{name}.*") for name in names}
 
 
-def first_line(error: BaseException) -> str:
-    """Return the first line of an error's text, without credentials; Spark's go on with plans and traces."""
-    # PySpark wraps the Java exceptions it knows; of another one the text begins with the call that failed, not with what went wrong.
-    text = str(error.java_exception.getMessage()) if isinstance(error, Py4JJavaError) else str(error)
-    return redacted((text.strip().splitlines() or [type(error).__name__])[0])
-
-
 def _files(reader: DataStreamReader, node: SourceNode, spec: FilesSpec, *, ordered: bool) -> DataFrame:
     schema = struct_of(spec.schema)
     options = dict(spec.options)
@@ -167,42 +157,8 @@ def _format(reader: DataStreamReader, spec: FormatSpec) -> DataFrame:
     return frame.withColumns({SPLIT: split, PATH: split, ROW: F.col("offset")})
 
 
-def _elements(reader: DataStreamReader, node: SourceNode, spec: ElementsSpec, store: JobStore) -> DataFrame:
+def _elements(reader: DataStreamReader, node: SourceNode, spec: ElementsSpec, store: JobStore, read: int) -> DataFrame:
     schema = struct_of(spec.schema).add(StructField(ROW, LongType()))
-    arrow = to_arrow_schema(schema, timezone="UTC")
-    blobs = [_as_parquet(node, batch, arrow, number) for number, batch in enumerate(spec.batches)]
-    digest = hashlib.sha256(b"".join(hashlib.sha256(blob).digest() for blob in blobs)).hexdigest()[:16]
-    for number, blob in enumerate(blobs):
-        path = f"{node.name}/{digest}/{number:09d}.parquet"
-        if not store.exists(path):
-            store.put(path, blob)
-        _date(store, path, number)
-    if not blobs:
-        store.put(f"{node.name}/{digest}/none.parquet", _as_parquet(node, (), arrow, 0))
-    folder = store.spark_uri(f"{node.name}/{digest}")
+    folder = store_elements(node, spec, schema, store=store, read=read)
     options = {"maxFilesPerTrigger": "1", "maxFileAge": _NEVER_TOO_OLD}
     return reader.format("parquet").schema(schema).options(**options).load(folder)
-
-
-def _as_parquet(node: SourceNode, batch: Sequence[Sequence[object]], schema: pa.Schema, number: int) -> bytes:
-    rows = [(*row, (number << 32) + place) for place, row in enumerate(batch)]
-    try:
-        columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
-        table = pa.Table.from_arrays([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        raise DefinitionError(
-            f"an element of source {node.name!r} (epoch {number}) does not fit its schema: {first_line(error)}",
-            fix="give rows with the columns and types of schema=...",
-            uid=node.name,
-            place=node.place,
-        ) from error
-    buffer = io.BytesIO()
-    pq.write_table(table, buffer)
-    return buffer.getvalue()
-
-
-def _date(store: JobStore, path: str, number: int) -> None:
-    """Give local files ascending times, since Spark takes the oldest first; object stores list them by name."""
-    local = store.spark_uri(path).removeprefix("file://")
-    if "://" not in local:
-        os.utime(local, (1_000_000_000 + number, 1_000_000_000 + number))

@@ -164,9 +164,8 @@ def observe_splits(rows: DataFrame, source: SourceNode) -> dict[str, SplitObserv
 
 
 def _literal(text: str) -> str:
-    """Return a string as an SQL literal, whatever characters it has."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
+    """Return a string as SQL, whatever characters it has, and however the session reads backslashes: it may come from data."""
+    return f"CAST(X'{text.encode().hex()}' AS STRING)"
 
 
 def _of_split(key: str, rows: str) -> list[Column]:

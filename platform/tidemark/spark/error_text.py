@@ -1,0 +1,14 @@
+"""What other libraries' errors say, in one line."""
+
+from __future__ import annotations
+
+from py4j.protocol import Py4JJavaError
+
+from tidemark.state.redaction import redacted
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's text, without credentials; Spark's go on with plans and traces."""
+    # PySpark wraps the Java exceptions it knows; of another one the text begins with the call that failed, not with what went wrong.
+    text = str(error.java_exception.getMessage()) if isinstance(error, Py4JJavaError) else str(error)
+    return redacted((text.strip().splitlines() or [type(error).__name__])[0])

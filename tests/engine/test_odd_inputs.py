@@ -1,0 +1,107 @@
+"""Input that is odd and legal: file names, times that are text, split names with quotes, unions of unlike streams."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import tidemark as tm
+from tests.engine.lab import Lab, elements
+from tidemark.errors import UserCodeError
+from tidemark.graph.nodes import SourceNode
+from tidemark.spark.expressions import SPLIT, TIME, VERDICT
+from tidemark.spark.tallies import ALIVE, MALFORMED, Tally
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+BY_T = tm.bounded_out_of_orderness(0, timestamp="t")
+BAD = tm.OutputTag("bad")
+
+
+@pytest.fixture
+def lab(spark: SparkSession, tmp_path: Path) -> Lab:
+    return Lab(spark, tmp_path)
+
+
+NAMES = ("two words.parquet", "two%20words.parquet", "50%.parquet", "a#b.parquet", "a+b.parquet", "é.parquet")
+
+
+def test_files_are_read_by_their_names_whatever_characters_these_have(lab: Lab) -> None:
+    """A folder of partitions has percent signs in its own name; a name that looks encoded is another file's than the decoded one."""
+    landing = lab.folder / "some landing"
+    paths = [landing / f"hour=2019-01-01 0{number % 2}%3A00" / name for number, name in enumerate(NAMES)]
+    for number, path in enumerate(paths):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table({"name": [path.name], "t": pa.array([number], pa.int64())}), path)
+        os.utime(path, (1_600_000_000 + number,) * 2)
+    spec = tm.files(str(landing), format="parquet", schema="name STRING, t BIGINT, hour STRING", max_files_per_epoch=3)
+    ran = lab.run({"rows": tm.source("landing", spec, watermarks=BY_T)}, end_of_input=False)
+    expected = [(name, number, f"2019-01-01 0{number % 2}:00") for number, name in enumerate(NAMES)]
+    assert ran.of("rows", "name", "t", "hour") == sorted(expected, key=str)
+    assert [epoch.rows_in for epoch in ran.epochs] == [3, 3]
+
+
+def test_a_time_that_is_text_is_malformed_where_it_is_no_time(lab: Lab) -> None:
+    rows = [("a", "1970-01-01T00:00:01Z", "02/01/1970"), ("b", "soon", "03/01/1970"), ("c", None, None), ("d", "1970-01-02 00:00:03", "x")]
+    schema = "k STRING, at STRING, day STRING"
+    plain = elements(
+        rows, schema=schema, name="plain", watermarks=tm.bounded_out_of_orderness(0, timestamp="at"), malformed_to=tm.OutputTag("bad_at")
+    )
+    stated = tm.bounded_out_of_orderness(0, timestamp="try_to_timestamp(day, 'dd/MM/yyyy')")
+    formatted = elements(rows, schema=schema, name="formatted", watermarks=stated, malformed_to=BAD)
+    ran = lab.run(
+        {
+            "plain": plain,
+            "formatted": formatted,
+            "bad_at": plain.side_output(tm.OutputTag("bad_at")),
+            "bad": formatted.side_output(BAD),
+        },
+        end_of_input=False,
+    )
+    assert ran.of("plain", "k") == ["a", "d"]
+    assert ran.of("formatted", "k") == ["a", "b"]
+    assert ran.of("bad_at", "reason") == ran.of("bad", "reason") == ["event time is null"] * 2
+    assert ran.epochs[0].sources["plain"].watermark == 86_403_000 - 1
+    assert ran.epochs[0].sources["formatted"].watermark == 2 * 86_400_000 - 1
+
+
+def test_a_union_of_streams_whose_columns_only_spark_knows(lab: Lab) -> None:
+    """The engine's own columns differ, since only one of the sources has splits; the user's must not."""
+    split = tm.bounded_out_of_orderness(0, timestamp="t", split_by="k")
+    one = elements([("a", 1, 5), ("b", 2, 6)], schema="k STRING, t BIGINT, v INT", name="one", watermarks=split)
+    two = elements([(7, "c", 3)], schema="v INT, K STRING, t BIGINT", name="two")
+    united = one.transform(lambda frame: frame).union(two.transform(lambda frame: frame))
+    assert lab.run({"rows": united}).of("rows", "k", "t", "v") == [("a", 1, 5), ("b", 2, 6), ("c", 3, 7)]
+
+    narrower = two.transform(lambda frame: frame.drop("v"))
+    with pytest.raises(UserCodeError, match="other columns: k, t, v and K, t") as raised:
+        lab.run({"rows": one.transform(lambda frame: frame).union(narrower)}, job="unlike")
+    assert __file__ in str(raised.value)
+
+
+SPLITS = ("it's", "back\\slash", "x' OR '1' = '1", "\\'", 'double"', "line\nbreak", "", "é")
+
+
+@pytest.mark.parametrize("literally", ["true", "false"])
+def test_split_names_mean_nothing_in_sql(spark: SparkSession, literally: str) -> None:
+    session = spark.newSession()
+    session.conf.set("spark.sql.parser.escapedStringLiterals", literally)
+    node = elements([("a", 1)], schema="k STRING, t BIGINT", watermarks=tm.bounded_out_of_orderness(0, timestamp="t", split_by="k")).node
+    assert isinstance(node, SourceNode)
+    rows = [(name, 10 * number + row, ALIVE) for number, name in enumerate(SPLITS) for row in range(number + 1)]
+    rows += [("it's", 999, MALFORMED), ("new", 5, ALIVE)]
+    tally = Tally([MALFORMED], node, SPLITS)
+    tally.attach(session.createDataFrame(rows, f"{SPLIT} STRING, {TIME} BIGINT, {VERDICT} INT").coalesce(1)).collect()
+    figures = tally.figures()
+    assert {name: (seen.rows, seen.max_event_time) for name, seen in figures.splits.items()} == {
+        name: (number + 1, 11 * number) for number, name in enumerate(SPLITS)
+    }
+    assert figures.unknown_splits == 1
