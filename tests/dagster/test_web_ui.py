@@ -190,7 +190,7 @@ def test_a_run_that_is_ended_leaves_the_job_to_the_next(deployed: Deployed) -> N
     status = read_status(store, "taxi")
     assert status is not None
     assert status.last is not None
-    assert status.state == "stopped"
+    assert status.state == "stopped", status
     assert status.last.epoch < reached + 6, "it read all before it was ended; give it more to read"
     assert outcome(deployed.server, launch(deployed.server)) == "SUCCESS"
     after = read_status(store, "taxi")

@@ -22,7 +22,8 @@ def run_expected(scenario: Scenario) -> list[Seen]:
         Epoch(
             elements=tuple(_elements(scenario, number)),
             processing_time=scenario.clock[number],
-            behind=frozenset(source.name for source in scenario.sources if number < len(source.batches)),
+            # All elements are there from the beginning: a source has more to read until it has read its last batch.
+            behind=frozenset(source.name for source in scenario.sources if number + 1 < len(source.batches)),
         )
         for number in range(scenario.epochs)
     ]

@@ -11,7 +11,12 @@ import pytest
 
 import tidemark as tm
 from tests.engine.lab import NOW, elements, require_conservation
+from tidemark.semantics.watermarks import SourceState, SplitState
+from tidemark.spark.deadlines import next_deadline
+from tidemark.spark.topology import build_topology
+from tidemark.spark.windows import WindowStep
 from tidemark.state.progress import EpochProgress
+from tidemark.state.records import EpochRecord, OperatorState, StateFile
 from tidemark.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:
@@ -89,3 +94,28 @@ def test_an_idle_input_lets_the_other_go_on(spark: SparkSession, tmp_path: Path)
     assert [epoch.sources["quiet"].splits[""].idle for epoch in seen] == [False, False, True, True]
     assert [epoch.operators["w"].watermark for epoch in seen] == [HOUR - 1, HOUR - 1, 7 * HOUR - 1, 9 * HOUR - 1]
     assert totals(tmp_path) == [1, 1, 1, 1]
+
+
+def test_a_deadline_is_that_of_a_whole_window(tmp_path: Path) -> None:
+    # A state file spans windows that have fired and open ones; the next deadline is the end of an open one, not the next millisecond.
+    strategy = tm.bounded_out_of_orderness(0, timestamp="t", idle_after="5 minutes", advance_when_idle=True)
+    panes = counted(elements([(0,)], schema="t BIGINT", watermarks=strategy))
+    topology = build_topology(tm.Job("job", outputs={"panes": tm.memory(panes, "t")}, store=str(tmp_path)).outputs)
+    (node,) = topology.windows
+    watermark = 2 * HOUR + 17
+    silent = SourceState({"": SplitState(watermark, watermark + 1, NOW, idle=True, rows=9)}, watermark, advancing=True)
+
+    def deadline(first: int, last: int, source: SourceState = silent) -> int | None:
+        file = StateFile("state/w/1.parquet", 9, 1, first, last, 0)
+        state = OperatorState({}, (file,), watermark)
+        progress = EpochProgress("job", "l", 0, NOW, 0, 0, 0)
+        record = EpochRecord("job", "l", None, 1, 0, NOW, "", progress, sources={"e": source}, operators={"w": state})
+        return next_deadline(topology, {id(node): WindowStep(node)}, record)
+
+    to_the_end = 3 * HOUR - 1 - watermark
+    assert deadline(0, 5 * HOUR) == NOW + to_the_end
+    assert deadline(2 * HOUR, 2 * HOUR) == NOW + to_the_end
+    assert deadline(4 * HOUR, 5 * HOUR) == NOW + to_the_end + 2 * HOUR
+    assert deadline(0, HOUR) is None
+    waking = SourceState({"": SplitState(watermark, watermark + 1, NOW, idle=False, rows=9)}, watermark)
+    assert deadline(0, 5 * HOUR, waking) == NOW + 5 * MINUTE

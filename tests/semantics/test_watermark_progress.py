@@ -15,6 +15,7 @@ from tidemark.semantics.watermarks import (
     BoundedOutOfOrderness,
     IngestionTime,
     Punctuated,
+    SourceEnd,
     SourceState,
     SplitObservation,
     SplitState,
@@ -25,6 +26,7 @@ from tidemark.semantics.watermarks import (
     next_idle_deadline,
     operator_watermark,
     processing_time_reaching,
+    read_to_end,
 )
 
 BOUNDED = WatermarkStrategy("t", BoundedOutOfOrderness(5))
@@ -347,3 +349,33 @@ class TestDeadlines:
     def test_clock_takes_it_no_further_than_an_element_of_that_moment_would(self) -> None:
         state = after(ADVANCING, SourceState(), {"": 1_050}, now=1_000)
         assert processing_time_reaching(ADVANCING, state, 1_095) == 1_101
+
+
+class TestTheEndOfASource:
+    def test_silence_counts_up_to_the_time_at_which_one_looked(self) -> None:
+        state = after(IDLING, SourceState(), {"a": 50, "b": 10}, now=0)
+        epoch = {"a": SplitObservation(1, 60)}
+        looked = [advance(IDLING, state, epoch, processing_time=1_000, caught_up=True, looked_at=at) for at in (99, 100, 5_000, None)]
+        assert [found.splits["b"].idle for found in looked] == [False, True, True, True]
+        assert [found.watermark for found in looked] == [state.watermark, *[55 - 1] * 3]
+
+    def test_an_idle_source_goes_on_by_the_clock_up_to_that_time_only(self) -> None:
+        state = after(ADVANCING, SourceState(), {"": 50}, now=0)
+        found = advance(ADVANCING, state, {}, processing_time=1_000, caught_up=True, looked_at=400)
+        assert found == advance(ADVANCING, state, {}, processing_time=400, caught_up=True)
+
+    def test_what_was_read_to_its_end_after_all_was_silent_before(self) -> None:
+        state = after(IDLING, SourceState(), {"a": 50, "b": 10}, now=0)
+        behind = advance(IDLING, state, {"a": SplitObservation(1, 60), "c": SplitObservation(1, 7)}, processing_time=70, caught_up=False)
+        assert {name: split.last_active for name, split in behind.splits.items()} == {"a": 70, "b": 70, "c": 70}
+        known = read_to_end(state, behind)
+        assert {name: split.last_active for name, split in known.splits.items()} == {"a": 70, "b": 0, "c": 70}
+        assert next_idle_deadline(IDLING, known) == 100
+
+    def test_a_splits_own_end_goes_before_the_sources(self) -> None:
+        state = after(IDLING, SourceState(), {"a": 50, "b": 10}, now=0)
+        end = SourceEnd(caught_up=False, splits={"a": False, "b": True, "never seen": True})
+        told = end.tell({"a": SplitObservation(1, 60)}, state)
+        assert told == {"a": SplitObservation(1, 60, caught_up=False), "b": SplitObservation(0, None, caught_up=True)}
+        found = advance(IDLING, state, told, processing_time=100, caught_up=end.caught_up)
+        assert {name: split.idle for name, split in found.splits.items()} == {"a": False, "b": True}

@@ -21,6 +21,7 @@ def advance(
     *,
     processing_time: int,
     caught_up: bool,
+    looked_at: int | None = None,
 ) -> SourceState:
     """Return a source's state after an epoch. Called once per source and epoch, also when the epoch read nothing.
 
@@ -45,20 +46,25 @@ def advance(
         processing_time: of the epoch.
         caught_up: whether the source was read to its end; a split's own ``caught_up`` goes before it. Time in which the job was
             down counts as silence, so this must be false while anything that came meanwhile waits.
+        looked_at: the processing time of which ``caught_up`` is true, None for the epoch's own. What came later may wait, so silence is
+            counted up to this time only.
 
     Raises:
         UserCodeError: the watermark generator failed or returned something else than an integer or None.
     """
+    silent_until = processing_time if looked_at is None else min(looked_at, processing_time)
     splits = {}
     for name in _split_names(state, observed):
         before, seen = state.splits.get(name), observed.get(name, _NOTHING)
-        splits[name] = _advance_split(strategy, before, seen, processing_time=processing_time, caught_up=caught_up)
+        split = _advance_split(strategy, before, seen, processing_time=processing_time, caught_up=caught_up)
+        idle = strategy.idle_after_ms is not None and silent_until - split.last_active >= strategy.idle_after_ms
+        splits[name] = replace(split, idle=idle)
     active = [split.watermark for split in splits.values() if not split.idle]
     if active:
         return SourceState(splits, max(state.watermark, min(active)))
     if not strategy.advance_when_idle:
         return SourceState(splits, state.watermark)
-    return SourceState(splits, max(state.watermark, _silent_watermark(strategy, splits, processing_time)), advancing=True)
+    return SourceState(splits, max(state.watermark, _silent_watermark(strategy, splits, silent_until)), advancing=True)
 
 
 def operator_watermark(previous: int, inputs: Sequence[SourceState]) -> int:
@@ -91,6 +97,23 @@ def next_idle_deadline(strategy: WatermarkStrategy, state: SourceState) -> int |
     if strategy.idle_after_ms is None or state.watermark == MAX_WATERMARK:
         return None
     return min((split.last_active + strategy.idle_after_ms for split in state.splits.values() if not split.idle), default=None)
+
+
+def read_to_end(before: SourceState, after: SourceState) -> SourceState:
+    """Return a source's state after an epoch of which it has since become known that it read the source to its end.
+
+    A split without rows was taken to be active in it, since it might have had more to read; its silence counts from before.
+
+    Args:
+        before: after the epoch before.
+        after: after the epoch.
+    """
+    splits = {}
+    for name, split in after.splits.items():
+        earlier = before.splits.get(name)
+        silent = earlier is not None and earlier.rows == split.rows
+        splits[name] = replace(split, last_active=earlier.last_active) if silent and earlier is not None else split
+    return replace(after, splits=splits)
 
 
 def processing_time_reaching(strategy: WatermarkStrategy, state: SourceState, watermark: int) -> int | None:
@@ -140,7 +163,6 @@ def _advance_split(
         watermark=_split_watermark(strategy, SplitStats(latest, metrics, processing_time, split.watermark)),
         max_event_time=latest,
         last_active=last_active,
-        idle=strategy.idle_after_ms is not None and processing_time - last_active >= strategy.idle_after_ms,
         rows=split.rows + seen.rows,
     )
 
@@ -160,6 +182,6 @@ def _split_watermark(strategy: WatermarkStrategy, stats: SplitStats) -> int:
     return max(stats.previous, min(watermark, MAX_WATERMARK))
 
 
-def _silent_watermark(strategy: WatermarkStrategy, splits: Mapping[str, SplitState], processing_time: int) -> int:
-    carried_on = [split.watermark + processing_time - split.last_active for split in splits.values() if split.watermark != MIN_WATERMARK]
-    return min(max(carried_on, default=MIN_WATERMARK), processing_time - strategy.generator.bound_ms - 1)
+def _silent_watermark(strategy: WatermarkStrategy, splits: Mapping[str, SplitState], until: int) -> int:
+    carried_on = [split.watermark + until - split.last_active for split in splits.values() if split.watermark != MIN_WATERMARK]
+    return min(max(carried_on, default=MIN_WATERMARK), until - strategy.generator.bound_ms - 1)

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from tidemark.semantics.source_state import SourceState, SplitObservation, SplitState, decode_source, encode_source
+from tidemark.semantics.source_state import SourceEnd, SourceState, SplitObservation, SplitState, decode_source, encode_source
 from tidemark.semantics.watermark_generators import (
     Ascending,
     BoundedOutOfOrderness,
@@ -21,6 +21,7 @@ from tidemark.semantics.watermark_progress import (
     next_idle_deadline,
     operator_watermark,
     processing_time_reaching,
+    read_to_end,
 )
 from tidemark.semantics.watermark_strategy import DEFAULT_FUTURE_SKEW_MS, MAX_WATERMARK, MIN_WATERMARK, WatermarkStrategy
 
@@ -32,6 +33,7 @@ __all__ = [
     "BoundedOutOfOrderness",
     "IngestionTime",
     "Punctuated",
+    "SourceEnd",
     "SourceState",
     "SplitObservation",
     "SplitState",
@@ -45,4 +47,5 @@ __all__ = [
     "next_idle_deadline",
     "operator_watermark",
     "processing_time_reaching",
+    "read_to_end",
 ]

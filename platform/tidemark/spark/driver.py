@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import threading
 from collections.abc import Callable, Mapping
@@ -12,24 +11,30 @@ from typing import TYPE_CHECKING
 
 from tidemark.clock import Clock
 from tidemark.crashpoints import crash_point
-from tidemark.errors import FencedError, OffsetMismatchError, StateMismatchError, StoreError, TidemarkError
+from tidemark.errors import FencedError, OffsetMismatchError, StoreError, TidemarkError
 from tidemark.graph.code_version import code_version
-from tidemark.graph.definition import compatible, operator_definition
+from tidemark.graph.definition import operator_definition
 from tidemark.graph.job import Job
-from tidemark.graph.nodes import ElementsSpec, FilesSpec, FormatSpec
+from tidemark.graph.nodes import ElementsSpec
 from tidemark.semantics.event_time import epoch_processing_time
-from tidemark.semantics.watermarks import next_idle_deadline, processing_time_reaching
+from tidemark.semantics.watermarks import SourceEnd, SourceState, read_to_end
 from tidemark.spark.checkpoint import SparkCheckpoint
+from tidemark.spark.compatibility import require_compatible
+from tidemark.spark.deadlines import next_deadline
 from tidemark.spark.epoch import Checkpoint, EpochPlan, EpochRun, Machinery
+from tidemark.spark.epoch_input import EpochInput, input_of_batch
 from tidemark.spark.failures import translate
 from tidemark.spark.figures import describe_epoch
 from tidemark.spark.housekeeping import Housekeeping
+from tidemark.spark.offsets import log_offset, positions
 from tidemark.spark.sinks import bind_sinks, require_not_ahead, sink_of_record
+from tidemark.spark.source_ends import may_wait_unseen
 from tidemark.spark.sources import open_source, pack, read_files_of_epoch, reads_files, unpack
 from tidemark.spark.topology import build_topology
 from tidemark.spark.windows import WindowStep
 from tidemark.state.joblog import Driver
 from tidemark.state.layout import STATE
+from tidemark.state.plans import PlannedEpoch, read_plan, write_plan
 from tidemark.state.progress import EpochProgress
 from tidemark.state.records import EpochRecord
 from tidemark.state.status import State
@@ -40,10 +45,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 logger = logging.getLogger("tidemark")
-
-_NO_OFFSET = "-"
-_OFFSET_HEADER_LINES = 2
-"""Spark's offset log: a version, a line of JSON, then one line per source."""
 
 
 class JobDriver:
@@ -89,6 +90,8 @@ class JobDriver:
         self._checkpoint = SparkCheckpoint(self._store, term.term)
         self._first_batch = 0
         self._shift = 0
+        self._planned: PlannedEpoch | None = None
+        self._unsure: Mapping[str, SourceState] = {}
         self._keeping = Housekeeping(store, job, term, sinks=self._machinery.sinks, lineage=self.lineage, clock=clock)
         self.lock = threading.RLock()
 
@@ -102,8 +105,13 @@ class JobDriver:
         """
         if self.head is not None:
             self._publish(self.head)
-            self._require_compatible(self.head)
+            require_compatible(
+                self.head,
+                sources={source.name for source in self._topology.sources},
+                definitions=self._machinery.definitions,
+            )
         require_not_ahead(self._machinery.sinks, self.lineage, self.next_epoch - 1)
+        self._planned = read_plan(self._store)
         self._register_functions()
         self._first_batch = self._checkpoint.seed(self.head)
         self._shift = (self.head.epoch + 1 if self.head else 0) - self._first_batch
@@ -113,14 +121,14 @@ class JobDriver:
     def streaming(self) -> DataFrame:
         """Return all sources as one streaming DataFrame."""
         frames = {}
-        before = _positions(self.head.offsets) if self.head else {}
+        before = positions(self.head.offsets) if self.head else {}
         for source in self._topology.sources:
             frames[source.name] = open_source(
                 self._spark,
                 source,
                 self._store.at("elements"),
                 ordered=id(source) in self._topology.ordered,
-                read=_log_offset(before.get(source.name)) + 1,
+                read=log_offset(before.get(source.name)) + 1,
             )
         return pack(frames)
 
@@ -134,10 +142,15 @@ class JobDriver:
         """The number of the epoch that comes next."""
         return self.head.epoch + 1 if self.head else 0
 
-    def run_batch(self, batch: DataFrame, number: int) -> None:
+    def run_batch(self, batch: DataFrame, number: int, *, looked_at: int | None = None) -> None:
         """Run the epoch of a Spark batch; called by Spark, in the thread of the query.
 
         A batch that was committed already is only published again.
+
+        Args:
+            batch: its rows.
+            number: Spark's.
+            looked_at: the processing time at which Spark looked what there is to read, None for just now.
 
         Raises:
             OffsetMismatchError: the batch was committed with other offsets.
@@ -148,15 +161,21 @@ class JobDriver:
             if self.head is not None and epoch <= self.head.epoch:
                 self._finish_again(epoch, offsets)
                 return
-            batch.sparkSession.conf.set("spark.sql.shuffle.partitions", str(self.parallelism))
-            self._run(batch.sparkSession, self._batches(batch, offsets), offsets, end_of_input=False)
+            before = self.head.offsets if self.head else ""
+            taken = input_of_batch(self._checkpoint, self._topology.sources, offsets=offsets, before=before, looked_at=looked_at)
+            self._run(batch.sparkSession, taken, self._batches(batch, taken), at=self.now())
 
-    def run_without_input(self, *, end_of_input: bool = False) -> None:
-        """Run an epoch that reads nothing: a deadline is due, or the input has ended for good."""
+    def run_without_input(self, *, at: int, end_of_input: bool = False) -> None:
+        """Run an epoch that reads nothing: a deadline is due, or the input has ended for good.
+
+        Args:
+            at: a processing time at which certainly nothing waited to be read; the epoch's, unless the one before was later.
+            end_of_input: no more will ever come.
+        """
         with self.lock:
             self._shift += 1
-            offsets = self.head.offsets if self.head else ""
-            self._run(self._spark, {}, offsets, end_of_input=end_of_input)
+            taken = EpochInput(self.head.offsets, now=positions(self.head.offsets)) if self.head else EpochInput()
+            self._run(self._spark, taken, {}, at=at, end_of_input=end_of_input)
 
     @property
     def parallelism(self) -> int:
@@ -169,18 +188,30 @@ class JobDriver:
 
     def next_deadline(self) -> int | None:
         """Return the processing time at which an epoch is due even without input, None for never."""
-        if self.head is None:
-            return None
-        deadlines: list[int] = []
-        for source in self._topology.sources:
-            state = self.head.sources.get(source.name)
-            if state is None:
-                continue
-            idle = next_idle_deadline(source.watermarks, state)
-            wanted = self._next_firing()
-            reached = processing_time_reaching(source.watermarks, state, wanted) if wanted and wanted > state.watermark else None
-            deadlines += [deadline for deadline in (idle, reached) if deadline is not None]
-        return min(deadlines, default=None)
+        return next_deadline(self._topology, self._machinery.steps, self.head) if self.head is not None else None
+
+    @property
+    def ended(self) -> bool:
+        """Whether the newest epoch has ended the input for good."""
+        return self.head is not None and self.head.end_of_input
+
+    @property
+    def unsure(self) -> bool:
+        """Whether the newest epoch took as much of a source as it may, so that nobody knows if there was more."""
+        return bool(self._unsure)
+
+    def read_to_end(self) -> bool:
+        """Learn that the newest epoch read all there was: what was silent in it was silent, then. Called under the lock.
+
+        Returns whether that makes a difference to what the epoch's record says.
+        """
+        if self.head is None or not self._unsure:
+            return False
+        known = {name: read_to_end(before, self.head.sources[name]) for name, before in self._unsure.items()}
+        self._unsure = {}
+        differs = any(state != self.head.sources[name] for name, state in known.items())
+        self.head = replace(self.head, sources={**self.head.sources, **known})
+        return differs
 
     def explain(self, error: Exception) -> TidemarkError:
         """Return the error to raise for one that ended the epoch at hand."""
@@ -199,51 +230,47 @@ class JobDriver:
         self._machinery.pool.shutdown()
         self._checkpoint.close()
 
-    def _next_firing(self) -> int | None:
-        """Return the least watermark that some open window waits for, None where no window is open."""
-        if self.head is None:
-            return None
-        ends = []
-        for node in self._topology.windows:
-            state = self.head.operators.get(self._topology.name(node))
-            step = self._machinery.steps[id(node)]
-            if state is not None:
-                due = step.last_due(state.watermark)
-                first_open = node.assigner.assign(due + step.size)[0].start
-                ends += [
-                    (first_open if file.min_time is None or file.min_time <= due else file.min_time) + step.size - 1
-                    for file in state.files
-                    if file.max_time is None or file.max_time > due
-                ]
-        return min(ends, default=None)
-
-    def _batches(self, batch: DataFrame, offsets: str) -> dict[str, DataFrame]:
+    def _batches(self, batch: DataFrame, taken: EpochInput) -> dict[str, DataFrame]:
         """Return the rows of the sources that have some in this epoch, each read the cheapest way."""
-        now = _positions(offsets)
-        before = _positions(self.head.offsets) if self.head else {}
         frames = unpack(batch, [source.name for source in self._topology.sources])
         for source in self._topology.sources:
-            if source.name not in now or now[source.name] == before.get(source.name):
+            if not taken.moved(source.name):
                 del frames[source.name]
             elif reads_files(source):
-                paths = self._checkpoint.files(source.name, _log_offset(before.get(source.name)), _log_offset(now[source.name]))
                 ordered = id(source) in self._topology.ordered
-                frames[source.name] = read_files_of_epoch(batch.sparkSession, source, paths, ordered=ordered)
+                frames[source.name] = read_files_of_epoch(batch.sparkSession, source, taken.files[source.name], ordered=ordered)
         return frames
 
-    def _run(self, session: SparkSession, batches: Mapping[str, DataFrame], offsets: str, *, end_of_input: bool) -> None:
-        begun = self._clock.monotonic()
-        before = self.head
-        plan = EpochPlan(
-            epoch=self.next_epoch,
+    def _plan(
+        self, session: SparkSession, taken: EpochInput, batches: Mapping[str, DataFrame], at: int, *, end_of_input: bool
+    ) -> EpochPlan:
+        """Fix what the epoch does; where a crash ended the same epoch before, its processing time is what it was then."""
+        before, epoch = self.head, self.next_epoch
+        time = epoch_processing_time(before.processing_time if before else None, at)
+        planned = PlannedEpoch(self.lineage, epoch, taken.digest(end_of_input=end_of_input), time)
+        if self._planned is not None and planned.replays(self._planned):
+            planned = self._planned
+        else:
+            write_plan(self._store, planned)
+            self._planned = planned
+        return EpochPlan(
+            epoch=epoch,
             lineage=self.lineage,
-            processing_time=epoch_processing_time(before.processing_time if before else None, self._clock.now_ms()),
+            processing_time=planned.processing_time,
             before=Checkpoint(before.sources, before.operators) if before else Checkpoint(),
             batches=batches,
-            caught_up=self._caught_up(offsets) if batches else {},
+            ends={source.name: taken.end(session, source) for source in self._topology.sources},
             strict=self._far_ahead(),
             end_of_input=end_of_input,
         )
+
+    def _run(
+        self, session: SparkSession, taken: EpochInput, batches: Mapping[str, DataFrame], *, at: int, end_of_input: bool = False
+    ) -> None:
+        begun = self._clock.monotonic()
+        before = self.head
+        session.conf.set("spark.sql.shuffle.partitions", str(self.parallelism))
+        plan = self._plan(session, taken, batches, at=at, end_of_input=end_of_input)
         crash_point("epoch-planned")
         jobs_before = self._spark_jobs(session)
         run = EpochRun(self._machinery, session, plan)
@@ -263,7 +290,7 @@ class JobDriver:
             term=self._term.term,
             epoch=plan.epoch,
             processing_time=plan.processing_time,
-            offsets=offsets,
+            offsets=taken.offsets,
             progress=progress,
             source_logs=logs,
             sources=run.sources,
@@ -274,6 +301,20 @@ class JobDriver:
             end_of_input=end_of_input,
         )
         self._commit(record, begun)
+        self._unsure = self._waiting_perhaps(plan.ends, before)
+
+    def _waiting_perhaps(self, ends: Mapping[str, SourceEnd], before: EpochRecord | None) -> dict[str, SourceState]:
+        """Return the sources, as they were before the epoch, of which more may have waited than it took, and it matters."""
+        return {
+            source.name: before.sources[source.name]
+            for source in self._topology.sources
+            if source.watermarks.idle_after_ms is not None
+            and not isinstance(source.spec, ElementsSpec)
+            and not ends[source.name].caught_up
+            and not may_wait_unseen(source.spec)
+            and before is not None
+            and source.name in before.sources
+        }
 
     def _commit(self, record: EpochRecord, begun: float) -> None:
         crash_point("before-commit")
@@ -304,7 +345,7 @@ class JobDriver:
 
     def _finish_again(self, epoch: int, offsets: str) -> None:
         record = self.head
-        if record is None or record.epoch != epoch or _positions(record.offsets) != _positions(offsets):
+        if record is None or record.epoch != epoch or positions(record.offsets) != positions(offsets):
             raise OffsetMismatchError(
                 "the epoch is committed with other source offsets than it comes with now",
                 fix="start the job anew; it goes on from its own log, not from Spark's checkpoint",
@@ -313,48 +354,10 @@ class JobDriver:
             )
         self._publish(record)
 
-    def _caught_up(self, offsets: str) -> dict[str, bool]:
-        """Say of each source whether it was read to its end: its intake is unbounded, or its offset did not move."""
-        now = _positions(offsets)
-        before = _positions(self.head.offsets) if self.head else {}
-        return {
-            source.name: not _bounded(source.spec) or (source.name in before and now.get(source.name) == before[source.name])
-            for source in self._topology.sources
-        }
-
     def _far_ahead(self) -> frozenset[str]:
         """Return the sources that had malformed rows in the epoch before, and so may have rows too far ahead again."""
         progress = self.head.progress.sources if self.head else {}
         return frozenset(name for name, source in progress.items() if source.rows_malformed)
-
-    def _require_compatible(self, record: EpochRecord) -> None:
-        unclaimed = sorted(set(_positions(record.offsets)) - {source.name for source in self._topology.sources})
-        if unclaimed:
-            raise StateMismatchError(
-                f"the stored positions are of sources that the job does not have: {', '.join(unclaimed)}",
-                fix="give the sources their old names back; under a new name all of their input would be read again",
-                job=self.job.name,
-                epoch=record.epoch,
-            )
-        lost = sorted(set(record.operators) - set(self._machinery.definitions))
-        if lost:
-            raise StateMismatchError(
-                f"the stored state has operators that the job does not: {', '.join(lost)}",
-                fix="give the operators their old uids back, or start the changed job under another name",
-                job=self.job.name,
-                epoch=record.epoch,
-            )
-        for uid, state in record.operators.items():
-            stored = {key: value for key, value in state.definition.items() if key != "schema"}
-            findings = compatible(stored, self._machinery.definitions[uid])
-            if findings:
-                raise StateMismatchError(
-                    f"the stored state of {uid!r} does not fit the job: {'; '.join(findings)}",
-                    fix="undo the change, or give the changed operator a new uid and the job a new name",
-                    job=self.job.name,
-                    uid=uid,
-                    epoch=record.epoch,
-                )
 
     def _register_functions(self) -> None:
         for node in self._topology.windows:
@@ -367,28 +370,3 @@ class JobDriver:
         context = session.sparkContext
         group = context.getLocalProperty("spark.jobGroup.id")
         return set(context.statusTracker().getJobIdsForGroup(group))
-
-
-def _positions(offsets: str) -> Mapping[str, object]:
-    """Return the offset of each source in the text of Spark's offset log; of equal offsets the text may differ."""
-    found: dict[str, object] = {}
-    for line in offsets.splitlines()[_OFFSET_HEADER_LINES:]:
-        name, _, position = line.partition(":")
-        if position == _NO_OFFSET:
-            continue
-        try:
-            found[name] = json.loads(position)
-        except ValueError:
-            found[name] = position
-    return found
-
-
-def _log_offset(position: object) -> int:
-    """Return the number in a file source's offset, -1 before the first."""
-    return int(position["logOffset"]) if isinstance(position, Mapping) else -1
-
-
-def _bounded(spec: object) -> bool:
-    if isinstance(spec, FilesSpec | ElementsSpec):
-        return True
-    return isinstance(spec, FormatSpec) and any("max" in option.lower() for option in spec.options)

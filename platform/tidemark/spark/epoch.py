@@ -17,6 +17,7 @@ from tidemark.clock import Clock
 from tidemark.crashpoints import crash_point
 from tidemark.graph.nodes import Node, SideOutputNode, SourceNode, WindowNode, walk
 from tidemark.semantics.watermarks import (
+    SourceEnd,
     SourceState,
     SplitObservation,
     advance,
@@ -52,7 +53,7 @@ class Checkpoint:
 class EpochPlan:
     """What is fixed before an epoch runs.
 
-    ``batches`` are the rows of the sources that have any; ``caught_up`` says which sources had nothing left to read; ``strict``
+    ``batches`` are the rows of the sources that have any; ``ends`` says how far each source was read; ``strict``
     names those in which rows too far ahead of processing time are to be expected.
     """
 
@@ -61,7 +62,7 @@ class EpochPlan:
     processing_time: int
     before: Checkpoint
     batches: Mapping[str, DataFrame]
-    caught_up: Mapping[str, bool]
+    ends: Mapping[str, SourceEnd]
     strict: frozenset[str] = frozenset()
     end_of_input: bool = False
 
@@ -308,12 +309,14 @@ class EpochRun:
     def _advance_sources(self) -> None:
         for source in self.topology.sources:
             before = self.plan.before.sources.get(source.name, SourceState())
+            end = self.plan.ends.get(source.name, SourceEnd())
             after = advance(
                 source.watermarks,
                 before,
-                self._observe(source),
+                end.tell(self._observe(source), before),
                 processing_time=self.plan.processing_time,
-                caught_up=self.plan.caught_up.get(source.name, True),
+                caught_up=end.caught_up,
+                looked_at=end.looked_at,
             )
             self.sources[source.name] = end_of_input(after) if self.plan.end_of_input else after
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -68,17 +69,34 @@ def build_session(master: str = "local[*]", *, app_name: str = "tidemark", conf:
     return session
 
 
+_PARTITIONS = "spark.sql.shuffle.partitions"
+_users: dict[str, tuple[int, Mapping[str, str | None]]] = {}
+_changing = threading.Lock()
+
+
 @contextmanager
 def engine_settings(spark: SparkSession) -> Iterator[None]:
-    """Set what a job needs on a session, and put back what was there."""
-    before: dict[str, str | None] = {key: spark.conf.get(key, None) for key in SETTINGS}
-    for key, value in SETTINGS.items():
-        spark.conf.set(key, value)
+    """Set what a job needs on a session; the last of the jobs that share the session puts back what was there."""
+    name = str(spark._jsparkSession.sessionUUID())  # noqa: SLF001  # several Python objects may stand for one session
+    with _changing:
+        jobs, before = _users.get(name) or (0, {key: spark.conf.get(key, None) for key in (*SETTINGS, _PARTITIONS)})
+        _users[name] = jobs + 1, before
+        for key, value in SETTINGS.items():
+            spark.conf.set(key, value)
     try:
         yield
     finally:
-        for key, earlier in before.items():
-            if earlier is None:
-                spark.conf.unset(key)
+        with _changing:
+            jobs, before = _users.pop(name)
+            if jobs > 1:
+                _users[name] = jobs - 1, before
             else:
-                spark.conf.set(key, earlier)
+                _put_back(spark, before)
+
+
+def _put_back(spark: SparkSession, before: Mapping[str, str | None]) -> None:
+    for key, earlier in before.items():
+        if earlier is None:
+            spark.conf.unset(key)
+        else:
+            spark.conf.set(key, earlier)

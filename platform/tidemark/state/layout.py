@@ -12,6 +12,7 @@
 ``staging/<output>/``        files staged for outputs that live within one process
 ``elements/``                input given in the program
 ``status.json``              what the driver last said of itself and the job
+``plan.json``                processing time and input of the epoch at hand, for the case that it is run again
 ``heartbeat.json``           who drives the job, and when it last was alive
 ===========================  =========================================================================================
 """
@@ -35,6 +36,7 @@ STAGING: Final = "staging"
 ELEMENTS: Final = "elements"
 STATUS: Final = "status.json"
 HEARTBEAT: Final = "heartbeat.json"
+PLAN: Final = "plan.json"
 
 _SLOT_DIGITS = 12
 _RECORD = re.compile(rf"(?:.*/)?(\d{{{_SLOT_DIGITS}}})\.json")

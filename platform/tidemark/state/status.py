@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from tidemark.errors import InvalidNameError
+from tidemark.errors import CorruptStoreError, InvalidNameError
 from tidemark.state.codec import from_plain, to_plain
 from tidemark.state.envelope import seal, unseal
 from tidemark.state.layout import LOG, STATUS, job_folder
@@ -51,6 +51,24 @@ class JobStatus:
 def write_status(store: JobStore, status: JobStatus) -> None:
     """Write a job's status. ``store`` is the root store."""
     store.at(job_folder(status.job)).put(STATUS, seal(KIND, to_plain(status)))
+
+
+def write_failure(store: JobStore, job: str, error: str, *, owner: OwnerInfo, at: int) -> None:
+    """Write that a driver failed before it could begin; what is known of the job stays. ``store`` is the root store.
+
+    Args:
+        store: the root store.
+        job: the job's name.
+        error: what is wrong.
+        owner: the process of the driver.
+        at: processing time, milliseconds.
+    """
+    try:
+        known = read_status(store, job)
+    except CorruptStoreError:
+        known = None
+    status = known or JobStatus(job, lineage="", state="failed", heartbeat_at=at, started_at=at)
+    write_status(store, replace(status, state="failed", heartbeat_at=at, started_at=at, error=error, owner=owner))
 
 
 def read_status(store: JobStore, job: str) -> JobStatus | None:

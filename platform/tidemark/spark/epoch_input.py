@@ -1,0 +1,102 @@
+"""What a batch of Spark's reads of each source: which files, how far, and what tells it from any other input."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JJavaError
+
+from tidemark.graph.nodes import ElementsSpec, FilesSpec, FormatSpec, SourceNode
+from tidemark.semantics.watermarks import SourceEnd
+from tidemark.spark.checkpoint import SparkCheckpoint
+from tidemark.spark.offsets import log_offset, positions
+from tidemark.spark.source_ends import elements_end, files_end, format_end, may_wait_unseen
+from tidemark.state.envelope import canonical
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class EpochInput:
+    """What an epoch reads.
+
+    ``offsets`` is the text of Spark's offset log, ``before`` and ``now`` the sources' positions, ``files`` what is new of the sources
+    that consist of files, ``looked_at`` the processing time at which Spark looked what there is (None: when the batch came).
+    ``batch`` is false for an epoch without input.
+    """
+
+    offsets: str = ""
+    before: Mapping[str, object] = field(default_factory=dict)
+    now: Mapping[str, object] = field(default_factory=dict)
+    files: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    looked_at: int | None = None
+    batch: bool = False
+
+    def moved(self, source: str) -> bool:
+        """Whether a source may have rows in it."""
+        return self.batch and source in self.now and self.now[source] != self.before.get(source)
+
+    def digest(self, *, end_of_input: bool) -> str:
+        """Return a checksum that two epochs share only when they read the same."""
+        what = [self.batch, end_of_input, dict(self.now), {name: list(files) for name, files in self.files.items()}]
+        return hashlib.sha256(canonical(what)).hexdigest()
+
+    def end(self, spark: SparkSession, source: SourceNode) -> SourceEnd:
+        """Return how far it reads a source."""
+        spec = source.spec
+        if not self.batch:
+            return SourceEnd(caught_up=not may_wait_unseen(spec))
+        if isinstance(spec, ElementsSpec):
+            return elements_end(len(spec.batches), log_offset(self.now.get(source.name)) + 1)
+        end = SourceEnd()
+        # Only silence asks for it.
+        if source.watermarks.idle_after_ms is not None:
+            if isinstance(spec, FilesSpec):
+                files = self.files.get(source.name, ())
+                end = files_end(spec, len(files), _size(spark, files) if spec.max_files_per_epoch is None else None)
+            elif isinstance(spec, FormatSpec):
+                end = format_end(spec, self.before.get(source.name), self.now.get(source.name))
+        return replace(end, looked_at=self.looked_at)
+
+
+def input_of_batch(
+    checkpoint: SparkCheckpoint, sources: Sequence[SourceNode], *, offsets: str, before: str, looked_at: int | None
+) -> EpochInput:
+    """Return what a batch reads.
+
+    Args:
+        checkpoint: Spark's.
+        sources: of the job.
+        offsets: of the batch.
+        before: of the epoch before, empty for none.
+        looked_at: the processing time at which Spark looked what there is, None for now.
+    """
+    earlier, now = positions(before), positions(offsets)
+    files = {
+        source.name: checkpoint.files(source.name, log_offset(earlier.get(source.name)), log_offset(now.get(source.name)))
+        for source in sources
+        if isinstance(source.spec, ElementsSpec | FilesSpec) and now.get(source.name) != earlier.get(source.name)
+    }
+    return EpochInput(offsets, earlier, now, files, looked_at, batch=True)
+
+
+def _size(spark: SparkSession, addresses: Sequence[str]) -> int | None:
+    """Return the bytes of files that Spark's log names; None where one cannot be looked at."""
+    try:
+        return sum(_bytes_of(spark, address) for address in addresses)
+    except (OSError, Py4JJavaError):
+        return None
+
+
+def _bytes_of(spark: SparkSession, address: str) -> int:
+    if address.startswith("file:"):
+        return Path("/" + address.removeprefix("file:").lstrip("/")).stat().st_size
+    # PySpark has no way of its own to ask a store for a file's size.
+    context = spark.sparkContext
+    path = context._jvm.org.apache.hadoop.fs.Path(address)  # type: ignore[union-attr]  # noqa: SLF001
+    return int(path.getFileSystem(context._jsc.hadoopConfiguration()).getFileStatus(path).getLen())  # noqa: SLF001

@@ -1,0 +1,169 @@
+"""One run of a job under one term: Spark's query says what each epoch reads, and between its batches come epochs without input."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException, StreamingQueryException
+
+from tidemark.crashpoints import crash_point
+from tidemark.errors import FencedError, TidemarkError
+from tidemark.spark.driver import JobDriver
+from tidemark.spark.stillness import Stillness
+from tidemark.state.redaction import without_secrets
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+logger = logging.getLogger("tidemark")
+
+_POLL_SECONDS = 0.2
+
+
+class QueryRun:
+    """Runs epochs until the end.
+
+    Args:
+        driver: of the job.
+        stopping: asks for a stop after the epoch at hand.
+        fenced: is set when a newer driver took the job over.
+        done: whether the run has had as many epochs as it may have.
+    """
+
+    def __init__(self, driver: JobDriver, *, stopping: threading.Event, fenced: threading.Event, done: Callable[[], bool]) -> None:
+        self._driver = driver
+        self._stopping = stopping
+        self._fenced = fenced
+        self._done = done
+        self._failure: BaseException | None = None
+        self._closing = False
+        self._drained_at: int | None = None
+        self._still = Stillness(driver.now)
+
+    def go(self, interval_ms: int | None, *, end_of_input: bool) -> None:
+        """Run epochs until the end, and leave a status that says how it ended.
+
+        Args:
+            interval_ms: between epochs; None drains the sources.
+            end_of_input: after the drain, close all windows.
+        """
+        driver = self._driver
+        try:
+            driver.prepare()
+            # A drain reads what there is when its query starts.
+            self._drained_at = driver.now() if interval_ms is None else None
+            self._query(interval_ms)
+            crash_point("query-ended")
+            self._require_term()
+            if self._drained_at is not None and not self._to_end():
+                self._after_drain(self._drained_at, end_of_input=end_of_input)
+            self._require_term()
+            ended_early = self._to_end()
+        except BaseException as error:
+            failure = driver.explain(error) if isinstance(error, Exception) else error
+            driver.say("failed" if isinstance(failure, TidemarkError) else "stopped", failure)
+            if failure is error:
+                raise
+            raise failure from without_secrets(error)
+        finally:
+            driver.close()
+        driver.say("stopped" if ended_early or interval_ms is not None else "finished")
+
+    def _to_end(self) -> bool:
+        return self._stopping.is_set() or self._fenced.is_set() or self._done()
+
+    def _require_term(self) -> None:
+        if self._fenced.is_set():
+            raise FencedError(
+                "a newer driver took the job over, so this run has ended",
+                fix="leave the job to that driver; `tidemark status` names it",
+            )
+
+    def _query(self, interval_ms: int | None) -> None:
+        writer = self._driver.streaming().writeStream.foreachBatch(self._batch).option("checkpointLocation", self._driver.checkpoint_path)
+        trigger = writer.trigger(availableNow=True) if interval_ms is None else writer.trigger(processingTime=f"{interval_ms} milliseconds")
+        query = trigger.start()
+        try:
+            self._wait(query, continuous=interval_ms is not None)
+        except StreamingQueryException as error:
+            if self._failure is None:
+                raise
+            logger.debug("query ended: %s", error)
+        finally:
+            self._stop(query)
+        if self._failure is not None and not isinstance(self._failure, _StoppedError):
+            raise self._failure
+
+    def _wait(self, query: StreamingQuery, *, continuous: bool) -> None:
+        while not query.awaitTermination(_POLL_SECONDS):  # type: ignore[arg-type]  # whole seconds in the stub only
+            if self._to_end():
+                return
+            if continuous:
+                self._look_at_deadlines(query)
+
+    def _look_at_deadlines(self, query: StreamingQuery) -> None:
+        """Run an epoch without input when a deadline is due and nothing waited at that deadline; ask Spark first."""
+        driver, still = self._driver, self._still
+        deadline = driver.next_deadline()
+        due = deadline is not None and deadline <= driver.now()
+        if not due and not driver.unsure:
+            return
+        since = still.since
+        if since is None or (due and deadline is not None and since < deadline):
+            still.ask(query)
+            return
+        with driver.lock:
+            since = still.since
+            if since is not None:
+                driver.read_to_end()
+                self._run_deadline(since)
+
+    def _after_drain(self, at: int, *, end_of_input: bool) -> None:
+        """Do what is due once all is read that was there when the drain began."""
+        driver = self._driver
+        differs = driver.read_to_end()
+        if not end_of_input:
+            # What is known only now would be forgotten with this run.
+            self._run_deadline(at, anyway=differs)
+        elif not driver.ended:
+            driver.run_without_input(at=driver.now(), end_of_input=True)
+
+    def _run_deadline(self, at: int, *, anyway: bool = False) -> None:
+        deadline = self._driver.next_deadline()
+        if anyway or (deadline is not None and deadline <= at):
+            self._driver.run_without_input(at=at)
+
+    def _stop(self, query: StreamingQuery) -> None:
+        """Stop the query between two epochs: an epoch at hand is finished first, and none begins any more."""
+        self._closing = True
+        with self._driver.lock, contextlib.suppress(PySparkException):
+            query.stop()
+        self._still.close()
+
+    def _batch(self, batch: DataFrame, number: int) -> None:
+        self._still.batch_came()
+        try:
+            # Whoever stops the query holds the lock and waits for this thread.
+            while not self._driver.lock.acquire(timeout=_POLL_SECONDS):
+                self._refuse_after_the_end()
+            try:
+                self._refuse_after_the_end()
+                self._driver.run_batch(batch, number, looked_at=self._drained_at)
+            finally:
+                self._driver.lock.release()
+        except BaseException as error:
+            self._failure = error
+            raise
+
+    def _refuse_after_the_end(self) -> None:
+        if self._closing or self._to_end():
+            raise _StoppedError
+
+
+class _StoppedError(Exception):
+    """A batch came after the run was asked to stop; it is read again by the next run."""

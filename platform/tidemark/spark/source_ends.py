@@ -1,0 +1,106 @@
+"""Whether an epoch read its sources to their ends, told from what it took: Spark does not say what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from tidemark.graph.nodes import FilesSpec, FormatSpec
+from tidemark.semantics.source_state import SourceEnd
+from tidemark.spark.sources import DEFAULT_BYTES_PER_EPOCH
+
+KAFKA: Final = "kafka"
+_KAFKA_MOST: Final = "maxoffsetspertrigger"
+_KAFKA_LEAST: Final = "minoffsetspertrigger"
+
+_MOST_OPTIONS: Final[Mapping[str, frozenset[str]]] = {
+    **dict.fromkeys(("avro", "csv", "json", "orc", "parquet", "text", "xml"), frozenset({"maxfilespertrigger", "maxbytespertrigger"})),
+    "iceberg": frozenset({"streaming-max-files-per-micro-batch", "streaming-max-rows-per-micro-batch"}),
+}
+"""Options that bound what a trigger reads, by format, in small letters as Spark compares them."""
+
+_ALWAYS_BOUNDED: Final = frozenset({"delta"})
+"""Delta takes 1000 files per trigger where it is told nothing else."""
+
+Offsets = Mapping[str, Mapping[str, int]]
+"""Kafka's: by topic and partition."""
+
+
+def elements_end(epochs: int, taken: int) -> SourceEnd:
+    """Return the end of elements given in the program, ``epochs`` batches of which ``taken`` have been read in all."""
+    return SourceEnd(caught_up=taken >= epochs)
+
+
+def files_end(spec: FilesSpec, files: int, size: int | None) -> SourceEnd:
+    """Return how far an epoch read a folder.
+
+    Where it took as many files as it may, there may be more. It may also leave a file that is larger than what is left of the
+    bytes; so an epoch of more than half of them counts as not read to the end. (A file of more than half an epoch's bytes may
+    still wait unseen behind a few small ones.)
+
+    Args:
+        spec: the source.
+        files: how many the epoch took.
+        size: their bytes; None where it is not known.
+    """
+    if files == 0:
+        return SourceEnd()
+    if spec.max_files_per_epoch is not None:
+        return SourceEnd(caught_up=files < spec.max_files_per_epoch)
+    return SourceEnd(caught_up=size is not None and 2 * size <= (spec.max_bytes_per_epoch or DEFAULT_BYTES_PER_EPOCH))
+
+
+def format_end(spec: FormatSpec, before: object, now: object) -> SourceEnd:
+    """Return how far an epoch read a source of any format, from its offsets before and after.
+
+    A source that did not move had nothing to read. One that moved was read to its end unless an option bounds what a trigger
+    reads; formats that are not known here are taken to be without bounds.
+    """
+    options = {name.lower(): value for name, value in spec.options.items()}
+    name = spec.format.lower()
+    if name == KAFKA:
+        return kafka_end(_kafka_offsets(before), _kafka_offsets(now) or {}, options)
+    bounded = name in _ALWAYS_BOUNDED or not _MOST_OPTIONS.get(name, frozenset()).isdisjoint(options)
+    return SourceEnd(caught_up=now is None or now == before or not bounded)
+
+
+def kafka_end(before: Offsets | None, now: Offsets, options: Mapping[str, str]) -> SourceEnd:
+    """Return how far an epoch read Kafka, by partition.
+
+    A bounded trigger gives each partition that has records a part of the bound, at least one record. So a partition that did not
+    move had none, and all were read to their ends when fewer records were taken than the bound allows. With
+    ``minOffsetsPerTrigger`` a whole trigger may be left out although records wait; then nothing is known of a source that did
+    not move at all.
+
+    Args:
+        before: offsets after the epoch before; None for the first.
+        now: offsets after this epoch.
+        options: of the source, names in small letters.
+    """
+    moved = {
+        f"{topic}-{partition}": offset - (before or {}).get(topic, {}).get(partition, 0)
+        for topic, partitions in now.items()
+        for partition, offset in partitions.items()
+    }
+    most = options.get(_KAFKA_MOST)
+    if _KAFKA_LEAST in options and not any(moved.values()):
+        return SourceEnd(caught_up=False)
+    if most is None or (before is not None and sum(moved.values()) < int(most)):
+        return SourceEnd()
+    known = before is not None
+    return SourceEnd(caught_up=False, splits={split: known and records == 0 for split, records in moved.items()})
+
+
+def may_wait_unseen(spec: object) -> bool:
+    """Whether a source may have rows although a trigger found none: Kafka told to wait until there are enough."""
+    return isinstance(spec, FormatSpec) and spec.format.lower() == KAFKA and any(name.lower() == _KAFKA_LEAST for name in spec.options)
+
+
+def _kafka_offsets(position: object) -> Offsets | None:
+    if not isinstance(position, Mapping):
+        return None
+    return {
+        str(topic): {str(partition): int(offset) for partition, offset in partitions.items()}
+        for topic, partitions in position.items()
+        if isinstance(partitions, Mapping)
+    }
