@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -87,18 +88,17 @@ def require_goes_on(spark: SparkSession, folder: Path, *, after: int) -> None:
 class SendsSignals:
     """Sends this process a signal after some epochs, and lets the run go on when the main thread has handled it."""
 
-    def __init__(self, number: signal.Signals, *, epochs: int = 2) -> None:
+    def __init__(self, send: Callable[[], None], *, epochs: int = 2) -> None:
         self.stop = threading.Event()
         self.seen: list[int] = []
-        self._number = number
+        self._send = send
         self._epochs = epochs
 
     def after(self, epoch: EpochProgress) -> None:
         self.seen.append(epoch.epoch)
         if len(self.seen) == self._epochs:
-            # To this thread, so that the main one is not woken by it.
-            signal.raise_signal(self._number)
-            assert self.stop.wait(30)
+            self._send()
+            assert self.stop.wait(10)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,8 @@ def test_a_signal_stops_a_run_after_the_epoch_at_hand(
     spark: SparkSession, tmp_path: Path, number: signal.Signals, trigger: str | None
 ) -> None:
     before = [signal.getsignal(kind) for kind in (signal.SIGINT, signal.SIGTERM)]
-    sends = SendsSignals(number)
+    # To the thread of the epoch, so that the main one is not woken by it.
+    sends = SendsSignals(lambda: signal.raise_signal(number))
     result = tm.run(job_in(tmp_path), spark=spark, trigger=trigger, clock=ManualClock(NOW), on_epoch=sends.after, stop=sends.stop)
     assert [epoch.epoch for epoch in result.epochs] == sends.seen == [0, 1]
     assert [signal.getsignal(kind) for kind in (signal.SIGINT, signal.SIGTERM)] == before
@@ -117,7 +118,8 @@ def test_a_signal_stops_a_run_after_the_epoch_at_hand(
 
 @pytest.mark.parametrize("trigger", [None, "50 milliseconds"])
 def test_an_interrupt_ends_the_run_and_leaves_the_session_in_order(spark: SparkSession, tmp_path: Path, trigger: str | None) -> None:
-    sends = SendsSignals(signal.SIGINT)
+    # To the process: it breaks into whatever the main thread waits for.
+    sends = SendsSignals(lambda: os.kill(os.getpid(), signal.SIGINT))
     with handler(ended), pytest.raises(EndedError):
         tm.run(
             job_in(tmp_path),
