@@ -62,7 +62,7 @@ def measured_folder(folder: Path) -> Path:
 
 
 def measure(request: Request) -> Measurement:
-    """Start Spark, drain the warm-up, read the input once so that it is in memory, and drain it.
+    """Start Spark, drain the warm-up a file per epoch, read the input once so that it is in memory, and drain it.
 
     Raises:
         TidemarkError: the engine's name is unknown, there is no Java, or Tidemark failed.
@@ -72,7 +72,7 @@ def measure(request: Request) -> Measurement:
     folder = Path(request.folder)
     spark = start_session(engine, folder, memory=request.memory)
     try:
-        drain(engine, spark, Path(request.warm_files), folder / "warm-up", files_per_epoch=request.files_per_epoch)
+        drain(engine, spark, Path(request.warm_files), folder / "warm-up", files_per_epoch=1)
         _read_through(Path(request.files))
         done = drain(engine, spark, Path(request.files), measured_folder(folder), files_per_epoch=request.files_per_epoch)
         lengths = tuple(after - before for before, after in pairwise(done.epoch_starts_ms))
