@@ -29,8 +29,8 @@ def batch(random: Random, epoch: int) -> list[tuple[object, ...]]:
     rows: list[tuple[object, ...]] = []
     for number in range(120):
         kind = random.random()
-        time = epoch * 50 + random.randint(-120, 60)
-        value = random.choice([None, *range(-5, 100)])
+        time: int | None = epoch * 50 + random.randint(-120, 60)
+        value: int | None = random.choice([None, *range(-5, 100)])
         if kind < 0.1:
             time, value = random.choice([None, 2**62, -(2**62), FAR_AHEAD]), HUGE
         elif kind < 0.25:
