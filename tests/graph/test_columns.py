@@ -1,4 +1,4 @@
-"""Columns from operator to operator: schemas, lineage, and which source columns are needed."""
+"""Columns from operator to operator: schemas and lineage."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import pytest
 
 import tidemark as tm
 from tidemark.graph.aggregates import Aggregate, Partial
-from tidemark.graph.columns import lineage, referenced_columns, required_columns, schema_of
-from tidemark.graph.nodes import SourceNode
+from tidemark.graph.columns import lineage, referenced_columns, schema_of
 
 TRIP = (
     "zone INT, pickup_at TIMESTAMP, fare DOUBLE, tip DECIMAL(8,2), note STRING, stops ARRAY<STRING>, place STRUCT<lat: DOUBLE>, vendor INT"
@@ -18,8 +17,8 @@ BAD, LATE, BIG, SMALL, NO = (tm.OutputTag(name) for name in ("bad", "late", "big
 Build = Callable[[tm.Stream], tm.Stream]
 
 
-def trips(name: str = "trips", *, split_by: str | None = None) -> tm.Stream:
-    watermarks = tm.bounded_out_of_orderness("5 minutes", timestamp="pickup_at", split_by=split_by)
+def trips(name: str = "trips") -> tm.Stream:
+    watermarks = tm.bounded_out_of_orderness("5 minutes", timestamp="pickup_at")
     return tm.source(name, tm.files("landing", format="json", schema=TRIP), watermarks=watermarks, malformed_to=BAD)
 
 
@@ -164,54 +163,3 @@ def test_lineage_of_a_long_chain() -> None:
     for _ in range(1500):
         stream = stream.with_columns(fare="fare + 1")
     assert lineage(stream.node, "fare") == {("trips", "fare")}
-
-
-ALL = None
-NEEDED: dict[str, tuple[Build, set[str] | None]] = {
-    "everything": (lambda s: s, ALL),
-    "selected": (lambda s: s.select("ZONE"), {"zone", "pickup_at"}),
-    "filtered": (lambda s: s.filter("fare > 0").select("zone"), {"zone", "fare", "pickup_at"}),
-    "defined and not used": (lambda s: s.with_columns(x="tip").select("zone"), {"zone", "tip", "pickup_at"}),
-    "replaced": (lambda s: s.with_columns(fare="zone").select("fare"), {"zone", "pickup_at"}),
-    "exploded": (lambda s: s.explode("stops", as_="stop").select("stop"), {"stops", "pickup_at"}),
-    "windowed": (hourly, {"zone", "fare", "tip", "pickup_at"}),
-    "late rows are whole": (lambda s: hourly(s).side_output(LATE), ALL),
-    "late rows of a selection": (lambda s: hourly(s.select("zone", "fare", "tip")).side_output(LATE), {"zone", "fare", "tip", "pickup_at"}),
-    "late rows, then selected": (lambda s: hourly(s).side_output(LATE).select("note"), {"zone", "fare", "tip", "note", "pickup_at"}),
-    "rejected rows are whole": (lambda s: s.filter("fare > 0", rejects_to=NO).side_output(NO), ALL),
-    "branch": (lambda s: s.split({BIG: "fare > 9"}).side_output(BIG).select("zone"), {"fare", "zone", "pickup_at"}),
-    "function": (lambda s: s.map(one_per_row, returns="a INT"), ALL),
-    "function on a selection": (lambda s: s.select("zone").map(one_per_row, returns="a INT"), {"zone", "pickup_at"}),
-    "transform": (lambda s: s.transform(lambda df: df, columns=["zone"]).select("zone"), ALL),
-    "deferred": (lambda s: s.select(x=lambda: NotImplemented), ALL),
-}
-
-
-@pytest.mark.parametrize(("build", "expected"), NEEDED.values(), ids=NEEDED.keys())
-def test_required_columns(build: Build, expected: set[str] | None) -> None:
-    stream = build(trips())
-    job = tm.Job("taxi", outputs={"out": tm.delta(stream, "out")})
-    assert required_columns(job, job.sources["trips"]) == (None if expected is None else frozenset(expected))
-
-
-def test_malformed_output_needs_the_whole_record() -> None:
-    stream = trips()
-    outputs = {"out": tm.delta(stream.select("zone"), "out"), "bad": tm.delta(stream.side_output(BAD), "bad")}
-    job = tm.Job("taxi", outputs=outputs)
-    assert required_columns(job, job.sources["trips"]) is None
-
-
-def test_consumers_add_up_and_timing_counts() -> None:
-    stream = trips(split_by="vendor")
-    outputs = {"a": tm.delta(stream.select("zone"), "a"), "b": tm.delta(stream.select("fare"), "b")}
-    job = tm.Job("taxi", outputs=outputs)
-    assert required_columns(job, job.sources["trips"]) == frozenset({"zone", "fare", "vendor", "pickup_at"})
-
-
-def test_marker_of_punctuated_watermarks_is_read() -> None:
-    watermarks = tm.punctuated("CAST(note AS TIMESTAMP)", timestamp="pickup_at")
-    stream = tm.source("trips", tm.files("x", format="json", schema=TRIP), watermarks=watermarks).select("zone")
-    job = tm.Job("taxi", outputs={"out": tm.delta(stream, "out")})
-    source = job.sources["trips"]
-    assert isinstance(source, SourceNode)
-    assert required_columns(job, source) == frozenset({"zone", "note", "pickup_at"})

@@ -1,11 +1,10 @@
-"""What is known of columns at definition: schemas, lineage, and which source columns are needed."""
+"""What is known of columns at definition: schemas and lineage."""
 
 from __future__ import annotations
 
 from tidemark.graph.column_lineage import lineage
 from tidemark.graph.expressions import referenced_columns
 from tidemark.graph.propagation import MALFORMED_COLUMNS, schema_of
-from tidemark.graph.pruning import required_columns
 from tidemark.graph.schema import Schema, SchemaColumn
 
 __all__ = [
@@ -14,6 +13,5 @@ __all__ = [
     "SchemaColumn",
     "lineage",
     "referenced_columns",
-    "required_columns",
     "schema_of",
 ]
