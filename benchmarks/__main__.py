@@ -1,7 +1,8 @@
 """Compare Tidemark with stock Spark: ``python -m benchmarks``, or ``make bench``.
 
 ``BENCH_ROWS`` is the size of the throughput workloads, 20,000,000 by default, and ``BENCH_RUNS`` the number of rounds, 3 by
-default. A run of everything writes ``benchmarks/results.json`` and ``docs/performance.md``.
+default. It writes ``benchmarks/results.json`` and ``docs/performance.md``; a run of some workloads puts their results in the place
+of earlier ones.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from benchmarks.comparison import Comparison, Step, compare
 from benchmarks.engines import ENGINES, parse_engine
 from benchmarks.processes import CHECKOUT
-from benchmarks.records import Record, write_records
+from benchmarks.records import Record, read_records, write_records
 from benchmarks.report import headline, render
 from benchmarks.workloads import Workload, standard_workloads
 from tidemark.errors import DefinitionError, TidemarkError
@@ -49,12 +50,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     for line in headline(records):
         console.print(line)
-    if asked.output is None and (asked.workload or asked.engine):
-        console.print("Only a part was measured, so no file is written; --output FOLDER writes both somewhere else.")
+    if asked.output is None and asked.engine:
+        console.print("Not all engines were measured side by side, so no file is written; --output FOLDER writes both somewhere else.")
         return 0
-    write_documents(records, Path(asked.output) if asked.output else CHECKOUT)
+    root = Path(asked.output) if asked.output else CHECKOUT
+    write_documents(beside_earlier(records, root), root)
     console.print(f"Written: {RESULTS}, {PAGE}")
     return 0
+
+
+def beside_earlier(records: Sequence[Record], root: Path) -> tuple[Record, ...]:
+    """Return records with those that a folder's documents have of other workloads, in the order of the workloads."""
+    earlier = read_records(root / RESULTS) if (root / RESULTS).exists() else ()
+    measured = {record.workload for record in records}
+    kept = [record for record in earlier if record.workload not in measured]
+    order = [workload.name for workload in standard_workloads(DEFAULT_ROWS)]
+    return tuple(sorted([*kept, *records], key=lambda record: order.index(record.workload)))
 
 
 def write_documents(records: Sequence[Record], root: Path) -> None:

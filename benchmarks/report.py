@@ -13,8 +13,8 @@ from benchmarks.workloads import MEASURED_EPOCHS, WARM_EPOCHS
 _REFERENCE = "spark-rocksdb"
 
 _INTRODUCTION = """\
-Tidemark and stock Spark Structured Streaming side by side, on one machine and in one run of `make bench`, which wrote this page
-and `benchmarks/results.json`."""
+Tidemark and stock Spark Structured Streaming on one machine, the engines of each workload side by side in one run of `make bench`,
+which wrote this page and `benchmarks/results.json`."""
 
 _METHOD = f"""\
 ## How it was measured

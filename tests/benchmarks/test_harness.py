@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.__main__ import PAGE, RESULTS, main, write_documents
+from benchmarks.__main__ import PAGE, RESULTS, beside_earlier, main, write_documents
 from benchmarks.comparison import Comparison, Step, compare
 from benchmarks.records import Record, RunFigures, Spread, epoch_lengths, read_records, throughput
 from benchmarks.report import headline
@@ -45,6 +45,14 @@ def test_the_documents_are_written_from_the_records(tmp_path: Path) -> None:
     assert "| `tidemark` | 150 | 140 to 160 | 2.00 x |" in page
     assert "2 cores" in page
     assert str(tmp_path) not in page
+
+
+def test_a_workload_that_is_measured_again_takes_the_place_of_its_records(tmp_path: Path) -> None:
+    assert beside_earlier(ALL, tmp_path) == ALL
+    write_documents(ALL, tmp_path)
+    again = (replace(FAST, late_kept=1), replace(SLOW, late_kept=2))
+    assert beside_earlier(again, tmp_path) == (*again, EPOCHS, SLOW_EPOCHS)
+    assert beside_earlier((EPOCHS,), tmp_path) == (FAST, SLOW, EPOCHS)
 
 
 def test_a_record_has_the_measure_that_was_taken(tmp_path: Path) -> None:
