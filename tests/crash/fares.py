@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
+from unittest import mock
 
 import tidemark as tm
+from tests.short_lived import SHORT_LIVED
 from tidemark.spark.session import build_session
 from tidemark.testing.manual_clock import ManualClock
 
@@ -33,7 +36,7 @@ SETTINGS = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-JVM_SETTINGS = {**SETTINGS, "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+JVM_SETTINGS = {**SETTINGS, **SHORT_LIVED}
 SCHEMA = "id BIGINT, zone STRING, at BIGINT, fare BIGINT"
 LATE, REJECTED, MALFORMED = tm.OutputTag("late_fares"), tm.OutputTag("rejected_fares"), tm.OutputTag("malformed_fares")
 DELTA_OUTPUTS = ("hourly", "fares", "late")
@@ -57,8 +60,8 @@ def make_job(folder: Path) -> tm.Job:
         .aggregate(fares=tm.count(), total=tm.sum("fare"), least=tm.min("fare"), greatest=tm.max("fare"))
         .uid("hourly")
     )
-    # The dice fall anew whenever an epoch is run again.
-    dice = good.with_columns(dice="rand()")
+    # The dice fall anew whenever an epoch is run again. Texts make the figures that a record keeps of each file long.
+    dice = good.with_columns(dice="rand()", **{f"text{number}": f"repeat('{number}', 30)" for number in range(8)})
     return tm.Job(
         "fares",
         outputs={
@@ -97,7 +100,7 @@ def write_landing(folder: Path) -> int:
 
 def _rows(number: int, dice: Random) -> list[str]:
     now = BEGIN + number * 40 * MINUTE
-    many = 90 if number in {1, 3} else 16
+    many = 40 if number in {1, 3} else 16
     rows = []
     for row in range(many):
         delay = dice.choice([0, 5, 9, 50] if number else [0, 5])
@@ -109,7 +112,7 @@ def _rows(number: int, dice: Random) -> list[str]:
             fare = -1
         if row == 7 and number % 2:
             at = None
-        rows.append(json.dumps({"id": number * 1000 + row, "zone": dice.choice("abcdefghijkl"), "at": at, "fare": fare}))
+        rows.append(json.dumps({"id": number * 1000 + row, "zone": dice.choice("abcdefghijklmnopqrstuvwx"), "at": at, "fare": fare}))
     if number % 2 == 0:
         rows.append('{"id": 17, "zone": ')
     return rows
@@ -123,6 +126,24 @@ def drive(folder: str, attempt: str = "0") -> None:
     head = run(job, spark, clock).head
     if head is None or not head.end_of_input:
         run(job, spark, clock, end_of_input=True)
+
+
+def drive_until_the_jvm_dies(folder: str) -> None:
+    """Run the job in a JVM of its own, which is killed in the second epoch; prints how the run ended."""
+    spark = build_session("local[2]", app_name="tidemark crash tests", conf=JVM_SETTINGS)
+    jvm = spark.sparkContext._gateway.jvm.java.lang.ProcessHandle.current().pid()  # type: ignore[union-attr]  # noqa: SLF001
+    reached: list[str] = []
+
+    def kill_jvm(point: str) -> None:
+        reached.append(point)
+        if point == "state-staged" and reached.count(point) == 2:
+            os.kill(jvm, signal.SIGKILL)
+
+    with mock.patch("tidemark.spark.operators.crash_point", kill_jvm):
+        try:
+            run(make_job(Path(folder)), spark, clock_of(0))
+        except tm.TidemarkError as error:
+            print(f"{error.code}, again may help: {error.transient}")
 
 
 def clock_of(attempt: int) -> ManualClock:

@@ -62,7 +62,8 @@ def serve() -> None:
     from tests.crash.fares import JVM_SETTINGS
     from tidemark.spark.session import build_session
 
-    session = build_session("local[2]", app_name="tidemark crash tests", conf=JVM_SETTINGS)
+    # A task that fails is tried four times, as on a cluster.
+    session = build_session("local[2, 4]", app_name="tidemark crash tests", conf=JVM_SETTINGS)
     parameters = session.sparkContext._gateway.gateway_parameters  # type: ignore[union-attr]  # noqa: SLF001
     print(f"gateway {parameters.port} {parameters.auth_token}", flush=True)
     sys.stdin.read()

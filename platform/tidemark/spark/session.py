@@ -6,8 +6,11 @@ import os
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError
 
 from tidemark.spark.java import ensure_java
 
@@ -31,18 +34,30 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.files.ignoreCorruptFiles": "false",
 }
 
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+
 LOCAL: Mapping[str, str] = {
     # Servers of a session on one machine are nobody else's business.
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.driver.memory": "1g",
     # Measured a third faster than G1, which marks the heap all the time beside Spark's large arrays; and Spark's many classes would
     # else have the whole heap collected several times at the start.
-    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:MetaspaceSize=256m",
+    JAVA_OPTIONS: "-XX:+UseParallelGC -XX:MetaspaceSize=256m",
 }
 """What a session on one machine is built with."""
+
+
+def local_settings() -> dict[str, str]:
+    """Return what a session on one machine is built with; where the user's ``spark-defaults.conf`` has Java options, these stay."""
+    import pyspark
+
+    home = os.environ.get("SPARK_HOME") or str(Path(pyspark.__file__).parent)
+    defaults = Path(os.environ.get("SPARK_CONF_DIR") or Path(home, "conf"), "spark-defaults.conf")
+    lines = defaults.read_text(encoding="utf-8").splitlines() if defaults.is_file() else []
+    known = any(line.strip().startswith(JAVA_OPTIONS) for line in lines)
+    return {key: value for key, value in LOCAL.items() if key != JAVA_OPTIONS or not known}
 
 
 def build_session(master: str = "local[*]", *, app_name: str = "tidemark", conf: Mapping[str, str] | None = None) -> SparkSession:
@@ -61,7 +76,7 @@ def build_session(master: str = "local[*]", *, app_name: str = "tidemark", conf:
     if active is not None:
         return active
     builder = SparkSession.builder.master(master).appName(app_name)
-    local = LOCAL if master.startswith("local") else {}
+    local = local_settings() if master.startswith("local") else {}
     for key, value in {**local, **SETTINGS, **(conf or {})}.items():
         if value:
             builder = builder.config(key, value)
@@ -92,7 +107,9 @@ def engine_settings(spark: SparkSession) -> Iterator[None]:
             if jobs > 1:
                 _users[name] = jobs - 1, before
             else:
-                _put_back(spark, before)
+                # A session whose JVM is gone has no settings any more; what ended the job is the error to be seen.
+                with suppress(Py4JError, OSError):
+                    _put_back(spark, before)
 
 
 def _put_back(spark: SparkSession, before: Mapping[str, str | None]) -> None:
