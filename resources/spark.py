@@ -89,7 +89,7 @@ def session_of(resource: object) -> SparkSession:
 
 def _start(settings: dict[str, Any]) -> SparkSession:
     from tidemark.spark.java import ensure_java
-    from tidemark.spark.session import LOCAL, SETTINGS
+    from tidemark.spark.session import SETTINGS, local_settings
 
     # Spark's Python workers would otherwise be whatever "python3" is on PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -98,6 +98,6 @@ def _start(settings: dict[str, Any]) -> SparkSession:
         from dagster_pyspark import LazyPySparkResource
     except ImportError as error:
         raise SetupError("dagster-pyspark is not installed", fix="run pip install -e '.[dagster]' in the checkout") from error
-    local = LOCAL if str(settings.get("spark.master", "local")).startswith("local") else {}
+    local = local_settings() if str(settings.get("spark.master", "local")).startswith("local") else {}
     session: SparkSession = LazyPySparkResource(spark_config={**local, **SETTINGS, **settings}).spark_session
     return session

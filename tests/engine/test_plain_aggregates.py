@@ -58,7 +58,7 @@ def run(lab: Lab, name: str, epochs: list[list[tuple[object, ...]]], extra: dict
     return lab.run(streams, job=name)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1])
 def test_plain_windows_count_and_give_what_all_others_do(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     random = Random(seed)
     epochs = [batch(random, epoch) for epoch in range(3)]
@@ -91,3 +91,10 @@ def test_plain_windows_count_and_give_what_all_others_do(spark: SparkSession, tm
             expected.panes_late,
             expected.state_rows,
         )
+
+
+def test_a_column_may_be_spelled_in_several_ways(spark: SparkSession, tmp_path: Path) -> None:
+    source = elements([(1, "a", 5, 2), (2, "a", None, 40)], schema=SCHEMA)
+    sums = source.key_by("k").window(tm.tumbling(10)).aggregate(a=tm.sum("v"), b=tm.max(" `v` "), c=tm.min("V"), d=tm.count("k")).uid("w")
+    ran = Lab(spark, tmp_path).run({"sums": sums})
+    assert ran.of("sums", "a", "b", "c", "d") == [(2, 2, 2, 1)]

@@ -174,7 +174,8 @@ class JobDriver:
         """
         with self.lock:
             self._shift += 1
-            taken = EpochInput(self.head.offsets, now=positions(self.head.offsets)) if self.head else EpochInput()
+            offsets = self.head.offsets if self.head else ""
+            taken = EpochInput(offsets, now=positions(offsets), looked_at=at)
             self._run(self._spark, taken, {}, at=at, end_of_input=end_of_input)
 
     @property

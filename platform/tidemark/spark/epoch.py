@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -160,7 +160,9 @@ class EpochRun:
             self._stage_side_outputs()
             for node in self.topology.windows:
                 self._run_window(node)
-            # Those of windows that follow other windows are known only now.
+            # Those of windows that follow other windows are known only now. They are counted here, not beside: what is asked for their
+            # counts would wait for ever for a pass that failed.
+            self._count(self._undriven())
             self._stage_side_outputs()
             self._beside.finish()
             for name, sink in self._machinery.sinks.items():
@@ -212,10 +214,17 @@ class EpochRun:
             if self._settled(node.inputs[0]) and self.rows.available(node.inputs[0]):
                 self._absorb(node)
         self._stage_outputs()
-        # What only side outputs follow, and what waits in a union for a window's results, would be counted too late or never.
+        # What only waits in a union for a window's results would be counted too late.
         unread = [source for source in self.topology.sources if source.name in self.plan.batches and source.name not in self.rows.ends]
-        for emitter in dict.fromkeys([*self._undriven(), *unread]):
-            if self.rows.available(emitter) and id(emitter) not in self.rows.tallies:
+        self._count(unread)
+        self._count(self._undriven())
+
+    def _count(self, emitters: Iterable[Node]) -> None:
+        """Tally the rows of sources and filters that no pass has read yet."""
+        for emitter in emitters:
+            gate = self.topology.gate(emitter)
+            empty = gate is not None and self.balance.side_rows(gate) == 0
+            if self.rows.available(emitter) and id(emitter) not in self.rows.tallies and not empty:
                 with self._stage("count"):
                     self.rows.rows(emitter).write.format("noop").mode("overwrite").save()
 
@@ -264,9 +273,9 @@ class EpochRun:
 
     def _use_results(self, node: WindowNode) -> None:
         """Write what follows a window's results; a window that follows them absorbs them now, so that the pass has run."""
-        before = set(self.outputs)
+        before = set(self._staged)
         self._stage_outputs()
-        readers = [self.topology.outputs[name].node for name in self.outputs if name not in before]
+        readers = [self.topology.outputs[name].node for name in self._staged - before]
         for other in self.topology.windows:
             follows = any(found is node for found in result_windows(other.inputs[0]))
             if follows and self._settled(other.inputs[0]) and self.operators[id(other)].absorbed is None:

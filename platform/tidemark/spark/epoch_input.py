@@ -50,7 +50,7 @@ class EpochInput:
         """Return how far it reads a source."""
         spec = source.spec
         if not self.batch:
-            return SourceEnd(caught_up=not may_wait_unseen(spec))
+            return SourceEnd(caught_up=not may_wait_unseen(spec), looked_at=self.looked_at)
         if isinstance(spec, ElementsSpec):
             return elements_end(len(spec.batches), log_offset(self.now.get(source.name)) + 1)
         end = SourceEnd()

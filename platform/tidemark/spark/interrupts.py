@@ -39,7 +39,8 @@ def run_interruptibly(work: Callable[[], Value], stopping: threading.Event, *, h
     """Do a run's work and return its value; in the main thread, wait for a thread of its own that does it.
 
     Whatever is raised into the wait the first time sets ``stopping`` and is raised on when the work has ended; a second one is
-    raised at once, and the work is left to end by itself. Outside the main thread nothing can interrupt, so the work is done here.
+    raised at once, and the work is left to end by itself (a process that ends then still waits for Spark jobs at hand). Outside
+    the main thread nothing can interrupt, so the work is done here.
 
     Args:
         work: what the run does; ends soon after ``stopping`` is set.
@@ -121,13 +122,12 @@ def _held_back() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _handled_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    # None: a handler that was not set from Python, and could not be set again from here.
+    before = {number: earlier for number in _SIGNALS if (earlier := signal.getsignal(number)) is not None}
     try:
-        for number in _SIGNALS:
+        for number in before:
             signal.signal(number, handler)
         yield
     finally:
         for number, earlier in before.items():
-            # None: a handler that was not set from Python, and cannot be set again from here.
-            if earlier is not None:
-                signal.signal(number, earlier)
+            signal.signal(number, earlier)

@@ -130,11 +130,16 @@ class EpochRows:
             sides = [side for side in self._topology.nodes if isinstance(side, SideOutputNode)]
             looked_up = not isinstance(node, SourceNode | WindowNode) and any(_looked_up(side) is node for side in sides)
             found = looked_up and (may_vary(node) or not _repeatable(self._make_marked(node)))
-            self._varies[id(node)] = found
+            # Of a union only the streams that have rows in this epoch were looked at.
+            if all(self.available(source) for source in self._topology.upstream_sources(node)):
+                self._varies[id(node)] = found
         return found
 
     def _tallied(self, node: Node) -> DataFrame:
-        if isinstance(node, UnionNode | SideOutputNode | WindowNode):
+        if isinstance(node, UnionNode):
+            together = self._boundary(node)
+            return self._keep(together) if self._topology.shared(node) or self._read_again(node) else together
+        if isinstance(node, SideOutputNode | WindowNode):
             return self._boundary(node)
         marked = self.marked(node)
         return _living(self._new_tally(node).attach(marked))

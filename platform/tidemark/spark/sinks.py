@@ -144,8 +144,18 @@ def sink_of_record(name: str, record: OutputRecord) -> BoundSink | None:
 
 
 def nullable(schema: T.StructType) -> T.StructType:
-    """Return the schema with every column nullable, as tables keep it."""
-    return T.StructType([T.StructField(field.name, field.dataType, nullable=True) for field in schema])
+    """Return the schema with every column, and all within, nullable: rows of a later epoch may have nulls where those of this have none."""
+    return T.StructType([T.StructField(field.name, _nullable(field.dataType), nullable=True) for field in schema])
+
+
+def _nullable(kind: T.DataType) -> T.DataType:
+    if isinstance(kind, T.StructType):
+        return nullable(kind)
+    if isinstance(kind, T.ArrayType):
+        return T.ArrayType(_nullable(kind.elementType), containsNull=True)
+    if isinstance(kind, T.MapType):
+        return T.MapType(_nullable(kind.keyType), _nullable(kind.valueType), valueContainsNull=True)
+    return kind
 
 
 def _opened(name: str, output: Output, job: JobStore) -> Sink:

@@ -68,7 +68,8 @@ def kafka_end(before: Offsets | None, now: Offsets, options: Mapping[str, str]) 
     """Return how far an epoch read Kafka, by partition.
 
     A bounded trigger gives each partition that has records a part of the bound, at least one record. So a partition that did not
-    move had none, and all were read to their ends when fewer records were taken than the bound allows. With
+    move had none, and all were read to their ends when fewer records were taken than the bound allows, less one for each partition,
+    since parts are rounded down. With
     ``minOffsetsPerTrigger`` a whole trigger may be left out although records wait; then nothing is known of a source that did
     not move at all.
 
@@ -85,7 +86,7 @@ def kafka_end(before: Offsets | None, now: Offsets, options: Mapping[str, str]) 
     most = options.get(_KAFKA_MOST)
     if _KAFKA_LEAST in options and not any(moved.values()):
         return SourceEnd(caught_up=False)
-    if most is None or (before is not None and sum(moved.values()) < int(most)):
+    if most is None or (before is not None and sum(moved.values()) + len(moved) <= int(most)):
         return SourceEnd()
     known = before is not None
     return SourceEnd(caught_up=False, splits={split: known and records == 0 for split, records in moved.items()})

@@ -112,7 +112,15 @@ class WindowStep:
     def plain(self) -> bool:
         """Whether rows that dropped out before the window can be grouped beside the others."""
         keys = all(is_name(expression) for _, expression in self.node.keys)
-        return keys and all(_is_plain(aggregate) for _, aggregate in self.node.aggregates)
+        # One column under two spellings would be selected twice.
+        names = self._columns_read
+        told_apart = len({name.strip("`").lower() for name in names}) == len(names)
+        return keys and told_apart and all(_is_plain(aggregate) for _, aggregate in self.node.aggregates)
+
+    @property
+    def _columns_read(self) -> set[str]:
+        arguments = (argument for _, aggregate in self.node.aggregates for argument in aggregate.arguments)
+        return {str(expression).strip() for expression in (*(key for _, key in self.node.keys), *arguments)}
 
     def absorb(self, rows: DataFrame, expired: int, due: int, observation: Observation, tally: Tally | None = None) -> DataFrame:
         """Return the state rows that an epoch's input adds.
@@ -146,9 +154,8 @@ class WindowStep:
 
     def _grouped_with_dead(self, rows: DataFrame) -> DataFrame:
         alive = f"{VERDICT} = {ALIVE}"
-        read = dict.fromkeys([*(str(key) for _, key in self.node.keys), *(a for _, made in self.node.aggregates for a in made.arguments)])
         judged = rows.selectExpr(
-            *(f"if({alive}, {name}, NULL) AS {name}" for name in read),
+            *(f"if({alive}, {name}, NULL) AS {name}" for name in sorted(self._columns_read)),
             f"if({alive}, {self.start}, {DEAD}L + {VERDICT}) AS {START}",
             TIME,
         )

@@ -7,14 +7,14 @@ from typing import Final
 
 HIDDEN: Final = "<hidden>"
 
-_USER = re.compile(r"(?P<scheme>\b[A-Za-z][\w+.-]*://)[^\s/@\"']+:[^\s/@\"']*@")
-_QUERY = re.compile(r"(?P<address>\b[A-Za-z][\w+.-]*://[^\s?\"']*)\?[^\s\"'),]+")
+# Every repetition is bounded, or begins at a fixed text: the texts of errors hold whole values, which may be long.
+_USER = re.compile(r"(?P<scheme>\b[A-Za-z][\w+.-]{0,30}://)[^\s/@\"':]{1,256}:[^\s/@\"']{0,1024}@")
+_QUERY = re.compile(r"(?P<address>\b[A-Za-z][\w+.-]{0,30}://[^\s?\"']{0,4096})\?[^\s\"'),]+")
 _SECRET = re.compile(
     r"""(?ix)
     (?P<name>
-        [\w.-]*
         (?: secret | token | passw(?:or)?d | signature | authorization | credential | (?:access|account|private|api)[._-]?key )
-        [\w.-]*
+        [\w.-]{0,60}
         | \b (?: sas | sig ) \b
     )
     (?P<sign> ["'`]? \s* (?: => | [:=] ) \s* )
