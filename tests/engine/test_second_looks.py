@@ -75,3 +75,28 @@ def test_greater_lateness_does_not_bring_back_what_is_gone(lab: Lab) -> None:
     # The windows of rows 4 and 5 had ended; that of row 5 had got nothing, but was gone as well.
     assert after.of("late", "id") == [4, 5]
     assert after.of("panes", "n", "pane_timing") == [(1, "ON_TIME")]
+
+
+@pytest.mark.parametrize("bound", [("rejected",), ("rejected", "late"), ("late", "rejected")], ids="+".join)
+def test_rejects_of_a_second_windows_late_rows_are_there(lab: Lab, bound: tuple[str, ...]) -> None:
+    late, rejected = tm.OutputTag("late"), tm.OutputTag("rejected")
+    source = elements([(1, "a", 5, 1), (2, "a", 40, 1)], [(3, "a", 6, 1), (4, "b", 7, 1)], schema=SCHEMA)
+    first = source.key_by("k").window(tm.tumbling(10)).allowed_lateness(1000).aggregate(n=tm.count()).uid("first")
+    second = first.key_by("k").window(tm.tumbling(10)).late_to(late).aggregate(total=tm.sum("n")).uid("second")
+    several = second.side_output(late).filter("n > 1", rejects_to=rejected).uid("several")
+    streams = {"late": several, "rejected": several.side_output(rejected)}
+    ran = lab.run({"sums": second, **{name: streams[name] for name in bound}})
+    assert ran.of("rejected", "k", "n") == [("b", 1)]
+    if "late" in bound:
+        assert ran.of("late", "k", "n") == [("a", 2)]
+
+
+def test_a_union_of_what_varies_is_read_once(lab: Lab) -> None:
+    late = tm.OutputTag("late")
+    first, second = [(0, "a", 5_000, 1)], [(i, "a", i, 0) for i in range(1, 200)]
+    drawn = elements(first, second, schema=SCHEMA, name="drawn").filter("rand() < 0.5 OR id = 0").uid("half")
+    other = elements([(1000, "a", 5_000, 1)], [], schema=SCHEMA, name="other")
+    windowed = drawn.union(other).key_by("k").window(tm.tumbling(100)).late_to(late).aggregate(n=tm.count()).uid("w")
+    ran = lab.run({"panes": windowed, "late": windowed.side_output(late)})
+    counted = sum(epoch.operators["w"].rows_late for epoch in ran.epochs)
+    assert 0 < counted == len(ran.rows["late"]) < 199
