@@ -6,11 +6,13 @@ generator that aims at the edges of those windows. One scenario is one run of th
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
 from hypothesis import strategies as st
+from hypothesis.vendor.pretty import RepresentationPrinter
 
 from tidemark.semantics.event_time import MAX_EVENT_TIME, MIN_EVENT_TIME
 from tidemark.semantics.watermarks import BoundedOutOfOrderness, WatermarkStrategy
@@ -58,6 +60,14 @@ class Operator:
 
 
 @dataclass(frozen=True)
+class Case:
+    """What one operator makes of one key's elements depends on its bounds, window and lateness, and on those elements."""
+
+    setting: tuple[tuple[int, ...], int, int, int]
+    stream: tuple[tuple[object, ...], ...]
+
+
+@dataclass(frozen=True, repr=False)
 class Scenario:
     """A job and its input: ``clock`` is the processing time at each epoch, the one that ends the input included."""
 
@@ -65,19 +75,36 @@ class Scenario:
     operators: tuple[Operator, ...]
     clock: tuple[int, ...]
 
+    def __repr__(self) -> str:
+        """Say what shapes the scenario; its elements follow from what Hypothesis prints beside it."""
+        sources = [(s.name, s.strategy, s.timestamps, [len(batch) for batch in s.batches]) for s in self.sources]
+        return f"Scenario(sources={sources}, operators={self.operators}, clock={self.clock})"
+
+    def _repr_pretty_(self, printer: RepresentationPrinter, _cycle: bool) -> None:  # noqa: FBT001
+        """Print that, where Hypothesis would print all elements."""
+        printer.text(repr(self))
+
     @property
     def epochs(self) -> int:
         """How many epochs read something."""
         return max(len(source.batches) for source in self.sources)
 
     @property
-    def cases(self) -> int:
-        """How many pairs of key and operator there are, of which the operator sees at least two elements of the key."""
-        found = 0
+    def cases(self) -> frozenset[Case]:
+        """The cases that the scenario holds: each operator with each key of which it sees at least two elements."""
+        found = set()
         for operator in self.operators:
-            seen = [row.key for s in self.sources if s.name in operator.sources for batch in s.batches for row in batch]
-            found += sum(seen.count(key) > 1 for key in set(seen))
-        return found
+            sources = [source for source in self.sources if source.name in operator.sources]
+            bounds = tuple(source.bound for source in sources)
+            streams: defaultdict[str | None, list[tuple[object, ...]]] = defaultdict(list)
+            for source in sources:
+                for epoch, batch in enumerate(source.batches):
+                    for row in batch:
+                        streams[row.key].append((source.name, epoch, row.split, row.time, row.value))
+            window = operator.assigner
+            setting = (bounds, window.size_ms, window.offset_ms, operator.lateness)
+            found |= {Case(setting, tuple(stream)) for stream in streams.values() if len(stream) > 1}
+        return frozenset(found)
 
 
 @dataclass(frozen=True)
@@ -105,11 +132,18 @@ def assigners(unit: int) -> st.SearchStrategy[Tumbling]:
 
 
 @st.composite
-def operators(draw: st.DrawFn, number: int, unit: int, names: tuple[str, ...]) -> Operator:
+def windows(draw: st.DrawFn, unit: int) -> tuple[Tumbling, int]:
+    """Draw a window and its allowed lateness."""
     assigner = draw(assigners(unit))
-    lateness = draw(st.sampled_from([0, 0, 1, assigner.size_ms // 2, 3 * assigner.size_ms, 10**9 * unit]))
-    taken = names if number == 0 else draw(st.sampled_from([names, names, names[-1:]]))
-    return Operator(f"w{number}", assigner, lateness, taken)
+    return assigner, draw(st.sampled_from([0, 0, 1, assigner.size_ms // 2, 3 * assigner.size_ms, 10**9 * unit]))
+
+
+@st.composite
+def operators(draw: st.DrawFn, count: int, unit: int, names: tuple[str, ...]) -> tuple[Operator, ...]:
+    """Draw operators, no two of them alike; the first reads all sources."""
+    drawn = draw(st.lists(windows(unit), min_size=count, max_size=count, unique=True))
+    taken = [names, *(draw(st.sampled_from([names, names, names[-1:]])) for _ in drawn[1:])]
+    return tuple(Operator(f"w{n}", *window, sources) for n, (window, sources) in enumerate(zip(drawn, taken, strict=True)))
 
 
 @st.composite
@@ -141,10 +175,10 @@ def scenarios(draw: st.DrawFn, *, sources: int, operator_count: int, keys: int, 
     names = tuple("ab"[number] for number in range(sources))
     made = [draw(source_settings(name, unit, idle=idle)) for name in names]
     epochs = [draw(st.sampled_from([4, 3, 5, 2, 6, 1])) for _ in names]
-    origin = draw(st.sampled_from([0, -7 * unit, -(10**9) * unit, 1_700_000_000_000]))
+    origin = draw(st.sampled_from([0, -7 * unit, max(-(10**9) * unit, MIN_EVENT_TIME + 10_000 * unit), 1_700_000_000_000]))
     steps = draw(st.lists(st.sampled_from([0, -5, 999, 1000, 4999, 60_000]), min_size=max(epochs) + 1, max_size=max(epochs) + 1))
     begin = max(origin, 10**9)
-    chosen = tuple(draw(operators(number, unit, names)) for number in range(operator_count))
+    chosen = draw(operators(operator_count, unit, names))
     shape = Shape(
         origin=origin,
         unit=unit,

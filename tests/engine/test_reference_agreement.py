@@ -1,7 +1,8 @@
 """The engine does in every epoch what the element-by-element reference does, whatever the elements, the windows and the cuts.
 
 A case is one operator over the elements of one key. One run of the engine holds many: keys are independent of one another, and a
-job may have several operators over one stream.
+job may have several operators over one stream. In continuous integration the two tests below see at least 500 distinct cases, others
+each time; a failure prints how it can be seen again.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 
 from tests.engine.drive import Seen, run_engine
 from tests.engine.expected import run_expected
-from tests.engine.streams import Scenario, scenarios
+from tests.engine.streams import Case, Scenario, scenarios
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,29 +46,36 @@ def require_agreement(scenario: Scenario, spark: SparkSession, folder: Path, nam
             assert reported is None or oldest is None or reported <= oldest
 
 
-def test_one_source_and_several_operators(spark: SparkSession, tmp_path: Path) -> None:
-    runs, cases = count(), 0
+def see_agreement(drawn: st.SearchStrategy[Scenario], spark: SparkSession, folder: Path, *, examples: int) -> set[Case]:
+    """Draw scenarios and hold the engine against the reference; returns the cases that were seen."""
+    runs, cases = count(), set[Case]()
 
-    @settings(max_examples=5 if THOROUGH else 2, phases=_PHASES)
-    @given(scenarios(sources=1, operator_count=3, keys=40, rows=400))
+    @settings(max_examples=examples, phases=_PHASES, derandomize=False, print_blob=True)
+    @given(drawn)
     def agrees(scenario: Scenario) -> None:
-        nonlocal cases
-        require_agreement(scenario, spark, tmp_path, f"job{next(runs)}")
-        cases += scenario.cases
+        require_agreement(scenario, spark, folder, f"job{next(runs)}")
+        cases.update(scenario.cases)
 
     agrees()
-    assert cases >= (350 if THOROUGH else 120), f"{cases} cases of an operator and a key"
+    return cases
+
+
+def require_variety(cases: set[Case], *, least: int, settings_least: int) -> None:
+    """Check that there were so many distinct cases, and so many distinct settings of bounds, window and lateness in them."""
+    assert len(cases) >= least, f"{len(cases)} distinct cases"
+    found = {case.setting for case in cases}
+    assert len(found) >= settings_least, f"{len(found)} distinct settings of bounds, size, offset and lateness"
+
+
+def test_one_source_and_several_operators(spark: SparkSession, tmp_path: Path) -> None:
+    examples = 5 if THOROUGH else 1
+    drawn = scenarios(sources=1, operator_count=4, keys=40, rows=400)
+    cases = see_agreement(drawn, spark, tmp_path, examples=examples)
+    require_variety(cases, least=120 * examples, settings_least=4 * examples)
 
 
 def test_two_sources_with_splits_that_fall_silent(spark: SparkSession, tmp_path: Path) -> None:
-    runs, cases = count(), 0
-
-    @settings(max_examples=5 if THOROUGH else 2, phases=_PHASES)
-    @given(scenarios(sources=2, operator_count=2, keys=30, rows=160, idle=True))
-    def agrees(scenario: Scenario) -> None:
-        nonlocal cases
-        require_agreement(scenario, spark, tmp_path, f"job{next(runs)}")
-        cases += scenario.cases
-
-    agrees()
-    assert cases >= (150 if THOROUGH else 50), f"{cases} cases of an operator and a key"
+    examples = 5 if THOROUGH else 1
+    drawn = scenarios(sources=2, operator_count=3, keys=30, rows=160, idle=True)
+    cases = see_agreement(drawn, spark, tmp_path, examples=examples)
+    require_variety(cases, least=60 * examples, settings_least=3 * examples)
