@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from unittest import mock
 
 import tidemark as tm
-from tests.short_lived import SHORT_LIVED
+from tests.short_lived import INTERPRETED, SHORT_LIVED
 from tidemark.spark.session import build_session
 from tidemark.testing.manual_clock import ManualClock
 
@@ -32,9 +32,7 @@ EPOCH_LENGTH = 160_000
 SETTINGS = {
     "spark.sql.files.maxRecordsPerFile": "2",
     "spark.sql.shuffle.partitions": "1",
-    # For a few rows compiling costs more than it saves.
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    **INTERPRETED,
 }
 JVM_SETTINGS = {**SETTINGS, **SHORT_LIVED}
 SCHEMA = "id BIGINT, zone STRING, at BIGINT, fare BIGINT"
