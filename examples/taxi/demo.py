@@ -36,18 +36,28 @@ def main() -> int:
     """Run the demo; returns 0 if every record is accounted for."""
     console = Console(width=None if sys.stdout.isatty() else 140)
     try:
-        home = prepare_home(example_home())
-        console.print(f"[bold]Tidemark[/bold]: {WAVES} waves of taxi trips, half a day each, into {home}\n")
-        counts, checks = run_waves(console, home)
-        late = count_late(WAVES, LatenessRule(FILES_PER_EPOCH, BOUND_MINUTES * 60, ALLOWED_LATENESS_MINUTES * 60))
-        status = read_status(JobStore.open(str(home / "store")), job.name)
-        if status is None:
-            console.print("[red]The job left no status.[/red]")
-            return 1
-        return 0 if print_report(console, home, status, checks, expected=counts, expected_late=sum(late)) else 1
+        return 0 if show(console, TripPlan(), waves=WAVES) else 1
     except TidemarkError as error:
         console.print(f"[red]{error}[/red]", soft_wrap=True)
         return 1
+
+
+def show(console: Console, plan: TripPlan, *, waves: int) -> bool:
+    """Let so many waves of a plan's trips arrive and materialize, and print the report; returns whether all is accounted for.
+
+    Raises:
+        SetupError: the example's folder holds data that no demo made.
+        TidemarkError: a materialization failed.
+    """
+    home = prepare_home(example_home())
+    console.print(f"[bold]Tidemark[/bold]: {waves} waves of taxi trips, {plan.wave_hours} hours each, into {home}\n", soft_wrap=True)
+    counts, checks = run_waves(console, home, plan, waves=waves)
+    late = count_late(waves, LatenessRule(FILES_PER_EPOCH, BOUND_MINUTES * 60, ALLOWED_LATENESS_MINUTES * 60), plan=plan)
+    status = read_status(JobStore.open(str(home / "store")), job.name)
+    if status is None:
+        console.print("[red]The job left no status.[/red]")
+        return False
+    return print_report(console, home, status, checks, expected=counts, expected_late=sum(late))
 
 
 def prepare_home(home: Path) -> Path:
@@ -69,23 +79,23 @@ def prepare_home(home: Path) -> Path:
     return home
 
 
-def run_waves(console: Console, home: Path) -> tuple[WaveCounts, Sequence[dg.AssetCheckEvaluation]]:
+def run_waves(console: Console, home: Path, plan: TripPlan, *, waves: int) -> tuple[WaveCounts, Sequence[dg.AssetCheckEvaluation]]:
     """Write and materialize the waves; returns what was written, and the checks of the last materialization.
 
     Raises:
         TidemarkError: a materialization failed.
     """
     with errors_in(home / LOG), showing(console, home) as progress:
-        step = progress.add_task("starting Dagster and Spark", total=WAVES)
+        step = progress.add_task("starting Dagster and Spark", total=waves)
         from examples.taxi.definitions import defs
 
         assets = defs.resolve_implicit_global_asset_job_def()
         written = WaveCounts()
         checks: Sequence[dg.AssetCheckEvaluation] = ()
         with instance_of_demo() as instance:
-            for wave in range(WAVES):
+            for wave in range(waves):
                 progress.update(step, description=f"wave {wave + 1}: trips arrive")
-                counts = write_wave(home / "landing", wave, plan=TripPlan())
+                counts = write_wave(home / "landing", wave, plan=plan)
                 progress.update(step, description=f"wave {wave + 1}: Dagster materializes")
                 result = assets.execute_in_process(instance=instance, raise_on_error=False)
                 if not result.success:

@@ -1,0 +1,81 @@
+"""The demo from its first wave to its report, with few trips: what it prints is what the generator counts."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from examples.taxi.demo import show
+from examples.taxi.generator import LatenessRule, TripPlan, WaveCounts, count_late, count_wave
+from examples.taxi.job import ALLOWED_LATENESS_MINUTES, BOUND_MINUTES, FILES_PER_EPOCH
+from tests.crash.child import call
+
+pytestmark = [pytest.mark.spark, pytest.mark.dagster, pytest.mark.slow]
+
+PLAN = TripPlan(trips_per_day=4_000)
+WAVES = 2
+
+
+def show_few() -> None:
+    """Show the demo with few trips; what the child process does, in the folders that its environment names."""
+    print("all is accounted for:", show(Console(width=140), PLAN, waves=WAVES))
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("demo")
+    (folder / "dagster").mkdir()
+    environment = {"TIDEMARK_EXAMPLE_HOME": str(folder / "taxi"), "DAGSTER_HOME": str(folder / "dagster")}
+    return call("tests.examples.test_demo_run", "show_few", environment=environment)
+
+
+def numbers(line: str) -> list[int]:
+    """Return the numbers of a line that stand for themselves."""
+    return [int(found.replace(",", "")) for found in re.findall(r"(?<![\w.:-])\d[\d,]*(?![\w.:-])", line)]
+
+
+def line_with(said: str, text: str) -> str:
+    """Return the only line that begins with a text."""
+    (line,) = (line for line in said.splitlines() if line.strip().startswith(text))
+    return line
+
+
+def late_of(waves: int) -> int:
+    return sum(count_late(waves, LatenessRule(FILES_PER_EPOCH, BOUND_MINUTES * 60, ALLOWED_LATENESS_MINUTES * 60), plan=PLAN))
+
+
+@pytest.mark.parametrize("wave", range(WAVES))
+def test_each_wave_has_a_line_with_the_generators_counts(said: str, wave: int) -> None:
+    counts = count_wave(wave, plan=PLAN)
+    line = line_with(said, f"wave {wave + 1}:").partition(":")[2]
+    assert numbers(line.split("|")[0]) == [counts.total, counts.delayed, counts.rejected, counts.malformed]
+    assert numbers(line.split("|")[1]) == [late_of(wave + 1)]
+    passed, of = numbers(line.split("|")[2])
+    assert passed == of > 8
+
+
+def test_the_books_balance_and_agree_with_the_generator(said: str) -> None:
+    total = sum((count_wave(wave, plan=PLAN) for wave in range(WAVES)), WaveCounts())
+    paid = total.ordinary + total.delayed
+    late = late_of(WAVES)
+    assert min(total.delayed, total.rejected, total.malformed, late) > 0
+    assert numbers(line_with(said, "source trips")) == [total.total, total.total - total.malformed, total.malformed]
+    assert numbers(line_with(said, "filter paid-trips")) == [total.total - total.malformed, paid, total.rejected]
+    assert numbers(line_with(said, "window hourly-tips")) == [paid, paid - late, late]
+    wanted = {"records read": total.total, "rejected_trips": total.rejected, "malformed_trips": total.malformed, "late_trips": late}
+    for name, count in wanted.items():
+        (line,) = (line for line in said.splitlines() if line.strip().startswith(name) and "generated" in line)
+        assert numbers(line) == [count, count]
+    assert said.count("holds") == 3 + len(wanted)
+    assert "DOES NOT HOLD" not in said
+    assert said.splitlines()[-1] == "all is accounted for: True"
+
+
+def test_the_tables_the_checks_and_the_next_step_are_shown(said: str) -> None:
+    for title in ("hourly_tips:", "late_trips:", "malformed_trips:", "Asset checks", "make ui"):
+        assert title in said, title
+    assert re.search(r"^Watermark 2024-03-0[45]T\d\d:\d\d:\d\d", said, re.MULTILINE)
+    assert Path(line_with(said, "Tidemark:").rpartition(" ")[2]).name == "taxi"
