@@ -132,14 +132,14 @@ def test_jobs_of_an_epoch_over_splits(spark: SparkSession, tmp_path: Path) -> No
 def test_jobs_of_many_small_epochs_over_files(spark: SparkSession, tmp_path: Path) -> None:
     landing = tmp_path / "landing"
     landing.mkdir()
-    for number in range(14):
+    for number in range(18):
         rows = [{"k": key, "t": number, "v": number} for key in "abc"]
         (landing / f"{number:02d}.json").write_text("\n".join(map(json.dumps, rows)))
     spec = tm.files(str(landing), format="json", schema="k STRING, t BIGINT, v INT", max_files_per_epoch=1)
     epochs = costs(hourly_job(spec, tmp_path), spark)
-    assert len(epochs) == 14
+    assert len(epochs) == 18
     # Among them are epochs that merge state files.
-    assert max(epoch.operators["hours"].state_files for epoch, _ in epochs) < 14
+    assert max(epoch.operators["hours"].state_files for epoch, _ in epochs) < 18
     require_cheap(epochs)
 
 
