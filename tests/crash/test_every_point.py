@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.crash import fares
+from tests.crash.child import call
 from tests.crash.outcomes import Outcome, check_complete, check_swept, check_visible, head_of, outcome_of
 from tests.crash.warm_jvm import CHECKOUT, warm_jvm
 from tidemark.crashpoints import POINTS, reached
@@ -114,15 +115,16 @@ def test_the_job_reaches_every_point(undisturbed: Undisturbed) -> None:
     assert timings == {"ON_TIME", "LATE"}
 
 
-@pytest.mark.parametrize("where", [f"{point}-{when}" for point in POINTS for when in ("first", "later")])
-def test_killed_at_a_point(where: str, undisturbed: Undisturbed, jvm: Mapping[str, str], session: SparkSession, tmp_path: Path) -> None:
-    point, _, when = where.rpartition("-")
+@pytest.mark.parametrize("point", POINTS)
+def test_killed_twice_at_a_point(
+    point: str, undisturbed: Undisturbed, jvm: Mapping[str, str], session: SparkSession, tmp_path: Path
+) -> None:
     times = undisturbed.reached.get(point, 0)
     assert times >= 2, f"{point} is reached {times} times; give the job settings that reach it"
-    occurrence = 1 if when == "first" else max(2, times * 2 // 3)
-    kill(landing(tmp_path), f"{point}:{occurrence}", jvm).require_killed()
-    recover(tmp_path, session, undisturbed)
-    sweep_up(tmp_path, session, 2)
+    kill(landing(tmp_path), point, jvm).require_killed()
+    kill(tmp_path, f"{point}:{max(1, (times - 1) * 2 // 3)}", jvm, 1).require_killed()
+    recover(tmp_path, session, undisturbed, 2)
+    sweep_up(tmp_path, session, 3)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -149,5 +151,13 @@ def test_killed_five_times_in_a_row(undisturbed: Undisturbed, jvm: Mapping[str, 
 @pytest.mark.parametrize("point", ["state-staged:2", "after-commit:2"])
 def test_killed_together_with_its_jvm(point: str, undisturbed: Undisturbed, session: SparkSession, tmp_path: Path) -> None:
     kill(landing(tmp_path), point, {}).require_killed()
+    recover(tmp_path, session, undisturbed)
+    sweep_up(tmp_path, session, 2)
+
+
+def test_a_jvm_that_is_killed_under_a_living_driver(undisturbed: Undisturbed, session: SparkSession, tmp_path: Path) -> None:
+    printed = call("tests.crash.fares", "drive_until_the_jvm_dies", str(landing(tmp_path)))
+    assert printed == "TM502, again may help: True\n"
+    check_visible(tmp_path)
     recover(tmp_path, session, undisturbed)
     sweep_up(tmp_path, session, 2)
