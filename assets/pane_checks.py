@@ -16,7 +16,7 @@ from tidemark.assets.sample_rows import sample_markdown
 from tidemark.durations import format_duration, to_ms
 from tidemark.errors import DefinitionError
 from tidemark.graph.nodes import WindowNode
-from tidemark.semantics.windows import Tumbling
+from tidemark.semantics.assigners import Tumbling
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 
 from tidemark.graph.aggregates import Aggregate
 from tidemark.graph.nodes import WindowNode
+from tidemark.semantics.assigners import Tumbling
 from tidemark.semantics.watermarks import MIN_WATERMARK
-from tidemark.semantics.windows import Tumbling
 from tidemark.spark.expressions import POSITION, TIME
 from tidemark.spark.windows import WindowStep
 

@@ -14,9 +14,10 @@ from random import Random
 from hypothesis import strategies as st
 from hypothesis.vendor.pretty import RepresentationPrinter
 
+from tidemark.semantics.assigners import Tumbling
 from tidemark.semantics.event_time import MAX_EVENT_TIME, MIN_EVENT_TIME
 from tidemark.semantics.watermarks import BoundedOutOfOrderness, WatermarkStrategy
-from tidemark.semantics.windows import Tumbling, Window
+from tidemark.semantics.windows import Window
 
 
 @dataclass(frozen=True)

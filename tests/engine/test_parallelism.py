@@ -14,8 +14,8 @@ from tests.engine.drive import Seen, aggregated, run_engine
 from tests.engine.expected import run_expected
 from tests.engine.streams import Operator, Row, Scenario, Shape, Source, fill
 from tests.short_lived import interpreting
+from tidemark.semantics.assigners import Tumbling
 from tidemark.semantics.watermarks import BoundedOutOfOrderness, WatermarkStrategy
-from tidemark.semantics.windows import Tumbling
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from tidemark.errors import DefinitionError
+from tidemark.semantics.assigners import Tumbling
 from tidemark.semantics.event_time import NULL_EVENT_TIME, OUT_OF_RANGE, TOO_FAR_AHEAD
 from tidemark.semantics.panes import Pane
 from tidemark.semantics.reference import Epoch, EpochResult, Malformed, OperatorCounts, ReferenceJob, SourceCounts, run_reference
@@ -21,7 +22,7 @@ from tidemark.semantics.watermarks import (
     Punctuated,
     WatermarkStrategy,
 )
-from tidemark.semantics.windows import MergedWindow, Tumbling, Window, WindowAssigner, merge_touching
+from tidemark.semantics.windows import MergedWindow, Window, WindowAssigner, merge_touching
 
 TAKEN = Fold[tuple[object, ...]](
     create=tuple, add=lambda taken, value, _timestamp, _position: (*taken, value), result=lambda taken: "".join(map(str, taken))

@@ -104,7 +104,9 @@ def _expression(expression: Expression) -> str:
 
 
 def _assigner(assigner: WindowAssigner) -> dict[str, object]:
-    return {"kind": type(assigner).__name__, **(settings_of(assigner) or {"description": assigner.describe()})}
+    settings = settings_of(assigner) or {"description": assigner.describe()}
+    # Event time goes without saying, as it did before there was another.
+    return {"kind": type(assigner).__name__, **{name: value for name, value in settings.items() if (name, value) != ("domain", "event")}}
 
 
 def settings_of(value: object) -> dict[str, object]:

@@ -32,8 +32,9 @@ from tidemark.graph.nodes import (
     WindowNode,
     WithColumnsNode,
 )
+from tidemark.semantics.assigners import Tumbling
 from tidemark.semantics.watermarks import Ascending, BoundedOutOfOrderness, IngestionTime, Punctuated, WatermarkStrategy
-from tidemark.semantics.windows import Tumbling, WindowAssigner
+from tidemark.semantics.windows import WindowAssigner
 
 _CREDENTIALS = re.compile(r"://[^/@]*:[^/@]*@")
 

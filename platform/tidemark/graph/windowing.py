@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidemark.durations import to_ms
 from tidemark.graph.places import placed, user_place
 from tidemark.graph.strategies import Duration
-from tidemark.semantics.windows import Tumbling
+from tidemark.semantics.assigners import Tumbling
 
 
 def tumbling(size: Duration, *, offset: Duration = 0) -> Tumbling:

@@ -181,7 +181,7 @@ def run_reference(job: ReferenceJob[Accumulator], epochs: Sequence[Epoch]) -> tu
         DefinitionError: an element of a source that the job does not have.
 
     >>> from tidemark.semantics.watermark_generators import Ascending
-    >>> from tidemark.semantics.windows import Tumbling
+    >>> from tidemark.semantics.assigners import Tumbling
     >>> count = Fold(create=lambda: 0, add=lambda n, value, timestamp, position: n + 1, result=lambda n: n)
     >>> job = ReferenceJob({"source": WatermarkStrategy("t", Ascending())}, Tumbling(10), count)
     >>> first, last = run_reference(job, [Epoch((Element(("a",), 3),)), Epoch((Element(("a",), 10),))])

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, Protocol, runtime_checkable
-
-from tidemark.errors import DurationError
+from typing import Final, Literal, Protocol, runtime_checkable
 
 
 @dataclass(frozen=True, order=True)
@@ -22,6 +20,10 @@ class Window:
         return self.end - 1
 
 
+TimeDomain = Literal["event", "processing"]
+"""Which time windows are of. In the domain of processing time an element's time is that of the epoch that read it, PT(n), and the
+watermark of the operator is PT(n) - 1, as for ingestion time: what the epoch's own elements belong to is never over."""
+
 GLOBAL_WINDOW: Final = Window(-(2**63), 2**63)
 """All of event time: what count and global windows assign. It is never late and due only at the end of input; its bounds are
 shown as null."""
@@ -30,17 +32,27 @@ shown as null."""
 class WindowAssigner(Protocol):
     """Puts an element's event time into windows.
 
-    Sliding and cumulative assigners return several windows; count and global ones return ``GLOBAL_WINDOW`` and leave it to a trigger when
-    it fires; sessions also are a ``MergingWindowAssigner``.
+    Sliding and cumulative assigners return several windows; count and global ones return ``GLOBAL_WINDOW`` and leave it to counts or a
+    trigger when it fires; sessions also are a ``MergingWindowAssigner``.
     """
+
+    @property
+    def domain(self) -> TimeDomain:
+        """The time that elements are assigned by."""
+        ...
 
     @property
     def merging(self) -> bool:
         """Whether windows of a key may merge (sessions)."""
         ...
 
-    def assign(self, timestamp: int) -> tuple[Window, ...]:
-        """Return the windows of an element, in order of their start."""
+    def assign(self, timestamp: int, gap_ms: int | None = None) -> tuple[Window, ...]:
+        """Return the windows of an element, in order of their start.
+
+        Args:
+            timestamp: of the element, in the assigner's domain.
+            gap_ms: the element's own gap, for sessions whose gap comes from a column.
+        """
         ...
 
     def describe(self) -> str:
@@ -80,38 +92,3 @@ def merge_touching(windows: Iterable[Window]) -> tuple[MergedWindow, ...]:
         else:
             merged.append(MergedWindow(window, (window,)))
     return tuple(merged)
-
-
-@dataclass(frozen=True)
-class Tumbling:
-    """Windows of one size, side by side, aligned to 1970-01-01 UTC plus the offset.
-
-    Raises:
-        DurationError: the size is not positive, or the offset not less than it, either way.
-    """
-
-    size_ms: int
-    offset_ms: int = 0
-
-    def __post_init__(self) -> None:
-        if type(self.size_ms) is not int or self.size_ms <= 0:
-            raise DurationError(f"size={self.size_ms!r} must be a positive number of milliseconds", fix="give a size such as '1 hour'")
-        if type(self.offset_ms) is not int or abs(self.offset_ms) >= self.size_ms:
-            raise DurationError(
-                f"offset={self.offset_ms!r} ms must be less than the size, {self.size_ms} ms, either way",
-                fix="give the offset modulo the size, such as '-8 hours' for days in UTC+8",
-            )
-
-    @property
-    def merging(self) -> bool:
-        """Tumbling windows never merge."""
-        return False
-
-    def assign(self, timestamp: int) -> tuple[Window, ...]:
-        """Return the one window of an element."""
-        start = timestamp - (timestamp - self.offset_ms) % self.size_ms
-        return (Window(start, start + self.size_ms),)
-
-    def describe(self) -> str:
-        """Return the assigner as a user would write it."""
-        return f"tumbling({self.size_ms} ms, offset {self.offset_ms} ms)"

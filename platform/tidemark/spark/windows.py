@@ -20,8 +20,8 @@ from pyspark.sql import functions as F
 
 from tidemark.graph.aggregates import Aggregate
 from tidemark.graph.nodes import WindowNode
+from tidemark.semantics.assigners import Tumbling
 from tidemark.semantics.watermarks import MAX_WATERMARK, MIN_WATERMARK
-from tidemark.semantics.windows import Tumbling
 from tidemark.spark.expressions import POSITION, ROWS, START, TIME, VERDICT, column, is_name, quoted
 from tidemark.spark.tallies import ALIVE, DEAD, Tally
 
