@@ -14,7 +14,8 @@ from tidemark.graph.nodes import WindowNode
 from tidemark.semantics.assigners import Tumbling
 from tidemark.semantics.watermarks import MIN_WATERMARK
 from tidemark.spark.expressions import POSITION, TIME
-from tidemark.spark.windows import WindowStep
+from tidemark.spark.windows.absorbing import Thresholds
+from tidemark.spark.windows.tumbling import TumblingStep
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row
@@ -50,16 +51,16 @@ def run(rows: DataFrame, aggregates: Mapping[str, Aggregate], folder: Path, *, s
     return step.results(final, MIN_WATERMARK, Observation()).select("case", *aggregates)
 
 
-def step_of(aggregates: Mapping[str, Aggregate]) -> WindowStep:
+def step_of(aggregates: Mapping[str, Aggregate]) -> TumblingStep:
     """Return the step of an operator with these aggregates, keyed by the case and by what tells partials apart."""
     keys = (("case", "case"), ("node", "epoch"))
-    return WindowStep(WindowNode(inputs=(), uid="rig", keys=keys, assigner=ALL_TIMES, aggregates=tuple(aggregates.items())))
+    return TumblingStep(WindowNode(inputs=(), uid="rig", keys=keys, assigner=ALL_TIMES, aggregates=tuple(aggregates.items())))
 
 
-def created(rows: DataFrame, step: WindowStep) -> DataFrame:
+def created(rows: DataFrame, step: TumblingStep) -> DataFrame:
     """Return the partials that a step makes of rows, when nothing is late; nothing runs yet."""
     timed = rows.withColumns({TIME: F.col("at").cast("bigint"), POSITION: F.col("pos")})
-    return step.absorb(timed, MIN_WATERMARK, MIN_WATERMARK, Observation())
+    return step.absorb(timed, Thresholds(MIN_WATERMARK, MIN_WATERMARK), Observation())
 
 
 def results(frame: DataFrame) -> dict[int, Row]:
@@ -67,7 +68,7 @@ def results(frame: DataFrame) -> dict[int, Row]:
     return {row["case"]: row for row in frame.collect()}
 
 
-def _merged(step: WindowStep, state: DataFrame, node: Column) -> DataFrame:
+def _merged(step: TumblingStep, state: DataFrame, node: Column) -> DataFrame:
     """Return the partials that are given the same node, merged."""
     return step.merge(state.withColumn(NODE, node.cast(state.schema[NODE].dataType)))
 

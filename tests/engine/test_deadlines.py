@@ -14,7 +14,7 @@ from tests.engine.lab import NOW, elements, require_conservation
 from tidemark.semantics.watermarks import SourceState, SplitState
 from tidemark.spark.deadlines import next_deadline
 from tidemark.spark.topology import build_topology
-from tidemark.spark.windows import WindowStep
+from tidemark.spark.windows.tumbling import TumblingStep
 from tidemark.state.progress import EpochProgress
 from tidemark.state.records import EpochRecord, OperatorState, StateFile
 from tidemark.testing.manual_clock import ManualClock
@@ -110,7 +110,7 @@ def test_a_deadline_is_that_of_a_whole_window(tmp_path: Path) -> None:
         state = OperatorState({}, (file,), watermark)
         progress = EpochProgress("job", "l", 0, NOW, 0, 0, 0)
         record = EpochRecord("job", "l", None, 1, 0, NOW, "", progress, sources={"e": source}, operators={"w": state})
-        return next_deadline(topology, {id(node): WindowStep(node)}, record)
+        return next_deadline(topology, {id(node): TumblingStep(node)}, record)
 
     to_the_end = 3 * HOUR - 1 - watermark
     assert deadline(0, 5 * HOUR) == NOW + to_the_end

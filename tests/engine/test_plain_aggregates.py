@@ -11,7 +11,7 @@ import pytest
 import tidemark as tm
 from tests.engine.lab import NOW, Lab, Ran, elements
 from tidemark.graph.nodes import WindowNode
-from tidemark.spark.windows import WindowStep
+from tidemark.spark.windows.tumbling import TumblingStep
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,7 +48,7 @@ def run(lab: Lab, name: str, epochs: list[list[tuple[object, ...]]], extra: dict
     windowed = keyed.window(tm.tumbling(30)).allowed_lateness(40).late_to(late).aggregate(**PLAIN, **extra).uid("w")
     node = windowed.node
     assert isinstance(node, WindowNode)
-    assert WindowStep(node).plain is not bool(extra)
+    assert TumblingStep(node).plain is not bool(extra)
     streams = {
         "panes": windowed,
         "late": windowed.side_output(late),

@@ -19,7 +19,7 @@ from tidemark.graph.nodes import (
 from tidemark.spark.rows import EpochRows
 from tidemark.spark.tallies import ALIVE, MALFORMED, Figures
 from tidemark.spark.topology import Topology
-from tidemark.spark.windows import Absorbed, Fired
+from tidemark.spark.windows.contract import Absorbed, Fired
 from tidemark.state.progress import FilterProgress
 from tidemark.state.records import OutputRecord
 
@@ -53,7 +53,7 @@ class Balance:
             return self.side_rows(node)
         if isinstance(node, WindowNode):
             fired = self.fired.get(id(node))
-            return fired.on_time + fired.late if fired else 0
+            return fired.rows if fired else 0
         figures = self.figures(node)
         return figures.alive if figures else 0
 

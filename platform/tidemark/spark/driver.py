@@ -31,7 +31,7 @@ from tidemark.spark.sinks import bind_sinks, require_not_ahead, sink_of_record
 from tidemark.spark.source_ends import may_wait_unseen
 from tidemark.spark.sources import open_source, pack, read_files_of_epoch, reads_files, unpack
 from tidemark.spark.topology import build_topology
-from tidemark.spark.windows import WindowStep
+from tidemark.spark.windows.steps import step_of
 from tidemark.state.joblog import Driver
 from tidemark.state.layout import STATE
 from tidemark.state.plans import PlannedEpoch, read_plan, write_plan
@@ -81,7 +81,7 @@ class JobDriver:
         self._machinery = Machinery(
             store=self._store,
             topology=self._topology,
-            steps={id(node): WindowStep(node) for node in self._topology.windows},
+            steps={id(node): step_of(node) for node in self._topology.windows},
             definitions={self._topology.name(node): operator_definition(node) for node in self._topology.windows},
             sinks=bind_sinks(job.outputs, self._store),
             clock=clock,

@@ -27,12 +27,11 @@ from tidemark.semantics.watermarks import (
 from tidemark.spark.balance import Balance
 from tidemark.spark.beside import Beside, thread_pool
 from tidemark.spark.intake import take_in
-from tidemark.spark.operators import OperatorRun
 from tidemark.spark.rows import EpochRows
 from tidemark.spark.sinks import BoundSink
 from tidemark.spark.tallies import observe_splits
 from tidemark.spark.topology import Topology, result_windows
-from tidemark.spark.windows import WindowStep
+from tidemark.spark.windows.contract import EpochSetting, OperatorRun, WindowStep
 from tidemark.state.compaction import CompactionPlan
 from tidemark.state.records import OperatorState, OutputRecord
 from tidemark.state.store import JobStore
@@ -115,18 +114,7 @@ class EpochRun:
         self.observed.clear()
         self._staged: set[str] = set()
         self._fired_or_not: set[int] = set()
-        self.operators = {
-            id(node): OperatorRun(
-                self._spark,
-                self._machinery.store,
-                topology.name(node),
-                self._machinery.steps[id(node)],
-                plan.before.operators.get(topology.name(node), OperatorState(self._machinery.definitions[topology.name(node)])),
-                self._machinery.definitions[topology.name(node)],
-                plan.epoch,
-            )
-            for node in topology.windows
-        }
+        self.operators = {id(node): self._machinery.steps[id(node)].begin(self._setting(topology.name(node))) for node in topology.windows}
         self.intakes = {
             source.name: take_in(
                 source,
@@ -142,10 +130,23 @@ class EpochRun:
             topology,
             self.intakes,
             {name: tuple(split for split in state.splits if split) for name, state in plan.before.sources.items()},
-            lambda node: self.operators[id(node)].late(),
+            lambda node, rows: self.operators[id(node)].late_rows(rows),
             self._machinery.varies,
         )
         self.balance = Balance(topology, self.rows)
+
+    def _setting(self, uid: str) -> EpochSetting:
+        definition = self._machinery.definitions[uid]
+        return EpochSetting(
+            spark=self._spark,
+            store=self._machinery.store,
+            uid=uid,
+            before=self.plan.before.operators.get(uid, OperatorState(definition)),
+            definition=definition,
+            epoch=self.plan.epoch,
+            processing_time=self.plan.processing_time,
+            ends=self.plan.end_of_input,
+        )
 
     def execute(self) -> None:
         """Run the operators in order, stage all outputs, and hold the counts against each other.
@@ -252,13 +253,14 @@ class EpochRun:
             self._absorb(node)
         inputs = [self.sources[source.name] for source in self.topology.upstream_sources(node)]
         observation = Observation()
-        results = run.fire(operator_watermark(run.before.watermark, inputs), observation)
+        event_time = operator_watermark(run.setting.before.watermark, inputs)
+        results = run.fire(run.watermark_of(event_time), observation)
         self._fired_or_not.add(id(node))
         if results is not None and self.topology.consumers.get(id(node)):
             self.rows.set_results(node, results)
             with self._stage(f"fire {self.topology.name(node)}"):
                 self._use_results(node)
-                self.balance.fired[id(node)] = run.step.fired(observation)
+                self.balance.fired[id(node)] = run.fired(observation)
         else:
             self._stage_outputs()
         plan = run.plan_compaction()

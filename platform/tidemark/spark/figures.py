@@ -5,8 +5,8 @@ from __future__ import annotations
 from tidemark.graph.nodes import SourceNode, WindowNode
 from tidemark.semantics.watermarks import MIN_WATERMARK, SourceState
 from tidemark.spark.epoch import EpochRun
-from tidemark.spark.operators import OperatorRun
 from tidemark.spark.tallies import MALFORMED
+from tidemark.spark.windows.contract import OperatorRun
 from tidemark.state.progress import EpochProgress, OperatorProgress, OutputProgress, SourceProgress, SplitProgress
 
 
@@ -78,8 +78,6 @@ def _operator(run: EpochRun, node: WindowNode, operator: OperatorRun) -> Operato
     after = operator.after()
     absorbed = run.balance.absorbed.get(id(node))
     fired = run.balance.fired.get(id(node))
-    starts = [file.min_time for file in after.files if file.min_time is not None]
-    oldest = min(starts, default=None)
     return OperatorProgress(
         rows_in=run.balance.alive(node.inputs[0]),
         rows_accepted=absorbed.accepted if absorbed else 0,
@@ -91,9 +89,11 @@ def _operator(run: EpochRun, node: WindowNode, operator: OperatorRun) -> Operato
         state_bytes=sum(file.bytes for file in after.files),
         state_files=len(after.files),
         late_to=node.late_to.name if node.late_to else None,
-        oldest_open_window=None if oldest is None else max(oldest, operator.expired + operator.step.size),
+        oldest_open_window=operator.oldest_open_window,
         late_windows=absorbed.late_windows if absorbed else (),
         refired_windows=fired.refired if fired else (),
+        panes_early=fired.early if fired else 0,
+        windows_closed=fired.closed if fired else 0,
     )
 
 

@@ -50,7 +50,7 @@ class EpochRows:
         topology: of the job.
         intakes: the judged rows of each source, by its name.
         known_splits: names of the splits seen in earlier epochs, by source.
-        late: says which rows are late for a window operator.
+        late: returns which rows of its input are late for a window operator.
         varies: whether a second reading of a node could give other rows, as far as it was asked before in this run; filled in.
     """
 
@@ -59,7 +59,7 @@ class EpochRows:
         topology: Topology,
         intakes: Mapping[str, Intake],
         known_splits: Mapping[str, tuple[str, ...]],
-        late: Callable[[WindowNode], Column],
+        late: Callable[[WindowNode, DataFrame], DataFrame],
         varies: dict[int, bool],
     ) -> None:
         self._topology = topology
@@ -278,7 +278,7 @@ class EpochRows:
         """Return the rows that a window did not take: looked up in its input, which is read again."""
         parent = window.inputs[0]
         behind_others = isinstance(parent, UnionNode | SideOutputNode | WindowNode)
-        return (self.rows(parent) if behind_others else self.alive(parent)).where(self._late(window))
+        return self._late(window, self.rows(parent) if behind_others else self.alive(parent))
 
     def _split(self, node: SplitNode) -> DataFrame:
         found = self._rows.get(id(node))

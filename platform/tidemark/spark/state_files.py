@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from pyspark.sql.types import StructType
@@ -22,14 +23,20 @@ _WRITE_OPTIONS = {
 
 
 def write_folder(
-    rows: DataFrame, store: JobStore, folder: str, *, compression: str, time_column: str | None = None
+    rows: DataFrame,
+    store: JobStore,
+    folder: str,
+    *,
+    compression: str,
+    time_column: str | None = None,
+    options: Mapping[str, str] = MappingProxyType({}),
 ) -> list[ParquetSummary]:
-    """Write rows as Parquet files under a folder of a store; one Spark job.
+    """Write rows as Parquet files under a folder of a store; one Spark job. ``options`` are further ones of Spark's writer.
 
     Returns:
         The files that hold rows, described from their footers, in the order of their names; paths are relative to the store.
     """
-    rows.write.mode("error").options(**_WRITE_OPTIONS).option("compression", compression).parquet(store.spark_uri(folder))
+    rows.write.mode("error").options(**_WRITE_OPTIONS, **options).option("compression", compression).parquet(store.spark_uri(folder))
     paths = [file.path for file in store.list(folder) if file.path.endswith(".parquet")]
     return [summary for summary in describe_parquet(store, paths, time_column) if summary.rows]
 

@@ -1,5 +1,8 @@
 """Frozen dataclasses to plain JSON values and back, strictly, by their type hints.
 
+A field made by ``later`` is left out where it has its default, so that what was written before there was such a field is written
+as ever; an older release refuses what has it.
+
 Known types: int, str, bool, float, ``object`` (plain JSON as it is), Literal, optional, ``tuple[X, ...]``, ``tuple[X, Y]``,
 ``Mapping[str, X]``, TypedDict, and dataclasses of these. A field that is missing takes its default; a field that is not known
 is refused, since it was written by something newer.
@@ -9,16 +12,23 @@ from __future__ import annotations
 
 import types
 from collections.abc import Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, field, fields, is_dataclass
 from functools import cache
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from tidemark.errors import TidemarkError
 from tidemark.state.envelope import damaged
 
 T = TypeVar("T")
 
+_LATER: Final = "tidemark.later"
 _SCALARS = frozenset((str, int, float, bool, type(None)))
+
+
+def later(default: T) -> T:
+    """Return a dataclass field that came to its class after the first release of the class's form."""
+    made: T = field(default=default, metadata={_LATER: True})
+    return made
 
 
 def to_plain(value: object) -> Any:  # noqa: ANN401 - JSON has no narrower type that callers could use
@@ -31,7 +41,10 @@ def to_plain(value: object) -> Any:  # noqa: ANN401 - JSON has no narrower type 
     if isinstance(value, list | tuple):
         return [to_plain(item) for item in value]
     names = _field_names(kind)
-    return value if names is None else {name: to_plain(getattr(value, name)) for name in names}
+    if names is None:
+        return value
+    given = {name: getattr(value, name) for name in names[0]}
+    return {name: to_plain(item) for name, item in given.items() if name not in names[1] or item != names[1][name]}
 
 
 def from_plain(kind: type[T], value: object, *, path: str) -> T:
@@ -104,8 +117,11 @@ def _read_fields(kind: Any, value: object, name: str, path: str) -> object:  # n
 
 
 @cache
-def _field_names(kind: Any) -> tuple[str, ...] | None:  # noqa: ANN401
-    return tuple(item.name for item in fields(kind)) if is_dataclass(kind) else None
+def _field_names(kind: Any) -> tuple[tuple[str, ...], Mapping[str, object]] | None:  # noqa: ANN401
+    """Return the names of a dataclass's fields, and the defaults of those that are left out where they have them."""
+    if not is_dataclass(kind):
+        return None
+    return tuple(item.name for item in fields(kind)), {item.name: item.default for item in fields(kind) if _LATER in item.metadata}
 
 
 @cache

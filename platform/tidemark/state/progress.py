@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from tidemark.clock import format_ms
 from tidemark.durations import format_duration
-from tidemark.state.codec import from_plain, to_plain
+from tidemark.state.codec import from_plain, later, to_plain
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,8 @@ class OperatorProgress:
     """One window operator: ``rows_in = rows_accepted + rows_late``.
 
     ``late_windows`` are the starts of windows that late (not accepted) rows would have belonged to, the newest 100;
-    ``refired_windows`` the starts of windows that fired a late pane, the newest 100.
+    ``refired_windows`` the starts of windows that fired a late pane, the newest 100. ``windows_closed`` is how many windows, whatever
+    the key, had their panes on time; of sessions, which are each key's own, how many in all.
     """
 
     rows_in: int
@@ -67,6 +68,8 @@ class OperatorProgress:
     oldest_open_window: int | None = None
     late_windows: tuple[int, ...] = ()
     refired_windows: tuple[int, ...] = ()
+    panes_early: int = later(0)
+    windows_closed: int = later(0)
 
 
 @dataclass(frozen=True)

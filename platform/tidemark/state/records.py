@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tidemark.semantics.watermarks import MIN_WATERMARK, SourceState
+from tidemark.state.codec import later
 from tidemark.state.progress import EpochProgress
 from tidemark.state.totals import Totals, empty_totals
 
@@ -19,6 +20,7 @@ class StateFile:
     """One immutable Parquet file of an operator's state.
 
     ``min_time`` and ``max_time`` bound its time column, both inclusive, None where unknown; ``epoch`` is the one that wrote it.
+    ``part`` says which of the operator's tables it belongs to, empty for its main one.
     """
 
     path: str
@@ -27,6 +29,7 @@ class StateFile:
     min_time: int | None
     max_time: int | None
     epoch: int
+    part: str = later("")
 
 
 @dataclass(frozen=True)

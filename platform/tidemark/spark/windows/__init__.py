@@ -1,0 +1,1 @@
+"""Window operators: one file per kind of windows, and what they share."""

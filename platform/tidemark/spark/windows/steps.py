@@ -1,0 +1,21 @@
+"""Which step runs which windows."""
+
+from __future__ import annotations
+
+from tidemark.errors import DefinitionError
+from tidemark.graph.nodes import WindowNode
+from tidemark.semantics.assigners import Tumbling
+from tidemark.spark.windows.contract import WindowStep
+from tidemark.spark.windows.tumbling import TumblingStep
+
+
+def step_of(node: WindowNode) -> WindowStep:
+    """Return the step of an operator.
+
+    Raises:
+        DefinitionError: no step runs such windows.
+    """
+    if isinstance(node.assigner, Tumbling):
+        return TumblingStep(node)
+    what = f"windows of kind {type(node.assigner).__name__} cannot be run"
+    raise DefinitionError(what, fix="use an assigner of tidemark's own", uid=node.uid, place=node.place)
