@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 import tidemark as tm
-from tests.engine.streams import Row, Scenario
+from tests.engine.streams import Operator, Row, Scenario
 from tidemark.state.progress import EpochProgress, SourceProgress
 from tidemark.testing.manual_clock import ManualClock
 
@@ -63,8 +64,13 @@ class Memory:
         return found
 
 
-def aggregates() -> dict[str, tm.Aggregate]:
-    """Return the aggregates of every operator: the last one tells exactly which elements a pane holds, in order."""
+def aggregates(operator: Operator) -> dict[str, tm.Aggregate]:
+    """Return the aggregates of an operator.
+
+    The list tells exactly which elements a pane holds, in order; some operators leave it out, since windows that slide are merged in
+    another way where all partials stay small.
+    """
+    listed = {"ids": tm.collect_list("id")} if lists_elements(operator) else {"deviation": tm.stddev("v")} if operator.uid == "w3" else {}
     return {
         "n": tm.count(),
         "n_v": tm.count("v"),
@@ -73,8 +79,14 @@ def aggregates() -> dict[str, tm.Aggregate]:
         "high": tm.max("v"),
         "first_v": tm.first("v"),
         "last_v": tm.last("v"),
-        "ids": tm.collect_list("id"),
+        "mean_id": tm.avg("id"),
+        **listed,
     }
+
+
+def lists_elements(operator: Operator) -> bool:
+    """Whether the operator's panes list their elements."""
+    return operator.uid in {"", "w0", "w2"}
 
 
 def run_engine(scenario: Scenario, spark: SparkSession, folder: Path, *, name: str, parallelism: int = 2) -> list[Seen]:
@@ -92,7 +104,7 @@ def run_engine(scenario: Scenario, spark: SparkSession, folder: Path, *, name: s
     return seen
 
 
-def aggregated(rows: list[Row]) -> tuple[object, ...]:
+def aggregated(rows: list[Row], operator: Operator) -> tuple[object, ...]:
     """Return the same aggregates in plain Python, over elements in the order of event time and source position."""
     values = [row.value for row in rows if row.value is not None]
     return (
@@ -103,7 +115,9 @@ def aggregated(rows: list[Row]) -> tuple[object, ...]:
         max(values, default=None),
         rows[0].value,
         rows[-1].value,
-        tuple(row.id for row in rows),
+        sum(row.id for row in rows) / len(rows),
+        *([tuple(row.id for row in rows)] if lists_elements(operator) else []),
+        *([round(statistics.stdev(values), 6) if len(values) > 1 else None] if operator.uid == "w3" else []),
     )
 
 
@@ -123,7 +137,7 @@ def _job(scenario: Scenario, memory: Memory, store: str, name: str, parallelism:
         united = first.union(*others) if others else first
         late = tm.OutputTag(f"late_{operator.uid}")
         windowed = united.key_by("k").window(operator.assigner).allowed_lateness(operator.lateness).late_to(late)
-        panes = windowed.aggregate(**aggregates()).uid(operator.uid)
+        panes = windowed.aggregate(**aggregates(operator)).uid(operator.uid)
         outputs[operator.uid] = memory.sink(panes, operator.uid)
         outputs[late.name] = memory.sink(panes.side_output(late), late.name)
     return tm.Job(name, outputs=outputs, store=store, parallelism=parallelism)
@@ -150,8 +164,11 @@ def _millis(micros: object) -> int | None:
 
 
 def _seen(scenario: Scenario, progress: EpochProgress, rows: Mapping[str, list[dict[str, object]]]) -> Seen:
-    def pane(row: dict[str, object]) -> tuple[object, ...]:
-        values = [tuple(v) if isinstance(v, list) else v for v in (row[name] for name in aggregates())]
+    def pane(row: dict[str, object], operator: Operator) -> tuple[object, ...]:
+        found = {name: row[name] for name in aggregates(operator)}
+        if isinstance(deviation := found.get("deviation"), float):
+            found["deviation"] = round(deviation, 6)
+        values = [tuple(v) if isinstance(v, list) else v for v in found.values()]
         return (row["k"], _millis(row["window_start"]), _millis(row["window_end"]), row["pane_timing"], row["pane_index"], *values)
 
     def late(row: dict[str, object]) -> tuple[object, ...]:
@@ -165,7 +182,7 @@ def _seen(scenario: Scenario, progress: EpochProgress, rows: Mapping[str, list[d
     names = [source.name for source in scenario.sources]
     return Seen(
         processing_time=progress.processing_time,
-        panes={uid: in_text_order(map(pane, rows[uid])) for uid in uids},
+        panes={o.uid: in_text_order(pane(row, o) for row in rows[o.uid]) for o in scenario.operators},
         late={uid: in_text_order(map(late, rows[f"late_{uid}"])) for uid in uids},
         malformed={name: in_text_order(map(malformed, rows[f"bad_{name}"])) for name in names},
         sources={name: _source_seen(progress.sources[name]) for name in names},

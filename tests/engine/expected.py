@@ -50,11 +50,13 @@ def _add(taken: Taken, value: object, timestamp: int, position: Position) -> Tak
     return (*taken, (timestamp, position, value))
 
 
-def _in_order(taken: Taken) -> tuple[object, ...]:
-    return aggregated([row for _, _, row in sorted(taken, key=lambda entry: entry[:2])])
+def content_of(operator: Operator) -> Fold[Taken]:
+    """Return the aggregates of an operator as a fold."""
 
+    def result(taken: Taken) -> tuple[object, ...]:
+        return aggregated([row for _, _, row in sorted(taken, key=lambda entry: entry[:2])], operator)
 
-CONTENT = Fold(create=tuple, add=_add, result=_in_order)
+    return Fold(create=tuple, add=_add, result=result)
 
 
 def _elements(scenario: Scenario, epoch: int) -> Iterable[Element]:
@@ -71,7 +73,7 @@ def _reference(scenario: Scenario, operator: Operator, epochs: list[Epoch]) -> t
         Epoch(tuple(e for e in epoch.elements if e.source in strategies), epoch.processing_time, epoch.behind, epoch.end_of_input)
         for epoch in epochs
     ]
-    return run_reference(ReferenceJob(strategies, operator.assigner, CONTENT, operator.lateness), mine)
+    return run_reference(ReferenceJob(strategies, operator.assigner, content_of(operator), operator.lateness), mine)
 
 
 def _pane(pane: Pane) -> tuple[object, ...]:
@@ -118,7 +120,8 @@ def _source_facts(name: str, epoch: Epoch, result: EpochResult) -> Facts:
 
 def _operator_facts(operator: Operator, results: tuple[EpochResult, ...], number: int) -> Facts:
     result = results[number]
-    late = {operator.assigner.assign(_time(element))[0].start for element in result.late}
+    windows = (operator.assigner.assign(_time(element)) for element in result.late)
+    late = {found[-1].start for found in windows if found}
     refired = {pane.window.start for pane in result.panes if pane.timing == "LATE"}
     return {
         "counts": (result.counts.rows_in, result.counts.accepted, result.counts.late),

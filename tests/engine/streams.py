@@ -7,17 +7,31 @@ generator that aims at the edges of those windows. One scenario is one run of th
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
 from hypothesis import strategies as st
 from hypothesis.vendor.pretty import RepresentationPrinter
 
-from tidemark.semantics.assigners import Tumbling
+from tidemark.semantics.assigners import Cumulative, Sliding, Tumbling
 from tidemark.semantics.event_time import MAX_EVENT_TIME, MIN_EVENT_TIME
 from tidemark.semantics.watermarks import BoundedOutOfOrderness, WatermarkStrategy
 from tidemark.semantics.windows import Window
+
+Aligned = Tumbling | Sliding | Cumulative
+
+
+def span_of(assigner: Aligned) -> int:
+    """Return the length of an assigner's greatest window."""
+    return assigner.max_size_ms if isinstance(assigner, Cumulative) else assigner.size_ms
+
+
+def step_of(assigner: Aligned) -> int:
+    """Return how far apart the ends of an assigner's windows are."""
+    return (
+        assigner.slide_ms if isinstance(assigner, Sliding) else assigner.step_ms if isinstance(assigner, Cumulative) else assigner.size_ms
+    )
 
 
 @dataclass(frozen=True)
@@ -55,7 +69,7 @@ class Operator:
     """One window operator over the union of some sources, keyed by the rows' key."""
 
     uid: str
-    assigner: Tumbling
+    assigner: Aligned
     lateness: int
     sources: tuple[str, ...]
 
@@ -64,7 +78,7 @@ class Operator:
 class Case:
     """What one operator makes of one key's elements depends on its bounds, window and lateness, and on those elements."""
 
-    setting: tuple[tuple[int, ...], int, int, int]
+    setting: tuple[tuple[int, ...], Aligned, int]
     stream: tuple[tuple[object, ...], ...]
 
 
@@ -103,7 +117,7 @@ class Scenario:
                     for row in batch:
                         streams[row.key].append((source.name, epoch, row.split, row.time, row.value))
             window = operator.assigner
-            setting = (bounds, window.size_ms, window.offset_ms, operator.lateness)
+            setting = (bounds, window, operator.lateness)
             found |= {Case(setting, tuple(stream)) for stream in streams.values() if len(stream) > 1}
         return frozenset(found)
 
@@ -126,23 +140,42 @@ class Shape:
     clock: tuple[int, ...]
 
 
-def assigners(unit: int) -> st.SearchStrategy[Tumbling]:
+def assigners(unit: int) -> st.SearchStrategy[Aligned]:
     """Return windows of 1 to 40 units, give or take a millisecond, with any offset."""
     sizes = st.builds(lambda units, jitter: max(1, units * unit + jitter), st.integers(1, 40), st.sampled_from([0, 0, -1, 1]))
     return sizes.flatmap(lambda size: st.builds(Tumbling, st.just(size), st.just(0) | st.integers(-size + 1, size - 1)))
 
 
+def sliced_assigners(unit: int) -> st.SearchStrategy[Aligned]:
+    """Return sliding windows of up to 12 slides, with slides that divide the size, do not, or leave gaps; and cumulative ones."""
+    sizes = st.integers(1, 24).map(lambda units: units * unit)
+    sliding = (
+        st.tuples(sizes, sizes)
+        .filter(lambda pair: pair[0] <= 12 * pair[1])
+        .flatmap(lambda pair: st.builds(Sliding, st.just(pair[0]), st.just(pair[1]), st.just(0) | st.integers(-pair[1] + 1, pair[1] - 1)))
+    )
+    cumulative = st.tuples(st.integers(1, 8), sizes).flatmap(
+        lambda pair: st.builds(
+            Cumulative, st.just(pair[0] * pair[1]), st.just(pair[1]), st.just(0) | st.integers(-pair[0] * pair[1] + 1, 0)
+        )
+    )
+    return sliding | cumulative
+
+
 @st.composite
-def windows(draw: st.DrawFn, unit: int) -> tuple[Tumbling, int]:
+def windows(draw: st.DrawFn, unit: int, kinds: Callable[[int], st.SearchStrategy[Aligned]]) -> tuple[Aligned, int]:
     """Draw a window and its allowed lateness."""
-    assigner = draw(assigners(unit))
-    return assigner, draw(st.sampled_from([0, 0, 1, assigner.size_ms // 2, 3 * assigner.size_ms, 10**9 * unit]))
+    assigner = draw(kinds(unit))
+    span = span_of(assigner)
+    return assigner, draw(st.sampled_from([0, 0, 1, span // 2, 3 * span, 10**9 * unit]))
 
 
 @st.composite
-def operators(draw: st.DrawFn, count: int, unit: int, names: tuple[str, ...]) -> tuple[Operator, ...]:
+def operators(
+    draw: st.DrawFn, count: int, unit: int, names: tuple[str, ...], kinds: Callable[[int], st.SearchStrategy[Aligned]]
+) -> tuple[Operator, ...]:
     """Draw operators, no two of them alike; the first reads all sources."""
-    drawn = draw(st.lists(windows(unit), min_size=count, max_size=count, unique=True))
+    drawn = draw(st.lists(windows(unit, kinds), min_size=count, max_size=count, unique=True))
     taken = [names, *(draw(st.sampled_from([names, names, names[-1:]])) for _ in drawn[1:])]
     return tuple(Operator(f"w{n}", *window, sources) for n, (window, sources) in enumerate(zip(drawn, taken, strict=True)))
 
@@ -161,7 +194,16 @@ def source_settings(draw: st.DrawFn, name: str, unit: int, *, idle: bool) -> Sou
 
 
 @st.composite
-def scenarios(draw: st.DrawFn, *, sources: int, operator_count: int, keys: int, rows: int, idle: bool = False) -> Scenario:
+def scenarios(
+    draw: st.DrawFn,
+    *,
+    sources: int,
+    operator_count: int,
+    keys: int,
+    rows: int,
+    idle: bool = False,
+    kinds: Callable[[int], st.SearchStrategy[Aligned]] = assigners,
+) -> Scenario:
     """Draw a scenario.
 
     Args:
@@ -171,6 +213,7 @@ def scenarios(draw: st.DrawFn, *, sources: int, operator_count: int, keys: int, 
         keys: how many keys, the null key included.
         rows: elements per source, about.
         idle: let splits fall silent, and the clock go far enough for them to count as idle.
+        kinds: of windows, given the unit of times.
     """
     unit = draw(st.sampled_from([1, 1, 1000, 3_600_000]))
     names = tuple("ab"[number] for number in range(sources))
@@ -179,7 +222,7 @@ def scenarios(draw: st.DrawFn, *, sources: int, operator_count: int, keys: int, 
     origin = draw(st.sampled_from([0, -7 * unit, max(-(10**9) * unit, MIN_EVENT_TIME + 10_000 * unit), 1_700_000_000_000]))
     steps = draw(st.lists(st.sampled_from([0, -5, 999, 1000, 4999, 60_000]), min_size=max(epochs) + 1, max_size=max(epochs) + 1))
     begin = max(origin, 10**9)
-    chosen = draw(operators(operator_count, unit, names))
+    chosen = draw(operators(operator_count, unit, names, kinds))
     shape = Shape(
         origin=origin,
         unit=unit,
@@ -238,8 +281,9 @@ def _moment(random: Random, shape: Shape, *, epoch: int, used: Sequence[int], ai
         return random.choice([aims[-1].start, aims[-1].end - 1])
     if random.random() < 0.5:
         assigner = random.choice(shape.operators).assigner
-        near = centre + random.randint(-2, 2) * assigner.size_ms
-        moment = assigner.assign(near)[0].start + random.choice([-1, 0, 0, 1])
+        near = centre + random.randint(-2, 2) * span_of(assigner)
+        window = next(iter(assigner.assign(near)), Window(near, near))
+        moment = random.choice([window.start, window.end]) + random.choice([-1, 0, 0, 1])
     else:
         moment = centre + random.randint(-30 * shape.unit, 30 * shape.unit)
     if random.random() < 0.1:
@@ -253,7 +297,8 @@ def _leader(random: Random, source: Source, shape: Shape, greatest: int, aims: l
     """Return a time that brings the watermark to the very end of a window, or of its lateness, or a millisecond before it."""
     operator = random.choice(shape.operators)
     grace = random.choice([0, operator.lateness]) if operator.lateness < 10**6 * shape.unit else 0
-    window = operator.assigner.assign(greatest - source.bound - grace)[0]
+    aim = greatest - source.bound - grace
+    window = next(iter(operator.assigner.assign(aim)), Window(aim, aim + 1))
     aims.append(window)
     return window.max_timestamp + grace + source.bound + 1 - random.choice([0, 1])
 

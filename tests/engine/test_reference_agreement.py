@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from tests.engine.drive import Seen, run_engine
 from tests.engine.expected import run_expected
-from tests.engine.streams import Case, Scenario, scenarios
+from tests.engine.streams import Case, Scenario, scenarios, sliced_assigners
 from tests.short_lived import interpreting
 
 if TYPE_CHECKING:
@@ -83,3 +83,13 @@ def test_two_sources_with_splits_that_fall_silent(spark: SparkSession, tmp_path:
     drawn = scenarios(sources=2, operator_count=3, keys=30, rows=160, idle=True)
     cases = see_agreement(drawn, spark, tmp_path, examples=examples)
     require_variety(cases, least=60 * examples, settings_least=3 * examples)
+
+
+@pytest.mark.parametrize("stacks", [False, True])
+def test_windows_of_slices(stacks: bool, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: FBT001
+    if stacks:
+        monkeypatch.setattr("tidemark.spark.windows.sliced.MANY_ROWS", 0)
+    examples = 4 if THOROUGH else 1
+    drawn = scenarios(sources=1, operator_count=4, keys=30, rows=200, kinds=sliced_assigners)
+    cases = see_agreement(drawn, spark, tmp_path, examples=examples)
+    require_variety(cases, least=90 * examples, settings_least=4 * examples)

@@ -26,11 +26,17 @@ class Partial:
     columns and is cast to the type that ``create`` gave this one. In both, and in the result,
     ``{name}`` stands for a partial's column; in ``create``, ``{order}`` stands for a struct that orders rows by
     (event time, source position). Braces of SQL itself are doubled.
+
+    The rest is for windows that slide, and never recorded: another way to the same result. ``running`` is ``merge`` over all rows so
+    far, with ``{over}`` after each aggregate function, for partials that stay small as rows are merged and make nothing of nulls; None
+    where there is none. ``combine`` merges two partials, ``{left_name}`` and ``{right_name}``, either of which may be null.
     """
 
     name: str
     create: str
     merge: str
+    running: str | None = None
+    combine: str | None = None
 
 
 @dataclass(frozen=True)

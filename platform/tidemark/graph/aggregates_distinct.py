@@ -52,7 +52,9 @@ def approx_count_distinct(expression: str, *more: str, relative_error: float = 0
     # 1.04 / sqrt(2 ** registers) is the standard error of HyperLogLog.
     registers = math.ceil(2 * math.log2(1.04 / error))
     # Hashed first: the sketch takes few types, a cast to text depends on the session's time zone, and -0.0 and 0.0 have one hash.
-    partial = Partial("sketch", f"hll_sketch_agg({_combined(arguments, 'xxhash64')}, {registers})", "hll_union_agg({sketch})")
+    create = f"hll_sketch_agg({_combined(arguments, 'xxhash64')}, {registers})"
+    combine = "coalesce(hll_union({left_sketch}, {right_sketch}), {left_sketch}, {right_sketch})"
+    partial = Partial("sketch", create, "hll_union_agg({sketch})", "hll_union_agg({sketch}){over}", combine)
     # A sketch fed value by value is estimated from the order they came in; a union is estimated from the registers alone.
     return Aggregate("approx_count_distinct", arguments, (partial,), "hll_sketch_estimate(hll_union({sketch}, {sketch}))")
 

@@ -16,9 +16,9 @@ def count(expression: str | None = None) -> Aggregate:
     Result: BIGINT, exact, never null.
     """
     if expression is None or expression.strip() == "*":
-        return Aggregate("count", (), (Partial("count", "count(1)", "sum({count})"),), "{count}")
+        return Aggregate("count", (), (_added("count", "count(1)"),), "{count}")
     argument = sql_argument("count", expression)
-    return Aggregate("count", (argument,), (Partial("count", f"count({in_template(argument)})", "sum({count})"),), "{count}")
+    return Aggregate("count", (argument,), (_added("count", f"count({in_template(argument)})"),), "{count}")
 
 
 def sum(expression: str) -> Aggregate:
@@ -28,7 +28,7 @@ def sum(expression: str) -> Aggregate:
     Integers and decimals are exact, and an overflow fails the epoch; doubles agree within 1e-9 of the sum of the absolute values.
     """
     argument = sql_argument("sum", expression)
-    return Aggregate("sum", (argument,), (Partial("sum", f"sum({in_template(argument)})", "sum({sum})"),), "{sum}")
+    return Aggregate("sum", (argument,), (_added("sum", f"sum({in_template(argument)})"),), "{sum}")
 
 
 def avg(expression: str) -> Aggregate:
@@ -45,10 +45,16 @@ def avg(expression: str) -> Aggregate:
         (argument,),
         (
             # Division turns integers into doubles and leaves decimals what they are, whose type is not known here.
-            Partial("sum", f"sum({value} / 1)", "sum({sum})"),
-            Partial("count", f"count({value})", "sum({count})"),
+            _added("sum", f"sum({value} / 1)"),
+            _added("count", f"count({value})"),
             # Of a type that no expression over sum and count has; merging casts to it.
-            Partial("mean", f"avg({value})", "sum({sum}) / nullif(sum({count}), 0)"),
+            Partial(
+                "mean",
+                f"avg({value})",
+                "sum({sum}) / nullif(sum({count}), 0)",
+                "sum({sum}){over} / nullif(sum({count}){over}, 0)",
+                f"{_plus('sum')} / nullif({_plus('count')}, 0)",
+            ),
         ),
         "{mean}",
     )
@@ -60,7 +66,8 @@ def min(expression: str) -> Aggregate:
     Result: the expression's type, exact; null where there is no value.
     """
     argument = sql_argument("min", expression)
-    return Aggregate("min", (argument,), (Partial("min", f"min({in_template(argument)})", "min({min})"),), "{min}")
+    partial = Partial("min", f"min({in_template(argument)})", "min({min})", "min({min}){over}", "least({left_min}, {right_min})")
+    return Aggregate("min", (argument,), (partial,), "{min}")
 
 
 def max(expression: str) -> Aggregate:
@@ -69,7 +76,8 @@ def max(expression: str) -> Aggregate:
     Result: the expression's type, exact; null where there is no value.
     """
     argument = sql_argument("max", expression)
-    return Aggregate("max", (argument,), (Partial("max", f"max({in_template(argument)})", "max({max})"),), "{max}")
+    partial = Partial("max", f"max({in_template(argument)})", "max({max})", "max({max}){over}", "greatest({left_max}, {right_max})")
+    return Aggregate("max", (argument,), (partial,), "{max}")
 
 
 # Chan, Golub, LeVeque 1979: means and squared deviations of two parts give those of the whole, without a difference of large squares.
@@ -118,4 +126,16 @@ def _moments(kind: str, expression: str, result: str) -> Aggregate:
     argument = sql_argument(kind, expression)
     value = f"CAST({in_template(argument)} AS DOUBLE)"
     create = f"named_struct('n', count({value}), 'mean', avg({value}), 'm2', var_pop({value}) * count({value}))"
-    return Aggregate(kind, (argument,), (Partial("moments", create, _MERGED_MOMENTS),), result)
+    # A window function takes no FILTER; what is null is not collected.
+    listed = "collect_list({moments}) FILTER (WHERE {moments}.n > 0)"
+    running = _MERGED_MOMENTS.replace(listed, "collect_list(CASE WHEN {moments}.n > 0 THEN {moments} END){over}")
+    return Aggregate(kind, (argument,), (Partial("moments", create, _MERGED_MOMENTS, running),), result)
+
+
+def _added(name: str, create: str) -> Partial:
+    """Return a partial that is merged by adding up."""
+    return Partial(name, create, f"sum({{{name}}})", f"sum({{{name}}}){{over}}", _plus(name))
+
+
+def _plus(name: str) -> str:
+    return f"coalesce({{left_{name}}} + {{right_{name}}}, {{left_{name}}}, {{right_{name}}})"

@@ -91,7 +91,7 @@ def _end(kind: str, function: Literal["min_by", "max_by"], expression: str, *, i
     value = in_template(argument)
     order = f"CASE WHEN {value} IS NOT NULL THEN {{order}} END" if ignore_nulls else "{order}"
     create = f"{function}(named_struct('order', {{order}}, 'value', {value}), {order})"
-    partial = Partial("end", create, f"{function}({{end}}, {{end}}.order)")
+    partial = _picked("end", create, function, "order")
     return Aggregate(kind, (argument,), (partial,), "{end}.value")
 
 
@@ -99,8 +99,16 @@ def _extreme(kind: Literal["min_by", "max_by"], expression: str, by: str) -> Agg
     argument, order = sql_argument(kind, expression), sql_argument(kind, by)
     key = _key(order)
     create = f"{kind}(named_struct('key', {key}, 'value', {in_template(argument)}), {key})"
-    partial = Partial("best", create, f"{kind}({{best}}, {{best}}.key)")
+    partial = _picked("best", create, kind, "key")
     return Aggregate(kind, (argument, order), (partial,), "{best}.value")
+
+
+def _picked(name: str, create: str, function: Literal["min_by", "max_by"], by: str) -> Partial:
+    """Return a partial that is merged by taking the one with the least or greatest ``by``."""
+    merge = f"{function}({{{name}}}, {{{name}}}.{by})"
+    left, right, before = f"{{left_{name}}}", f"{{right_{name}}}", "<=" if function == "min_by" else ">="
+    combine = f"CASE WHEN {right} IS NULL OR {left}.{by} {before} {right}.{by} THEN {left} ELSE {right} END"
+    return Partial(name, create, merge, f"{merge}{{over}}", combine)
 
 
 def _key(by: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -32,7 +32,6 @@ from tidemark.spark.sinks import BoundSink
 from tidemark.spark.tallies import observe_splits
 from tidemark.spark.topology import Topology, result_windows
 from tidemark.spark.windows.contract import EpochSetting, OperatorRun, WindowStep
-from tidemark.state.compaction import CompactionPlan
 from tidemark.state.records import OperatorState, OutputRecord
 from tidemark.state.store import JobStore
 
@@ -263,15 +262,13 @@ class EpochRun:
                 self.balance.fired[id(node)] = run.fired(observation)
         else:
             self._stage_outputs()
-        plan = run.plan_compaction()
-        if plan.merge:
-            self._beside.begin(lambda: self._compact(run, plan))
-        else:
-            run.compact(plan)
+        upkeep = run.upkeep()
+        if upkeep is not None:
+            self._beside.begin(partial(self._keep_up, upkeep))
 
-    def _compact(self, run: OperatorRun, plan: CompactionPlan) -> None:
-        with self._stage("compact"):
-            run.compact(plan)
+    def _keep_up(self, upkeep: Callable[[], None]) -> None:
+        with self._stage("upkeep"):
+            upkeep()
 
     def _use_results(self, node: WindowNode) -> None:
         """Write what follows a window's results; a window that follows them absorbs them now, so that the pass has run."""

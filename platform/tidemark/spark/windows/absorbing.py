@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Observation
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 LATEST = "__tm_latest"
 FIRST_START = DEAD + 10**6
-_EXPIRED = "expired"
+EXPIRED = "expired"
 
 
 @dataclass(frozen=True)
@@ -71,11 +71,11 @@ class AbsorbingStep(WindowStep):
         return None
 
     @abstractmethod
-    def marks(self, fired: str) -> list[str]:
-        """Return the further columns of a state row; ``fired`` is the condition of those that a fired window has."""
+    def marks(self, fired: str, bounds: Thresholds, epoch: int) -> list[str]:
+        """Return the further columns of a state row; ``fired`` is the condition of those that belong to a window that has fired."""
 
     def absorb(
-        self, rows: DataFrame, bounds: Thresholds, observation: Observation, tally: Tally | None = None, *, now: int = 0
+        self, rows: DataFrame, bounds: Thresholds, observation: Observation, tally: Tally | None = None, *, now: int = 0, epoch: int = 0
     ) -> DataFrame:
         """Return the state rows that an epoch's input adds.
 
@@ -85,6 +85,7 @@ class AbsorbingStep(WindowStep):
             observation: will hold the counts, to be read by ``counted`` after the rows were written.
             tally: of the rows; its counts come with the observation.
             now: the epoch's processing time.
+            epoch: its number.
         """
         grouped = self._grouped(rows, now) if tally is None else self._grouped_with_dead(rows, now)
         last, fired_last = parameters(bounds.expired, bounds.fired)
@@ -102,7 +103,7 @@ class AbsorbingStep(WindowStep):
             *(tally.of_groups(LATEST, observation) if tally else ()),
         )
         state = [quoted(name) for name in grouped.columns if name not in (ROWS, LATEST)]
-        return groups.where(kept).selectExpr(*state, *self.marks(fired))
+        return groups.where(kept).selectExpr(*state, *self.marks(fired, bounds, epoch))
 
     def counted(self, observation: Observation) -> Absorbed:
         """Read the counts of a pass that was written."""
@@ -155,13 +156,13 @@ class AbsorbingRun(OperatorRun):
 
     def forgotten(self, start: int) -> int:
         """Return the last expired start of the epoch before, which greater lateness does not bring back."""
-        return max(start, self.setting.before.counters.get(_EXPIRED, MIN_WATERMARK))
+        return max(start, self.setting.before.counters.get(EXPIRED, MIN_WATERMARK))
 
     def absorb(self, rows: DataFrame, tally: Tally | None = None) -> Absorbed:
         """Take an epoch's input into state; one Spark job."""
         observation = Observation()
-        now = self.setting.processing_time
-        self.tables.absorb(self.step.absorb(rows, self.thresholds, observation, tally, now=now))
+        now, epoch = self.setting.processing_time, self.setting.epoch
+        self.tables.absorb(self.step.absorb(rows, self.thresholds, observation, tally, now=now, epoch=epoch))
         self.absorbed = self.step.counted(observation)
         crash_point("state-staged")
         return self.absorbed
@@ -173,13 +174,15 @@ class AbsorbingRun(OperatorRun):
         nowhere = self.step.outside_windows(f"({start})")
         return rows.where(f"{late} OR {nowhere}" if nowhere else late)
 
-    def plan_compaction(self) -> CompactionPlan:
-        """Return which files to merge into larger ones, and which to forget since they are wholly expired."""
-        return plan_compaction(self.tables.files(), expired_before=self.expired + 1)
+    def upkeep(self) -> Callable[[], None] | None:
+        """Forget files that are wholly expired; return the merging of others into larger ones, None where there is nothing to merge."""
+        plan = plan_compaction(self.tables.files(), expired_before=self.expired + 1)
+        self.tables.drop(plan.drop)
+        return partial(self.compact, plan) if plan.merge else None
 
     def compact(self, plan: CompactionPlan) -> None:
-        """Carry a plan out; a Spark job for each merge."""
-        gone = set(plan.drop)
+        """Merge files into larger ones; a Spark job for each merge."""
+        gone: set[StateFile] = set()
         for group in plan.merge:
             newest = max(file.epoch for file in group)
             self.tables.write(self.merged_for_compaction(group).coalesce(1), MAIN, newest=newest)
@@ -189,9 +192,4 @@ class AbsorbingRun(OperatorRun):
 
     def after(self) -> OperatorState:
         """Return the operator's state after this epoch."""
-        return self.tables.after(self.watermark, {_EXPIRED: self.expired, **self.counters})
-
-    @cached_property
-    def counters(self) -> dict[str, int]:
-        """Further running numbers of the operator, to be filled in."""
-        return {}
+        return self.tables.after(self.watermark, {EXPIRED: self.expired})

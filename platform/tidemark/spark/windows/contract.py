@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidemark.graph.nodes import WindowNode
 from tidemark.semantics.watermarks import MAX_WATERMARK, MIN_WATERMARK
-from tidemark.state.compaction import CompactionPlan
 from tidemark.state.records import OperatorState
 from tidemark.state.store import JobStore
 
@@ -101,7 +100,7 @@ class WindowStep(ABC):
 
 
 class OperatorRun(ABC):
-    """An operator at work on one epoch: ``absorb`` if there is input, then ``fire``, then compaction, then ``after``.
+    """An operator at work on one epoch: ``absorb`` if there is input, then ``fire``, then ``upkeep``, then ``after``.
 
     ``absorbed`` is None until there was input; ``watermark`` is W(n-1) until ``fire`` says W(n).
     """
@@ -150,12 +149,11 @@ class OperatorRun(ABC):
         """Read the counts of panes that were written."""
 
     @abstractmethod
-    def plan_compaction(self) -> CompactionPlan:
-        """Return which state files to merge into larger ones, and which to forget since they are wholly expired."""
+    def upkeep(self) -> Callable[[], None] | None:
+        """Do at once what costs nothing for the state's upkeep, after firing; return the rest, Spark jobs that may run beside others.
 
-    @abstractmethod
-    def compact(self, plan: CompactionPlan) -> None:
-        """Carry a plan out; a Spark job for each merge."""
+        None where nothing is left to do.
+        """
 
     @abstractmethod
     def after(self) -> OperatorState:

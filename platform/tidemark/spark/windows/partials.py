@@ -74,6 +74,34 @@ class Partials:
         """Return rows of state merged to one per key and further columns."""
         return state.groupBy(*map(quoted, self.keys), *by).agg(*self.merges(state), *extra)
 
+    @cached_property
+    def can_run(self) -> bool:
+        """Whether partials can be merged over all rows so far, in the order of a window function."""
+        return all(partial.running is not None for _, _, partial in self._each())
+
+    def running(self, state: DataFrame, over: str) -> list[Column]:
+        """Return what merges the partials of all rows so far; ``over`` is what follows OVER. Only where ``can_run``."""
+        types = {field.name: field.dataType for field in state.schema}
+        return [
+            F.expr((partial.running or "").format(over=f" OVER {over}", **_quoted(columns))).cast(types[name]).alias(name)
+            for name, columns, partial in self._each()
+        ]
+
+    @cached_property
+    def can_combine(self) -> bool:
+        """Whether two rows of partials can be merged without a groupBy."""
+        return all(partial.combine is not None for _, _, partial in self._each())
+
+    def combined(self, left: str, right: str) -> list[str]:
+        """Return what merges the partials of two structs, either of which may be null. Only where ``can_combine``."""
+        return [
+            (partial.combine or "").format(
+                **{f"left_{part}": f"{left}.{quoted(found)}" for part, found in columns.items()},
+                **{f"right_{part}": f"{right}.{quoted(found)}" for part, found in columns.items()},
+            )
+            for _, columns, partial in self._each()
+        ]
+
     @property
     def key_results(self) -> list[str]:
         """The keys of rows of state, under the names they have in results."""
@@ -98,7 +126,11 @@ class Partials:
 
 
 def _filled(template: str, columns: dict[str, str]) -> str:
-    return template.format(**{name: quoted(found) for name, found in columns.items()})
+    return template.format(**_quoted(columns))
+
+
+def _quoted(columns: dict[str, str]) -> dict[str, str]:
+    return {name: quoted(found) for name, found in columns.items()}
 
 
 def _is_plain(aggregate: Aggregate) -> bool:

@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 
 from tidemark.errors import StateMismatchError
 from tidemark.spark.expressions import START
+from tidemark.spark.sinks import nullable
 from tidemark.spark.state_files import read_files, write_folder
 from tidemark.spark.windows.contract import EpochSetting
 from tidemark.state.records import OperatorState, StateFile
@@ -84,7 +85,8 @@ class StateTables:
             raise ValueError("no state was written yet")
         listed = list(files)
         if not listed:
-            return self._setting.spark.createDataFrame([], wanted)
+            # As files are read: every column may be null.
+            return self._setting.spark.createDataFrame([], nullable(wanted))
         return read_files(self._setting.spark, self._setting.store, listed, wanted)
 
     def drop(self, files: Iterable[StateFile]) -> None:

@@ -75,7 +75,7 @@ class TumblingStep(AbsorbingStep):
         ]
         return min(ends, default=None)
 
-    def marks(self, fired: str) -> list[str]:
+    def marks(self, fired: str, bounds: Thresholds, epoch: int) -> list[str]:  # noqa: ARG002
         """Return the columns that tell how many panes a window has had: one at its end, one per epoch that refires it."""
         return [f"if({fired}, 0, 1) AS {ON_TIME}", f"if({fired}, 1, 0) AS {LATE_PANES}"]
 
