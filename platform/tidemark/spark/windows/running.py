@@ -26,6 +26,8 @@ BLOCK = "__tm_block"
 END = "__tm_end"
 LOW = "__tm_low"
 REAL = "__tm_real"
+FIRST = "__tm_first"
+LAST = "__tm_last"
 _AT, _UNTIL, _KIND, _TOP, _PAST = "__tm_at", "__tm_until", "__tm_kind", "__tm_top", "__tm_past"
 _PREFIX, _STORED, _RAW = 0, 1, 2
 
@@ -91,7 +93,9 @@ class Running:
         stored: DataFrame | None = None,
         raw: DataFrame | None = None,
     ) -> DataFrame:
-        """Return merged partials by key and ``END`` of the windows that end within bounds and hold any slice.
+        """Return merged partials of the windows that end within bounds and hold any slice, each row for some windows on end.
+
+        ``FIRST`` and ``LAST`` are the ends of a row's windows; ``at_each_end`` makes a row of each.
 
         Args:
             ends: of the windows.
@@ -110,7 +114,7 @@ class Running:
                 events.append(self._suffix_events(rows, kind, ends))
                 kinds.append(kind)
         united = reduce(DataFrame.union, events)
-        return self._exploded(self._combined(self._aligned(united, kinds), kinds), ends)
+        return self._bounded(self._combined(self._aligned(united, kinds), kinds), ends)
 
     def _block(self) -> str:
         return f"{START} - pmod({START} - {self._slices.offset}L, {self._slices.span}L)"
@@ -167,15 +171,19 @@ class Running:
             rows = rows.withColumn("p", F.struct(*merged).cast(rows.schema["p"].dataType))
         return rows.selectExpr(*place, "p.*")
 
-    def _exploded(self, rows: DataFrame, ends: Ends) -> DataFrame:
+    def at_each_end(self, rows: DataFrame) -> DataFrame:
+        """Return the rows of ``results`` by key and ``END``."""
+        each = f"explode(sequence({FIRST}, {LAST}, {self._slices.ends}L)) AS {END}"
+        return rows.selectExpr(*self._keys, *self._columns, each)
+
+    def _bounded(self, rows: DataFrame, ends: Ends) -> DataFrame:
         step, span = self._slices.ends, self._slices.span
         low, high = parameters(ends.first, ends.last, varying=_AT)
         first = f"greatest({_AT}, {low}, {BLOCK} + 1L)"
         last = f"least({_UNTIL} - 1L, {high}, {BLOCK} + {span}L)"
-        bounded = rows.selectExpr(
+        return rows.selectExpr(
             *self._keys,
             *self._columns,
-            f"{first} + pmod({self._grid}L - {first}, {step}L) AS {_AT}",
-            f"{last} - pmod({last} - {self._grid}L, {step}L) AS {_UNTIL}",
-        ).where(f"{_AT} <= {_UNTIL}")
-        return bounded.selectExpr(*self._keys, *self._columns, f"explode(sequence({_AT}, {_UNTIL}, {step}L)) AS {END}")
+            f"{first} + pmod({self._grid}L - {first}, {step}L) AS {FIRST}",
+            f"{last} - pmod({last} - {self._grid}L, {step}L) AS {LAST}",
+        ).where(f"{FIRST} <= {LAST}")

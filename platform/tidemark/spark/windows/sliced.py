@@ -28,7 +28,8 @@ from tidemark.spark.tallies import Tally
 from tidemark.spark.windows.absorbing import EXPIRED, FIRST_START, AbsorbingRun, AbsorbingStep, Thresholds
 from tidemark.spark.windows.contract import MAX_LISTED_WINDOWS, Absorbed, EpochSetting, Fired, bounded
 from tidemark.spark.windows.parameters import parameters
-from tidemark.spark.windows.running import BLOCK, END, LOW, REAL, Ends, Running
+from tidemark.spark.windows.running import BLOCK, END, FIRST, LAST, LOW, REAL, Ends, Running
+from tidemark.spark.windows.tables import count_in_spans
 from tidemark.state.compaction import plan_compaction
 from tidemark.state.records import OperatorState, StateFile
 
@@ -129,32 +130,24 @@ class SlicedStep(AbsorbingStep):
         ).where("__tm_from <= __tm_to")
         return spread.selectExpr("*", f"explode(sequence(__tm_from, __tm_to, {slices.ends}L)) AS {END}").drop("__tm_from", "__tm_to")
 
-    def results(self, merged: DataFrame, fired: int, observation: Observation) -> DataFrame:
+    def results(self, merged: DataFrame, timing: str) -> DataFrame:
         """Return the result rows of merged windows: keys, bounds, aggregates, pane, and the hidden time ``end - 1``.
 
         Args:
-            merged: partials by key and ``END``, with ``INDEX``.
-            fired: end of the last window that had fired before.
-            observation: for the counts.
+            merged: partials by key and ``END``, with ``INDEX`` where they are late.
+            timing: of the panes.
         """
         slices = self.slices
         start = f"{END} - 1L - pmod({END} - 1L - {slices.offset}L, {slices.span}L)" if slices.growing else f"{END} - {slices.span}L"
-        rows = merged.selectExpr(
+        return merged.selectExpr(
             *self.partials.key_results,
             f"timestamp_millis({start}) AS window_start",
             f"timestamp_millis({END}) AS window_end",
             *self.partials.results,
-            f"if({END} <= {parameters(fired, varying=END)[0]}, 'LATE', 'ON_TIME') AS pane_timing",
-            f"CAST({INDEX} AS INT) AS pane_index",
+            f"'{timing}' AS pane_timing",
+            f"CAST({INDEX if timing == 'LATE' else 0} AS INT) AS pane_index",
             f"{END} - 1L AS {TIME}",
             f"struct('{self.node.uid}' AS origin, {END} AS block, {self.partials.key_hash} AS row) AS {POSITION}",
-        )
-        return rows.observe(
-            observation,
-            F.expr("count_if(pane_timing = 'ON_TIME') AS on_time"),
-            F.expr("count_if(pane_timing = 'LATE') AS late"),
-            F.expr("collect_set(CASE WHEN pane_timing = 'ON_TIME' THEN window_end END) AS closed"),
-            F.expr("collect_set(CASE WHEN pane_timing = 'LATE' THEN unix_millis(window_start) END) AS refired"),
         )
 
 
@@ -169,6 +162,7 @@ class SlicedRun(AbsorbingRun):
         self._stacks = Stacks.of(setting.before)
         self._after = self._stacks
         self._ends: Ends | None = None
+        self._again: Observation | None = None
 
     @cached_property
     def thresholds(self) -> Thresholds:
@@ -212,19 +206,31 @@ class SlicedRun(AbsorbingRun):
         parts = []
         self._ends = self._due_ends()
         if self._ends is not None:
-            parts.append(self._due(self._ends).withColumn(INDEX, F.lit(0).cast("bigint")))
-        if self.absorbed and self.absorbed.refired_groups:
-            parts.append(self._touched())
-        if not parts:
-            return None
-        merged = parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
-        return self.step.results(merged, self.fired_before, observation)
+            parts.append(self.step.results(self._due(self._ends, observation), "ON_TIME"))
+        again = Ends(self.expired_before + self._slices.ends, self.fired_before)
+        if self.absorbed and self.absorbed.refired_groups and again.first <= again.last:
+            # An observation is of one place in a plan.
+            self._again = observation if not parts else Observation()
+            touched = self._touched(again).observe(self._again, F.expr("count(1) AS late"), F.expr(f"collect_set({END}) AS refired"))
+            parts.append(self.step.results(touched, "LATE"))
+        return reduce(DataFrame.union, parts) if parts else None
 
     def fired(self, observation: Observation) -> Fired:
         """Read the counts of results that were written."""
-        found = observation.get
-        refired = tuple(sorted(found["refired"] or ())[-MAX_LISTED_WINDOWS:])
-        return Fired(on_time=found["on_time"], late=found["late"], closed=len(found["closed"] or ()), refired=refired)
+        again = self._again.get if self._again is not None else {}
+        refired = sorted(map(self._slices.start_of, again.get("refired") or ()))[-MAX_LISTED_WINDOWS:]
+        on_time, closed = (0, 0) if self._ends is None else (observation.get["on_time"] or 0, self._closed(self._ends))
+        return Fired(on_time=on_time, late=again.get("late") or 0, closed=closed, refired=tuple(refired))
+
+    def _closed(self, ends: Ends) -> int:
+        """Return how many windows came to their end and held something, as far as the files' bounds tell."""
+        slices = self._slices
+        held = [
+            replace(file, min_time=slices.first_end_of(file.min_time), max_time=slices.last_end_of(file.max_time))
+            for file in self.setting.before.files + tuple(self.tables.added)
+            if not file.part and file.min_time is not None and file.max_time is not None
+        ]
+        return count_in_spans(held, ends.first, ends.last, slices.ends)
 
     def _due_ends(self) -> Ends | None:
         """Return the ends of the windows that are due and may hold something."""
@@ -240,13 +246,22 @@ class SlicedRun(AbsorbingRun):
         first, last = max(first, min(low for low, _ in waiting)), min(last, max(high for _, high in waiting))
         return Ends(first, last) if first <= last else None
 
-    def _due(self, ends: Ends) -> DataFrame:
-        """Return partials of due windows, one row per key and ``END``."""
+    def _due(self, ends: Ends, observation: Observation) -> DataFrame:
+        """Return partials of due windows, one row per key and ``END``, counted."""
+        step, slices = self.step, self._slices
+        if step.partials.can_run:
+            rows = self._run(ends)
+            # Counted while a row still stands for many windows.
+            panes = F.expr(f"CAST(sum(({LAST} - {FIRST}) div {slices.ends}L + 1L) AS BIGINT) AS on_time")
+            return step.running.at_each_end(rows.observe(observation, panes))
+        covered = self._read(self.tables.files(), slices.start_of(ends.first), ends.last - slices.width)
+        merged = step.partials.grouped(step.in_windows(covered, ends), END)
+        return merged.observe(observation, F.expr("count(1) AS on_time"))
+
+    def _run(self, ends: Ends) -> DataFrame:
+        """Return partials of due windows, each row for some windows on end."""
         step, slices = self.step, self._slices
         low, high = slices.start_of(ends.first), ends.last - slices.width
-        if not step.partials.can_run:
-            covered = self._read(self.tables.files(), low, high)
-            return step.partials.grouped(step.in_windows(covered, ends), END)
         stacks, block = self._stacks, slices.block_of(ends.first - 1)
         if stacks is None or stacks.block != block:
             raw = None if slices.growing else self._read(self.tables.files(), low, slices.block_of(high) - slices.width)
@@ -262,10 +277,9 @@ class SlicedRun(AbsorbingRun):
             raw = raw.unionByName(self._read(older, block, last))
         return step.running.results(ends, prefix=prefix, grown=self._table(PREFIX), stored=self._table(SUFFIX, ends), raw=raw)
 
-    def _touched(self) -> DataFrame:
-        """Return partials of windows that have fired and got accepted late rows in this epoch, with ``INDEX``."""
+    def _touched(self, ends: Ends) -> DataFrame:
+        """Return partials of windows, of those that have fired, that got accepted late rows in this epoch, with ``INDEX``."""
         step, slices = self.step, self._slices
-        ends = Ends(self.expired_before + slices.ends, self.fired_before)
         low, high = slices.start_of(ends.first), ends.last - slices.width
         added = self._read(self.tables.added, low, high)
         keys = [quoted(key) for key in step.partials.keys]

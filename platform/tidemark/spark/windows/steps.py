@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from tidemark.errors import DefinitionError
 from tidemark.graph.nodes import WindowNode
-from tidemark.semantics.assigners import Cumulative, Sliding, Tumbling
+from tidemark.semantics.assigners import Cumulative, DynamicSession, Session, Sliding, Tumbling
 from tidemark.spark.windows.contract import WindowStep
+from tidemark.spark.windows.sessions import SessionStep
 from tidemark.spark.windows.sliced import SlicedStep
 from tidemark.spark.windows.tumbling import TumblingStep
 
@@ -20,5 +21,7 @@ def step_of(node: WindowNode) -> WindowStep:
         return TumblingStep(node)
     if isinstance(node.assigner, Sliding | Cumulative):
         return SlicedStep(node)
+    if isinstance(node.assigner, Session | DynamicSession):
+        return SessionStep(node)
     what = f"windows of kind {type(node.assigner).__name__} cannot be run"
     raise DefinitionError(what, fix="use an assigner of tidemark's own", uid=node.uid, place=node.place)

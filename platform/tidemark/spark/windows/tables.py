@@ -30,11 +30,13 @@ class StateTables:
     Args:
         setting: of the epoch.
         place: where the operator was declared, for errors.
+        time: the column of rows whose bounds are kept of each file.
     """
 
-    def __init__(self, setting: EpochSetting, place: str) -> None:
+    def __init__(self, setting: EpochSetting, place: str, time: str = START) -> None:
         self._setting = setting
         self._place = place
+        self._time = time
         self._live = list(setting.before.files)
         text = setting.before.definition.get("schema")
         self.schema = StructType.fromJson(text) if isinstance(text, dict) else None
@@ -55,7 +57,7 @@ class StateTables:
         Raises:
             StateMismatchError: a column would change its type.
         """
-        self._require_types(rows.schema)
+        self.require_types(rows.schema)
         self.schema = self._with_older(rows.schema)
         self.added = self.write(rows)
         return self.added
@@ -64,7 +66,7 @@ class StateTables:
         """Write rows into a table; one Spark job.
 
         Args:
-            rows: with the column ``__tm_start``.
+            rows: with the column of time.
             part: the table.
             newest: the epoch that the files count as of, this one by default.
             rows_per_file: how many rows one file takes at most.
@@ -72,7 +74,7 @@ class StateTables:
         setting = self._setting
         folder = f"state/{setting.uid}/{setting.epoch:012d}-{uuid.uuid4().hex[:12]}"
         options = {} if rows_per_file is None else {"maxRecordsPerFile": str(rows_per_file)}
-        written = write_folder(rows, setting.store, folder, compression=STATE_COMPRESSION, time_column=START, options=options)
+        written = write_folder(rows, setting.store, folder, compression=STATE_COMPRESSION, time_column=self._time, options=options)
         epoch = setting.epoch if newest is None else newest
         files = [replace(file.as_state_file(setting.epoch), part=part, epoch=epoch) for file in written]
         self._live += files
@@ -107,8 +109,12 @@ class StateTables:
         older = [field for field in self.schema if field.name not in names] if self.schema else []
         return StructType([*made.fields, *older]) if older else made
 
-    def _require_types(self, made: StructType) -> None:
-        """Raise StateMismatchError where a state column would change its type: files of both could not be read together."""
+    def require_types(self, made: StructType) -> None:
+        """Check the types of columns that are to become state: files of two types could not be read together.
+
+        Raises:
+            StateMismatchError: a column would change its type.
+        """
         stored = {field.name: field.dataType.simpleString() for field in self.schema} if self.schema else {}
         changed = [field for field in made if field.name in stored and field.dataType.simpleString() != stored[field.name]]
         if changed:
@@ -145,3 +151,15 @@ def shared_span(spans: Sequence[tuple[int, int]], low: int, high: int) -> tuple[
             last = min(end, reached) if last is None else max(last, min(end, reached))
         reached = end if reached is None else max(reached, end)
     return None if first is None or last is None else (first, last)
+
+
+def count_in_spans(files: Iterable[StateFile], low: int, high: int, step: int) -> int:
+    """Return how many times of a grid in [low, high] lie between the least and greatest times of files; those are on the grid."""
+    count, reached = 0, low - step
+    spans = sorted((file.min_time, file.max_time) for file in files if file.min_time is not None and file.max_time is not None)
+    for first, last in spans:
+        begin, end = max(first, reached + step), min(last, high)
+        if begin <= end:
+            count += (end - begin) // step + 1
+            reached = end
+    return count

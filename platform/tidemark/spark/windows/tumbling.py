@@ -25,7 +25,7 @@ from tidemark.spark.state_files import overlapping
 from tidemark.spark.windows.absorbing import FIRST_START, AbsorbingRun, AbsorbingStep, Thresholds
 from tidemark.spark.windows.contract import MAX_LISTED_WINDOWS, EpochSetting, Fired, bounded
 from tidemark.spark.windows.parameters import parameters
-from tidemark.spark.windows.tables import shared_span, stagings
+from tidemark.spark.windows.tables import count_in_spans, shared_span, stagings
 from tidemark.state.records import OperatorState, StateFile
 
 if TYPE_CHECKING:
@@ -108,7 +108,14 @@ class TumblingStep(AbsorbingStep):
         ``due`` is the start of the last window that had fired before.
         """
         late = f"{START} <= {parameters(due)[0]}"
-        rows = merged.selectExpr(
+        # Counted before, so that what nobody asks for of a result is not made.
+        counted = merged.observe(
+            observation,
+            F.expr(f"count_if(NOT ({late})) AS on_time"),
+            F.expr(f"count_if({late}) AS late"),
+            F.expr(f"collect_set(CASE WHEN {late} THEN {START} END) AS refired"),
+        )
+        return counted.selectExpr(
             *self.partials.key_results,
             f"timestamp_millis({START}) AS window_start",
             f"timestamp_millis({START} + {self.size}L) AS window_end",
@@ -118,19 +125,13 @@ class TumblingStep(AbsorbingStep):
             f"{START} + {self.size - 1}L AS {TIME}",
             f"struct('{self.node.uid}' AS origin, {START} AS block, {self.partials.key_hash} AS row) AS {POSITION}",
         )
-        return rows.observe(
-            observation,
-            F.expr("count_if(pane_timing = 'ON_TIME') AS on_time"),
-            F.expr("count_if(pane_timing = 'LATE') AS late"),
-            F.expr("collect_set(CASE WHEN pane_timing = 'ON_TIME' THEN window_start END) AS closed"),
-            F.expr("collect_set(CASE WHEN pane_timing = 'LATE' THEN unix_millis(window_start) END) AS refired"),
-        )
 
 
 class TumblingRun(AbsorbingRun):
     """Tumbling windows in one epoch."""
 
     step: TumblingStep
+    _closed = 0
 
     @cached_property
     def thresholds(self) -> Thresholds:
@@ -158,6 +159,7 @@ class TumblingRun(AbsorbingRun):
         due = overlapping(self.tables.files(), low, high) if high >= low else []
         if due:
             parts.append(self._due(due, low, high))
+            self._closed = count_in_spans(due, low, high, self.step.size)
         if self.absorbed and self.absorbed.refired_groups:
             span = self.expired_before + 1, due_before
             added = overlapping(self.tables.added, *span)
@@ -172,7 +174,7 @@ class TumblingRun(AbsorbingRun):
         """Read the counts of results that were written."""
         found = observation.get
         refired = tuple(sorted(found["refired"] or ())[-MAX_LISTED_WINDOWS:])
-        return Fired(on_time=found["on_time"], late=found["late"], closed=len(found["closed"] or ()), refired=refired)
+        return Fired(on_time=found["on_time"], late=found["late"], closed=self._closed, refired=refired)
 
     def merged_for_compaction(self, files: Sequence[StateFile]) -> DataFrame:
         """Return the rows of files, merged, without those of windows that are gone."""
