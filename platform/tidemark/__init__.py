@@ -59,21 +59,51 @@ if TYPE_CHECKING:
         watermark_strategy,
     )
     from tidemark.graph.streams import Stream
+    from tidemark.graph.window_evictors import (
+        count_evictor,
+        delta_evictor,
+        time_evictor,
+    )
+    from tidemark.graph.window_functions import window_function
+    from tidemark.graph.window_triggers import (
+        continuous_event_time_trigger,
+        continuous_processing_time_trigger,
+        count_trigger,
+        delta_trigger,
+        each_epoch_trigger,
+        event_time_trigger,
+        never_trigger,
+        processing_time_trigger,
+        purging_trigger,
+    )
     from tidemark.graph.windowed import KeyedStream, WindowedStream
-    from tidemark.graph.windowing import tumbling
+    from tidemark.graph.windowing import count_window, cumulative, global_window, session, sliding, tumbling
+    from tidemark.semantics.evictors import Evictor, TimedRow
+    from tidemark.semantics.function_calls import WindowContext
+    from tidemark.semantics.triggers import MergeContext, QuietTrigger, Trigger, TriggerContext, TriggerResult
+    from tidemark.semantics.windows import Window
     from tidemark.spark.local_sinks import clear_memory, memory_table
     from tidemark.spark.run import RunResult, run
 
 __all__ = [
     "Aggregate",
     "Clock",
+    "Evictor",
     "Job",
     "KeyedStream",
+    "MergeContext",
     "Output",
     "OutputTag",
+    "QuietTrigger",
     "RunResult",
     "Stream",
     "TidemarkError",
+    "TimedRow",
+    "Trigger",
+    "TriggerContext",
+    "TriggerResult",
+    "Window",
+    "WindowContext",
     "WindowedStream",
     "approx_count_distinct",
     "approx_percentile",
@@ -84,12 +114,23 @@ __all__ = [
     "collect_list",
     "collect_set",
     "console",
+    "continuous_event_time_trigger",
+    "continuous_processing_time_trigger",
     "count",
     "count_distinct",
+    "count_evictor",
+    "count_trigger",
+    "count_window",
+    "cumulative",
     "delta",
+    "delta_evictor",
+    "delta_trigger",
+    "each_epoch_trigger",
+    "event_time_trigger",
     "files",
     "first",
     "from_elements",
+    "global_window",
     "guarantee",
     "ingestion_time",
     "last",
@@ -99,22 +140,29 @@ __all__ = [
     "memory_table",
     "min",
     "min_by",
+    "never_trigger",
     "parquet",
+    "processing_time_trigger",
     "punctuated",
+    "purging_trigger",
     "python_aggregate",
     "rate",
     "run",
+    "session",
+    "sliding",
     "source",
     "sql_aggregate",
     "stddev",
     "stddev_pop",
     "streaming_format",
     "sum",
+    "time_evictor",
     "top_k",
     "tumbling",
     "variance",
     "variance_pop",
     "watermark_strategy",
+    "window_function",
 ]
 
 _NAMES = {
@@ -131,8 +179,18 @@ _NAMES = {
     "tidemark.graph.sources": "files from_elements rate source streaming_format",
     "tidemark.graph.strategies": "ascending bounded_out_of_orderness ingestion_time punctuated watermark_strategy",
     "tidemark.graph.streams": "Stream",
+    "tidemark.graph.window_evictors": "count_evictor delta_evictor time_evictor",
+    "tidemark.graph.window_functions": "window_function",
+    "tidemark.graph.window_triggers": (
+        "continuous_event_time_trigger continuous_processing_time_trigger count_trigger delta_trigger each_epoch_trigger "
+        "event_time_trigger never_trigger processing_time_trigger purging_trigger"
+    ),
     "tidemark.graph.windowed": "KeyedStream WindowedStream",
-    "tidemark.graph.windowing": "tumbling",
+    "tidemark.graph.windowing": "count_window cumulative global_window session sliding tumbling",
+    "tidemark.semantics.evictors": "Evictor TimedRow",
+    "tidemark.semantics.function_calls": "WindowContext",
+    "tidemark.semantics.triggers": "MergeContext QuietTrigger Trigger TriggerContext TriggerResult",
+    "tidemark.semantics.windows": "Window",
     "tidemark.spark.local_sinks": "clear_memory memory_table",
     "tidemark.spark.run": "RunResult run",
 }

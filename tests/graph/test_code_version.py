@@ -47,13 +47,19 @@ def job(**change: Any) -> tm.Job:
         watermarks=tm.bounded_out_of_orderness(change.get("bound", "5 minutes"), timestamp="at"),
     )
     mapped = trips.filter(change.get("condition", "zone > 0")).map(change.get("function", times(2)), returns="zone INT, at TIMESTAMP")
-    hourly = (
+    windowed = (
         mapped.key_by(change.get("key", "zone"))
-        .window(tm.tumbling(change.get("size", "1 hour")))
+        .window(change.get("windows", tm.tumbling(change.get("size", "1 hour"))))
         .allowed_lateness(change.get("lateness", 0))
-        .aggregate(n=change.get("aggregate", COUNT))
-        .uid(change.get("uid", "hourly"))
     )
+    windowed = windowed.trigger(change["trigger"]) if "trigger" in change else windowed
+    windowed = windowed.evictor(change["evictor"]) if "evictor" in change else windowed
+    made = (
+        windowed.process(change["process"])
+        if "process" in change
+        else windowed.aggregate(*change.get("then", ()), n=change.get("aggregate", COUNT))
+    )
+    hourly = made.uid(change.get("uid", "hourly"))
     sink = change.get("sink", tm.delta)
     return tm.Job(
         "taxi",
@@ -95,6 +101,43 @@ def test_changes_with_what_is_computed(change: dict[str, Any]) -> None:
 )
 def test_stays_wherever_it_is_deployed(change: dict[str, Any]) -> None:
     assert code_version(job(**change)) == code_version(job())
+
+
+def rows(elements: Any, context: Any) -> list[dict[str, Any]]:
+    return [{"n": len(elements), "index": context.index}]
+
+
+def test_every_setting_of_a_window_counts() -> None:
+    changes: list[dict[str, Any]] = [
+        {},
+        {"windows": tm.tumbling("1 hour", time="processing")},
+        {"windows": tm.sliding("1 hour", "10 minutes")},
+        {"windows": tm.sliding("1 hour", "20 minutes")},
+        {"windows": tm.cumulative("1 hour", "20 minutes")},
+        {"windows": tm.session("1 hour")},
+        {"windows": tm.session(gap_by="zone")},
+        {"windows": tm.session(gap_by="zone * 2")},
+        {"windows": tm.count_window(5)},
+        {"windows": tm.count_window(5, 5)},
+        {"trigger": tm.count_trigger(5)},
+        {"trigger": tm.count_trigger(6)},
+        {"trigger": tm.purging_trigger(tm.count_trigger(6))},
+        {"trigger": tm.event_time_trigger(early=tm.count_trigger(6))},
+        {"trigger": tm.event_time_trigger(late=tm.count_trigger(6))},
+        {"trigger": tm.delta_trigger(6, lambda last, element: last["zone"] - element["zone"])},
+        {"trigger": tm.delta_trigger(6, lambda last, element: element["zone"] - last["zone"])},
+        {"then": (tm.window_function(rows, "n INT"),)},
+        {"process": tm.window_function(rows, "n INT")},
+        {"process": tm.window_function(rows, "n BIGINT")},
+        {"process": tm.window_function(rows, "n INT", batches=True)},
+        {"process": tm.window_function(lambda elements, context: [elements, context], "n INT")},
+        {"process": tm.window_function(rows, "n INT"), "evictor": tm.count_evictor(5)},
+        {"process": tm.window_function(rows, "n INT"), "evictor": tm.count_evictor(5, after=True)},
+    ]
+    versions = [code_version(job(**change)) for change in changes]
+    assert len(set(versions)) == len(changes)
+    assert versions == [code_version(job(**change)) for change in changes]
+    assert code_version(job(trigger=tm.event_time_trigger())) == versions[0]
 
 
 def test_generated_names_of_functions_do_not_count() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -93,6 +94,167 @@ def test_what_does_not_fit(change: dict[str, Any], words: list[str]) -> None:
     assert len(findings) == 1
     for part in words:
         assert part in findings[0]
+
+
+def changed(windowed: tm.WindowedStream, **aggregates: Aggregate) -> dict[str, object]:
+    node = windowed.aggregate(**(aggregates or {"n": COUNT})).node
+    assert isinstance(node, WindowNode)
+    return operator_definition(node)
+
+
+def zones(assigner: Any = None) -> tm.WindowedStream:
+    spec = tm.from_elements([], schema="zone INT, fare DOUBLE, at TIMESTAMP")
+    stream = tm.source("trips", spec, watermarks=tm.ascending(timestamp="at"))
+    return stream.key_by("zone").window(assigner or tm.tumbling("1 hour"))
+
+
+def further(last: Any, element: Any) -> float:
+    return float(element["fare"] - last["fare"])
+
+
+def nearer(last: Any, element: Any) -> float:
+    return float(last["fare"] - element["fare"])
+
+
+def every(elements: Any, context: Any) -> list[dict[str, object]]:
+    return [{"n": len(list(elements)), "index": context.index}]
+
+
+def one(elements: Any, context: Any) -> list[dict[str, object]]:
+    return [{"n": len(list(elements)), "index": -context.index}]
+
+
+class Own(tm.QuietTrigger):
+    """A trigger of a user's own."""
+
+    def __init__(self, every: int) -> None:
+        self.every = every
+
+
+@pytest.mark.parametrize(
+    ("assigner", "expected"),
+    [
+        (tm.tumbling(10, offset=3), {"kind": "Tumbling", "size_ms": 10, "offset_ms": 3}),
+        (tm.tumbling(10, time="processing"), {"kind": "Tumbling", "size_ms": 10, "offset_ms": 0, "domain": "processing"}),
+        (tm.sliding(10, 4), {"kind": "Sliding", "size_ms": 10, "slide_ms": 4, "offset_ms": 0}),
+        (tm.cumulative(10, 5), {"kind": "Cumulative", "max_size_ms": 10, "step_ms": 5, "offset_ms": 0}),
+        (tm.session(10), {"kind": "Session", "gap_ms": 10}),
+        (tm.session(gap_by="zone"), {"kind": "DynamicSession", "gap_by": "zone"}),
+        (tm.count_window(10, 5), {"kind": "CountWindows", "size": 10, "slide": 5}),
+    ],
+    ids=repr,
+)
+def test_assigners_are_recorded(assigner: Any, expected: dict[str, object]) -> None:
+    found = changed(zones(assigner))
+    assert found["assigner"] == expected
+    assert compatible(changed(zones()), found)[0].startswith("the windows were")
+
+
+def test_what_windows_do_by_themselves_is_not_recorded() -> None:
+    plain = changed(zones())
+    assert plain.keys() == {"format", "kind", "keys", "assigner", "aggregates", "allowed_lateness_ms"}
+    assert changed(zones().trigger(tm.event_time_trigger())) == plain
+    clock = tm.tumbling("1 hour", time="processing")
+    assert changed(zones(clock).trigger(tm.processing_time_trigger())) == changed(zones(clock))
+    assert "trigger" in changed(zones(tm.global_window()).trigger(tm.event_time_trigger()))
+
+
+def test_triggers_are_recorded_with_all_that_is_in_them() -> None:
+    trigger = tm.purging_trigger(tm.event_time_trigger(early=tm.delta_trigger(2, further)))
+    found = json.loads(json.dumps(changed(zones().trigger(trigger))["trigger"]))
+    delta = found["inner"]["early"].pop("delta")
+    assert found == {"kind": "PurgingTrigger", "inner": {"kind": "EventTimeTrigger", "early": {"kind": "DeltaTrigger", "threshold": 2}}}
+    assert re.fullmatch("function [0-9a-f]{16}", delta)
+
+
+def test_triggers_of_ones_own_are_recorded_by_their_text_and_fields() -> None:
+    found = changed(zones().trigger(Own(5)))["trigger"]
+    assert isinstance(found, dict)
+    assert (found["kind"], found["every"], len(found["text"])) == ("Own", 5, 16)
+
+
+SAME_KIND: dict[str, tuple[tm.Trigger, tm.Trigger]] = {
+    "count": (tm.count_trigger(5), tm.count_trigger(6)),
+    "interval": (tm.continuous_event_time_trigger(5), tm.continuous_event_time_trigger(6)),
+    "threshold": (tm.delta_trigger(1, further), tm.delta_trigger(2, further)),
+    "delta": (tm.delta_trigger(1, further), tm.delta_trigger(1, nearer)),
+    "inner": (tm.event_time_trigger(early=tm.count_trigger(5)), tm.event_time_trigger(early=tm.count_trigger(6))),
+    "own": (Own(5), Own(6)),
+}
+
+
+@pytest.mark.parametrize(("before", "after"), SAME_KIND.values(), ids=SAME_KIND.keys())
+def test_settings_of_a_trigger_may_change_freely(before: tm.Trigger, after: tm.Trigger) -> None:
+    old, new = changed(zones().trigger(before)), changed(zones().trigger(after))
+    assert old != new
+    assert compatible(old, new) == []
+
+
+OTHER_KIND: dict[str, tuple[tm.Trigger, tm.Trigger]] = {
+    "none": (tm.event_time_trigger(), tm.count_trigger(5)),
+    "kind": (tm.count_trigger(5), tm.each_epoch_trigger()),
+    "purging": (tm.count_trigger(5), tm.purging_trigger(tm.count_trigger(5))),
+    "early": (tm.event_time_trigger(early=tm.count_trigger(5)), tm.event_time_trigger(early=tm.each_epoch_trigger())),
+    "late": (tm.event_time_trigger(early=tm.count_trigger(5)), tm.event_time_trigger(late=tm.count_trigger(5))),
+}
+
+
+@pytest.mark.parametrize(("before", "after"), OTHER_KIND.values(), ids=OTHER_KIND.keys())
+def test_the_kind_of_a_trigger_may_not_change(before: tm.Trigger, after: tm.Trigger) -> None:
+    old, new = changed(zones().trigger(before)), changed(zones().trigger(after))
+    for one_way, other_way in ((old, new), (new, old)):
+        (finding,) = compatible(one_way, other_way)
+        assert finding.startswith("the trigger was ")
+    assert compatible(new, json.loads(json.dumps(new))) == []
+
+
+def test_evictors_and_functions_may_change_freely() -> None:
+    windowed = zones().trigger(tm.count_trigger(5))
+    nodes = [
+        windowed.process(every, "n INT").node,
+        windowed.process(one, "n INT").node,
+        windowed.process(every, "n BIGINT").node,
+        windowed.process(tm.window_function(every, "n INT", batches=True)).node,
+        windowed.evictor(tm.count_evictor(5)).process(every, "n INT").node,
+        windowed.evictor(tm.count_evictor(5, after=True)).process(every, "n INT").node,
+        windowed.evictor(tm.delta_evictor(5, further)).process(every, "n INT").node,
+        windowed.evictor(tm.delta_evictor(5, nearer)).process(every, "n INT").node,
+    ]
+    definitions = [operator_definition(node) for node in nodes if isinstance(node, WindowNode)]
+    assert len({json.dumps(definition) for definition in definitions}) == len(nodes)
+    assert [compatible(old, new) for old in definitions for new in definitions] == [[]] * len(nodes) ** 2
+
+
+def test_a_function_behind_aggregates_may_come_and_go() -> None:
+    plain, then = (zones().aggregate(*first, n=COUNT).node for first in ((), (tm.window_function(every, "n INT"),)))
+    assert isinstance(plain, WindowNode)
+    assert isinstance(then, WindowNode)
+    assert compatible(operator_definition(plain), operator_definition(then)) == []
+    assert compatible(operator_definition(then), operator_definition(plain)) == []
+
+
+def test_kept_elements_are_not_kept_aggregates() -> None:
+    full = zones().process(every, "n INT").node
+    assert isinstance(full, WindowNode)
+    (finding,) = compatible(changed(zones()), operator_definition(full))
+    assert finding == "it kept aggregates and is now to keep all elements of a window, which the stored windows do not have"
+    (finding,) = compatible(operator_definition(full), changed(zones()))
+    assert finding.startswith("it kept all elements of a window and is now to keep aggregates")
+
+
+def test_reducing_in_another_way_does_not_fit() -> None:
+    def of(*function: Any, **settings: Any) -> dict[str, object]:
+        node = zones().reduce(*function, **settings).node
+        assert isinstance(node, WindowNode)
+        return operator_definition(node)
+
+    by_sql = of(fare="a.fare + b.fare")
+    assert compatible(by_sql, of(fare="a.fare + b.fare")) == []
+    assert "made in another way" in compatible(by_sql, of(fare="a.fare"))[0]
+    assert "reduce(`fare`) and is now reduce(`fare`, `at`)" in compatible(by_sql, of(fare="a.fare + b.fare", at="b.at"))[0]
+    by_function = of(further, columns=["fare"])
+    assert compatible(by_function, of(further, columns=["fare"])) == []
+    assert "made in another way" in compatible(by_function, of(nearer, columns=["fare"]))[0]
 
 
 def test_another_kind_of_operator() -> None:

@@ -6,6 +6,7 @@ import re
 
 import tidemark as tm
 from tidemark.graph.aggregates import Aggregate, Partial
+from tidemark.semantics.windows import WindowAssigner
 
 COUNT = Aggregate("count", (), (Partial("n", "count(1)", "sum({n})"),), "{n}")
 REJECTED, LATE, BAD = (tm.OutputTag(name) for name in ("rejected", "late", "bad"))
@@ -40,6 +41,64 @@ outputs
   hourly <- 3: delta warehouse/hourly, exactly once
   late <- 3 (late): parquet warehouse/late, exactly once, an epoch's files one after the other"""
     )
+
+
+def every(elements: object, context: object) -> list[dict[str, object]]:
+    return [{"elements": elements, "context": context}]
+
+
+def far(one: object, other: object) -> float:
+    return 0.0 if one == other else 1.0
+
+
+def test_windows_of_every_kind() -> None:
+    spec = tm.from_elements([], schema="zone INT, fare DOUBLE, top INT, at TIMESTAMP")
+    trips = tm.source("trips", spec, watermarks=tm.ascending(timestamp="at"))
+
+    def zones(assigner: WindowAssigner) -> tm.WindowedStream:
+        return trips.key_by("zone").window(assigner)
+
+    streams = {
+        "sliding 1d every 15m offset 5m: n = count()": zones(tm.sliding("1 day", "15 minutes", offset="5 minutes")).aggregate(n=COUNT),
+        "cumulative 1d by 1h: n = count()": zones(tm.cumulative("1 day", "1 hour")).aggregate(n=COUNT),
+        "session gap 30m, trigger event time (early: count 100; late: each epoch): n = count()": zones(tm.session("30 minutes"))
+        .trigger(tm.event_time_trigger(early=tm.count_trigger(100), late=tm.each_epoch_trigger()))
+        .aggregate(n=COUNT),
+        "session gap by zone * 1000 of processing time: n = count()": zones(
+            tm.session(gap_by="zone  *\n 1000", time="processing")
+        ).aggregate(n=COUNT),
+        "count 10 every 5: n = count(), then process every returns x INT": zones(tm.count_window(10, 5)).aggregate(
+            tm.window_function(every, "x INT"), n=COUNT
+        ),
+        (
+            "global, trigger every 30s of processing time, purging, evictor time 5m after the function: "
+            "process every on batches returns x INT"
+        ): zones(tm.global_window())
+        .trigger(tm.continuous_processing_time_trigger("30 seconds"))
+        .discarding()
+        .evictor(tm.time_evictor("5 minutes", after=True))
+        .process(tm.window_function(every, "x INT", batches=True)),
+        "tumbling 1h, trigger delta far > 2.5, evictor delta far >= 3: process every returns x INT": zones(tm.tumbling("1 hour"))
+        .trigger(tm.delta_trigger(2.5, far))
+        .evictor(tm.delta_evictor(3, far))
+        .process(every, "x INT"),
+        "tumbling 1h of processing time, trigger never: reduce fare = a.fare + b.fare, top = a.top": zones(
+            tm.tumbling("1 hour", time="processing")
+        )
+        .trigger(tm.never_trigger())
+        .reduce(fare="a.fare +\n  b.fare", top="a.top"),
+        "tumbling 1h, trigger every 1m of event time, allowed lateness 5s: reduce fare": zones(tm.tumbling("1 hour"))
+        .trigger(tm.continuous_event_time_trigger("1 minute"))
+        .allowed_lateness("5 seconds")
+        .reduce(every, columns=["fare"]),
+    }
+    named = {f"w{number}": stream.uid(f"w{number}") for number, stream in enumerate(streams.values())}
+    job = tm.Job("windows", outputs={name: tm.console(stream) for name, stream in named.items()})
+    lines = [line for line in job.explain().splitlines() if " window " in line]
+    assert lines == [f"  {number + 2}. window by zone, {said} [w{number}] <- 1" for number, said in enumerate(streams)]
+    # Where nothing can be late, nothing is said of it.
+    assert job.explain().count("late rows are counted only") == 5
+    assert all(f"w{number}" in job.explain("mermaid") for number in range(len(streams)))
 
 
 def test_mermaid() -> None:

@@ -25,7 +25,10 @@ def test_defining_a_job_starts_no_spark() -> None:
 import sys, tidemark as tm
 rows = tm.source("rows", tm.rate(rows_per_second=1), watermarks=tm.bounded_out_of_orderness("1 s", timestamp="timestamp"))
 counts = rows.key_by(k="value % 3").window(tm.tumbling("1 minute")).aggregate(n=tm.count()).uid("counts")
-job = tm.Job("j", outputs={"counts": tm.delta(counts, "x")})
+windows = rows.key_by(k="value % 3").window(tm.session(gap_by="value")).trigger(tm.event_time_trigger(early=tm.count_trigger(5)))
+lists = windows.evictor(tm.time_evictor("1 second")).process(lambda elements, context: [], returns="n INT").uid("lists")
+sums = windows.discarding().reduce(value="a.value + b.value").uid("sums")
+job = tm.Job("j", outputs={name: tm.delta(stream, name) for name, stream in {"counts": counts, "lists": lists, "sums": sums}.items()})
 job.explain("mermaid")
 print([name for name in ("pyspark", "dagster", "deltalake", "pyarrow") if name in sys.modules])
 """

@@ -22,7 +22,7 @@ from tidemark.semantics.watermarks import (
     Punctuated,
     WatermarkStrategy,
 )
-from tidemark.semantics.windows import MergedWindow, Window, WindowAssigner, merge_touching
+from tidemark.semantics.windows import MergedWindow, TimeDomain, Window, WindowAssigner, merge_touching
 
 TAKEN = Fold[tuple[object, ...]](
     create=tuple, add=lambda taken, value, _timestamp, _position: (*taken, value), result=lambda taken: "".join(map(str, taken))
@@ -264,8 +264,9 @@ class Gaps:
 
     gap: int
     merging: bool = True
+    domain: TimeDomain = "event"
 
-    def assign(self, timestamp: int) -> tuple[Window, ...]:
+    def assign(self, timestamp: int, gap_ms: int | None = None) -> tuple[Window, ...]:  # noqa: ARG002
         return (Window(timestamp, timestamp + self.gap),)
 
     def merge(self, windows: Iterable[Window]) -> tuple[MergedWindow, ...]:
@@ -280,8 +281,9 @@ class Overlapping:
     """Windows of 10 every 5, to show that the protocol carries several windows per element."""
 
     merging: bool = False
+    domain: TimeDomain = "event"
 
-    def assign(self, timestamp: int) -> tuple[Window, ...]:
+    def assign(self, timestamp: int, gap_ms: int | None = None) -> tuple[Window, ...]:  # noqa: ARG002
         start = timestamp - timestamp % 5
         return (Window(start - 5, start + 5), Window(start, start + 10))
 
@@ -316,8 +318,8 @@ class TestOtherAssigners:
         assert shown(results) == [
             [(0, "ON_TIME", 0, "a"), (8, "ON_TIME", 0, "b")],
             [(0, "LATE", 1, "ac")],
-            [(0, "LATE", 2, "acbd")],
-            [(0, "LATE", 3, "acbde")],
+            [(0, "LATE", 2, "abcd")],
+            [(0, "LATE", 3, "abcde")],
         ]
         assert [pane.replaces for result in results for pane in result.panes] == [(), (), (0,), (0, 8), ()]
 

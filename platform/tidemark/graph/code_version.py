@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from tidemark.graph.definition import operator_definition, settings_of
+from tidemark.graph.definition import operator_definition
 from tidemark.graph.function_text import function_text
 from tidemark.graph.nodes import (
     ElementsSpec,
@@ -30,6 +30,7 @@ from tidemark.graph.nodes import (
     WindowNode,
     WithColumnsNode,
 )
+from tidemark.graph.rule_definition import settings_of
 from tidemark.graph.side_outputs import tags_of
 from tidemark.semantics.watermarks import WatermarkStrategy
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
 
+from tidemark.graph.ddl import parse_schema
 from tidemark.graph.expressions import Site, referenced_columns
 from tidemark.graph.nodes import (
     ExplodeNode,
@@ -22,7 +23,9 @@ from tidemark.graph.nodes import (
     walk,
 )
 from tidemark.graph.propagation import schema_of
+from tidemark.graph.reducing import merged_columns
 from tidemark.graph.window_columns import aggregate_columns
+from tidemark.semantics.assigners import CountWindows, DynamicSession, GlobalWindows
 
 Origins = frozenset[tuple[str, str]]
 """(source, column) pairs."""
@@ -114,7 +117,37 @@ def _side_output(node: SideOutputNode, given: _Lines) -> _Lines:
 
 def _window(node: WindowNode, given: _Lines) -> _Lines:
     columns = {name.lower(): given.of(expression) for name, expression in node.keys}
-    columns |= {"window_start": given.time, "window_end": given.time}
-    for name, aggregate in node.aggregates:
-        columns[name.lower()] = given.of_names(aggregate_columns(aggregate, Site(f"aggregate {name!r}", node.place, node.uid)))
-    return _Lines(columns, _NONE, given.time)
+    bounds = _bounds(node, given)
+    columns |= {"window_start": bounds, "window_end": bounds, **({"replaces": bounds} if node.assigner.merging else {})}
+    results = {
+        name.lower(): given.of_names(aggregate_columns(aggregate, Site(f"aggregate {name!r}", node.place, node.uid)))
+        for name, aggregate in node.aggregates
+    }
+    if node.function is not None:
+        # It sees the key and the window, too.
+        read = reduce(frozenset.union, results.values(), _NONE) if results else given.every()
+        seen = reduce(frozenset.union, columns.values(), read)
+        results = {name.lower(): seen for name in parse_schema(node.function.returns).names}
+    elif node.reduced:
+        results = {name.lower(): given.of_names(_merged_with(name, node)) for name, _ in node.reduced}
+    return _Lines(columns | results, _NONE, _NONE if node.assigner.domain == "processing" else given.time)
+
+
+def _bounds(node: WindowNode, given: _Lines) -> Origins:
+    """Return what the bounds of windows come from: nothing for those of processing time, and for those whose bounds are null."""
+    if node.assigner.domain == "processing" or isinstance(node.assigner, CountWindows | GlobalWindows):
+        return _NONE
+    return given.time | given.of(node.assigner.gap_by) if isinstance(node.assigner, DynamicSession) else given.time
+
+
+def _merged_with(column: str, node: WindowNode) -> set[str]:
+    """Return the columns that take part, also by way of others, in what a reduced column becomes."""
+    merges = {name.lower(): merge for name, merge in node.reduced}
+    found: set[str] = set()
+    pending = [column.lower()]
+    while pending:
+        name = pending.pop()
+        if name not in found:
+            found.add(name)
+            pending.extend(merged_columns(merges[name], merges))
+    return found

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, is_dataclass
 from typing import cast
 
 from tidemark.graph.aggregates import Aggregate
-from tidemark.graph.function_text import function_text
+from tidemark.graph.function_text import function_text, text_hash
 from tidemark.graph.nodes import Expression, WindowNode
+from tidemark.graph.rule_definition import rule_definition, settings_of
+from tidemark.semantics.builtin_triggers import default_trigger
 from tidemark.semantics.windows import WindowAssigner
 
 DEFINITION_FORMAT = 1
@@ -20,7 +20,8 @@ def operator_definition(node: WindowNode) -> dict[str, object]:
     """Return a window operator's definition as plain JSON.
 
     ``keys``: name and expression, or a hash of the function's text. ``assigner``: kind and fields. ``aggregates``, in order: name,
-    kind, arguments, partial columns with their create and merge templates, result. ``allowed_lateness_ms``.
+    kind, arguments, partial columns with their create and merge templates, result. ``allowed_lateness_ms``. ``trigger`` and ``evictor``,
+    where there are other than the windows' own: kind and settings. ``function``: a hash of its text, and what it returns.
     Functions written in Python are named ``function_1``, … in templates, and hashed, so that equal declarations are equal here.
     """
     return {
@@ -30,13 +31,27 @@ def operator_definition(node: WindowNode) -> dict[str, object]:
         "assigner": _assigner(node.assigner),
         "aggregates": [aggregate_definition(name, aggregate) for name, aggregate in node.aggregates],
         "allowed_lateness_ms": node.allowed_lateness_ms,
+        **_firing(node),
     }
+
+
+def _firing(node: WindowNode) -> dict[str, object]:
+    """Return trigger, evictor and function where they are not what goes without saying: before they could be given, none were recorded."""
+    found: dict[str, object] = {}
+    if node.trigger is not None and node.trigger != default_trigger(node.assigner):
+        found["trigger"] = rule_definition(node.trigger)
+    if node.evictor is not None:
+        found["evictor"] = rule_definition(node.evictor)
+    if node.function is not None:
+        text = function_text(node.function.function)
+        found["function"] = {"hash": text_hash(text), "returns": node.function.returns, "batches": node.function.batches}
+    return found
 
 
 def aggregate_definition(name: str, aggregate: Aggregate) -> dict[str, object]:
     """Return an aggregate's definition as plain JSON; part of ``operator_definition``."""
     renamed = {function.name: f"function_{number}" for number, function in enumerate(aggregate.functions, start=1)}
-    functions = [{"returns": each.returns, "hash": _hash(function_text(each.function))} for each in aggregate.functions]
+    functions = [{"returns": each.returns, "hash": text_hash(function_text(each.function))} for each in aggregate.functions]
     partials = [
         {"name": part.name, "create": _renamed(part.create, renamed), "merge": _renamed(part.merge, renamed)} for part in aggregate.partials
     ]
@@ -53,7 +68,8 @@ def aggregate_definition(name: str, aggregate: Aggregate) -> dict[str, object]:
 def compatible(old: Mapping[str, object], new: Mapping[str, object]) -> list[str]:
     """Return in words why stored state of one definition does not fit another; empty if it fits.
 
-    The allowed lateness, the order of aggregates, and how a result is computed from the state may change freely.
+    The allowed lateness, the order of aggregates, and how a result is computed from the state (also by a function) may change freely;
+    so may a trigger's settings, but not its kind, since each keeps other things of a window, and a whole evictor, which keeps nothing.
 
     >>> old = {"kind": "window", "keys": [{"name": "zone", "expression": "zone"}], "assigner": {"kind": "Tumbling"}, "aggregates": []}
     >>> compatible(old, {**old, "keys": []})
@@ -64,7 +80,25 @@ def compatible(old: Mapping[str, object], new: Mapping[str, object]) -> list[str
     findings = _key_findings(_items(old, "keys"), _items(new, "keys"))
     if old.get("assigner") != new.get("assigner"):
         findings.append(f"the windows were {json.dumps(old.get('assigner'))} and are now {json.dumps(new.get('assigner'))}")
+    if _kinds(old.get("trigger")) != _kinds(new.get("trigger")):
+        findings.append(f"the trigger was {_shown(old.get('trigger'))} and is now {_shown(new.get('trigger'))}")
+    before, after = (bool(definition.get("aggregates")) or "function" not in definition for definition in (old, new))
+    if before != after:
+        kept = {True: "aggregates", False: "all elements of a window"}
+        return [*findings, f"it kept {kept[before]} and is now to keep {kept[after]}, which the stored windows do not have"]
     return findings + _aggregate_findings(_items(old, "aggregates"), _items(new, "aggregates"))
+
+
+def _kinds(rule: object) -> object:
+    """Return the kinds of a trigger and of those in it, without their settings."""
+    if not isinstance(rule, Mapping):
+        return None
+    inner = {name: _kinds(value) for name, value in rule.items() if isinstance(value, Mapping) and "kind" in value}
+    return {"kind": rule.get("kind"), **inner}
+
+
+def _shown(trigger: object) -> str:
+    return "the windows' own" if trigger is None else json.dumps(trigger)
 
 
 def _key_findings(old: dict[str, Mapping[str, object]], new: dict[str, Mapping[str, object]]) -> list[str]:
@@ -100,7 +134,7 @@ def _call(aggregate: Mapping[str, object]) -> str:
 
 
 def _expression(expression: Expression) -> str:
-    return expression if isinstance(expression, str) else f"function {_hash(function_text(expression))}"
+    return expression if isinstance(expression, str) else f"function {text_hash(function_text(expression))}"
 
 
 def _assigner(assigner: WindowAssigner) -> dict[str, object]:
@@ -109,17 +143,8 @@ def _assigner(assigner: WindowAssigner) -> dict[str, object]:
     return {"kind": type(assigner).__name__, **{name: value for name, value in settings.items() if (name, value) != ("domain", "event")}}
 
 
-def settings_of(value: object) -> dict[str, object]:
-    """Return the fields of a dataclass by name, nothing of any other object."""
-    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else {}
-
-
 def _renamed(template: str, names: Mapping[str, str]) -> str:
     # Longest first: one generated name may begin with another.
     for name in sorted(names, key=len, reverse=True):
         template = template.replace(name, names[name])
     return template
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable
 
 from tidemark.durations import format_duration
-from tidemark.graph.aggregates import Aggregate
 from tidemark.graph.nodes import (
     ConsoleSpec,
     DeltaSpec,
@@ -32,9 +31,8 @@ from tidemark.graph.nodes import (
     WindowNode,
     WithColumnsNode,
 )
-from tidemark.semantics.assigners import Tumbling
+from tidemark.graph.window_descriptions import describe_firing, describe_results
 from tidemark.semantics.watermarks import Ascending, BoundedOutOfOrderness, IngestionTime, Punctuated, WatermarkStrategy
-from tidemark.semantics.windows import WindowAssigner
 
 _CREDENTIALS = re.compile(r"://[^/@]*:[^/@]*@")
 
@@ -79,28 +77,9 @@ def _describe_flow(node: Node) -> str:
 
 
 def describe_window(node: WindowNode) -> str:
-    """Return a window operator's keys, windows, lateness and aggregates."""
-    lateness = f", allowed lateness {format_duration(node.allowed_lateness_ms)}" if node.allowed_lateness_ms else ""
+    """Return a window operator's keys, windows, trigger, evictor, lateness and results."""
     key = f"by {_columns(node.keys)}" if node.keys else "over all rows"
-    results = ", ".join(f"{name} = {describe_aggregate(aggregate)}" for name, aggregate in node.aggregates)
-    return f"{key}, {describe_assigner(node.assigner)}{lateness}: {results}"
-
-
-def describe_assigner(assigner: WindowAssigner) -> str:
-    """Return an assigner as a user would say it.
-
-    >>> describe_assigner(Tumbling(3_600_000))
-    'tumbling 1h'
-    """
-    if isinstance(assigner, Tumbling):
-        offset = f" offset {format_duration(assigner.offset_ms)}" if assigner.offset_ms else ""
-        return f"tumbling {format_duration(assigner.size_ms)}{offset}"
-    return assigner.describe()
-
-
-def describe_aggregate(aggregate: Aggregate) -> str:
-    """Return an aggregate as a call."""
-    return f"{aggregate.kind}({', '.join(aggregate.arguments)})"
+    return f"{key}, {describe_firing(node)}: {describe_results(node)}"
 
 
 def describe_expression(expression: Expression) -> str:

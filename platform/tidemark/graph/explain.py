@@ -11,6 +11,7 @@ from tidemark.graph.nodes import FilterNode, Node, Output, SideOutputNode, Sourc
 from tidemark.graph.places import user_place
 from tidemark.graph.side_outputs import tags_of
 from tidemark.graph.sinks import guarantee
+from tidemark.graph.window_firing import never_late
 
 if TYPE_CHECKING:
     from tidemark.graph.job import Job
@@ -77,7 +78,7 @@ def _details(node: Node, unbound: list[str]) -> Iterator[str]:
         yield describe_watermarks(node.watermarks)
     roles = {SourceNode: "malformed", FilterNode: "rejected", WindowNode: "late", SplitNode: "branch"}
     role = roles.get(type(node))
-    if role is None:
+    if role is None or (isinstance(node, WindowNode) and never_late(node.assigner)):
         return
     for tag in tags_of(node):
         yield f"{role} -> {tag.name}" + (" (counted only: bound to no output)" if tag.name in unbound else "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import inspect
 import linecache
 import textwrap
@@ -30,6 +31,11 @@ def function_text(function: Callable[..., object]) -> str:
         # An object that is called: what it does is in its class, what it is set to in its fields.
         return f"{_source(type(target))}|{_plain_fields(target)}"
     return f"{_source(target)}|{_bindings(target)}"
+
+
+def text_hash(text: str) -> str:
+    """Return 16 hexadecimal digits that stand for a text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _source(target: object) -> str:

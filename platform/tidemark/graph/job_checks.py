@@ -156,13 +156,23 @@ def _check_uids(nodes: tuple[Node, ...]) -> None:
 
 
 def _missing_uid(node: WindowNode, nodes: tuple[Node, ...]) -> DefinitionError:
-    named = next((other for other in nodes if other.uid and isinstance(other, WindowNode) and other.aggregates is node.aggregates), None)
+    call, what = _made_by(node)
+    named = next((other for other in nodes if other.uid and isinstance(other, WindowNode) and other.inputs is node.inputs), None)
     if named is None:
-        fix = "name it for good: .aggregate(...).uid('hourly-tips')"
+        fix = f"name it for good: .{call}(...).uid('hourly-tips')"
     else:
         fix = f"use the stream that .uid({named.uid!r}) returns, also for .side_output(...); this is the one from before"
-    names = ", ".join(name for name, _ in node.aggregates)
-    return DefinitionError(f"the window that aggregates {names} keeps state and has no uid", fix=fix, place=node.place)
+    return DefinitionError(f"the window that {what} keeps state and has no uid", fix=fix, place=node.place)
+
+
+def _made_by(node: WindowNode) -> tuple[str, str]:
+    """Return which method made a window's results, and what it does in words."""
+    if node.reduced:
+        return "reduce", f"reduces {', '.join(name for name, _ in node.reduced)}"
+    if node.aggregates:
+        return "aggregate", f"aggregates {', '.join(name for name, _ in node.aggregates)}"
+    function = node.function and node.function.function
+    return "process", f"processes with {getattr(function, '__name__', type(function).__name__)}"
 
 
 def _check_tags(nodes: tuple[Node, ...]) -> None:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from tidemark.graph.aggregates import Aggregate
+from tidemark.semantics.evictors import Evictor
+from tidemark.semantics.triggers import Trigger
 from tidemark.semantics.watermarks import WatermarkStrategy
 from tidemark.semantics.windows import WindowAssigner
 
@@ -166,11 +168,30 @@ class UnionNode(Node):
     """All rows of the inputs, matched by column name; the watermark is the least of theirs."""
 
 
+@dataclass(frozen=True)
+class WindowFunction:
+    """A Python function over a window, run once per pane: ``function(elements, context) -> iterable of dict``.
+
+    ``elements`` are the window's elements as dicts; with ``batches`` an iterator of ``pyarrow.RecordBatch``. Behind aggregates there is
+    one element: a dict of the aggregates' results by name. ``returns`` is Spark DDL of what it yields.
+    """
+
+    function: Callable[..., object]
+    returns: str
+    batches: bool = False
+    place: str = ""
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class WindowNode(Node):
-    """Keyed windows with incremental aggregates. ``keys`` empty: one window over all rows (``window_all``).
+    """Keyed windows and what is made of them. ``keys`` empty: one window over all rows (``window_all``).
 
-    Result columns: keys, window_start, window_end, the aggregates in order, pane_timing, pane_index.
+    Made of a window are, per pane: aggregates; or, with ``reduced``, one aggregate whose result is a struct of these columns, each
+    with the SQL that merges it (None: in Python); or, with ``function`` and no aggregates, what it makes of all elements; or, with
+    both, what it makes of the aggregates' results.
+
+    ``trigger`` None is what the assigner goes by: for count windows their counts, else the end of the window in its time.
+    Result columns: keys, window_start, window_end, then these results, pane_timing, pane_index, and ``replaces`` where windows merge.
     """
 
     keys: tuple[tuple[str, Expression], ...]
@@ -178,13 +199,22 @@ class WindowNode(Node):
     aggregates: tuple[tuple[str, Aggregate], ...]
     allowed_lateness_ms: int = 0
     late_to: OutputTag | None = None
+    trigger: Trigger | None = None
+    evictor: Evictor | None = None
+    function: WindowFunction | None = None
+    reduced: tuple[tuple[str, str | None], ...] = ()
 
 
 @dataclass(frozen=True)
 class DeltaSpec:
-    """A Delta table; exactly once, by an application transaction per (lineage, output, epoch)."""
+    """A Delta table; exactly once, by an application transaction per (lineage, output, epoch).
+
+    ``append`` adds every row. ``upsert`` has a row replace the one whose ``keys`` are the same, nulls included.
+    """
 
     path: str
+    mode: Literal["append", "upsert"] = "append"
+    keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

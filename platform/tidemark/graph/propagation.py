@@ -27,6 +27,7 @@ from tidemark.graph.nodes import (
     WindowNode,
     WithColumnsNode,
 )
+from tidemark.graph.reducing import reduced_types
 from tidemark.graph.schema import Schema, SchemaColumn
 
 MALFORMED_COLUMNS = Schema.of(
@@ -138,7 +139,15 @@ def _union(schemas: list[Schema | None]) -> Schema | None:
 
 def _window(node: WindowNode, given: Schema | None) -> Schema:
     keys = _typed(node.keys, given)
-    results = [SchemaColumn(name, aggregate_type(aggregate, given)) for name, aggregate in node.aggregates]
     bounds = [SchemaColumn("window_start", "TIMESTAMP"), SchemaColumn("window_end", "TIMESTAMP")]
     pane = [SchemaColumn("pane_timing", "STRING"), SchemaColumn("pane_index", "INT")]
-    return Schema((*keys, *bounds, *results, *pane))
+    merged = [SchemaColumn("replaces", "ARRAY<TIMESTAMP>")] if node.assigner.merging else []
+    return Schema((*keys, *bounds, *_results(node, given), *pane, *merged))
+
+
+def _results(node: WindowNode, given: Schema | None) -> tuple[SchemaColumn, ...]:
+    if node.function is not None:
+        return parse_schema(node.function.returns, place=node.place).columns
+    if node.reduced:
+        return reduced_types(node.aggregates[0][1], [name for name, _ in node.reduced], given)
+    return tuple(SchemaColumn(name, aggregate_type(aggregate, given)) for name, aggregate in node.aggregates)

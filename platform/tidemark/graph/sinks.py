@@ -2,26 +2,47 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
 
 from tidemark.errors import DefinitionError
 from tidemark.graph.nodes import ConsoleSpec, DeltaSpec, MemorySpec, Output, ParquetSpec, SinkSpec
 from tidemark.graph.places import user_place
 from tidemark.graph.side_outputs import check_has_rows
+from tidemark.graph.upsert_keys import upsert_keys
 
 if TYPE_CHECKING:
     from tidemark.graph.streams import Stream
 
 
-def delta(stream: Stream, path: str) -> Output:
+def delta(stream: Stream, path: str, *, mode: Literal["append", "upsert"] = "append", keys: Sequence[str] | None = None) -> Output:
     """Write a stream to a Delta table at a path; the table is created if it is not there.
 
     Guarantee: exactly once. All rows of an epoch appear in one table version, which carries the epoch's number.
 
+    Args:
+        stream: what is written.
+        path: of the table.
+        mode: ``append`` adds every row, so a window that fires again is there once per pane. ``upsert`` keeps the newest row of each
+            key: of a window its newest pane. Sessions that a merged one replaces are removed in the same version.
+        keys: of an upsert, by which a row is known again; nulls equal nulls. The results of windows have keys of their own: the
+            key's columns, ``window_start`` and ``window_end`` (for sessions, whose end moves, without ``window_end``).
+
     Raises:
-        DefinitionError: not a stream, or no path.
+        DefinitionError: not a stream, no path, or keys that are missing or of no use.
+        ColumnError: the stream lacks a key column.
     """
-    return _output("delta", stream, DeltaSpec(path=_text("delta", "path", path)))
+    output = _output("delta", stream, DeltaSpec(path=_text("delta", "path", path)))
+    if mode == "append" and keys is None:
+        return output
+    if mode != "upsert":
+        raise DefinitionError(
+            f"delta(mode={mode!r}, keys={keys!r}) is neither an append nor an upsert",
+            fix="write mode='upsert', or mode='append' without keys",
+            place=output.place,
+        )
+    return replace(output, sink=DeltaSpec(path=path, mode=mode, keys=upsert_keys(stream.node, keys, output.place)))
 
 
 def parquet(stream: Stream, path: str) -> Output:
@@ -66,6 +87,8 @@ def guarantee(sink: SinkSpec) -> str:
     'exactly once'
     """
     match sink:
+        case DeltaSpec(mode="upsert"):
+            return "exactly once, the newest row of each key"
         case DeltaSpec():
             return "exactly once"
         case ParquetSpec():

@@ -27,6 +27,7 @@ from tidemark.graph.nodes import (
 from tidemark.graph.places import user_place
 from tidemark.graph.side_outputs import check_has_rows, emitter_of
 from tidemark.graph.validation import check_node, check_uid
+from tidemark.graph.window_checks import check_assigner
 from tidemark.graph.windowed import KeyedStream, WindowedStream
 
 if TYPE_CHECKING:
@@ -167,8 +168,14 @@ class Stream:
         return KeyedStream(node=self.node, keys=named_expressions("key_by", columns, named, place), place=place)
 
     def window_all(self, assigner: WindowAssigner) -> WindowedStream:
-        """Put all elements, whatever their key, into windows."""
-        return WindowedStream(node=self.node, keys=(), assigner=assigner, place=user_place())
+        """Put all elements, whatever their key, into windows.
+
+        Raises:
+            DefinitionError: not a window assigner.
+        """
+        place = user_place()
+        check_assigner(assigner, place)
+        return WindowedStream(node=self.node, keys=(), assigner=assigner, place=place)
 
     def side_output(self, tag: OutputTag) -> Stream:
         """Return the rows that this operator, or one before it, emits under a tag: late, rejected, malformed, split.

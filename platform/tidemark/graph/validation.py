@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 
 from tidemark.errors import ColumnError, DefinitionError, ExpressionError
 from tidemark.graph.ddl import parse_schema
 from tidemark.graph.expression_types import type_of
 from tidemark.graph.expressions import Site, check_columns, parse_row_expression
+from tidemark.graph.function_checks import check_takes
 from tidemark.graph.name_checks import check_column_names, check_tag
 from tidemark.graph.nodes import (
     ExplodeNode,
@@ -148,17 +148,7 @@ def _check_transform(node: TransformNode) -> None:
 
 def _check_takes_one(function: object, operator: str, node: Node) -> None:
     fix = f"pass a function of one argument: .{operator}(function, ...)"
-    if not callable(function):
-        raise DefinitionError(f"{operator} is given {function!r}, not a function", fix=fix, uid=node.uid, place=node.place)
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):
-        return
-    try:
-        signature.bind(None)
-    except TypeError as error:
-        name = getattr(function, "__name__", function)
-        raise DefinitionError(f"{operator} calls {name!r} with one argument: {error}", fix=fix, uid=node.uid, place=node.place) from error
+    check_takes(function, operator, count=1, fix=fix, place=node.place, uid=node.uid)
 
 
 def _check_split(node: SplitNode) -> None:

@@ -1,29 +1,32 @@
-"""Checks of a window operator: keys, assigner, aggregates, late output, and that its input has event time."""
+"""Checks of a window operator: keys, assigner, results, late output, and that its input has event time."""
 
 from __future__ import annotations
 
 from tidemark.errors import DefinitionError, ExpressionError, InvalidNameError
 from tidemark.graph.aggregates import Aggregate
+from tidemark.graph.ddl import parse_schema
+from tidemark.graph.expression_types import type_of
 from tidemark.graph.expressions import Site, check_columns, parse_row_expression, parse_sql, unknown_column
 from tidemark.graph.name_checks import check_column_names, check_tag
 from tidemark.graph.nodes import Node, SideOutputNode, SourceNode, WindowNode
 from tidemark.graph.propagation import schema_of
 from tidemark.graph.schema import Schema
 from tidemark.graph.sql_functions import is_aggregate
-from tidemark.graph.window_columns import ORDER_COLUMN, aggregate_columns, filled_create
+from tidemark.graph.window_columns import ORDER_COLUMN, aggregate_columns, filled_create, own_columns
+from tidemark.graph.window_firing import check_firing
+from tidemark.semantics.assigners import DynamicSession
 
-RESULT_COLUMNS = ("window_start", "window_end", "pane_timing", "pane_index")
-"""What every window result has beside its keys and aggregates."""
+_ASSIGNER = ("assign", "describe", "merging", "domain")
 
 
 def check_window(node: WindowNode) -> None:
     """Check a window operator against its input.
 
     Raises:
-        DefinitionError: or one of its kinds; see ``WindowedStream.aggregate``.
+        DefinitionError: or one of its kinds; see ``WindowedStream``.
     """
-    _check_assigner(node)
-    if not node.aggregates:
+    check_assigner(node.assigner, node.place)
+    if not node.aggregates and node.function is None:
         raise DefinitionError(
             "aggregate() is given no aggregate", fix="name at least one: .aggregate(trips=tm.count())", uid=node.uid, place=node.place
         )
@@ -34,32 +37,73 @@ def check_window(node: WindowNode) -> None:
     for name, expression in node.keys:
         site = Site(f"key {name!r}", node.place, node.uid)
         check_columns(parse_row_expression(expression, site), expression, schema, site)
+    if isinstance(node.assigner, DynamicSession):
+        _check_gap(node.assigner, node, schema)
     for name, aggregate in node.aggregates:
         _check_aggregate(name, aggregate, node, schema)
+    check_firing(node)
     _check_has_time(node)
 
 
-def _check_assigner(node: WindowNode) -> None:
-    if not all(hasattr(node.assigner, method) for method in ("assign", "describe", "merging")):
-        raise DefinitionError(
-            f"window({node.assigner!r}) is not given a window assigner",
-            fix="pass one, such as .window(tm.tumbling('1 hour'))",
+def check_assigner(assigner: object, place: str) -> None:
+    """Check that windows are given by an assigner.
+
+    Raises:
+        DefinitionError: they are not.
+    """
+    if all(hasattr(assigner, member) for member in _ASSIGNER) and not isinstance(assigner, type):
+        return
+    name = getattr(assigner, "__name__", None) if callable(assigner) else None
+    raise DefinitionError(
+        f"window({name or repr(assigner)}) is not given a window assigner",
+        fix=f"call it: .window(tm.{name}(...))" if name else "pass one, such as .window(tm.tumbling('1 hour'))",
+        place=place,
+    )
+
+
+def _check_gap(assigner: DynamicSession, node: WindowNode, schema: Schema | None) -> None:
+    site = Site("session gap_by", node.place, node.uid)
+    parsed = parse_row_expression(assigner.gap_by, site)
+    check_columns(parsed, assigner.gap_by, schema, site)
+    kind = type_of(parsed, schema)
+    if kind is not None and kind not in {"TINYINT", "SMALLINT", "INT", "BIGINT"} and not kind.startswith("INTERVAL"):
+        raise ExpressionError(
+            f"{site.of(assigner.gap_by)} is of type {kind}, neither a whole number of milliseconds nor an interval",
+            fix=f"convert it, such as gap_by='CAST({assigner.gap_by} AS BIGINT)', or write an interval: gap_by='INTERVAL 5 MINUTES'",
             uid=node.uid,
             place=node.place,
         )
 
 
 def _check_names(node: WindowNode) -> None:
-    names = [*(name for name, _ in node.keys), *(name for name, _ in node.aggregates)]
+    keys = [name for name, _ in node.keys]
+    names = [*keys, *_result_names(node)]
     for name in names:
-        if name.lower() in RESULT_COLUMNS:
+        if name.lower() in own_columns(node):
             raise InvalidNameError(
-                f"the window's result has its own column {name!r}, so no key or aggregate may have that name",
+                f"the window's result has its own column {name!r}, so no key or result may have that name",
                 fix=f"give it another name, such as .aggregate(my_{name}=...) or .key_by(my_{name}={name!r})",
                 uid=node.uid,
                 place=node.place,
             )
+    lowered = {name.lower() for name in keys}
+    twice = [name for name, _ in node.reduced if name.lower() in lowered]
+    if twice:
+        raise InvalidNameError(
+            f"reduce makes a column {twice[0]!r}, but the result has the key of that name already",
+            fix=f"leave {twice[0]!r} out of reduce(...); elements of a window have the same key",
+            uid=node.uid,
+            place=node.place,
+        )
     check_column_names(names, "the window's result", node.place, uid=node.uid)
+
+
+def _result_names(node: WindowNode) -> tuple[str, ...]:
+    if node.function is not None:
+        # Aggregates in front of a function are what it reads, by name.
+        check_column_names([name for name, _ in node.aggregates], "aggregate", node.place, uid=node.uid)
+        return parse_schema(node.function.returns, place=node.place).names
+    return tuple(name for name, _ in (node.reduced or node.aggregates))
 
 
 def _check_aggregate(name: str, aggregate: object, node: WindowNode, schema: Schema | None) -> None:

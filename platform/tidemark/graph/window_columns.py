@@ -1,13 +1,24 @@
-"""Which columns a window's aggregates read."""
+"""Which columns a window's aggregates read, and which its results have."""
 
 from __future__ import annotations
 
 from tidemark.errors import ExpressionError
 from tidemark.graph.aggregates import Aggregate, Partial
 from tidemark.graph.expressions import Site, column_names, parse_sql
+from tidemark.graph.nodes import WindowNode
+
+BOUNDS = ("window_start", "window_end")
+PANE = ("pane_timing", "pane_index")
+REPLACES = "replaces"
+"""Result columns beside keys and results: before these, after them, and last where windows merge."""
 
 ORDER_COLUMN = "__tm_order"
 """Stands for ``{order}`` while a template is read."""
+
+
+def own_columns(node: WindowNode) -> tuple[str, ...]:
+    """Return the columns that a window operator adds to keys and results, in lower case."""
+    return (*BOUNDS, *PANE, REPLACES) if node.assigner.merging else (*BOUNDS, *PANE)
 
 
 def filled_create(partial: Partial, site: Site) -> str:

@@ -20,13 +20,18 @@ def cleanup_time(window: Window, allowed_lateness_ms: int) -> int:
     return min(window.max_timestamp + allowed_lateness_ms, MAX_WATERMARK)
 
 
+def due_time(window: Window) -> int:
+    """Return the watermark from which on the window is due: ``end - 1``, for the global window the end of input."""
+    return min(window.max_timestamp, MAX_WATERMARK)
+
+
 def is_due(window: Window, watermark: int) -> bool:
     """Return whether the watermark has reached the window's end: all its elements that are not late are there.
 
     >>> is_due(Window(0, 10), 8), is_due(Window(0, 10), 9)
     (False, True)
     """
-    return min(window.max_timestamp, MAX_WATERMARK) <= watermark
+    return due_time(window) <= watermark
 
 
 def is_late(window: Window, allowed_lateness_ms: int, watermark: int) -> bool:

@@ -15,7 +15,9 @@ PaneTiming = Literal["EARLY", "ON_TIME", "LATE"]
 class Pane:
     """One result of one key and window.
 
-    ``index`` counts a key's and window's panes from 0. ``replaces`` lists the starts of merged-away sessions whose results are out.
+    ``index`` counts a key's and window's panes from 0, for count windows the key's groups. ``replaces`` lists the starts of merged-away
+    sessions whose results are out. ``time`` is the result's event time where the window has none: for count and global windows the
+    greatest time of the elements that the window held when it fired, evicted ones too.
     """
 
     key: tuple[object, ...]
@@ -24,11 +26,28 @@ class Pane:
     index: int
     result: object
     replaces: tuple[int, ...] = ()
+    time: int | None = None
 
     @property
     def result_time(self) -> int:
-        """The event time of the result row, ``end - 1``, so that windows can follow windows."""
-        return self.window.max_timestamp
+        """The event time of the result row, ``end - 1`` unless ``time`` is given, so that windows can follow windows."""
+        return self.window.max_timestamp if self.time is None else self.time
+
+
+def pane_timing(window: Window, *, before: int, after: int) -> PaneTiming:
+    """Return the timing of a pane of a window that fires in an epoch, whatever made it fire; it follows from the watermarks alone.
+
+    Args:
+        window: the one that fires.
+        before: the operator's watermark after the epoch before, W(n-1).
+        after: the operator's watermark after this epoch, W(n).
+
+    >>> [pane_timing(Window(0, 10), before=before, after=after) for before, after in ((3, 8), (8, 9), (9, 30))]
+    ['EARLY', 'ON_TIME', 'LATE']
+    """
+    if is_due(window, before):
+        return "LATE"
+    return "ON_TIME" if is_due(window, after) else "EARLY"
 
 
 def due_timing(window: Window, *, before: int, after: int, touched: bool) -> PaneTiming | None:

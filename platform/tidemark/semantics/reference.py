@@ -10,23 +10,53 @@ from dataclasses import dataclass, field
 from typing import Generic
 
 from tidemark.errors import DefinitionError
+from tidemark.semantics.assigners import CountWindows
 from tidemark.semantics.event_time import epoch_processing_time, malformed_reason
+from tidemark.semantics.evictors import Evictor
+from tidemark.semantics.function_calls import WindowFunction
 from tidemark.semantics.panes import Pane
-from tidemark.semantics.reference_operator import Accumulator, Element, Fold, OpenWindow, WindowOperator
+from tidemark.semantics.reference_counts import CountOperator
+from tidemark.semantics.reference_operator import OpenWindow, Operator, WindowOperator
+from tidemark.semantics.reference_results import Accumulator, Element, Fold, Results
 from tidemark.semantics.source_state import SourceState, SplitObservation
+from tidemark.semantics.triggers import Trigger
 from tidemark.semantics.watermark_progress import advance, end_of_input, operator_watermark
-from tidemark.semantics.watermark_strategy import WatermarkStrategy
+from tidemark.semantics.watermark_strategy import MIN_WATERMARK, WatermarkStrategy
 from tidemark.semantics.windows import WindowAssigner
 
 
 @dataclass(frozen=True)
 class ReferenceJob(Generic[Accumulator]):
-    """Sources by name, united, keyed, windowed and aggregated."""
+    """Sources by name, united, keyed, windowed, and aggregated or processed.
+
+    With a ``fold`` a pane's result is the fold's; with a ``function`` the tuple of its rows, over all elements, or, where there is a fold
+    too, over the fold's result as one row. ``trigger`` and ``evictor`` as for ``WindowOperator``; count windows have neither. ``key_names``
+    are those of ``context.key``, which is empty without them.
+    """
 
     sources: Mapping[str, WatermarkStrategy]
     assigner: WindowAssigner
-    fold: Fold[Accumulator]
+    fold: Fold[Accumulator] | None = None
     allowed_lateness_ms: int = 0
+    trigger: Trigger | None = None
+    evictor: Evictor | None = None
+    function: WindowFunction | None = None
+    key_names: tuple[str, ...] = ()
+
+    def operator(self) -> Operator:
+        """Return the operator before the first epoch.
+
+        Raises:
+            DefinitionError: settings that do not go together.
+        """
+        results = Results(self.fold, self.function, key_names=self.key_names, merging=self.assigner.merging)
+        if not isinstance(self.assigner, CountWindows):
+            return WindowOperator(
+                self.assigner, results, allowed_lateness_ms=self.allowed_lateness_ms, trigger=self.trigger, evictor=self.evictor
+            )
+        if self.trigger is not None or self.evictor is not None or self.allowed_lateness_ms:
+            raise DefinitionError("count windows have no trigger, no evictor and no lateness", fix="use global windows")
+        return CountOperator(self.assigner, results)
 
 
 @dataclass(frozen=True)
@@ -73,8 +103,8 @@ class OperatorCounts:
 class EpochResult:
     """All that an epoch did.
 
-    ``late`` and ``malformed`` are in the order the elements were taken and read; ``sources`` and ``watermark`` are as they are after the
-    epoch; ``open_windows`` is the operator's state once expired windows are dropped.
+    ``late`` and ``malformed`` are in the order the elements were taken and read; ``sources`` and ``watermark``, the operator's in the
+    domain of its windows, are as they are after the epoch; ``open_windows`` is the operator's state once expired windows are dropped.
     """
 
     processing_time: int
@@ -120,7 +150,8 @@ class ReferenceRun(Generic[Accumulator]):
 
     def __init__(self, job: ReferenceJob[Accumulator]) -> None:
         self._job = job
-        self._operator = WindowOperator(job.assigner, job.fold, allowed_lateness_ms=job.allowed_lateness_ms)
+        self._operator = job.operator()
+        self._watermark = MIN_WATERMARK
         self._sources = {name: SourceState() for name in job.sources}
         self._processing_time: int | None = None
 
@@ -135,14 +166,15 @@ class ReferenceRun(Generic[Accumulator]):
 
         arrived = [entry for source in read.values() for entry in source.good]
         arrived.sort(key=lambda entry: (entry[1], entry[0].position))
+        self._operator.begin_epoch(now)
         late = [element for element, timestamp in arrived if not self._operator.process_element(element, timestamp)]
 
         for name, strategy in self._job.sources.items():
             observed = read[name].observations(strategy.generator.metrics)
             state = advance(strategy, self._sources[name], observed, processing_time=now, caught_up=name not in epoch.behind)
             self._sources[name] = end_of_input(state) if epoch.end_of_input else state
-        watermark = operator_watermark(self._operator.watermark, tuple(self._sources.values()))
-        panes = self._operator.advance_watermark(watermark)
+        self._watermark = operator_watermark(self._watermark, tuple(self._sources.values()))
+        panes = self._operator.advance_watermark(self._watermark)
 
         return EpochResult(
             processing_time=now,
@@ -155,7 +187,7 @@ class ReferenceRun(Generic[Accumulator]):
                 for name, source in read.items()
             },
             sources=dict(self._sources),
-            watermark=watermark,
+            watermark=self._operator.watermark,
             open_windows=self._operator.open_windows(),
         )
 

@@ -6,60 +6,26 @@ and so that merging, evicting and full-window functions are the same few lines.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from dataclasses import dataclass
+from typing import Generic, Protocol
 
+from tidemark.errors import DefinitionError
+from tidemark.semantics.builtin_triggers import default_trigger
+from tidemark.semantics.evictors import Evictor, TimedRow
 from tidemark.semantics.lateness import is_expired, is_late
-from tidemark.semantics.panes import Pane, due_timing, next_index
-from tidemark.semantics.watermark_strategy import MIN_WATERMARK
-from tidemark.semantics.windows import MergingWindowAssigner, Window, WindowAssigner
+from tidemark.semantics.panes import Pane, next_index, pane_timing
+from tidemark.semantics.reference_contents import Contents, ContentsContext, OperatorTimes, Taken, ask_at_epoch_end
+from tidemark.semantics.reference_results import Accumulator, Element, Fold, Key, Position, Results
+from tidemark.semantics.triggers import Trigger, TriggerResult
+from tidemark.semantics.watermark_strategy import MAX_WATERMARK
+from tidemark.semantics.windows import GLOBAL_WINDOW, MergingWindowAssigner, Window, WindowAssigner
 
-Accumulator = TypeVar("Accumulator")
-
-Key = tuple[object, ...]
-"""Values of the key columns; they must be hashable. A null key, ``(None,)``, is a key like any other; ``()`` is ``window_all``."""
-
-Position = tuple[int | str, ...]
-"""Where an element stands in its source (partition and offset; path and row). Positions of one job must be comparable."""
-
-
-@dataclass(frozen=True)
-class Element:
-    """One row as a source read it.
-
-    ``timestamp`` is its event time in milliseconds, none where the record has none (or by ingestion time). ``marks`` are what the watermark
-    generator's metrics are the greatest of, by the metric's name: ``{"marker": 5}`` for punctuated watermarks.
-    """
-
-    key: Key
-    timestamp: int | None
-    value: object = None
-    source: str = "source"
-    split: str = ""
-    position: Position = ()
-    marks: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Fold(Generic[Accumulator]):
-    """An aggregate in plain Python: ``add(accumulator, value, timestamp, position)`` per element, in the order they were taken."""
-
-    create: Callable[[], Accumulator]
-    add: Callable[[Accumulator, object, int, Position], Accumulator]
-    result: Callable[[Accumulator], object]
-
-    def over(self, contents: Iterable[tuple[Element, int]]) -> object:
-        """Return the result over elements with their event times."""
-        accumulator = self.create()
-        for element, timestamp in contents:
-            accumulator = self.add(accumulator, element.value, timestamp, element.position)
-        return self.result(accumulator)
+__all__ = ["Accumulator", "Element", "Fold", "Key", "OpenWindow", "Operator", "Position", "WindowOperator"]
 
 
 @dataclass(frozen=True)
 class OpenWindow:
-    """State that is left after an epoch: a window that may still fire, how many elements it took, panes out, and the result so far."""
+    """State that is left after an epoch: a window that may still fire, how many elements it has, panes out, and the result so far."""
 
     key: Key
     window: Window
@@ -68,93 +34,155 @@ class OpenWindow:
     result: object
 
 
-@dataclass
-class _Contents:
-    """What is kept of one key and window; ``replaced`` are starts of absorbed sessions whose results are out."""
+class Operator(Protocol):
+    """What takes elements and gives panes, epoch by epoch: ``begin_epoch``, ``process_element`` for each, ``advance_watermark``."""
 
-    elements: list[tuple[Element, int]] = field(default_factory=list)
-    panes: int = 0
-    touched: bool = False
-    replaced: tuple[int, ...] = ()
+    @property
+    def watermark(self) -> int:
+        """The operator's watermark, in the domain of its windows."""
+        ...
+
+    def begin_epoch(self, processing_time: int) -> None:
+        """Fix the epoch's processing time."""
+        ...
+
+    def process_element(self, element: Element, timestamp: int) -> bool:
+        """Take an element with its event time, in the contract's order; return whether any window took it."""
+        ...
+
+    def advance_watermark(self, watermark: int) -> tuple[Pane, ...]:
+        """End an epoch with the event-time watermark of the inputs. Return the panes."""
+        ...
+
+    def open_windows(self) -> tuple[OpenWindow, ...]:
+        """Return the operator's state, earliest window first."""
+        ...
 
 
 class WindowOperator(Generic[Accumulator]):
-    """Keyed windows with event-time firing and allowed lateness.
+    """Keyed windows of time, and global ones, with a trigger, allowed lateness, and maybe an evictor.
 
-    Call ``process_element`` for each element of an epoch, in the contract's order, then ``advance_watermark`` once. Elements are
-    judged against the watermark of the last ``advance_watermark``. Where a trigger other than the event-time rule is to decide, it
-    is asked in ``process_element`` (on element) and in ``advance_watermark`` (on time, on merge in ``_absorb``).
+    Elements are judged against the watermark of the last ``advance_watermark``; what the trigger answers takes effect in the next.
 
     Args:
-        assigner: puts event times into windows, and merges them if it is a ``MergingWindowAssigner``.
-        fold: the aggregate.
+        assigner: puts times into windows, and merges them if it is a ``MergingWindowAssigner``.
+        results: makes a pane's result of its elements.
         allowed_lateness_ms: for how long after its end a window still takes elements.
+        trigger: decides when windows fire; none for what the assigner's windows have without one.
+        evictor: drops elements of windows that fire.
     """
 
-    def __init__(self, assigner: WindowAssigner, fold: Fold[Accumulator], *, allowed_lateness_ms: int = 0) -> None:
+    def __init__(
+        self,
+        assigner: WindowAssigner,
+        results: Results[Accumulator],
+        *,
+        allowed_lateness_ms: int = 0,
+        trigger: Trigger | None = None,
+        evictor: Evictor | None = None,
+    ) -> None:
         self._assigner = assigner
-        self._fold = fold
+        self._merger = assigner if isinstance(assigner, MergingWindowAssigner) else None
+        self._results = results
         self._lateness = allowed_lateness_ms
-        self._windows: dict[tuple[Key, Window], _Contents] = {}
-        self.watermark = MIN_WATERMARK
+        self._trigger = default_trigger(assigner) if trigger is None else trigger
+        self._evictor = evictor
+        self._windows: dict[tuple[Key, Window], Contents[Element]] = {}
+        self._times = OperatorTimes(assigner.domain)
+        self._taken = 0
+        if assigner.merging and not self._trigger.can_merge:
+            raise DefinitionError(f"{self._trigger.describe()} cannot merge what it keeps of sessions", fix="use another trigger")
+
+    @property
+    def watermark(self) -> int:
+        """The operator's watermark, in the domain of its windows."""
+        return self._times.watermark
+
+    def begin_epoch(self, processing_time: int) -> None:
+        """Fix the epoch's processing time."""
+        self._times.processing_time = processing_time
 
     def process_element(self, element: Element, timestamp: int) -> bool:
         """Put an element into each of its windows that is not over; return whether any took it."""
+        self._taken += 1
+        time = timestamp if self._times.domain == "event" else self._times.processing_time
         taken = False
-        for assigned in self._assigner.assign(timestamp):
+        for assigned in self._assigner.assign(time, element.gap_ms):
             window, absorbed = self._merge(element.key, assigned)
             if is_late(window, self._lateness, self.watermark):
                 continue
             contents = self._absorb(element.key, window, absorbed)
-            contents.elements.append((element, timestamp))
+            contents.elements.append(Taken(element, time, self._taken))
             contents.touched = True
+            contents.asked |= self._trigger.on_element(element.value, time, window, ContentsContext(contents, self._times))
             taken = True
         return taken
 
     def advance_watermark(self, watermark: int) -> tuple[Pane, ...]:
-        """End an epoch: fire what is due, forget what is over. Return the panes, earliest window first."""
-        before, self.watermark = self.watermark, max(self.watermark, watermark)
+        """End an epoch: fire what is asked for, forget what is over. Return the panes, earliest window first."""
+        before = self.watermark
+        if self._times.domain == "processing" and watermark != MAX_WATERMARK:
+            watermark = self._times.processing_time - 1
+        self._times.watermark = max(before, watermark)
         panes = []
         for (key, window), contents in self._by_end():
-            timing = due_timing(window, before=before, after=self.watermark, touched=contents.touched)
-            if timing is not None:
-                result = self._fold.over(contents.elements)
-                panes.append(Pane(key, window, timing, next_index(contents.panes), result, contents.replaced))
-                contents.panes += 1
-                contents.replaced = ()
-            contents.touched = False
+            answer = ask_at_epoch_end(self._trigger, window, contents, self._times)
+            if TriggerResult.FIRE in answer and contents.elements:
+                panes.append(self._pane(key, window, contents, before))
+            if TriggerResult.PURGE in answer:
+                contents.elements = []
+            contents.asked, contents.touched = TriggerResult.CONTINUE, False
             if is_expired(window, self._lateness, self.watermark):
                 del self._windows[key, window]
+        self._results.forget_expired(self._lateness, self.watermark)
         return tuple(panes)
 
     def open_windows(self) -> tuple[OpenWindow, ...]:
         """Return the operator's state, earliest window first."""
         return tuple(
-            OpenWindow(key, window, len(contents.elements), contents.panes, self._fold.over(contents.elements))
+            OpenWindow(key, window, len(contents.elements), contents.panes, self._results.folded(contents.elements))
             for (key, window), contents in self._by_end()
         )
 
-    def _by_end(self) -> list[tuple[tuple[Key, Window], _Contents]]:
+    def _by_end(self) -> list[tuple[tuple[Key, Window], Contents[Element]]]:
         return sorted(self._windows.items(), key=lambda item: (item[0][1].end, item[0][1].start))
 
     def _merge(self, key: Key, window: Window) -> tuple[Window, tuple[Window, ...]]:
         """Return the window as it is after merging, and the key's open windows that become part of it."""
-        if not isinstance(self._assigner, MergingWindowAssigner):
+        if self._merger is None:
             return window, ()
         mine = [other for owner, other in self._windows if owner == key]
-        merged = next(merged for merged in self._assigner.merge([*mine, window]) if window in merged.parts)
+        merged = next(merged for merged in self._merger.merge([*mine, window]) if window in merged.parts)
         return merged.window, tuple(part for part in merged.parts if part in mine)
 
-    def _absorb(self, key: Key, window: Window, absorbed: tuple[Window, ...]) -> _Contents:
+    def _absorb(self, key: Key, window: Window, absorbed: tuple[Window, ...]) -> Contents[Element]:
         """Return the contents of a window, made of those it absorbs; a window that only absorbs itself stays as it is."""
         if absorbed in {(), (window,)}:
-            return self._windows.setdefault((key, window), _Contents())
+            return self._windows.setdefault((key, window), Contents())
         parts = [(part, self._windows.pop((key, part))) for part in absorbed]
-        contents = _Contents(
-            elements=[entry for _, part in parts for entry in part.elements],
+        contents = Contents[Element](
+            elements=sorted((taken for _, part in parts for taken in part.elements), key=lambda taken: taken.number),
             panes=next_index(*(part.panes for _, part in parts)),
-            touched=True,
             replaced=tuple(sorted({start for old, part in parts for start in (*part.replaced, *([old.start] if part.panes else []))})),
         )
+        for _, part in parts:
+            contents.asked |= part.asked
+        self._trigger.on_merge(window, ContentsContext(contents, self._times, [part for _, part in parts]))
         self._windows[key, window] = contents
         return contents
+
+    def _pane(self, key: Key, window: Window, contents: Contents[Element], before: int) -> Pane:
+        """Make a pane, and drop what is evicted."""
+        held, gone = contents.elements, frozenset[int]()
+        if self._evictor is not None:
+            gone = self._evictor.evicted([TimedRow(taken.timestamp, taken.element.value) for taken in held])
+        stay = [taken for place, taken in enumerate(held) if place not in gone]
+        shown = held if self._evictor is not None and self._evictor.after else stay
+        timing, index = pane_timing(window, before=before, after=self.watermark), contents.panes
+        result = self._results.of_pane(key, window, shown, times=self._times, timing=timing, index=index)
+        time = max(taken.timestamp for taken in held) if window == GLOBAL_WINDOW else None
+        pane = Pane(key, window, timing, index, result, contents.replaced, time)
+        contents.elements = stay
+        contents.panes += 1
+        contents.replaced = ()
+        return pane

@@ -1,0 +1,36 @@
+"""Whether a Python function can be called the way an operator will call it."""
+
+from __future__ import annotations
+
+import inspect
+
+from tidemark.errors import DefinitionError
+
+_COUNTS = {1: "one argument", 2: "two arguments"}
+
+
+def check_takes(function: object, operator: str, *, count: int, fix: str, place: str, uid: str | None = None) -> None:
+    """Check that something is a function of so many arguments; what has no signature to look at passes.
+
+    Args:
+        function: what the user gave.
+        operator: what will call it, for the error: ``"map"``.
+        count: number of arguments it is called with, 1 or 2.
+        fix: how to mend it.
+        place: file and line of the definition.
+        uid: of the operator, if it has one.
+
+    Raises:
+        DefinitionError: it is none.
+    """
+    if not callable(function):
+        raise DefinitionError(f"{operator} is given {function!r}, not a function", fix=fix, uid=uid, place=place)
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*[None] * count)
+    except TypeError as error:
+        name = getattr(function, "__name__", function)
+        raise DefinitionError(f"{operator} calls {name!r} with {_COUNTS[count]}: {error}", fix=fix, uid=uid, place=place) from error
