@@ -137,6 +137,7 @@ def _job(scenario: Scenario, memory: Memory, store: str, name: str, parallelism:
         united = first.union(*others) if others else first
         late = tm.OutputTag(f"late_{operator.uid}")
         windowed = united.key_by("k").window(operator.assigner).allowed_lateness(operator.lateness).late_to(late)
+        windowed = windowed if operator.trigger is None else windowed.trigger(operator.trigger)
         panes = windowed.aggregate(**aggregates(operator)).uid(operator.uid)
         outputs[operator.uid] = memory.sink(panes, operator.uid)
         outputs[late.name] = memory.sink(panes.side_output(late), late.name)
@@ -209,7 +210,7 @@ def _operator_seen(progress: EpochProgress, uid: str) -> Facts:
     return {
         "counts": (operator.rows_in, operator.rows_accepted, operator.rows_late),
         "watermark": operator.watermark,
-        "panes": (operator.panes_on_time, operator.panes_late),
+        "panes": (operator.panes_early, operator.panes_on_time, operator.panes_late),
         "late_windows": operator.late_windows,
         "refired_windows": operator.refired_windows,
         "stateless": operator.state_rows == 0,

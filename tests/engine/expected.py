@@ -73,7 +73,9 @@ def _reference(scenario: Scenario, operator: Operator, epochs: list[Epoch]) -> t
         Epoch(tuple(e for e in epoch.elements if e.source in strategies), epoch.processing_time, epoch.behind, epoch.end_of_input)
         for epoch in epochs
     ]
-    return run_reference(ReferenceJob(strategies, operator.assigner, content_of(operator), operator.lateness), mine)
+    return run_reference(
+        ReferenceJob(strategies, operator.assigner, content_of(operator), operator.lateness, trigger=operator.trigger), mine
+    )
 
 
 def _pane(pane: Pane) -> tuple[object, ...]:
@@ -127,6 +129,7 @@ def _operator_facts(operator: Operator, results: tuple[EpochResult, ...], number
         "counts": (result.counts.rows_in, result.counts.accepted, result.counts.late),
         "watermark": _known(result.watermark),
         "panes": (
+            sum(pane.timing == "EARLY" for pane in result.panes),
             sum(pane.timing == "ON_TIME" for pane in result.panes),
             sum(pane.timing == "LATE" for pane in result.panes),
         ),

@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from hypothesis.vendor.pretty import RepresentationPrinter
 
 from tidemark.semantics.assigners import Cumulative, Sliding, Tumbling
+from tidemark.semantics.builtin_triggers import ContinuousEventTimeTrigger, CountTrigger, EachEpochTrigger, EventTimeTrigger
 from tidemark.semantics.event_time import MAX_EVENT_TIME, MIN_EVENT_TIME
+from tidemark.semantics.triggers import Trigger
 from tidemark.semantics.watermarks import BoundedOutOfOrderness, WatermarkStrategy
 from tidemark.semantics.windows import Window
 
@@ -72,13 +74,14 @@ class Operator:
     assigner: Aligned
     lateness: int
     sources: tuple[str, ...]
+    trigger: Trigger | None = None
 
 
 @dataclass(frozen=True)
 class Case:
     """What one operator makes of one key's elements depends on its bounds, window and lateness, and on those elements."""
 
-    setting: tuple[tuple[int, ...], Aligned, int]
+    setting: tuple[tuple[int, ...], Aligned, int, Trigger | None]
     stream: tuple[tuple[object, ...], ...]
 
 
@@ -117,7 +120,7 @@ class Scenario:
                     for row in batch:
                         streams[row.key].append((source.name, epoch, row.split, row.time, row.value))
             window = operator.assigner
-            setting = (bounds, window, operator.lateness)
+            setting = (bounds, window, operator.lateness, operator.trigger)
             found |= {Case(setting, tuple(stream)) for stream in streams.values() if len(stream) > 1}
         return frozenset(found)
 
@@ -162,6 +165,14 @@ def sliced_assigners(unit: int) -> st.SearchStrategy[Aligned]:
     return sliding | cumulative
 
 
+def triggers_with_rules(unit: int) -> st.SearchStrategy[Trigger]:
+    """Return triggers that look at counts and times only."""
+    counts = st.sampled_from([1, 2, 3, 7]).map(CountTrigger)
+    steps = st.integers(1, 20).map(lambda units: ContinuousEventTimeTrigger(units * unit))
+    late = st.none() | counts | st.just(EachEpochTrigger())
+    return counts | steps | st.just(EachEpochTrigger()) | st.builds(EventTimeTrigger, late | steps, late)
+
+
 @st.composite
 def windows(draw: st.DrawFn, unit: int, kinds: Callable[[int], st.SearchStrategy[Aligned]]) -> tuple[Aligned, int]:
     """Draw a window and its allowed lateness."""
@@ -203,6 +214,7 @@ def scenarios(
     rows: int,
     idle: bool = False,
     kinds: Callable[[int], st.SearchStrategy[Aligned]] = assigners,
+    triggers: Callable[[int], st.SearchStrategy[Trigger | None]] = lambda _: st.none(),
 ) -> Scenario:
     """Draw a scenario.
 
@@ -214,6 +226,7 @@ def scenarios(
         rows: elements per source, about.
         idle: let splits fall silent, and the clock go far enough for them to count as idle.
         kinds: of windows, given the unit of times.
+        triggers: of operators, given the unit of times.
     """
     unit = draw(st.sampled_from([1, 1, 1000, 3_600_000]))
     names = tuple("ab"[number] for number in range(sources))
@@ -222,7 +235,7 @@ def scenarios(
     origin = draw(st.sampled_from([0, -7 * unit, max(-(10**9) * unit, MIN_EVENT_TIME + 10_000 * unit), 1_700_000_000_000]))
     steps = draw(st.lists(st.sampled_from([0, -5, 999, 1000, 4999, 60_000]), min_size=max(epochs) + 1, max_size=max(epochs) + 1))
     begin = max(origin, 10**9)
-    chosen = draw(operators(operator_count, unit, names, kinds))
+    chosen = tuple(replace(operator, trigger=draw(triggers(unit))) for operator in draw(operators(operator_count, unit, names, kinds)))
     shape = Shape(
         origin=origin,
         unit=unit,

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from tests.engine.drive import Seen, run_engine
 from tests.engine.expected import run_expected
-from tests.engine.streams import Case, Scenario, scenarios, sliced_assigners
+from tests.engine.streams import Case, Scenario, assigners, scenarios, sliced_assigners, triggers_with_rules
 from tests.short_lived import interpreting
 
 if TYPE_CHECKING:
@@ -91,5 +91,19 @@ def test_windows_of_slices(stacks: bool, spark: SparkSession, tmp_path: Path, mo
         monkeypatch.setattr("tidemark.spark.windows.sliced.MANY_ROWS", 0)
     examples = 4 if THOROUGH else 1
     drawn = scenarios(sources=1, operator_count=4, keys=30, rows=200, kinds=sliced_assigners)
+    cases = see_agreement(drawn, spark, tmp_path, examples=examples)
+    require_variety(cases, least=90 * examples, settings_least=4 * examples)
+
+
+def test_windows_with_triggers_that_have_rules(spark: SparkSession, tmp_path: Path) -> None:
+    examples = 5 if THOROUGH else 1
+    drawn = scenarios(
+        sources=1,
+        operator_count=4,
+        keys=30,
+        rows=200,
+        kinds=lambda unit: assigners(unit) | sliced_assigners(unit),
+        triggers=triggers_with_rules,
+    )
     cases = see_agreement(drawn, spark, tmp_path, examples=examples)
     require_variety(cases, least=90 * examples, settings_least=4 * examples)

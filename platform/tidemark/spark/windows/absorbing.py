@@ -33,10 +33,14 @@ EXPIRED = "expired"
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Bounds of an epoch: rows up to the start ``expired`` are late, those up to ``fired`` belong to a window that has fired."""
+    """Bounds of an epoch: rows up to the start ``expired`` are late, those up to ``fired`` belong to a window that has fired.
+
+    ``window_expired`` is the end of the last window that takes nothing any more.
+    """
 
     expired: int
     fired: int
+    window_expired: int = MIN_WATERMARK
 
 
 class AbsorbingStep(WindowStep):
@@ -46,6 +50,8 @@ class AbsorbingStep(WindowStep):
         node: the operator.
         width: length of a slice, milliseconds.
         offset: of the slices from 1970-01-01.
+
+    ``further`` are more columns that a group is given, as aggregate expressions over its rows.
     """
 
     def __init__(self, node: WindowNode, width: int, offset: int) -> None:
@@ -54,11 +60,17 @@ class AbsorbingStep(WindowStep):
         self.width = width
         self.offset = offset
         self.lateness = node.allowed_lateness_ms
+        self.further: tuple[str, ...] = ()
 
     def start(self, now: int) -> str:
         """Return the SQL of the start of the slice that a row lies in; ``now`` is the epoch's processing time."""
         time = TIME if self.node.assigner.domain == "event" else parameters(now, varying=TIME)[0]
         return f"{time} - pmod({time} - {self.offset}L, {self.width}L)"
+
+    @property
+    def time_column(self) -> str:
+        """The column whose bounds the record keeps of each state file."""
+        return START
 
     @property
     def plain(self) -> bool:
@@ -103,7 +115,12 @@ class AbsorbingStep(WindowStep):
             *(tally.of_groups(LATEST, observation) if tally else ()),
         )
         state = [quoted(name) for name in grouped.columns if name not in (ROWS, LATEST)]
-        return groups.where(kept).selectExpr(*state, *self.marks(fired, bounds, epoch))
+        return self.spread(groups.where(kept).selectExpr(*state, *self.marks(fired, bounds, epoch)), bounds)
+
+    def spread(self, groups: DataFrame, bounds: Thresholds) -> DataFrame:
+        """Return the state rows of groups: themselves, or one for each window that they are in."""
+        del bounds
+        return groups
 
     def counted(self, observation: Observation) -> Absorbed:
         """Read the counts of a pass that was written."""
@@ -118,7 +135,8 @@ class AbsorbingStep(WindowStep):
 
     def _grouped(self, rows: DataFrame, now: int) -> DataFrame:
         keyed = rows.withColumn(START, F.expr(self.start(now)))
-        return keyed.groupBy(*self.partials.key_columns, START).agg(*self.partials.creations, F.expr(f"count(1) AS {ROWS}"))
+        counts = map(F.expr, (f"count(1) AS {ROWS}", *self.further))
+        return keyed.groupBy(*self.partials.key_columns, START).agg(*self.partials.creations, *counts)
 
     def _grouped_with_dead(self, rows: DataFrame, now: int) -> DataFrame:
         alive = f"{VERDICT} = {ALIVE}"
@@ -127,7 +145,7 @@ class AbsorbingStep(WindowStep):
             f"if({alive}, {self.start(now)}, {DEAD}L + {VERDICT}) AS {START}",
             TIME,
         )
-        counts = (F.expr(f"count(1) AS {ROWS}"), F.expr(f"max({TIME}) AS {LATEST}"))
+        counts = map(F.expr, (f"count(1) AS {ROWS}", f"max({TIME}) AS {LATEST}", *self.further))
         return judged.groupBy(*self.partials.key_columns, START).agg(*self.partials.creations, *counts)
 
 
@@ -138,7 +156,7 @@ class AbsorbingRun(OperatorRun):
 
     def __init__(self, step: AbsorbingStep, setting: EpochSetting) -> None:
         super().__init__(step, setting)
-        self.tables = StateTables(setting, step.node.place)
+        self.tables = StateTables(setting, step.node.place, step.time_column)
 
     @property
     @abstractmethod

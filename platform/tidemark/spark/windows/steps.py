@@ -8,6 +8,7 @@ from tidemark.semantics.assigners import Cumulative, DynamicSession, Session, Sl
 from tidemark.spark.windows.contract import WindowStep
 from tidemark.spark.windows.sessions import SessionStep
 from tidemark.spark.windows.sliced import SlicedStep
+from tidemark.spark.windows.triggered import TriggeredStep, is_triggered
 from tidemark.spark.windows.tumbling import TumblingStep
 
 
@@ -17,6 +18,8 @@ def step_of(node: WindowNode) -> WindowStep:
     Raises:
         DefinitionError: no step runs such windows.
     """
+    if is_triggered(node):
+        return TriggeredStep(node)
     if isinstance(node.assigner, Tumbling):
         return TumblingStep(node)
     if isinstance(node.assigner, Sliding | Cumulative):

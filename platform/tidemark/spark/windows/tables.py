@@ -14,6 +14,7 @@ from tidemark.spark.expressions import START
 from tidemark.spark.sinks import nullable
 from tidemark.spark.state_files import read_files, write_folder
 from tidemark.spark.windows.contract import EpochSetting
+from tidemark.state.parquet_files import ParquetSummary
 from tidemark.state.records import OperatorState, StateFile
 
 if TYPE_CHECKING:
@@ -71,14 +72,30 @@ class StateTables:
             newest: the epoch that the files count as of, this one by default.
             rows_per_file: how many rows one file takes at most.
         """
-        setting = self._setting
-        folder = f"state/{setting.uid}/{setting.epoch:012d}-{uuid.uuid4().hex[:12]}"
+        setting, folder = self._setting, self.new_folder()
         options = {} if rows_per_file is None else {"maxRecordsPerFile": str(rows_per_file)}
         written = write_folder(rows, setting.store, folder, compression=STATE_COMPRESSION, time_column=self._time, options=options)
-        epoch = setting.epoch if newest is None else newest
-        files = [replace(file.as_state_file(setting.epoch), part=part, epoch=epoch) for file in written]
+        return self.add(written, part, newest=newest)
+
+    def new_folder(self) -> str:
+        """Return a folder of the job that nobody has written to."""
+        return f"state/{self._setting.uid}/{self._setting.epoch:012d}-{uuid.uuid4().hex[:12]}"
+
+    def add(self, written: Iterable[ParquetSummary], part: str = MAIN, *, newest: int | None = None) -> list[StateFile]:
+        """Take files that were written into a table; they count as of the epoch ``newest``, this one by default."""
+        epoch = self._setting.epoch if newest is None else newest
+        files = [replace(file.as_state_file(epoch), part=part) for file in written]
         self._live += files
         return files
+
+    def adopt(self, made: StructType) -> None:
+        """Take over the columns that rows of the main table have from now on.
+
+        Raises:
+            StateMismatchError: a column would change its type.
+        """
+        self.require_types(made)
+        self.schema = made
 
     def read(self, files: Iterable[StateFile], schema: StructType | None = None) -> DataFrame:
         """Return the rows of files, of the main table unless another's columns are given."""
