@@ -136,11 +136,14 @@ def _job(scenario: Scenario, memory: Memory, store: str, name: str, parallelism:
         first, *others = (streams[source] for source in operator.sources)
         united = first.union(*others) if others else first
         late = tm.OutputTag(f"late_{operator.uid}")
-        windowed = united.key_by("k").window(operator.assigner).allowed_lateness(operator.lateness).late_to(late)
+        windowed = united.key_by("k").window(operator.assigner)
+        if operator.ends:
+            windowed = windowed.allowed_lateness(operator.lateness).late_to(late)
         windowed = windowed if operator.trigger is None else windowed.trigger(operator.trigger)
         panes = windowed.aggregate(**aggregates(operator)).uid(operator.uid)
         outputs[operator.uid] = memory.sink(panes, operator.uid)
-        outputs[late.name] = memory.sink(panes.side_output(late), late.name)
+        if operator.ends:
+            outputs[late.name] = memory.sink(panes.side_output(late), late.name)
     return tm.Job(name, outputs=outputs, store=store, parallelism=parallelism)
 
 
@@ -184,7 +187,7 @@ def _seen(scenario: Scenario, progress: EpochProgress, rows: Mapping[str, list[d
     return Seen(
         processing_time=progress.processing_time,
         panes={o.uid: in_text_order(pane(row, o) for row in rows[o.uid]) for o in scenario.operators},
-        late={uid: in_text_order(map(late, rows[f"late_{uid}"])) for uid in uids},
+        late={uid: in_text_order(map(late, rows.get(f"late_{uid}", []))) for uid in uids},
         malformed={name: in_text_order(map(malformed, rows[f"bad_{name}"])) for name in names},
         sources={name: _source_seen(progress.sources[name]) for name in names},
         operators={uid: _operator_seen(progress, uid) for uid in uids},

@@ -12,6 +12,7 @@ from tidemark.semantics.panes import Pane
 from tidemark.semantics.reference import Epoch, EpochResult, ReferenceJob, run_reference
 from tidemark.semantics.reference_operator import Element, Fold, Position
 from tidemark.semantics.watermarks import MIN_WATERMARK
+from tidemark.semantics.windows import GLOBAL_WINDOW
 
 Taken = tuple[tuple[int, Position, Row], ...]
 
@@ -80,7 +81,8 @@ def _reference(scenario: Scenario, operator: Operator, epochs: list[Epoch]) -> t
 
 def _pane(pane: Pane) -> tuple[object, ...]:
     assert isinstance(pane.result, tuple)
-    return (*pane.key, pane.window.start, pane.window.end, pane.timing, pane.index, *pane.result)
+    bounds = (None, None) if pane.window == GLOBAL_WINDOW else (pane.window.start, pane.window.end)
+    return (*pane.key, *bounds, pane.timing, pane.index, *pane.result)
 
 
 def _rows(elements: Iterable[Element]) -> Iterable[tuple[Element, Row]]:
@@ -140,7 +142,7 @@ def _operator_facts(operator: Operator, results: tuple[EpochResult, ...], number
 
 
 def _oldest(result: EpochResult) -> int | None:
-    return min((found.window.start for found in result.open_windows), default=None)
+    return min((found.window.start for found in result.open_windows if found.window != GLOBAL_WINDOW), default=None)
 
 
 def _time(element: Element) -> int:

@@ -14,26 +14,21 @@ from random import Random
 from hypothesis import strategies as st
 from hypothesis.vendor.pretty import RepresentationPrinter
 
-from tidemark.semantics.assigners import Cumulative, Sliding, Tumbling
+from tidemark.semantics.assigners import Cumulative, GlobalWindows, Sliding, Tumbling
 from tidemark.semantics.builtin_triggers import ContinuousEventTimeTrigger, CountTrigger, EachEpochTrigger, EventTimeTrigger
 from tidemark.semantics.event_time import MAX_EVENT_TIME, MIN_EVENT_TIME
 from tidemark.semantics.triggers import Trigger
 from tidemark.semantics.watermarks import BoundedOutOfOrderness, WatermarkStrategy
 from tidemark.semantics.windows import Window
 
-Aligned = Tumbling | Sliding | Cumulative
+Aligned = Tumbling | Sliding | Cumulative | GlobalWindows
 
 
 def span_of(assigner: Aligned) -> int:
-    """Return the length of an assigner's greatest window."""
+    """Return the length of an assigner's greatest window; of the global one, something to aim elements by."""
+    if isinstance(assigner, GlobalWindows):
+        return 1000
     return assigner.max_size_ms if isinstance(assigner, Cumulative) else assigner.size_ms
-
-
-def step_of(assigner: Aligned) -> int:
-    """Return how far apart the ends of an assigner's windows are."""
-    return (
-        assigner.slide_ms if isinstance(assigner, Sliding) else assigner.step_ms if isinstance(assigner, Cumulative) else assigner.size_ms
-    )
 
 
 @dataclass(frozen=True)
@@ -75,6 +70,11 @@ class Operator:
     lateness: int
     sources: tuple[str, ...]
     trigger: Trigger | None = None
+
+    @property
+    def ends(self) -> bool:
+        """Whether its windows end, so that elements can be late."""
+        return not isinstance(self.assigner, GlobalWindows)
 
 
 @dataclass(frozen=True)
@@ -177,6 +177,8 @@ def triggers_with_rules(unit: int) -> st.SearchStrategy[Trigger]:
 def windows(draw: st.DrawFn, unit: int, kinds: Callable[[int], st.SearchStrategy[Aligned]]) -> tuple[Aligned, int]:
     """Draw a window and its allowed lateness."""
     assigner = draw(kinds(unit))
+    if isinstance(assigner, GlobalWindows):
+        return assigner, 0
     span = span_of(assigner)
     return assigner, draw(st.sampled_from([0, 0, 1, span // 2, 3 * span, 10**9 * unit]))
 
@@ -295,7 +297,7 @@ def _moment(random: Random, shape: Shape, *, epoch: int, used: Sequence[int], ai
     if random.random() < 0.5:
         assigner = random.choice(shape.operators).assigner
         near = centre + random.randint(-2, 2) * span_of(assigner)
-        window = next(iter(assigner.assign(near)), Window(near, near))
+        window = Window(near, near) if isinstance(assigner, GlobalWindows) else next(iter(assigner.assign(near)), Window(near, near))
         moment = random.choice([window.start, window.end]) + random.choice([-1, 0, 0, 1])
     else:
         moment = centre + random.randint(-30 * shape.unit, 30 * shape.unit)
@@ -311,7 +313,8 @@ def _leader(random: Random, source: Source, shape: Shape, greatest: int, aims: l
     operator = random.choice(shape.operators)
     grace = random.choice([0, operator.lateness]) if operator.lateness < 10**6 * shape.unit else 0
     aim = greatest - source.bound - grace
-    window = next(iter(operator.assigner.assign(aim)), Window(aim, aim + 1))
+    windows = () if isinstance(operator.assigner, GlobalWindows) else operator.assigner.assign(aim)
+    window = next(iter(windows), Window(aim, aim + 1))
     aims.append(window)
     return window.max_timestamp + grace + source.bound + 1 - random.choice([0, 1])
 

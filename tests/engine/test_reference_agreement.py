@@ -21,6 +21,7 @@ from tests.engine.drive import Seen, run_engine
 from tests.engine.expected import run_expected
 from tests.engine.streams import Case, Scenario, assigners, scenarios, sliced_assigners, triggers_with_rules
 from tests.short_lived import interpreting
+from tidemark.semantics.assigners import GlobalWindows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -102,7 +103,7 @@ def test_windows_with_triggers_that_have_rules(spark: SparkSession, tmp_path: Pa
         operator_count=4,
         keys=30,
         rows=200,
-        kinds=lambda unit: assigners(unit) | sliced_assigners(unit),
+        kinds=lambda unit: assigners(unit) | sliced_assigners(unit) | st.just(GlobalWindows()),
         triggers=triggers_with_rules,
     )
     cases = see_agreement(drawn, spark, tmp_path, examples=examples)

@@ -65,6 +65,11 @@ class Slices:
         """Return the end of the last window that covers a slice, or that came before it where none does."""
         return start - (start - self.offset) % self.starts + self.span
 
+    def last_window_of(self, start: int) -> int | None:
+        """Return the start of the last window that covers a slice, None where none does."""
+        covered = (start - self.offset) % self.starts < self.span
+        return self.start_of(self.last_end_of(start)) if covered else None
+
     def last_expired(self, watermark: int, allowed_lateness_ms: int) -> int:
         """Return the last slice all of whose windows are over at a watermark."""
         latest = watermark - allowed_lateness_ms + 1 - self.span

@@ -82,6 +82,10 @@ class AbsorbingStep(WindowStep):
         del start
         return None
 
+    def last_window_of(self, start: int) -> int | None:
+        """Return the start of the last window that covers a slice, None where none does."""
+        return start
+
     @abstractmethod
     def marks(self, fired: str, bounds: Thresholds, epoch: int) -> list[str]:
         """Return the further columns of a state row; ``fired`` is the condition of those that belong to a window that has fired."""
@@ -125,12 +129,13 @@ class AbsorbingStep(WindowStep):
     def counted(self, observation: Observation) -> Absorbed:
         """Read the counts of a pass that was written."""
         found = observation.get
+        windows = set(map(self.last_window_of, found["late_starts"] or ()))
         return Absorbed(
             accepted=found["accepted"] or 0,
             late=found["late"] or 0,
             groups=found["groups"],
             refired_groups=found["refired"],
-            late_windows=tuple(sorted(found["late_starts"] or ())[-MAX_LISTED_WINDOWS:]),
+            late_windows=tuple(sorted(start for start in windows if start is not None)[-MAX_LISTED_WINDOWS:]),
         )
 
     def _grouped(self, rows: DataFrame, now: int) -> DataFrame:

@@ -53,6 +53,10 @@ class SliceFrames(AbsorbingStep):
         slices = self.slices
         return f"pmod({start} - {slices.offset}L, {slices.starts}L) >= {slices.span}L" if slices.gaps else None
 
+    def last_window_of(self, start: int) -> int | None:
+        """Return the start of the last window that covers a slice, None where none does."""
+        return self.slices.last_window_of(start)
+
     def marks(self, fired: str, bounds: Thresholds, epoch: int) -> list[str]:
         """Return the columns that tell how many panes a window has had: how far they had fired when a row came, and whether again."""
         if not self.lateness:

@@ -20,9 +20,8 @@ from tidemark.crashpoints import crash_point
 from tidemark.semantics.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from tidemark.spark.expressions import START, quoted
 from tidemark.spark.state_files import overlapping
-from tidemark.spark.tallies import Tally
 from tidemark.spark.windows.absorbing import EXPIRED, FIRST_START, AbsorbingRun, Thresholds
-from tidemark.spark.windows.contract import MAX_LISTED_WINDOWS, Absorbed, EpochSetting, Fired, bounded
+from tidemark.spark.windows.contract import MAX_LISTED_WINDOWS, EpochSetting, Fired, bounded
 from tidemark.spark.windows.parameters import parameters
 from tidemark.spark.windows.running import BLOCK, END, FIRST, LAST, LOW, REAL, Ends
 from tidemark.spark.windows.slice_frames import INDEX, MARKS, SINCE, SliceFrames
@@ -103,14 +102,6 @@ class SlicedRun(AbsorbingRun):
     def expired(self) -> int:
         """The last slice all of whose windows are gone after this epoch."""
         return self._slices.last_expired(self.expired_end - 1, 0)
-
-    def absorb(self, rows: DataFrame, tally: Tally | None = None) -> Absorbed:
-        """Take an epoch's input into state; one Spark job."""
-        found = super().absorb(rows, tally)
-        slices = self._slices
-        covered = [start for start in found.late_windows if not slices.gaps or (start - slices.offset) % slices.starts < slices.span]
-        starts = {slices.start_of(slices.last_end_of(start)) for start in covered}
-        return replace(found, late_windows=tuple(sorted(starts)))
 
     def fire(self, watermark: int, observation: Observation) -> DataFrame | None:
         """Return the panes due at a watermark, None where there cannot be any. Nothing runs yet."""

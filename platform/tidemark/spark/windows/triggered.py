@@ -125,6 +125,10 @@ class TriggeredStep(AbsorbingStep):
         slices = self.slices
         return f"pmod({start} - {slices.offset}L, {slices.starts}L) >= {slices.span}L" if slices and slices.gaps else None
 
+    def last_window_of(self, start: int) -> int | None:
+        """Return the start of the last window that covers a slice, None where none does."""
+        return None if self.slices is None else self.slices.last_window_of(start)
+
     def marks(self, fired: str, bounds: Thresholds, epoch: int) -> list[str]:  # noqa: ARG002
         """Return the number of the epoch, which tells a window's first elements."""
         return [f"{parameters(epoch)[0]} AS {_EPOCH}"]
