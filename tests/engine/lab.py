@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,6 +67,24 @@ class Lab:
         for name, found_rows in rows.items():
             assert sum(epoch.outputs[name].rows for epoch in result.epochs) == len(found_rows), name
         return Ran(result, rows)
+
+
+def run_on(panes: tm.Stream, spark: SparkSession, folder: Path, *, waits: Sequence[int], name: str = "job") -> list[EpochProgress]:
+    """Run a job without an end: after each epoch the clock goes on by the next of ``waits``; after the last of them it stops."""
+    clock, stop, seen = ManualClock(NOW), threading.Event(), list[EpochProgress]()
+
+    def after(epoch: EpochProgress) -> None:
+        seen.append(epoch)
+        if len(seen) > len(waits):
+            stop.set()
+        else:
+            clock.advance(waits[len(seen) - 1])
+
+    job = tm.Job(name, outputs={"panes": tm.memory(panes, f"{folder}/{name}")}, store=str(folder / "store"))
+    tm.run(job, spark=spark, trigger="50 milliseconds", clock=clock, stop=stop, on_epoch=after, handle_signals=False)
+    for epoch in seen:
+        require_conservation(epoch)
+    return seen
 
 
 def elements(*epochs: Sequence[tuple[object, ...]], schema: str, name: str = "e", **settings: Any) -> tm.Stream:

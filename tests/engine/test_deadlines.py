@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 import tidemark as tm
-from tests.engine.lab import NOW, elements, require_conservation
+from tests.engine.lab import NOW, elements, run_on
 from tidemark.semantics.watermarks import SourceState, SplitState
 from tidemark.spark.deadlines import next_deadline
 from tidemark.spark.topology import build_topology
 from tidemark.spark.windows.tumbling import TumblingStep
 from tidemark.state.progress import EpochProgress
 from tidemark.state.records import EpochRecord, OperatorState, StateFile
-from tidemark.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,24 +24,6 @@ pytestmark = pytest.mark.spark
 MINUTE = 60_000
 HOUR = 60 * MINUTE
 HOUR_OF_NOW = NOW - NOW % HOUR
-
-
-def run_on(panes: tm.Stream, spark: SparkSession, folder: Path, *, waits: Sequence[int], name: str = "job") -> list[EpochProgress]:
-    """Run a job without an end: after each epoch the clock goes on by the next of ``waits``; after the last of them it stops."""
-    clock, stop, seen = ManualClock(NOW), threading.Event(), list[EpochProgress]()
-
-    def after(epoch: EpochProgress) -> None:
-        seen.append(epoch)
-        if len(seen) > len(waits):
-            stop.set()
-        else:
-            clock.advance(waits[len(seen) - 1])
-
-    job = tm.Job(name, outputs={"panes": tm.memory(panes, f"{folder}/{name}")}, store=str(folder / "store"))
-    tm.run(job, spark=spark, trigger="50 milliseconds", clock=clock, stop=stop, on_epoch=after, handle_signals=False)
-    for epoch in seen:
-        require_conservation(epoch)
-    return seen
 
 
 def totals(folder: Path, name: str = "job") -> list[object]:
