@@ -6,19 +6,25 @@ Each commit carries the application transaction (lineage/output, epoch); an epoc
 from __future__ import annotations
 
 import json
+import logging
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake import DeltaTable, Schema, Transaction
 from deltalake.exceptions import DeltaError, TableNotFoundError
-from deltalake.transaction import AddAction
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 
-from tidemark.clock import SYSTEM_CLOCK
 from tidemark.crashpoints import crash_point
-from tidemark.errors import PublishError, SinkError
+from tidemark.errors import PublishError, SinkError, TidemarkError
 from tidemark.locations import Location
+from tidemark.spark.delta_commits import add_actions, append
+from tidemark.spark.delta_maintenance import NEW_TABLE, Maintenance
+from tidemark.spark.delta_merge import Merge
+from tidemark.spark.delta_rewrite import APPENDED_BYTES, UPSERTED_BYTES, Change, Rewriter, SparkRewriter
 from tidemark.spark.delta_tables import asks_too_much
+from tidemark.spark.delta_upsert import Upsert, replaced_starts
 from tidemark.spark.error_text import first_line
+from tidemark.spark.staging import folder_of
 from tidemark.state.records import OutputRecord
 from tidemark.state.redaction import without_secrets
 from tidemark.state.store import JobStore
@@ -26,23 +32,32 @@ from tidemark.state.store import JobStore
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
+logger = logging.getLogger("tidemark")
+
 
 class DeltaSink:
     """One table.
 
+    What a record says goes before what the job says now: an epoch is published as it was staged.
+
     Args:
         name: of the output.
         path: of the table, local or of an object store.
+        upsert: how rows replace older ones, None where all are added.
+        rewriter: of the table's files, Spark's if there is none.
     """
 
     kind = "delta"
 
-    def __init__(self, name: str, path: str) -> None:
+    def __init__(self, name: str, path: str, upsert: Upsert | None = None, rewriter: Rewriter | None = None) -> None:
         self._name = name
         self._location = Location.parse(path)
         self._table: DeltaTable | None = None
         self._checked: str | None = None
+        self.upsert = upsert
         self.staging = JobStore.open(self._location)
+        self._rewriter = rewriter or SparkRewriter(self.staging, APPENDED_BYTES if upsert is None else UPSERTED_BYTES)
+        self._maintenance = Maintenance(name, self.staging, self._rewriter)
 
     @property
     def location(self) -> str:
@@ -54,62 +69,51 @@ class DeltaSink:
         return f"tidemark-{name}"
 
     def check(self, schema: StructType) -> None:
-        """Raise SinkError when an existing table has other columns or types, or asks more of a writer than an append."""
+        """Raise SinkError when rows cannot be known by their keys, or a table has other columns or types, or asks too much of a writer."""
         text = schema.json()
         if text == self._checked:
             return
+        if self.upsert is not None:
+            self.upsert.require_keys(schema, self._name)
         table = self._open()
         if table is not None:
-            wanted = {field["name"]: field["type"] for field in json.loads(text)["fields"]}
-            found = {field["name"]: field["type"] for field in json.loads(table.schema().to_json())["fields"]}
-            if differences := _differences(wanted, found):
-                raise SinkError(
-                    f"output {self._name!r} does not fit the table at {self.location}: {'; '.join(differences)}",
-                    fix="write to another path, or change the table's columns to match the output's",
-                    uid=self._name,
-                    place=self.location,
-                )
-            if demands := asks_too_much(table, json.loads(text)):
-                raise SinkError(
-                    f"output {self._name!r} cannot be appended to the table at {self.location}: {'; '.join(demands)}",
-                    fix="write to another path (the table is made there), or take these demands off the table",
-                    uid=self._name,
-                    place=self.location,
-                )
+            self._require_fit(table, text)
         self._checked = text
 
+    def _require_fit(self, table: DeltaTable, text: str) -> None:
+        wanted = {field["name"]: field["type"] for field in json.loads(text)["fields"]}
+        found = {field["name"]: field["type"] for field in json.loads(table.schema().to_json())["fields"]}
+        if differences := _differences(wanted, found):
+            raise SinkError(
+                f"output {self._name!r} does not fit the table at {self.location}: {'; '.join(differences)}",
+                fix="write to another path, or change the table's columns to match the output's",
+                uid=self._name,
+                place=self.location,
+            )
+        if demands := asks_too_much(table, json.loads(text), replacing=self.upsert is not None):
+            verb = "appended" if self.upsert is None else "upserted"
+            raise SinkError(
+                f"output {self._name!r} cannot be {verb} to the table at {self.location}: {'; '.join(demands)}",
+                fix="write to another path (the table is made there), or take these demands off the table",
+                uid=self._name,
+                place=self.location,
+            )
+
     def publish(self, record: OutputRecord, lineage: str, epoch: int) -> None:
-        """Commit the staged files with the epoch's transaction, unless the table has it."""
+        """Commit the staged files with the epoch's transaction, unless the table has it; then look after the table."""
         if record.schema is None:
             return
-        application = f"{lineage}/{self._name}"
-        schema = Schema.from_json(record.schema)
+        upsert = Upsert.of_options(record.options)
+        metadata = {"tidemark.lineage": lineage, "tidemark.epoch": str(epoch)}
         try:
-            table = self._open() or self._create(schema)
-            table.update_incremental()
-            done = table.transaction_version(application)
-            if done is not None and done >= epoch:
-                return
-            table.create_write_transaction(
-                actions=[
-                    AddAction(
-                        path=quote(file.path),
-                        size=file.bytes,
-                        partition_values={},
-                        modification_time=SYSTEM_CLOCK.now_ms(),
-                        data_change=True,
-                        stats=json.dumps(file.stats or {"numRecords": file.rows}),
-                    )
-                    for file in record.files
-                ],
-                mode="append",
-                schema=schema,
-                commit_properties=CommitProperties(
-                    app_transactions=[Transaction(application, epoch)],
-                    custom_metadata={"tidemark.lineage": lineage, "tidemark.epoch": str(epoch)},
-                ),
-            )
-        except (DeltaError, OSError) as error:
+            table = self._open() or self._create(Schema.from_json(record.schema))
+            if upsert is None:
+                self._append(table, record, Transaction(self._application(lineage), epoch), metadata)
+            else:
+                change = Change(upsert, record.schema, record.files, replaced_starts(record.options))
+                merge = Merge(self._name, change, folder_of(record), self._application(lineage), epoch, metadata)
+                merge.publish(table, self.staging, self._rewriter)
+        except (DeltaError, OSError, PySparkException) as error:
             self._table = None
             raise PublishError(
                 f"output {self._name!r} of a committed epoch could not be published: {first_line(error)}",
@@ -118,6 +122,21 @@ class DeltaSink:
                 epoch=epoch,
                 place=self.location,
             ) from without_secrets(error)
+        self._maintain(table, record)
+
+    def _append(self, table: DeltaTable, record: OutputRecord, transaction: Transaction, metadata: dict[str, str]) -> None:
+        table.update_incremental()
+        done = table.transaction_version(transaction.app_id)
+        if done is None or done < transaction.version:
+            append(table, add_actions(record.files), Schema.from_json(record.schema or ""), transaction=transaction, metadata=metadata)
+
+    def _maintain(self, table: DeltaTable, record: OutputRecord) -> None:
+        """Look after the table; the epoch is published, whatever comes of this."""
+        try:
+            self._maintenance.after_publication(table, folder_of(record))
+        except (DeltaError, OSError, TidemarkError, PySparkException, Py4JError) as error:
+            self._table = None
+            logger.warning("output %r: looking after its table is put off: %s", self._name, first_line(error))
 
     def newest(self, lineage: str) -> int | None:
         """Return the newest epoch of a lineage that the table has, by its transaction.
@@ -126,7 +145,7 @@ class DeltaSink:
             SinkError: the table cannot be read.
         """
         table = self._open()
-        return None if table is None else table.transaction_version(f"{lineage}/{self._name}")
+        return None if table is None else table.transaction_version(self._application(lineage))
 
     def shown(self) -> frozenset[str]:
         """Return the files of the table's newest version.
@@ -139,6 +158,9 @@ class DeltaSink:
             return frozenset()
         table.update_incremental()
         return frozenset(map(str, table.get_add_actions()["path"].to_pylist()))
+
+    def _application(self, lineage: str) -> str:
+        return f"{lineage}/{self._name}"
 
     def _open(self) -> DeltaTable | None:
         if self._table is None:
@@ -156,7 +178,7 @@ class DeltaSink:
         return self._table
 
     def _create(self, schema: Schema) -> DeltaTable:
-        self._table = DeltaTable.create(self._location.uri, schema, mode="ignore")
+        self._table = DeltaTable.create(self._location.uri, schema, mode="ignore", configuration=NEW_TABLE)
         crash_point("table-created")
         return self._table
 

@@ -1,7 +1,7 @@
-"""Which Delta tables this writer may append to: those that ask of a writer only what it does.
+"""Which Delta tables this writer may write to: those that ask of a writer only what it does.
 
-It adds files with all columns under their own names, unpartitioned, and looks at no row. A table that asks for more would take the
-commit and be wrong from then on, so it is refused before anything is staged.
+It adds files with all columns under their own names, unpartitioned, and looks at no row; an upsert takes files out as well. A table
+that asks for more would take the commit and be wrong from then on, so it is refused before anything is staged.
 """
 
 from __future__ import annotations
@@ -38,18 +38,32 @@ _COMPUTED: Final = {
 }
 
 
-def asks_too_much(table: DeltaTable, wanted: Mapping[str, object]) -> list[str]:
-    """Return what a table asks of its writers that this one does not do, in words; empty where it may be appended to.
+def asks_too_much(table: DeltaTable, wanted: Mapping[str, object], *, replacing: bool = False) -> list[str]:
+    """Return what a table asks of its writers that this one does not do, in words; empty where it may be written to.
 
     Args:
         table: the table.
         wanted: type of the rows to be written, as Delta's JSON has it.
+        replacing: files are taken out, too.
     """
     metadata = table.metadata()
     columns = ", ".join(metadata.partition_columns)
     partitions = [f"it is partitioned by {columns}"] if columns else []
     found: Mapping[str, object] = json.loads(table.schema().to_json())
-    return [*partitions, *_of_settings(metadata.configuration), *_of_protocol(table), *_of_columns(found), *_of_nulls(wanted, found, "")]
+    removals = _of_removals(table) if replacing else ()
+    demands = [*partitions, *_of_settings(metadata.configuration), *_of_protocol(table), *removals]
+    return [*demands, *_of_columns(found), *_of_nulls(wanted, found, "")]
+
+
+def _of_removals(table: DeltaTable) -> Iterator[str]:
+    """Yield what keeps files from being exchanged for others."""
+    configuration = table.metadata().configuration
+    if configuration.get("delta.appendOnly") == "true":
+        yield "its rows may only be added to"
+    if configuration.get("delta.enableChangeDataFeed") == "true":
+        yield "it keeps a change feed, for which each replaced row would have to be written"
+    if "deletionVectors" in (table.protocol().writer_features or ()):
+        yield "it has the table feature deletionVectors, and rows that they hide would come back"
 
 
 def _of_settings(configuration: Mapping[str, str | None]) -> Iterator[str]:

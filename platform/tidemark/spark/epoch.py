@@ -30,8 +30,8 @@ from tidemark.spark.intake import take_in
 from tidemark.spark.rows import EpochRows
 from tidemark.spark.sinks import BoundSink
 from tidemark.spark.tallies import observe_splits
-from tidemark.spark.topology import Topology, result_windows
-from tidemark.spark.windows.contract import EpochSetting, OperatorRun, WindowStep
+from tidemark.spark.topology import Topology, late_windows, result_windows
+from tidemark.spark.windows.contract import EpochSetting, WindowStep
 from tidemark.state.records import OperatorState, OutputRecord
 from tidemark.state.store import JobStore
 
@@ -113,6 +113,7 @@ class EpochRun:
         self.observed.clear()
         self._staged: set[str] = set()
         self._fired_or_not: set[int] = set()
+        self._absorbing: set[int] = set()
         self.operators = {id(node): self._machinery.steps[id(node)].begin(self._setting(topology.name(node))) for node in topology.windows}
         self.intakes = {
             source.name: take_in(
@@ -224,7 +225,7 @@ class EpochRun:
         for emitter in emitters:
             gate = self.topology.gate(emitter)
             empty = gate is not None and self.balance.side_rows(gate) == 0
-            if self.rows.available(emitter) and id(emitter) not in self.rows.tallies and not empty:
+            if self.rows.available(emitter) and self._settled(emitter) and id(emitter) not in self.rows.tallies and not empty:
                 with self._stage("count"):
                     self.rows.rows(emitter).write.format("noop").mode("overwrite").save()
 
@@ -244,16 +245,26 @@ class EpochRun:
             run = self.operators[id(node)]
             found = self.rows.with_dead(node.inputs[0]) if run.step.plain else None
             rows, tally = found or (self.rows.rows(node.inputs[0]), None)
-            self.balance.absorbed[id(node)] = run.absorb(rows, tally)
+            self._absorbing.add(id(node))
+            run.absorb(rows, tally)
+            self._judged(node)
+
+    def _judged(self, node: WindowNode) -> None:
+        """Take over what became of a window's input, as soon as it is known."""
+        absorbed = self.operators[id(node)].absorbed
+        if absorbed is not None:
+            self.balance.absorbed[id(node)] = absorbed
 
     def _run_window(self, node: WindowNode) -> None:
         run = self.operators[id(node)]
-        if run.absorbed is None and self.rows.available(node.inputs[0]):
+        if id(node) not in self._absorbing and self.rows.available(node.inputs[0]):
             self._absorb(node)
         inputs = [self.sources[source.name] for source in self.topology.upstream_sources(node)]
         observation = Observation()
         event_time = operator_watermark(run.setting.before.watermark, inputs)
-        results = run.fire(run.watermark_of(event_time), observation)
+        with self._stage(f"fire {self.topology.name(node)}"):
+            results = run.fire(run.watermark_of(event_time), observation)
+        self._judged(node)
         self._fired_or_not.add(id(node))
         if results is not None and self.topology.consumers.get(id(node)):
             self.rows.set_results(node, results)
@@ -277,7 +288,7 @@ class EpochRun:
         readers = [self.topology.outputs[name].node for name in self._staged - before]
         for other in self.topology.windows:
             follows = any(found is node for found in result_windows(other.inputs[0]))
-            if follows and self._settled(other.inputs[0]) and self.operators[id(other)].absorbed is None:
+            if follows and self._settled(other.inputs[0]) and id(other) not in self._absorbing:
                 self._absorb(other)
                 readers.append(other.inputs[0])
         # What waits for another window's results as well has not read these yet.
@@ -285,29 +296,29 @@ class EpochRun:
             self.rows.rows(node).write.format("noop").mode("overwrite").save()
 
     def _settled(self, node: Node) -> bool:
-        """Whether all windows whose results become rows of a node have had their turn in this epoch."""
-        return all(id(window) in self._fired_or_not for window in result_windows(node))
+        """Whether all windows whose results become rows of a node have had their turn in this epoch; late ones, if that tells them."""
+        windows = (*result_windows(node), *(late for late in late_windows(node) if self.operators[id(late)].step.judges_when_it_fires))
+        return all(id(window) in self._fired_or_not for window in windows)
 
     def _stage_outputs(self) -> None:
         """Stage the outputs that have rows in every epoch, as far as these rows are there."""
         for name, output in self.topology.outputs.items():
             if self.topology.gate(output.node) is None and self._ready(name, output.node):
-                self._stage_rows(name, self._visible_rows(name, output.node))
+                self._stage_rows(name, self._rows_of(name, output.node))
 
     def _stage_side_outputs(self) -> None:
         """Stage late, rejected and malformed rows where there are any, beside what goes on."""
         for name, output in self.topology.outputs.items():
             gate = self.topology.gate(output.node)
             if gate is not None and self._ready(name, output.node) and self.balance.side_rows(gate):
-                self._beside.begin(partial(self._stage_rows, name, self._visible_rows(name, output.node)))
+                self._beside.begin(partial(self._stage_rows, name, self._rows_of(name, output.node)))
 
     def _ready(self, name: str, node: Node) -> bool:
         return name not in self._staged and self._settled(node) and self.rows.available(node)
 
-    def _visible_rows(self, name: str, node: Node) -> DataFrame:
+    def _rows_of(self, name: str, node: Node) -> DataFrame:
         self._staged.add(name)
-        rows = self.rows.rows(node)
-        return rows.select(*(column for column in rows.columns if not column.startswith("__tm_")))
+        return self.rows.rows(node)
 
     def _stage_rows(self, name: str, rows: DataFrame) -> None:
         with self._stage(f"output {name}"):

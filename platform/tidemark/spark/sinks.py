@@ -11,6 +11,8 @@ from pyspark.sql import types as T
 from tidemark.errors import CorruptStoreError, SinkError, StoreError
 from tidemark.graph.nodes import ConsoleSpec, DeltaSpec, MemorySpec, Output, ParquetSpec
 from tidemark.spark.delta_sink import DeltaSink
+from tidemark.spark.delta_upsert import Upsert
+from tidemark.spark.expressions import visible_of
 from tidemark.spark.local_sinks import ConsoleSink, MemorySink
 from tidemark.spark.parquet_sink import ParquetSink
 from tidemark.spark.staging import new_staging
@@ -75,17 +77,27 @@ class BoundSink:
         return record.sink == self.sink.kind and record.location == self.sink.location
 
     def stage(self, rows: DataFrame, lineage: str, epoch: int) -> OutputRecord:
-        """Write an epoch's rows where they will lie, without anything that refers to them; one Spark job."""
-        schema = nullable(rows.schema)
+        """Write an epoch's rows where they will lie, without anything that refers to them; one Spark job.
+
+        Args:
+            rows: of the output; columns of the engine's own order the rows of an upsert, and are not written.
+            lineage: the job's.
+            epoch: the epoch at hand.
+        """
+        visible = rows.drop(*(name for name in rows.columns if name not in visible_of(rows.columns)))
+        schema = nullable(visible.schema)
         self.sink.check(schema)
         folder = self.sink.staging_folder(new_staging(lineage, epoch))
-        files = write_folder(rows, self.sink.staging, folder, compression=SINK_COMPRESSION)
+        upsert = self.sink.upsert if isinstance(self.sink, DeltaSink) else None
+        newest = upsert.newest(rows) if upsert else None
+        files = write_folder(newest.rows if newest else visible, self.sink.staging, folder, compression=SINK_COMPRESSION)
         return OutputRecord(
             sink=self.sink.kind,
             location=self.sink.location,
             schema=schema.json(),
             files=tuple(file.as_staged_file() for file in files),
-            rows=sum(file.rows for file in files),
+            rows=newest.emitted(files, self.name) if newest else sum(file.rows for file in files),
+            options=newest.options if newest else {},
         )
 
     def nothing(self) -> OutputRecord:
@@ -172,8 +184,8 @@ def _opened(name: str, output: Output, job: JobStore) -> Sink:
 
 def _sink(name: str, output: Output, job: JobStore) -> Sink:
     match output.sink:
-        case DeltaSpec(path):
-            return DeltaSink(name, path)
+        case DeltaSpec(path, mode, keys):
+            return DeltaSink(name, path, Upsert(keys) if mode == "upsert" else None)
         case ParquetSpec(path):
             return ParquetSink(name, path)
         case ConsoleSpec(rows):

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidemark.graph.nodes import (
+    DeltaSpec,
     ExplodeNode,
     FilterNode,
     FunctionNode,
@@ -24,6 +25,7 @@ from tidemark.graph.nodes import (
     WithColumnsNode,
     walk,
 )
+from tidemark.spark.windows.native import needs_order
 
 CHAINABLE = (SelectNode, WithColumnsNode, FilterNode)
 """Nodes that can share one pass with what comes before them: rows that drop out are marked, not removed."""
@@ -103,6 +105,12 @@ def result_windows(node: Node) -> tuple[WindowNode, ...]:
     return tuple(windows.values())
 
 
+def late_windows(node: Node) -> tuple[WindowNode, ...]:
+    """Return the windows whose late rows become rows of a node."""
+    sides = (found for found in walk([node]) if isinstance(found, SideOutputNode))
+    return tuple(side.inputs[0] for side in sides if isinstance(side.inputs[0], WindowNode))
+
+
 def may_vary(node: Node) -> bool:
     """Whether reading the node's rows twice could give two results, as far as the graph can tell."""
     return any(isinstance(found, FunctionNode | TransformNode) for found in walk([node]))
@@ -119,13 +127,11 @@ def build_topology(outputs: Mapping[str, Output]) -> Topology:
                 consumers[id(parent)] = consumers.get(id(parent), 0) + 1
     for output in outputs.values():
         consumers[id(output.node)] = consumers.get(id(output.node), 0) + 1
-    ordered = frozenset(
-        id(source)
-        for window in nodes
-        if isinstance(window, WindowNode) and any(aggregate.ordered for _, aggregate in window.aggregates)
-        for source in walk([window])
-        if isinstance(source, SourceNode)
-    )
+    ordering: list[Node] = [node for node in nodes if isinstance(node, WindowNode) and needs_order(node)]
+    # Of one epoch's rows with one key the last one stays; results of windows have positions of their own.
+    replacing = [output.node for output in outputs.values() if isinstance(output.sink, DeltaSpec) and output.sink.mode == "upsert"]
+    ordering += [node for node in replacing if not result_windows(node)]
+    ordered = frozenset(id(source) for source in walk(ordering) if isinstance(source, SourceNode))
     return Topology(
         nodes=nodes,
         outputs=dict(outputs),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -37,18 +37,27 @@ class Absorbed:
 
 @dataclass(frozen=True)
 class Fired:
-    """Panes that one firing emitted by timing, windows that had theirs on time, and the starts of windows that fired again."""
+    """Panes that one firing emitted by timing, windows that had theirs on time, and the starts of windows that fired again.
+
+    ``emitted`` are the result rows, where a window function makes any number of them of a pane; None: one of each.
+    """
 
     on_time: int = 0
     late: int = 0
     early: int = 0
     closed: int = 0
     refired: tuple[int, ...] = ()
+    emitted: int | None = None
+
+    @property
+    def panes(self) -> int:
+        """All panes."""
+        return self.early + self.on_time + self.late
 
     @property
     def rows(self) -> int:
-        """All panes."""
-        return self.early + self.on_time + self.late
+        """All result rows."""
+        return self.panes if self.emitted is None else self.emitted
 
 
 @dataclass(frozen=True)
@@ -83,6 +92,11 @@ class WindowStep(ABC):
         """Whether rows that dropped out before the window can be grouped beside the others, and tallied there."""
         return False
 
+    @property
+    def judges_when_it_fires(self) -> bool:
+        """Whether it is known only after ``fire`` how many rows of an epoch were late, and which."""
+        return False
+
     @abstractmethod
     def begin(self, setting: EpochSetting) -> OperatorRun:
         """Return the operator at work on an epoch."""
@@ -102,7 +116,8 @@ class WindowStep(ABC):
 class OperatorRun(ABC):
     """An operator at work on one epoch: ``absorb`` if there is input, then ``fire``, then ``upkeep``, then ``after``.
 
-    ``absorbed`` is None until there was input; ``watermark`` is W(n-1) until ``fire`` says W(n).
+    ``absorbed`` is None until there was input, and for a step that ``judges_when_it_fires`` until then; ``watermark`` is W(n-1) until
+    ``fire`` says W(n).
     """
 
     def __init__(self, step: WindowStep, setting: EpochSetting) -> None:
@@ -123,8 +138,8 @@ class OperatorRun(ABC):
         return MAX_WATERMARK if self.setting.ends else max(self.setting.before.watermark, self.setting.processing_time - 1)
 
     @abstractmethod
-    def absorb(self, rows: DataFrame, tally: Tally | None = None) -> Absorbed:
-        """Take an epoch's input into state.
+    def absorb(self, rows: DataFrame, tally: Tally | None = None) -> Absorbed | None:
+        """Take an epoch's input into state; returns None where the counts are known only when it has fired.
 
         Args:
             rows: living rows; with ``tally``, for a step that is ``plain``, all of them with their verdicts.
@@ -133,7 +148,7 @@ class OperatorRun(ABC):
 
     @abstractmethod
     def late_rows(self, rows: DataFrame) -> DataFrame:
-        """Return which rows of the epoch's input no window took; asked where ``absorb`` counted some, or before it."""
+        """Return which rows of the epoch's input no window took; asked where some were counted, or before that."""
 
     @abstractmethod
     def fire(self, watermark: int, observation: Observation) -> DataFrame | None:
@@ -168,3 +183,9 @@ class OperatorRun(ABC):
 def bounded(watermark: int) -> int:
     """Return a watermark, or a time made of one, within what a watermark can be."""
     return max(MIN_WATERMARK, min(MAX_WATERMARK, watermark))
+
+
+def in_turn(work: Sequence[Callable[[], None]]) -> None:
+    """Do one thing after the other."""
+    for each in work:
+        each()

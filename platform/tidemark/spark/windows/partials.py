@@ -109,8 +109,12 @@ class Partials:
 
     @property
     def results(self) -> list[str]:
-        """The results of merged state."""
-        return [f"{_filled(aggregate.result, self._columns[name])} AS {quoted(name)}" for name, aggregate in self.node.aggregates]
+        """The results of merged state; a reduced row as its columns."""
+        made = [(name, _filled(aggregate.result, self._columns[name])) for name, aggregate in self.node.aggregates]
+        if self.node.reduced:
+            ((_, row),) = made
+            return [f"({row}).{quoted(name)} AS {quoted(name)}" for name, _ in self.node.reduced]
+        return [f"{result} AS {quoted(name)}" for name, result in made]
 
     @property
     def key_hash(self) -> str:

@@ -115,11 +115,11 @@ class SessionInput:
         kind = rows.select(F.expr(text).alias("gap")).schema["gap"].dataType
         if isinstance(kind, T.DayTimeIntervalType):
             gap = f"unix_millis(timestamp_millis(0L) + ({text}))"
-        elif isinstance(kind, T.NumericType | T.NullType):
+        elif isinstance(kind, T.IntegralType | T.NullType):
             gap = f"CAST(({text}) AS BIGINT)"
         else:
             raise UserCodeError(
-                f"the gap {text!r} of a session has type {kind.simpleString()}, neither a number of milliseconds nor an interval of time",
+                f"the gap {text!r} of a session has type {kind.simpleString()}, neither a whole number of milliseconds nor an interval",
                 fix="give milliseconds, such as gap_by='CAST(timeout_ms AS BIGINT)', or an interval: gap_by='INTERVAL 5 MINUTES'",
                 uid=self._node.uid,
                 place=self._node.place,

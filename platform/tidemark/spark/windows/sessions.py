@@ -94,7 +94,7 @@ class SessionStep(WindowStep):
         """
         late = f"{END} - 1 <= {parameters(fired)[0]}"
         remembered = PANES in sessions.columns
-        replaced = f"if({GROWN}, transform(array_sort({OUT}), start -> timestamp_millis(start)), array())" if remembered else "array()"
+        replaced = f"if({GROWN}, transform(array_sort({OUT}), x -> timestamp_millis(x)), array())" if remembered else "array()"
         rows = sessions.selectExpr(
             *self.partials.key_results,
             f"timestamp_millis({START}) AS window_start",
@@ -177,7 +177,7 @@ class SessionRun(OperatorRun):
     def _fresh(self, rows: DataFrame) -> DataFrame:
         """Return the input as sessions, grouped before where that leaves much less; until that is known, it is taken to."""
         now, made, counters = self.setting.processing_time, self.step.input, self.setting.before.counters
-        if made.can_be_single and counters.get(_ROWS, 0) < MANY_IN_BUCKET * counters.get(_BUCKETS, 0):
+        if made.can_be_single and (made.gap is None or counters.get(_ROWS, 0) < MANY_IN_BUCKET * counters.get(_BUCKETS, 0)):
             return made.single(rows, now)
         return made.grouped(rows, now, self._gone)
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from tidemark.errors import DefinitionError
+import dataclasses
+
 from tidemark.graph.nodes import WindowNode
-from tidemark.semantics.assigners import Cumulative, DynamicSession, Session, Sliding, Tumbling
+from tidemark.semantics.assigners import Cumulative, Sliding, Tumbling
+from tidemark.spark.windows.buffered import BufferedStep
 from tidemark.spark.windows.contract import WindowStep
+from tidemark.spark.windows.native import fires_at_its_end
+from tidemark.spark.windows.result_functions import ResultFunctionStep
 from tidemark.spark.windows.sessions import SessionStep
 from tidemark.spark.windows.sliced import SlicedStep
 from tidemark.spark.windows.triggered import TriggeredStep, is_triggered
@@ -13,18 +17,16 @@ from tidemark.spark.windows.tumbling import TumblingStep
 
 
 def step_of(node: WindowNode) -> WindowStep:
-    """Return the step of an operator.
+    """Return the step of an operator: a native one where there is one, else one that keeps elements.
 
-    Raises:
-        DefinitionError: no step runs such windows.
+    A function behind aggregates is a step around that of the aggregates.
     """
+    if node.aggregates and node.function is not None:
+        return ResultFunctionStep(node, step_of(dataclasses.replace(node, function=None)))
     if is_triggered(node):
         return TriggeredStep(node)
+    if not fires_at_its_end(node):
+        return BufferedStep(node)
     if isinstance(node.assigner, Tumbling):
         return TumblingStep(node)
-    if isinstance(node.assigner, Sliding | Cumulative):
-        return SlicedStep(node)
-    if isinstance(node.assigner, Session | DynamicSession):
-        return SessionStep(node)
-    what = f"windows of kind {type(node.assigner).__name__} cannot be run"
-    raise DefinitionError(what, fix="use an assigner of tidemark's own", uid=node.uid, place=node.place)
+    return SlicedStep(node) if isinstance(node.assigner, Sliding | Cumulative) else SessionStep(node)

@@ -1,0 +1,25 @@
+"""Which windows Spark's own operators run, and which ones a process in Python does."""
+
+from __future__ import annotations
+
+from tidemark.graph.nodes import WindowNode
+from tidemark.semantics.assigners import Cumulative, DynamicSession, Session, Sliding, Tumbling
+from tidemark.semantics.builtin_triggers import default_trigger
+from tidemark.spark.windows.triggered import is_triggered
+
+
+def is_native(node: WindowNode) -> bool:
+    """Return whether a window's results are made by native aggregates as elements come, so that no elements are kept."""
+    return is_triggered(node) or fires_at_its_end(node)
+
+
+def fires_at_its_end(node: WindowNode) -> bool:
+    """Return whether aligned windows or sessions fire at their end and for late elements, and are aggregated or reduced."""
+    plain = node.trigger is None or node.trigger == default_trigger(node.assigner)
+    known = isinstance(node.assigner, Tumbling | Sliding | Cumulative | Session | DynamicSession)
+    return plain and known and node.evictor is None and bool(node.aggregates)
+
+
+def needs_order(node: WindowNode) -> bool:
+    """Return whether elements of one event time have to be told apart by their source positions."""
+    return not is_native(node) or any(aggregate.ordered for _, aggregate in node.aggregates)

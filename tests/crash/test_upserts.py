@@ -1,0 +1,157 @@
+"""Killed between any two steps of an upsert, also while another writer is at the table, a job leaves what an undisturbed one leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import pytest
+from deltalake import DeltaTable
+
+from tests.crash import fares, upserts
+from tests.crash.warm_jvm import CHECKOUT, warm_jvm
+from tidemark import crashpoints
+from tidemark.spark import delta_merge
+from tidemark.state.joblog import JobLog
+from tidemark.state.records import EpochRecord
+from tidemark.state.store import JobStore
+from tidemark.testing.crash import run_until_crash
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.slow]
+
+UPSERTED = {"newest": ("zone", "window_start"), "last": ("zone",)}
+Row = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def jvm() -> Iterator[Mapping[str, str]]:
+    with warm_jvm() as variables:
+        yield variables
+
+
+@pytest.fixture(scope="module")
+def session(spark: SparkSession) -> SparkSession:
+    own = spark.newSession()
+    for key, value in fares.SETTINGS.items():
+        own.conf.set(key, value)
+    return own
+
+
+@dataclass(frozen=True)
+class Undisturbed:
+    """What the job leaves when nobody kills it, and the times at which ``output-staged`` meant rewritten files."""
+
+    tables: Mapping[str, list[Row]]
+    rewritings: tuple[int, ...]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
+    folder = upserts.write_landing(tmp_path_factory.mktemp("undisturbed"))
+    rewritings: list[int] = []
+
+    def reached(point: str) -> None:
+        crashpoints.crash_point(point)
+        rewritings.append(crashpoints.reached()[point] - before)
+
+    with pytest.MonkeyPatch.context() as patch, mock.patch.object(delta_merge, "crash_point", reached):
+        patch.setenv("TIDEMARK_CRASH_AT", "-")
+        before = crashpoints.reached().get("output-staged", 0)
+        recover(folder, session, 0)
+    found = tables(folder)
+    best: dict[tuple[object, ...], Row] = {}
+    for pane in found["panes"]:
+        key = tuple(pane[name] for name in UPSERTED["newest"])
+        best[key] = max(best.get(key, pane), pane, key=lambda row: row["pane_index"])
+    assert found["newest"] == in_order(best.values())
+    assert len(found["panes"]) > len(found["newest"])
+    assert {row["zone"]: row["fare"] for row in found["last"]} == {"a": 13, "b": 23, None: 32, "c": 43, "d": 51}
+    return Undisturbed(found, tuple(rewritings))
+
+
+def recover(folder: Path, session: SparkSession, attempt: int) -> None:
+    fares.run(upserts.make_job(folder), session, fares.clock_of(attempt), end_of_input=True)
+
+
+def kill(folder: Path, point: str, jvm: Mapping[str, str], attempt: int = 0) -> None:
+    """Drive the job in a process of its own until it dies, and look at what readers see then."""
+    ending = run_until_crash("tests.crash.upserts:drive", point, [str(folder), str(attempt)], environment=jvm, cwd=CHECKOUT)
+    ending.require_killed()
+    for name, keys in UPSERTED.items():
+        rows = tables(folder)[name]
+        assert len({tuple(row[key] for key in keys) for row in rows}) == len(rows), f"{name} shows two rows of one key"
+
+
+def in_order(rows: Any) -> list[Row]:
+    return sorted(rows, key=str)
+
+
+def tables(folder: Path) -> dict[str, list[Row]]:
+    """Return the tables' rows as a reader finds them."""
+    found = {}
+    for name in ("panes", *UPSERTED):
+        path = str(folder / name)
+        found[name] = in_order(DeltaTable(path).to_pyarrow_table().to_pylist()) if DeltaTable.is_deltatable(path) else []
+    return found
+
+
+def head_of(folder: Path) -> EpochRecord:
+    head = JobLog(JobStore.open(str(folder / "store")).at("upserts"), "upserts").load().epoch
+    assert head is not None
+    return head
+
+
+def check(folder: Path, undisturbed: Undisturbed) -> None:
+    """Compare the tables, and look for files that nobody refers to in what the newest epochs staged."""
+    assert tables(folder) == undisturbed.tables
+    head = head_of(folder)
+    assert dict(head.totals["outputs"])["newest"] == dict(head.totals["outputs"])["panes"] == len(undisturbed.tables["panes"])
+    for name in UPSERTED:
+        table = DeltaTable(str(folder / name))
+        epochs = [int(commit["tidemark.epoch"]) for commit in table.history() if "tidemark.epoch" in commit]
+        assert len(epochs) == len(set(epochs)), f"{name} was committed to twice for an epoch"
+        shown = {str(path) for version in range(table.version() + 1) for path in files_of(folder / name, version)}
+        staged = {str(path.relative_to(folder / name)) for path in (folder / name).rglob("merged-*/*.parquet")}
+        assert staged <= shown, f"{name} has rewritten files that no version ever had"
+
+
+def files_of(table: Path, version: int) -> list[object]:
+    return list(DeltaTable(str(table), version=version).get_add_actions()["path"].to_pylist())
+
+
+@pytest.mark.parametrize("which", [0, -1], ids=["first", "last"])
+def test_killed_behind_the_rewriting(
+    which: int, undisturbed: Undisturbed, jvm: Mapping[str, str], session: SparkSession, tmp_path: Path
+) -> None:
+    assert len(undisturbed.rewritings) >= 2, "hardly anything is rewritten"
+    kill(upserts.write_landing(tmp_path), f"output-staged:{undisturbed.rewritings[which]}", jvm)
+    # Again in the next process: publishing what the first left rewrites before anything else is staged.
+    kill(tmp_path, "output-staged:1", jvm, 1)
+    recover(tmp_path, session, 2)
+    check(tmp_path, undisturbed)
+
+
+@pytest.mark.parametrize("point", ["table-created:2", "after-commit:3", "after-commit:4", "output-published:8", "outputs-published:4"])
+def test_killed_around_a_publication(
+    point: str, undisturbed: Undisturbed, jvm: Mapping[str, str], session: SparkSession, tmp_path: Path
+) -> None:
+    kill(upserts.write_landing(tmp_path), point, jvm)
+    recover(tmp_path, session, 1)
+    check(tmp_path, undisturbed)
+
+
+def test_another_writer_comes_between_the_commit_and_the_publication(
+    undisturbed: Undisturbed, jvm: Mapping[str, str], session: SparkSession, tmp_path: Path
+) -> None:
+    """It puts the files together that the upsert would have exchanged, and takes a row away."""
+    kill(upserts.write_landing(tmp_path), "after-commit:4", jvm)
+    DeltaTable(str(tmp_path / "newest")).optimize.compact()
+    DeltaTable(str(tmp_path / "last")).delete("zone = 'd'")
+    recover(tmp_path, session, 1)
+    check(tmp_path, undisturbed)

@@ -1,0 +1,258 @@
+"""Session windows of the engine do in every epoch what the element-by-element reference does, whichever way they are carried out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from random import Random, SystemRandom
+from typing import TYPE_CHECKING
+
+import pytest
+
+import tidemark as tm
+from tests.engine.lab import Lab, elements
+from tests.engine.session_cases import random_case, require_same, run_engine, run_expected
+from tests.short_lived import interpreting
+from tidemark.errors import UserCodeError
+from tidemark.graph.nodes import WindowNode
+from tidemark.semantics.assigners import DynamicSession, Session
+from tidemark.spark.windows import sessions
+from tidemark.state.compaction import plan_compaction
+from tidemark.state.records import OperatorState, StateFile
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "ci"
+
+
+def write_touched_only(patch: pytest.MonkeyPatch) -> None:
+    """Let every epoch with older state look for the sessions that it touches."""
+    patch.setattr(sessions, "FEW_ROWS", -1)
+    patch.setattr(sessions, "FEW_TOUCHED", 0)
+    patch.setattr(sessions, "MANY_OUT_OF_DATE", 10**9)
+
+
+def merge_files_early(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(sessions, "plan_compaction", partial(plan_compaction, min_files=1))
+
+
+def take_rows_one_by_one(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(sessions, "MANY_IN_BUCKET", 10**9)
+
+
+WAYS = {
+    "all written": (),
+    "row by row": (take_rows_one_by_one,),
+    "touched only": (write_touched_only,),
+    "touched and merged": (write_touched_only, merge_files_early, take_rows_one_by_one),
+}
+
+
+def see_agreement(spark: SparkSession, folder: Path, seeds: Iterable[int]) -> None:
+    """Run the cases of these seeds through the engine and the reference."""
+    for seed in seeds:
+        try:
+            case = random_case(seed)
+            require_same(run_engine(case, spark, folder / str(seed)), run_expected(case))
+        except BaseException as error:
+            error.add_note(f"seed {seed}")
+            raise
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", WAYS)
+def test_sessions_agree_with_the_reference(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    for change in WAYS[way]:
+        change(monkeypatch)
+    others = [SystemRandom().randrange(2**32) for _ in range(3 if THOROUGH else 1)]
+    # Compiling takes most of a small job's time.
+    see_agreement(interpreting(spark), tmp_path, [1, *others])
+
+
+@pytest.mark.slow
+def test_compiled_sessions_agree_with_the_reference(spark: SparkSession, tmp_path: Path) -> None:
+    see_agreement(spark, tmp_path, [2])
+
+
+@pytest.mark.slow
+def test_a_run_that_stops_and_goes_on_elsewhere_does_the_same(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_touched_only(monkeypatch)
+    case = random_case(4, most=3)
+    session = interpreting(spark)
+    found = run_engine(case, session, tmp_path, epochs=2, end_of_input=False)
+    found += run_engine(case, session, tmp_path, epochs=4, end_of_input=False, first=len(found), parallelism=3)
+    monkeypatch.undo()
+    found += run_engine(case, session, tmp_path, first=len(found), parallelism=1)
+    require_same(found, run_expected(case))
+
+
+def test_sessions_of_processing_time(spark: SparkSession, tmp_path: Path) -> None:
+    case = random_case(3, keys=8, rows=60, domain="processing")
+    require_same(run_engine(case, interpreting(spark), tmp_path), run_expected(case))
+
+
+SCHEMA = "k STRING, t BIGINT, g BIGINT"
+
+
+def sessions_of(
+    spark: SparkSession,
+    folder: Path,
+    epochs: Sequence[Sequence[tuple[object, ...]]],
+    assigner: Session | DynamicSession,
+    *,
+    lateness: int = 0,
+) -> list[tuple[object, ...]]:
+    """Return the panes over these elements, in the order they came: key, bounds, timing, index, replaced starts, number of elements."""
+    stream = elements(*epochs, schema=SCHEMA).key_by("k").window(assigner).allowed_lateness(lateness)
+    rows = Lab(interpreting(spark), folder).run({"panes": stream.aggregate(n=tm.count()).uid("sessions")}).rows["panes"]
+
+    def millis(moment: datetime) -> int:
+        return (moment.replace(tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+
+    return [
+        (
+            row["k"],
+            millis(row["window_start"]),
+            millis(row["window_end"]),
+            row["pane_timing"],
+            row["pane_index"],
+            tuple(map(millis, row["replaces"])),
+            row["n"],
+        )
+        for row in rows
+    ]
+
+
+def test_sessions_that_touch_are_one(spark: SparkSession, tmp_path: Path) -> None:
+    epochs = [[("a", 0, 0), ("a", 10, 0), ("b", 0, 0), ("b", 11, 0), (None, 5, 0)]]
+    found = sessions_of(spark, tmp_path, epochs, Session(10))
+    assert sorted(found, key=str) == [
+        ("a", 0, 20, "ON_TIME", 0, (), 2),
+        ("b", 0, 10, "ON_TIME", 0, (), 1),
+        ("b", 11, 21, "ON_TIME", 0, (), 1),
+        (None, 5, 15, "ON_TIME", 0, (), 1),
+    ]
+
+
+def test_a_late_element_joins_sessions_whose_results_are_out(spark: SparkSession, tmp_path: Path) -> None:
+    epochs = [
+        [("a", 0, 0), ("a", 30, 0), ("z", 60, 0)],
+        # Joins nothing, but makes the second one longer.
+        [("a", 35, 0)],
+        [("a", 8, 0), ("a", 15, 0), ("a", 22, 0)],
+        [("a", 24, 0)],
+        [("z", 200, 0), ("a", 25, 0)],
+        [("a", 26, 0)],
+    ]
+    found = [pane for pane in sessions_of(spark, tmp_path, epochs, Session(10), lateness=100) if pane[0] == "a"]
+    assert sorted(found, key=lambda pane: (pane[4], pane[1])) == [
+        ("a", 0, 10, "ON_TIME", 0, (), 1),
+        ("a", 30, 40, "ON_TIME", 0, (), 1),
+        ("a", 30, 45, "LATE", 1, (30,), 2),
+        ("a", 0, 45, "LATE", 2, (0, 30), 6),
+        ("a", 0, 45, "LATE", 3, (), 7),
+        ("a", 0, 45, "LATE", 4, (), 8),
+    ]
+
+
+def test_a_session_that_grows_past_the_watermark_again_waits_for_its_new_end(spark: SparkSession, tmp_path: Path) -> None:
+    epochs = [[("a", 0, 0), ("z", 12, 0)], [("a", 9, 0)], [("z", 18, 0)], [("z", 19, 0)]]
+    found = [pane for pane in sessions_of(spark, tmp_path, epochs, Session(10), lateness=5) if pane[0] == "a"]
+    assert found == [("a", 0, 10, "ON_TIME", 0, (), 1), ("a", 0, 19, "ON_TIME", 1, (0,), 2)]
+
+
+@pytest.mark.parametrize(
+    "gap",
+    ["g", "CAST(g AS SMALLINT)", "make_dt_interval(0, 0, 0, g / 1000)", "if(g > 5, INTERVAL '0.010' SECOND, INTERVAL '0.005' SECOND)"],
+)
+def test_gaps_from_a_column(spark: SparkSession, tmp_path: Path, gap: str) -> None:
+    epochs = [[("a", 0, 5), ("a", 5, 10), ("a", 14, 5), ("a", 20, 5), (None, 20, 10)]]
+    found = sessions_of(spark, tmp_path, epochs, DynamicSession(gap))
+    assert sorted(found, key=str) == [
+        ("a", 0, 19, "ON_TIME", 0, (), 3),
+        ("a", 20, 25, "ON_TIME", 0, (), 1),
+        (None, 20, 30, "ON_TIME", 0, (), 1),
+    ]
+
+
+@pytest.mark.parametrize("gap", [0, -1, None, 2**53 + 1])
+def test_an_element_without_a_gap_ends_the_epoch(spark: SparkSession, tmp_path: Path, gap: int | None) -> None:
+    with pytest.raises(UserCodeError, match=f"the gap g of a session is {'null' if gap is None else gap}, not a positive number"):
+        sessions_of(spark, tmp_path, [[("a", 0, 5)], [("a", 1, gap)]], DynamicSession("g"))
+
+
+def test_a_gap_of_months_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(UserCodeError, match="has type interval year to month, neither"):
+        sessions_of(spark, tmp_path, [[("a", 0, 5)]], DynamicSession("make_ym_interval(0, g)"))
+
+
+def test_all_rows_in_one_stream_of_sessions(spark: SparkSession, tmp_path: Path) -> None:
+    stream = elements([("a", 0, 5), ("b", 10, 5)], [("a", 21, 5), ("b", 3, 5)], schema=SCHEMA).window_all(Session(10))
+    late = tm.OutputTag("late")
+    panes = stream.late_to(late).aggregate(n=tm.count()).uid("sessions")
+    ran = Lab(interpreting(spark), tmp_path).run({"panes": panes, "late": panes.side_output(late)})
+    assert ran.of("panes", "n") == [1, 3]
+    assert ran.of("late", "k") == []
+
+
+def test_an_epoch_that_touches_few_sessions_reads_and_writes_those(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "FEW_ROWS", 50)
+    many: list[tuple[object, ...]] = [(f"k{number}", 0, 0) for number in range(400)]
+    epochs: list[list[tuple[object, ...]]] = [many, [("k1", 1, 0), (None, 1, 0)], [("k1", 2, 0), (None, 2, 0), ("k2", 40, 0)]]
+    stream = elements(*epochs, schema=SCHEMA).key_by("k").window(Session(1000)).aggregate(n=tm.count()).uid("sessions")
+    ran = Lab(interpreting(spark), tmp_path).run({"panes": stream})
+    assert [epoch.operators["sessions"].state_rows for epoch in ran.epochs] == [400, 401, 404, 0]
+    assert ran.of("panes", "n") == [1] * 398 + [2, 2, 3]
+    assert [epoch.operators["sessions"].panes_on_time for epoch in ran.epochs] == [0, 0, 0, 401]
+
+
+def test_what_a_session_shows_at_last_does_not_depend_on_the_cuts(spark: SparkSession, tmp_path: Path) -> None:
+    random = Random(7)
+    rows: list[tuple[object, ...]] = [(random.choice(["a", "b", None]), number * 3 + random.randint(-20, 20), 0) for number in range(120)]
+    shown: list[dict[tuple[object, object], tuple[object, ...]]] = []
+    for number, cuts in enumerate([[], [60], [10, 11, 40, 90]]):
+        epochs = [rows[first:last] for first, last in pairwise([0, *cuts, len(rows)])]
+        last_panes: dict[tuple[object, object], tuple[object, ...]] = {}
+        for key, start, end, _, _, replaced, n in sessions_of(spark, tmp_path / str(number), epochs, Session(9), lateness=40):
+            assert isinstance(replaced, tuple)
+            for gone in replaced:
+                last_panes.pop((key, gone), None)
+            last_panes[key, start] = (end, n)
+        shown.append(last_panes)
+    assert shown[0] == shown[1] == shown[2]
+
+
+def step_with(gap: int = 10) -> sessions.SessionStep:
+    stream = elements(schema=SCHEMA).key_by("k").window(Session(gap)).aggregate(n=tm.count()).uid("sessions")
+    node = stream.node
+    assert isinstance(node, WindowNode)
+    return sessions.SessionStep(node)
+
+
+@pytest.mark.parametrize(
+    ("files", "counters", "due"),
+    [
+        ([], {}, None),
+        ([(120, 150)], {}, 119),
+        ([(120, 150), (110, 300)], {}, 109),
+        # All that these hold has fired.
+        ([(80, 101)], {}, None),
+        # Some of it may be due any moment, until an epoch without input has looked.
+        ([(80, 150)], {}, 101),
+        ([(80, 150)], {"next_end": 140}, 139),
+        ([(80, 150), (120, 130)], {"next_end": 140}, 119),
+        ([(80, 150)], {"next_end": 90}, 101),
+    ],
+)
+def test_when_the_next_session_is_due(files: list[tuple[int, int]], counters: dict[str, int], due: int | None) -> None:
+    listed = tuple(StateFile(f"{number}.parquet", 1, 1, low, high, 0) for number, (low, high) in enumerate(files))
+    assert step_with().next_due(OperatorState({}, listed, watermark=100, counters=counters)) == due
