@@ -30,13 +30,17 @@ def write_folder(
     compression: str,
     time_column: str | None = None,
     options: Mapping[str, str] = MappingProxyType({}),
+    apart: Sequence[str] = (),
 ) -> list[ParquetSummary]:
-    """Write rows as Parquet files under a folder of a store; one Spark job. ``options`` are further ones of Spark's writer.
+    """Write rows as Parquet files under a folder of a store; one Spark job.
+
+    ``options`` are further ones of Spark's writer. Rows that differ in the columns ``apart`` go into folders ``column=value`` of their own.
 
     Returns:
         The files that hold rows, described from their footers, in the order of their names; paths are relative to the store.
     """
-    rows.write.mode("error").options(**_WRITE_OPTIONS, **options).option("compression", compression).parquet(store.spark_uri(folder))
+    writer = rows.write.mode("error").options(**_WRITE_OPTIONS, **options).option("compression", compression)
+    (writer.partitionBy(*apart) if apart else writer).parquet(store.spark_uri(folder))
     paths = [file.path for file in store.list(folder) if file.path.endswith(".parquet")]
     return [summary for summary in describe_parquet(store, paths, time_column) if summary.rows]
 
