@@ -176,3 +176,13 @@ print(code_version(tm.Job("j", outputs={"o": tm.console(stream)})))
         versions.append(done.stdout.strip())
     assert len(versions[0]) == 16
     assert versions[0] == versions[1]
+
+
+def test_how_a_table_is_written_is_part_of_the_version() -> None:
+    def version(**settings: Any) -> str:
+        source = tm.source("s", tm.files("in", format="json", schema="t BIGINT, k STRING"), watermarks=tm.ascending(timestamp="t"))
+        return code_version(tm.Job("job", outputs={"rows": tm.delta(source, "table", **settings)}))
+
+    versions = [version(), version(mode="append"), version(mode="upsert", keys=["k"]), version(mode="upsert", keys=["k", "t"])]
+    assert versions[0] == versions[1]
+    assert len(set(versions)) == 3

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tidemark.graph.definition import operator_definition
 from tidemark.graph.function_text import function_text
 from tidemark.graph.nodes import (
+    DeltaSpec,
     ElementsSpec,
     ExplodeNode,
     Expression,
@@ -111,5 +112,6 @@ def _strategy(strategy: WatermarkStrategy) -> list[object]:
     return [*values, function_text(type(generator)), repr(settings_of(generator))]
 
 
-def _sink(sink: SinkSpec) -> str:
-    return type(sink).__name__
+def _sink(sink: SinkSpec) -> object:
+    kind = type(sink).__name__
+    return [kind, sink.mode, sink.keys] if isinstance(sink, DeltaSpec) and sink.mode != "append" else kind

@@ -130,7 +130,8 @@ def describe_sink(sink: SinkSpec) -> str:
     """Return a sink's kind and place."""
     match sink:
         case DeltaSpec():
-            return f"delta {describe_path(sink.path)}"
+            upserts = f", upsert by {', '.join(sink.keys)}" if sink.keys else ", upsert" if sink.mode == "upsert" else ""
+            return f"delta {describe_path(sink.path)}{upserts}"
         case ParquetSpec():
             return f"parquet {describe_path(sink.path)}"
         case ConsoleSpec():
