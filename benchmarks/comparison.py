@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.agreement import Truth, judge, truth_of
+from benchmarks.agreement import Truth, truth_of
 from benchmarks.engines import DRIVER_MEMORY, Engine, cores
 from benchmarks.fares import ensure_fares
 from benchmarks.measurement import Request, measured_folder
 from benchmarks.processes import run_measurement
-from benchmarks.records import Record, RunFigures, epoch_lengths, throughput
-from benchmarks.workloads import MEASURED_EPOCHS, WARM_EPOCHS, Workload
+from benchmarks.records import Growth, Record, RunFigures, Spread, epoch_lengths, growth_of, throughput
+from benchmarks.workloads import Workload
 from tidemark.errors import EngineError
 
 
@@ -25,7 +25,7 @@ class Comparison:
     Args:
         workloads: what is drained.
         engines: on which engines, in this order within each round.
-        runs: rounds.
+        runs: rounds, of workloads that have no fewer.
         scratch: folder of inputs, which are kept, and of outputs, which are not.
         memory: of each JVM.
     """
@@ -39,7 +39,7 @@ class Comparison:
     @property
     def measurements(self) -> int:
         """Number of processes that are going to be started."""
-        return len(self.workloads) * len(self.engines) * self.runs
+        return sum(workload.rounds_of(self.runs) for workload in self.workloads) * len(self.engines)
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,9 @@ def compare(comparison: Comparison, report: Callable[[Step], None]) -> tuple[Rec
     for workload in comparison.workloads:
         files = ensure_fares(workload.fares, comparison.scratch)
         warm = ensure_fares(workload.warm_fares, comparison.scratch)
-        truth = truth_of(workload.fares, files)
+        truth = truth_of(workload.fares, files, workload.shape)
         found: dict[Engine, list[RunFigures]] = {engine: [] for engine in comparison.engines}
-        for run in range(1, comparison.runs + 1):
+        for run in range(1, workload.rounds_of(comparison.runs) + 1):
             for engine in comparison.engines:
                 report(Step(workload, engine, run))
                 figures = _measure(comparison, workload, engine, truth, (files, warm))
@@ -84,12 +84,13 @@ def _measure(comparison: Comparison, workload: Workload, engine: Engine, truth: 
     folder = Path(tempfile.mkdtemp(prefix="run-", dir=comparison.scratch))
     files, warm = inputs
     try:
-        watched = run_measurement(Request(engine, str(files), str(warm), str(folder), workload.files_per_epoch, comparison.memory))
-        verdict = judge(engine, truth, measured_folder(folder))
+        request = Request(engine, workload.shape, str(files), str(warm), str(folder), workload.files_per_epoch, comparison.memory)
+        watched = run_measurement(request)
+        verdict = truth.judge(engine, measured_folder(folder))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     measured = watched.measurement
-    if workload.measure == "epochs" and len(measured.epoch_ms) < WARM_EPOCHS + MEASURED_EPOCHS:
+    if len(measured.epoch_ms) < workload.least_epochs:
         raise EngineError(
             f"{engine} reports {len(measured.epoch_ms)} epochs of {workload.name}, fewer than are to be measured",
             fix="see that one file is one epoch",
@@ -100,22 +101,24 @@ def _measure(comparison: Comparison, workload: Workload, engine: Engine, truth: 
         peak_memory_bytes=watched.peak_memory_bytes,
         late_kept=verdict.late_kept,
         late_lost=verdict.late_lost,
-        cells_checked=verdict.cells,
+        cells_checked=verdict.compared,
         versions=measured.versions,
+        state_rows=measured.state_rows,
+        state_files=measured.state_files,
     )
 
 
 def _record(comparison: Comparison, workload: Workload, engine: Engine, runs: Sequence[RunFigures]) -> Record:
-    by_epoch = workload.measure == "epochs"
     last = runs[-1]
+    speed, epochs, growth = _measures(workload, runs)
     return Record(
         workload=workload.name,
         engine=engine,
         title=workload.title,
         rows=workload.fares.total_rows,
         runs=len(runs),
-        events_per_second=None if by_epoch else throughput(runs, workload.fares.total_rows),
-        epoch_ms=epoch_lengths(runs, skip=WARM_EPOCHS, take=MEASURED_EPOCHS) if by_epoch else None,
+        events_per_second=speed,
+        epoch_ms=epochs,
         peak_memory_bytes=max(run.peak_memory_bytes for run in runs),
         late_kept=last.late_kept,
         late_lost=last.late_lost,
@@ -123,4 +126,15 @@ def _record(comparison: Comparison, workload: Workload, engine: Engine, runs: Se
         cores=cores(),
         driver_memory=comparison.memory,
         versions=dict(last.versions),
+        growth=growth,
     )
+
+
+def _measures(workload: Workload, runs: Sequence[RunFigures]) -> tuple[Spread | None, Spread | None, Growth | None]:
+    """Return events per second, lengths of epochs, and their growth: the one that the workload measures, and None for the others."""
+    if workload.measure == "throughput":
+        return throughput(runs, workload.fares.total_rows), None, None
+    first, last = workload.phases[0], workload.phases[-1]
+    if workload.measure == "epochs":
+        return None, epoch_lengths(runs, skip=first.skip, take=first.take), None
+    return None, None, growth_of(runs, first=(first.skip, first.take), last=(last.skip, last.take))

@@ -1,4 +1,4 @@
-"""The same job on each engine: hourly sum and count of fares by driver, drained from files into a folder of Parquet files."""
+"""The same job on each engine: sum and count of fares by driver and window, drained from files into a folder of Parquet files."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
 import tidemark as tm
+from benchmarks.shapes import Shape
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.errors import DefinitionError
+from tidemark.semantics.windows import WindowAssigner
 from tidemark.spark.session import build_session
+from tidemark.state.progress import EpochProgress
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Column, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 Engine = Literal["tidemark", "spark-rocksdb", "spark-heap"]
@@ -23,10 +26,12 @@ ENGINES: Final[tuple[Engine, ...]] = get_args(Engine)
 
 SCHEMA = "driver BIGINT, ts TIMESTAMP, fare DOUBLE"
 BOUND = "5 minutes"
-WINDOW = "1 hour"
 RESULTS = "results"
 LATE = "late"
 DRIVER_MEMORY = "6g"
+
+_EPOCHS_REPORTED = 1_000_000
+"""Spark forgets the progress of all but the last hundred batches otherwise."""
 
 _STORES = "org.apache.spark.sql.execution.streaming.state."
 _STATE_STORE: Mapping[Engine, str] = {
@@ -37,10 +42,19 @@ _STATE_STORE: Mapping[Engine, str] = {
 
 @dataclass(frozen=True)
 class Drained:
-    """A drained job: how long it took, and when each of its epochs began, in milliseconds since 1970-01-01 UTC."""
+    """A drained job.
+
+    Args:
+        seconds: how long it took.
+        epoch_starts_ms: when each of its epochs began, in milliseconds since 1970-01-01 UTC.
+        state_rows: rows of state after each epoch, as the engine counts them.
+        state_files: files of state that are live after each epoch; none for engines whose state is not files.
+    """
 
     seconds: float
     epoch_starts_ms: tuple[int, ...]
+    state_rows: tuple[int, ...]
+    state_files: tuple[int, ...] = ()
 
 
 def parse_engine(name: str) -> Engine:
@@ -71,69 +85,89 @@ def start_session(engine: Engine, scratch: Path, *, memory: str = DRIVER_MEMORY)
         "spark.driver.memory": memory,
         "spark.local.dir": str(scratch / "spark"),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.sql.streaming.numRecentProgressUpdates": str(_EPOCHS_REPORTED),
     }
     if engine in _STATE_STORE:
         conf["spark.sql.streaming.stateStore.providerClass"] = _STATE_STORE[engine]
     return build_session(f"local[{cores()}]", app_name=f"benchmark {engine}", conf=conf)
 
 
-def drain(engine: Engine, spark: SparkSession, files: Path, folder: Path, *, files_per_epoch: int) -> Drained:
+def drain(engine: Engine, spark: SparkSession, files: Path, folder: Path, *, shape: Shape, files_per_epoch: int) -> Drained:
     """Run the job over all files, and write ``results`` (and ``late``, where the engine can) below a folder.
 
     The clock runs from the call that starts the job until it returns with everything published.
+
+    Args:
+        engine: that runs it.
+        spark: its session.
+        files: folder of the input.
+        folder: of the outputs, checkpoint and state.
+        shape: the windows.
+        files_per_epoch: greatest number of files that one epoch reads.
 
     Raises:
         TidemarkError: Tidemark failed.
         StreamingQueryException: stock Spark failed.
     """
     run = _drain_tidemark if engine == "tidemark" else _drain_stock
-    return run(spark, files, folder, files_per_epoch)
+    return run(spark, files, folder, shape, files_per_epoch)
 
 
-def _drain_tidemark(spark: SparkSession, files: Path, folder: Path, files_per_epoch: int) -> Drained:
+def _drain_tidemark(spark: SparkSession, files: Path, folder: Path, shape: Shape, files_per_epoch: int) -> Drained:
     late = tm.OutputTag("late_fares")
     fares = tm.source(
         "fares",
         tm.files(str(files), format="parquet", schema=SCHEMA, max_files_per_epoch=files_per_epoch),
         watermarks=tm.bounded_out_of_orderness(BOUND, timestamp="ts"),
     )
-    hourly = (
+    windowed = (
         fares.key_by("driver")
-        .window(tm.tumbling(WINDOW))
+        .window(_assigner(shape))
         .late_to(late)
         .aggregate(total=tm.sum("fare"), n=tm.count())
-        .uid("hourly-fares")
+        .uid("fares-by-driver")
     )  # fmt: skip
     outputs = {
-        "results": tm.parquet(hourly, str(folder / RESULTS)),
-        "late": tm.parquet(hourly.side_output(late), str(folder / LATE)),
+        "results": tm.parquet(windowed, str(folder / RESULTS)),
+        "late": tm.parquet(windowed.side_output(late), str(folder / LATE)),
     }
     job = tm.Job("fares", outputs, store=str(folder / "store"))
     queries: dict[str, StreamingQuery] = {}
+    sizes: list[tuple[int, int]] = []
 
-    def note_query(_: object) -> None:
+    def note(progress: EpochProgress) -> None:
         if not queries:
             queries.update({str(query.id): query for query in spark.streams.active})
+        operators = progress.operators.values()
+        sizes.append((sum(operator.state_rows for operator in operators), sum(operator.state_files for operator in operators)))
 
-    seconds = _timed(lambda: tm.run(job, spark=spark, on_epoch=note_query))
-    return Drained(seconds, tuple(start for query in queries.values() for start in _epoch_starts(query)))
+    seconds = _timed(lambda: tm.run(job, spark=spark, on_epoch=note))
+    starts = tuple(start for query in queries.values() for start in _epoch_starts(query))
+    return Drained(seconds, starts, tuple(rows for rows, _ in sizes), tuple(files for _, files in sizes))
 
 
-def _drain_stock(spark: SparkSession, files: Path, folder: Path, files_per_epoch: int) -> Drained:
+def _assigner(shape: Shape) -> WindowAssigner:
+    if shape.kind == "session":
+        return tm.session(shape.size)
+    return tm.tumbling(shape.size) if shape.slide is None else tm.sliding(shape.size, shape.slide)
+
+
+def _drain_stock(spark: SparkSession, files: Path, folder: Path, shape: Shape, files_per_epoch: int) -> Drained:
     from pyspark.sql import functions as F
 
     # The name is what a session of Tidemark's asks of every source; it changes the format of the offset log, no more.
     reader = spark.readStream.name("fares").schema(SCHEMA).option("maxFilesPerTrigger", files_per_epoch)
     # As old as the first row may be: else files that are not recent are passed over.
     fares = reader.option("maxFileAge", "36500d").parquet(str(files))
-    hourly = (
+    column, window = _stock_window(shape)
+    windowed = (
         fares.withWatermark("ts", BOUND)
-        .groupBy("driver", F.window("ts", WINDOW))
+        .groupBy("driver", window)
         .agg(F.sum("fare").alias("total"), F.count("*").alias("n"))
-        .select("driver", F.col("window.start").alias("window_start"), F.col("window.end").alias("window_end"), "total", "n")
+        .select("driver", F.col(f"{column}.start").alias("window_start"), F.col(f"{column}.end").alias("window_end"), "total", "n")
     )
     writer = (
-        hourly.writeStream.format("parquet")
+        windowed.writeStream.format("parquet")
         .outputMode("append")
         .option("path", str(folder / RESULTS))
         .option("checkpointLocation", str(folder / "checkpoint"))
@@ -146,7 +180,16 @@ def _drain_stock(spark: SparkSession, files: Path, folder: Path, files_per_epoch
         queries[0].awaitTermination()
 
     seconds = _timed(go)
-    return Drained(seconds, _epoch_starts(queries[0]))
+    return Drained(seconds, _epoch_starts(queries[0]), _stock_rows(queries[0]))
+
+
+def _stock_window(shape: Shape) -> tuple[str, Column]:
+    """Return the window to group by, and the name that Spark gives it."""
+    from pyspark.sql import functions as F
+
+    if shape.kind == "session":
+        return "session_window", F.session_window("ts", shape.size)
+    return "window", F.window("ts", shape.size, shape.slide)
 
 
 def _timed(work: Callable[[], object]) -> float:
@@ -161,6 +204,12 @@ def _epoch_starts(query: StreamingQuery) -> tuple[int, ...]:
     for progress in query.recentProgress:
         starts.setdefault(progress["batchId"], _to_ms(progress["timestamp"]))
     return tuple(starts[batch] for batch in sorted(starts))
+
+
+def _stock_rows(query: StreamingQuery) -> tuple[int, ...]:
+    """Return the rows of state after each micro-batch of an ended query."""
+    rows = {progress["batchId"]: sum(state["numRowsTotal"] for state in progress["stateOperators"]) for progress in query.recentProgress}
+    return tuple(rows[batch] for batch in sorted(rows))
 
 
 def _to_ms(stamp: str) -> int:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.engines import DRIVER_MEMORY, drain, parse_engine, start_session
+from benchmarks.shapes import Shape
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,6 +30,7 @@ class Request:
 
     Args:
         engine: name of the engine.
+        shape: the windows.
         files: folder of the input.
         warm_files: folder of the input that warms up.
         folder: empty folder for outputs, checkpoint and state; ``measured`` below it holds the results.
@@ -37,6 +39,7 @@ class Request:
     """
 
     engine: str
+    shape: Shape
     files: str
     warm_files: str
     folder: str
@@ -48,11 +51,14 @@ class Request:
 class Measurement:
     """What a process measured.
 
-    ``epoch_ms`` is how long each epoch took, from its start to that of the next; the last one is not among them.
+    ``epoch_ms`` is how long each epoch took, from its start to that of the next; the last one is not among them. ``state_rows`` and
+    ``state_files`` are the state after each epoch; no files are given for engines whose state is not files.
     """
 
     seconds: float
     epoch_ms: tuple[int, ...]
+    state_rows: tuple[int, ...]
+    state_files: tuple[int, ...]
     versions: Mapping[str, str]
 
 
@@ -72,11 +78,12 @@ def measure(request: Request) -> Measurement:
     folder = Path(request.folder)
     spark = start_session(engine, folder, memory=request.memory)
     try:
-        drain(engine, spark, Path(request.warm_files), folder / "warm-up", files_per_epoch=1)
+        drain(engine, spark, Path(request.warm_files), folder / "warm-up", shape=request.shape, files_per_epoch=1)
         _read_through(Path(request.files))
-        done = drain(engine, spark, Path(request.files), measured_folder(folder), files_per_epoch=request.files_per_epoch)
+        home = measured_folder(folder)
+        done = drain(engine, spark, Path(request.files), home, shape=request.shape, files_per_epoch=request.files_per_epoch)
         lengths = tuple(after - before for before, after in pairwise(done.epoch_starts_ms))
-        return Measurement(done.seconds, lengths, _versions(spark))
+        return Measurement(done.seconds, lengths, done.state_rows, done.state_files, _versions(spark))
     finally:
         spark.stop()
 
@@ -96,7 +103,8 @@ def _versions(spark: SparkSession) -> dict[str, str]:
 def main() -> int:
     """Read the request, measure, write the answer."""
     asked, answer = (Path(argument) for argument in sys.argv[1:3])
-    measured = measure(Request(**json.loads(asked.read_text(encoding="utf-8"))))
+    request = json.loads(asked.read_text(encoding="utf-8"))
+    measured = measure(Request(**{**request, "shape": Shape(**request["shape"])}))
     answer.write_text(json.dumps(asdict(measured)), encoding="utf-8")
     return 0
 

@@ -71,7 +71,8 @@ def run_measurement(request: Request) -> Watched:
             uid=request.engine,
         )
     found = json.loads(answer.read_text(encoding="utf-8"))
-    return Watched(Measurement(found["seconds"], tuple(found["epoch_ms"]), found["versions"]), peak)
+    lists = {name: tuple(found[name]) for name in ("epoch_ms", "state_rows", "state_files")}
+    return Watched(Measurement(seconds=found["seconds"], versions=found["versions"], **lists), peak)
 
 
 def _watch(process: psutil.Popen, family: dict[int, psutil.Process]) -> int:

@@ -6,7 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -29,14 +30,43 @@ class RunFigures:
     late_lost: int
     cells_checked: int
     versions: Mapping[str, str]
+    state_rows: tuple[int, ...] = ()
+    state_files: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Stand:
+    """Epochs at one size of the open state: their median in each run, in milliseconds, their mean over all runs, and the state.
+
+    ``state_rows`` is what the engine counts after the last of the epochs, ``state_files`` the greatest number of live files after one, None
+    for engines whose state is not files.
+    """
+
+    epoch_ms: Spread
+    mean_ms: float
+    state_rows: int
+    state_files: int | None = None
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Epochs with little open state, or at the start, and the same with much, or at the end."""
+
+    first: Stand
+    last: Stand
+
+    @property
+    def factor(self) -> float:
+        """How many times as long the last epochs take, by their medians."""
+        return self.last.epoch_ms.median / self.first.epoch_ms.median
 
 
 @dataclass(frozen=True)
 class Record:
     """A workload on an engine, over all runs.
 
-    Either ``events_per_second`` is given, or ``epoch_ms``: the median epoch of each run, in milliseconds. ``rows`` is the input's,
-    ``peak_memory_bytes`` the greatest of the runs, and the late rows are those of the last run.
+    One is given of ``events_per_second``, ``epoch_ms`` (the median epoch of each run, in milliseconds) and ``growth``. ``rows`` is the
+    input's, ``peak_memory_bytes`` the greatest of the runs, and the late rows are those of the last run.
     """
 
     workload: str
@@ -53,13 +83,15 @@ class Record:
     cores: int
     driver_memory: str
     versions: Mapping[str, str]
+    growth: Growth | None = None
 
     @property
     def speed(self) -> float:
         """The median as something of which more is better, to make ratios of."""
         if self.events_per_second is not None:
             return self.events_per_second.median
-        return 1000 / self.epoch_ms.median if self.epoch_ms is not None else 0.0
+        epochs = self.growth.last.epoch_ms if self.growth is not None else self.epoch_ms
+        return 1000 / epochs.median if epochs is not None else 0.0
 
 
 def spread_of(values: Sequence[float], *, digits: int = 0) -> Spread:
@@ -81,8 +113,24 @@ def epoch_lengths(runs: Sequence[RunFigures], *, skip: int, take: int) -> Spread
     return spread_of([median(run.epoch_ms[skip : skip + take]) for run in runs], digits=1)
 
 
+def growth_of(runs: Sequence[RunFigures], *, first: tuple[int, int], last: tuple[int, int]) -> Growth:
+    """Return the growth of epochs; ``first`` and ``last`` are how many epochs to skip at the start, and how many to take behind them."""
+    return Growth(_stand(runs, *first), _stand(runs, *last))
+
+
+def _stand(runs: Sequence[RunFigures], skip: int, take: int) -> Stand:
+    lengths = [length for run in runs for length in run.epoch_ms[skip : skip + take]]
+    files = [count for run in runs for count in run.state_files[skip : skip + take]]
+    return Stand(
+        epoch_lengths(runs, skip=skip, take=take),
+        round(fmean(lengths), 1),
+        runs[-1].state_rows[skip + take - 1],
+        max(files) if files else None,
+    )
+
+
 def write_records(path: Path, records: Sequence[Record]) -> None:
-    """Write records as a JSON list; of the two measures only the one that was taken."""
+    """Write records as a JSON list; of the measures only the one that was taken."""
     plain = [{key: value for key, value in asdict(record).items() if value is not None} for record in records]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(plain, indent=2) + "\n", encoding="utf-8")
@@ -93,6 +141,12 @@ def read_records(path: Path) -> tuple[Record, ...]:
     return tuple(_record(plain) for plain in json.loads(path.read_text(encoding="utf-8")))
 
 
-def _record(plain: dict[str, object]) -> Record:
-    spreads = {key: None if plain.get(key) is None else Spread(**plain[key]) for key in ("events_per_second", "epoch_ms")}  # type: ignore[arg-type]
-    return Record(**{**plain, **spreads})  # type: ignore[arg-type]
+def _record(plain: dict[str, Any]) -> Record:
+    spreads = {key: None if plain.get(key) is None else Spread(**plain[key]) for key in ("events_per_second", "epoch_ms")}
+    grown = plain.get("growth")
+    growth = None if grown is None else Growth(*(_read_stand(grown[end]) for end in ("first", "last")))
+    return Record(**{**plain, **spreads, "growth": growth})
+
+
+def _read_stand(plain: dict[str, Any]) -> Stand:
+    return Stand(**{**plain, "epoch_ms": Spread(**plain["epoch_ms"])})

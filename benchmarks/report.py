@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from benchmarks.engines import BOUND, WINDOW
+from benchmarks.engines import BOUND
 from benchmarks.fares import LATE_BY_MS, LATE_SHARE
 from benchmarks.records import Record, Spread
-from benchmarks.workloads import MEASURED_EPOCHS, WARM_EPOCHS
+from benchmarks.workloads import BREAKS, FEW_LATE, LARGE_STATE, MEASURED_EPOCHS, SMALL_STATE, WARM_EPOCHS
 
 _REFERENCE = "spark-rocksdb"
+
+_HEAD = f"""\
+| engine | {{unit}} (median) | least to greatest | speed against `{_REFERENCE}` | peak memory | late rows kept | late rows lost |
+|---|---:|---:|---:|---:|---:|---:|"""
+
+_GROWTH_HEAD = f"""\
+| engine | ms per epoch (median) | takes | mean ms | state rows | live state files | speed at the end against `{_REFERENCE}` | peak memory |
+|---|---:|---:|---:|---:|---:|---:|---:|"""
 
 _INTRODUCTION = """\
 Tidemark and stock Spark Structured Streaming on one machine, the engines of each workload side by side in one run of `make bench`,
@@ -19,11 +27,15 @@ which wrote this page and `benchmarks/results.json`."""
 _METHOD = f"""\
 ## How it was measured
 
-- Every engine runs the same job: fares (`driver BIGINT, ts TIMESTAMP, fare DOUBLE`) are read from Parquet files, summed and counted
-  by driver in tumbling windows of {WINDOW} with a bound of {BOUND}, drained (`availableNow`), and written to a folder of Parquet files.
+- Every engine runs the same job on the same files: fares (`driver BIGINT, ts TIMESTAMP, fare DOUBLE`) are read from Parquet files,
+  summed and counted by driver in the workload's windows with a bound of {BOUND}, drained (`availableNow`), and written to a folder of
+  Parquet files.
 - The throughput inputs spread over 48 hours of event time, with a jitter of two minutes either way. One row in {round(1 / LATE_SHARE):,}
   is late, half of them by {LATE_BY_MS[0] // 3_600_000} hours and half by {LATE_BY_MS[1] // 3_600_000}, once event time has
-  gone on for longer than that.
+  gone on for longer than that; in `sliding-1k` one in {round(1 / FEW_LATE):,}, since each is late for many windows. In `session-1k` each
+  driver takes a break of {round(BREAKS * 60)} minutes in every hour: without it, no session would end.
+- `sliding` has fewer rows than the others, so that stock Spark, which copies each row into its 96 windows, ends within minutes. Workloads
+  that take it long are run in one round or two.
 - Engines take turns: one run of each, then the next run of each. Each run is a process of its own with a JVM of its own. It first
   drains the same job on other data in twenty epochs, since a JVM that has just started spends more on compiling its code than on
   running it, then reads the input once so that it is in memory, and only then the clock starts. The clock
@@ -31,14 +43,19 @@ _METHOD = f"""\
 - Events per second are all rows of the input over that time. `small-epochs` gives the median of {MEASURED_EPOCHS} epochs after
   {WARM_EPOCHS} that are not counted; an epoch lasts from its start to that of the next, as Spark's own progress reports say for every
   engine. Median, least and greatest are over the runs.
+- The growing workloads measure small epochs twice in one run: first while {SMALL_STATE:,} drivers have an open window, then, after a
+  few large epochs, while {LARGE_STATE:,} have one. `many-epochs` measures the first and the last tenth of its epochs (`BENCH_EPOCHS` of
+  them). The mean has merges of state files in it, where they fell into those epochs. State rows are what each engine counts, live files
+  are those of Tidemark's state.
 - Memory is the greatest resident memory that the process and its JVM had together at one moment, warm-up included. A JVM takes what its
   limit allows before it collects garbage, so this says more about that limit than about what a job needs.
 - Every run is checked, against sums made straight from the input without Spark: the windows that are out must be those that the
-  watermark closes, counts equal, sums within 1e-9 relative. Where a late row falls, no row may be counted twice, and for Tidemark
-  counted and kept rows together must be all rows. A difference fails the benchmark.
+  watermark closes, counts equal, sums within 1e-9 relative. Where a late row falls, no row may be counted twice, none that is on time may
+  be lost, and for Tidemark counted and kept rows together must be all rows. A difference fails the benchmark.
 - Late rows *kept* are in an output of their own. *Lost* are rows of closed windows that are in no output; the number is the difference
   between input and results, since Spark's metric counts rows after partial aggregation. Stock Spark judges lateness by the watermark of
-  one batch earlier, so it still counts some rows that Tidemark calls late.
+  one batch earlier, so it still counts some rows that Tidemark calls late. In sliding windows *lost* are pairs of a row and a closed window
+  that does not count it, though a newer window may: such a row is late for nobody, in Tidemark as in Flink, and in no output of late rows.
 
 ## What each engine does
 
@@ -72,38 +89,61 @@ def headline(records: Iterable[Record]) -> tuple[str, ...]:
         members = {record.engine: record for record in group}
         ours = members.pop("tidemark", None)
         if ours is not None:
-            lines.append(
-                f"{workload}: {', '.join(f'{ours.speed / other.speed:.2f} x {name}' for name, other in members.items()) or 'alone'}"
-            )
+            ratios = ", ".join(f"{ours.speed / other.speed:.2f} x {name}" for name, other in members.items()) or "alone"
+            grown = "" if ours.growth is None else f"; its last epochs take {ours.growth.factor:.2f} x as long as its first"
+            lines.append(f"{workload}: {ratios}{grown}")
     return tuple(lines)
 
 
 def _section(records: Sequence[Record]) -> str:
-    by_epoch = records[0].epoch_ms is not None
+    first = records[0]
     reference = next((record for record in records if record.engine == _REFERENCE), None)
-    unit = "ms per epoch" if by_epoch else "events per second"
-    head = (
-        f"| engine | {unit} (median) | least to greatest | speed against `{_REFERENCE}` | peak memory | late rows kept | late rows lost |"
-    )
-    rule = "|---|---:|---:|---:|---:|---:|---:|"
-    runs = f"{records[0].runs} run{'' if records[0].runs == 1 else 's'} each, {records[0].cells_checked:,} results checked in each."
-    return "\n".join(
-        (f"## {records[0].workload}", "", f"{records[0].title}. {runs}", "", head, rule, *(_row(r, reference) for r in records))
-    )
+    grows = first.growth is not None
+    runs = f"{first.runs} run{'' if first.runs == 1 else 's'} each, {first.cells_checked:,} results checked in each."
+    table = [_growth_row(record, reference) if grows else _row(record, reference) for record in records]
+    head = _GROWTH_HEAD if grows else _HEAD.format(unit="ms per epoch" if first.epoch_ms is not None else "events per second")
+    return "\n".join((f"## {first.workload}", "", f"{first.title}. {runs}", "", head, *table))
 
 
 def _row(record: Record, reference: Record | None) -> str:
     spread = record.epoch_ms or record.events_per_second or Spread(0, 0, 0)
-    ratio = f"{record.speed / reference.speed:.2f} x" if reference is not None else "-"
-    cells = (
+    return _line(
         f"`{record.engine}`",
         f"{spread.median:,.0f}",
         f"{spread.min:,.0f} to {spread.max:,.0f}",
-        ratio,
-        f"{record.peak_memory_bytes / 2**30:.1f} GiB",
+        _ratio(record, reference),
+        _memory(record),
         f"{record.late_kept:,}",
         f"{record.late_lost:,}",
     )
+
+
+def _growth_row(record: Record, reference: Record | None) -> str:
+    if record.growth is None:
+        return _line(f"`{record.engine}`", *["-"] * 7)
+    first, last = record.growth.first, record.growth.last
+    files = "-" if first.state_files is None or last.state_files is None else f"{first.state_files:,} → {last.state_files:,}"
+    return _line(
+        f"`{record.engine}`",
+        f"{first.epoch_ms.median:,.0f} → {last.epoch_ms.median:,.0f}",
+        f"{record.growth.factor:.2f} x",
+        f"{first.mean_ms:,.0f} → {last.mean_ms:,.0f}",
+        f"{first.state_rows:,} → {last.state_rows:,}",
+        files,
+        _ratio(record, reference),
+        _memory(record),
+    )
+
+
+def _ratio(record: Record, reference: Record | None) -> str:
+    return f"{record.speed / reference.speed:.2f} x" if reference is not None else "-"
+
+
+def _memory(record: Record) -> str:
+    return f"{record.peak_memory_bytes / 2**30:.1f} GiB"
+
+
+def _line(*cells: str) -> str:
     return f"| {' | '.join(cells)} |"
 
 

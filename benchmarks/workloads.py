@@ -1,60 +1,163 @@
-"""What is measured: the data of each workload, how much of it an epoch reads, and what warms the process up."""
+"""What is measured: the windows and the data of each workload, how much of it an epoch reads, and what warms the process up."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-from benchmarks.fares import FaresPlan
+from benchmarks.fares import FaresPlan, Plan
+from benchmarks.growth import EPOCH_MS, GrowthPlan, Stage
+from benchmarks.shapes import Shape
 
-Measure = Literal["throughput", "epochs"]
+Measure = Literal["throughput", "epochs", "growth"]
 
 WARM_EPOCHS = 10
 MEASURED_EPOCHS = 40
 SMALL_EPOCH_ROWS = 1_000
+MANY_EPOCHS = 300
+SMALL_STATE = 10_000
+LARGE_STATE = 1_000_000
+
 _SMALL_EPOCH_HOURS = 1 / 6
 _WARM_ROWS = 1_000_000
+_LOADING_FILES = 4
+_TOUCHES = 35
+_SETTLING = 5
+BREAKS = 0.2
+FEW_LATE = 0.000_01
+
+_HOURLY = Shape("tumbling", "1 hour")
+_DAY_SLIDING = Shape("sliding", "24 hours", "15 minutes")
+_SESSIONS = Shape("session", "5 minutes")
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Epochs that are measured: so many, behind those skipped at the start."""
+
+    skip: int
+    take: int
 
 
 @dataclass(frozen=True)
 class Workload:
-    """Fares summed and counted by driver in windows of an hour.
+    """Fares summed and counted by driver and window.
 
     Args:
         name: as it stands in the records.
-        measure: ``throughput``, events per second of a whole drain, or ``epochs``, milliseconds of one epoch.
+        measure: ``throughput``, events per second of a whole drain; ``epochs``, milliseconds of one epoch; ``growth``, the same with
+            little open state and with much.
+        shape: the windows.
         fares: the input.
         warm_fares: what the process drains before the clock starts.
         files_per_epoch: greatest number of files that one epoch reads.
         title: one line for readers.
+        phases: the epochs that are measured: none for ``throughput``, one phase for ``epochs``, first and last for ``growth``.
+        rounds: greatest number of rounds, of workloads that take stock Spark long; None for no limit.
     """
 
     name: str
     measure: Measure
-    fares: FaresPlan
-    warm_fares: FaresPlan
+    shape: Shape
+    fares: Plan
+    warm_fares: Plan
     files_per_epoch: int
     title: str
+    phases: tuple[Phase, ...] = ()
+    rounds: int | None = None
+
+    def rounds_of(self, runs: int) -> int:
+        """Return how many rounds are run where ``runs`` are asked for."""
+        return runs if self.rounds is None else min(runs, self.rounds)
+
+    @property
+    def least_epochs(self) -> int:
+        """Number of epochs whose lengths must be known."""
+        return max((phase.skip + phase.take for phase in self.phases), default=0)
 
 
-def standard_workloads(rows: int) -> tuple[Workload, ...]:
-    """Return the workloads of ``make bench``; ``rows`` is the size of those that measure throughput."""
-    return (_tumbling("tumbling-1k", rows, 1_000), _tumbling("tumbling-200k", rows, 200_000), _small_epochs())
+def standard_workloads(rows: int, *, epochs: int = MANY_EPOCHS) -> tuple[Workload, ...]:
+    """Return the workloads of ``make bench``.
+
+    Args:
+        rows: size of those that measure throughput; sliding windows, of which stock Spark makes 96 rows of one, have a part of it.
+        epochs: of ``many-epochs``.
+    """
+    return (
+        _throughput("tumbling-1k", _HOURLY, FaresPlan(rows, 1_000), _warm(rows, 1_000)),
+        _throughput("tumbling-200k", _HOURLY, FaresPlan(rows, 200_000), _warm(rows, 200_000)),
+        # A late row may be late for 96 windows: one in 2,000 would leave hardly a window of a driver in which all engines must agree.
+        _throughput("sliding-1k", _DAY_SLIDING, FaresPlan(rows // 2, 1_000, late_share=FEW_LATE), _warm(rows // 500, 1_000), rounds=1),
+        _throughput("sliding-200k", _DAY_SLIDING, FaresPlan(rows // 200, 200_000), _warm(rows // 4_000, 200_000), rounds=1),
+        # Drivers that never rest would have one session each, which never closes.
+        _throughput("session-1k", _SESSIONS, FaresPlan(rows, 1_000, breaks=BREAKS), _warm(rows, 1_000), rounds=2),
+        _throughput("session-200k", _SESSIONS, FaresPlan(rows, 200_000), _warm(rows, 200_000), rounds=2),
+        _small_epochs(),
+        _growing("growing-windows", Shape("tumbling", "30 days")),
+        _growing("growing-sessions", Shape("session", "30 days")),
+        _many_epochs(epochs),
+    )
 
 
-def _tumbling(name: str, rows: int, drivers: int) -> Workload:
-    fares = FaresPlan(rows=rows, drivers=drivers)
-    title = f"{fares.total_rows:,} fares of {drivers:,} drivers, {fares.files} files, 4 of them per epoch"
-    return Workload(name, "throughput", fares, _warm(rows, drivers), 4, title)
+def _throughput(name: str, shape: Shape, fares: FaresPlan, warm: FaresPlan, *, rounds: int | None = None) -> Workload:
+    title = f"{fares.total_rows:,} fares of {fares.drivers:,} drivers, {shape.describe()}, {fares.files} files, 4 of them per epoch"
+    return Workload(name, "throughput", shape, fares, warm, 4, title, rounds=rounds)
 
 
 def _small_epochs() -> Workload:
+    phase = Phase(WARM_EPOCHS, MEASURED_EPOCHS)
     # One epoch more than is measured: an epoch lasts until the next one starts.
-    epochs = WARM_EPOCHS + MEASURED_EPOCHS + 1
+    epochs = phase.skip + phase.take + 1
     fares = FaresPlan(rows=epochs * SMALL_EPOCH_ROWS, drivers=1_000, files=epochs, hours=epochs * _SMALL_EPOCH_HOURS)
-    title = f"{SMALL_EPOCH_ROWS:,} fares per epoch, ten minutes of event time each, 1,000 drivers"
-    return Workload("small-epochs", "epochs", fares, _warm(SMALL_EPOCH_ROWS * 20, 1_000), 1, title)
+    title = f"{SMALL_EPOCH_ROWS:,} fares per epoch, ten minutes of event time each, 1,000 drivers, {_HOURLY.describe()}"
+    return Workload("small-epochs", "epochs", _HOURLY, fares, _warm(SMALL_EPOCH_ROWS * 20, 1_000), 1, title, (phase,))
+
+
+def _growing(name: str, shape: Shape) -> Workload:
+    fares = GrowthPlan(
+        (
+            Stage("load", 1, (0, SMALL_STATE)),
+            Stage("touch", _TOUCHES, (0, SMALL_STATE), SMALL_EPOCH_ROWS),
+            Stage("load", _LOADING_FILES, (SMALL_STATE, LARGE_STATE)),
+            Stage("touch", _TOUCHES, (0, LARGE_STATE), SMALL_EPOCH_ROWS),
+            Stage("close", 1, (0, SMALL_STATE), SMALL_EPOCH_ROWS),
+        ),
+        close_after_ms=3 * shape.size_ms,
+    )
+    phases = (
+        Phase(1 + _SETTLING, _TOUCHES - _SETTLING),
+        Phase(1 + _TOUCHES + _LOADING_FILES + _SETTLING, _TOUCHES - _SETTLING),
+    )
+    title = (
+        f"{SMALL_EPOCH_ROWS:,} fares of as many drivers per epoch, {shape.describe()}, "
+        f"while {SMALL_STATE:,} and then {LARGE_STATE:,} drivers have one open"
+    )
+    return Workload(name, "growth", shape, fares, _warm_epochs(shape), 1, title, phases, rounds=1)
+
+
+def _many_epochs(epochs: int) -> Workload:
+    shape = Shape("tumbling", "24 hours")
+    tenth = max(1, epochs // 10)
+    fares = GrowthPlan(
+        (
+            Stage("touch", epochs, (0, 10 * SMALL_EPOCH_ROWS), SMALL_EPOCH_ROWS),
+            Stage("close", 1, (0, SMALL_EPOCH_ROWS), SMALL_EPOCH_ROWS),
+        ),
+        close_after_ms=3 * shape.size_ms,
+    )
+    phases = (Phase(0, tenth), Phase(epochs - tenth, tenth))
+    title = (
+        f"{epochs:,} epochs of {SMALL_EPOCH_ROWS:,} fares, {EPOCH_MS // 1000} seconds of event time each, {shape.describe()}: "
+        f"the first and the last {tenth:,} epochs"
+    )
+    return Workload("many-epochs", "growth", shape, fares, _warm_epochs(shape), 1, title, phases, rounds=1)
 
 
 def _warm(rows: int, drivers: int) -> FaresPlan:
     return FaresPlan(rows=min(rows, _WARM_ROWS), drivers=drivers, seed=2)
+
+
+def _warm_epochs(shape: Shape) -> GrowthPlan:
+    """Return as many small epochs as other warm-ups have, and one that closes windows."""
+    stages = (Stage("touch", 20, (0, SMALL_STATE), SMALL_EPOCH_ROWS), Stage("close", 1, (0, SMALL_STATE), SMALL_EPOCH_ROWS))
+    return GrowthPlan(stages, close_after_ms=3 * shape.size_ms, seed=2)
