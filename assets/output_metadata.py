@@ -76,12 +76,17 @@ def _window_metadata(stream: StreamData, report: RunReport) -> MetadataValues:
     late = report.operator_sum(uids, lambda operator: operator.rows_late)
     metadata: dict[str, MetadataItem] = {
         "tidemark/late_rows": late,
+        "tidemark/panes_early": report.operator_sum(uids, lambda operator: operator.panes_early),
         "tidemark/panes_on_time": report.operator_sum(uids, lambda operator: operator.panes_on_time),
         "tidemark/panes_late": report.operator_sum(uids, lambda operator: operator.panes_late),
+        "tidemark/windows_closed": report.operator_sum(uids, lambda operator: operator.windows_closed),
         "tidemark/state_rows": report.operator_now(uids, lambda operator: operator.state_rows),
         "tidemark/state_bytes": report.operator_now(uids, lambda operator: operator.state_bytes),
         "tidemark/state_files": report.operator_now(uids, lambda operator: operator.state_files),
     }
     if rows_in:
         metadata["tidemark/late_ratio"] = late / rows_in
+    oldest = report.oldest_open_window(uids)
+    if oldest is not None:
+        metadata["tidemark/oldest_open_window"] = dg.MetadataValue.timestamp(oldest / 1000)
     return metadata

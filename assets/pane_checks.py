@@ -15,8 +15,8 @@ from tidemark.assets.job_streams import StreamData, result_window
 from tidemark.assets.sample_rows import sample_markdown
 from tidemark.durations import format_duration, to_ms
 from tidemark.errors import DefinitionError
-from tidemark.graph.nodes import WindowNode
-from tidemark.semantics.assigners import Tumbling
+from tidemark.graph.nodes import DeltaSpec, WindowNode
+from tidemark.semantics.assigners import Cumulative, Sliding, Tumbling
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,11 +24,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class UniquePanes:
-    """A window output holds each (key, window, pane) once.
+    """A window output holds each (key, window, pane) once; a table that is upserted, each of its keys.
 
     Args:
         output: the output; the job's first main output by default.
-        columns: the columns that identify a row; by default the window's keys, ``window_start``, ``window_end`` and ``pane_index``.
+        columns: the columns that identify a row; by default the window's keys, ``window_start``, ``window_end`` and ``pane_index``, or
+            those that a table is upserted by.
         blocking: keep downstream assets from running when it fails.
     """
 
@@ -70,7 +71,12 @@ class UniquePanes:
         )
 
     def _columns(self, stream: StreamData) -> tuple[str, ...]:
-        return self.columns or (*_keys(_window(stream, self)), "window_start", "window_end", "pane_index")
+        if self.columns:
+            return self.columns
+        sink = stream.output.sink if stream.output is not None else None
+        if isinstance(sink, DeltaSpec) and sink.keys:
+            return sink.keys
+        return (*_keys(_window(stream, self)), "window_start", "window_end", "pane_index")
 
 
 @dataclass(frozen=True)
@@ -81,7 +87,7 @@ class NoGaps:
 
     Args:
         output: the output; the job's first main output by default.
-        every: distance of windows; the size of the output's tumbling window by default.
+        every: distance of the windows' starts; by default that of the output's tumbling, sliding or cumulative windows.
         by: look for gaps within each value of these columns; over all rows by default.
         blocking: keep downstream assets from running when it fails.
     """
@@ -128,8 +134,13 @@ class NoGaps:
         if self.every is not None:
             return to_ms(self.every, what="every", minimum=1)
         assigner = _window(stream, self).assigner
-        if isinstance(assigner, Tumbling):
-            return assigner.size_ms
+        match assigner:
+            case Tumbling():
+                return assigner.size_ms
+            case Sliding():
+                return assigner.slide_ms
+            case Cumulative():
+                return assigner.max_size_ms
         raise DefinitionError("windows of this kind have no fixed distance", fix="give NoGaps every='1 hour'", job=stream.job.name)
 
 

@@ -84,6 +84,12 @@ class RunReport:
         """Return the sum of a count over this run's epochs and the operators named."""
         return sum(pick(epoch.operators[uid]) for epoch in self.epochs for uid in uids if uid in epoch.operators)
 
+    def oldest_open_window(self, uids: tuple[str, ...]) -> int | None:
+        """Return the start, in milliseconds, of the oldest open window of the operators named, None where none is open."""
+        operators = self.head.operators if self.head is not None else {}
+        starts = [operators[uid].oldest_open_window for uid in uids if uid in operators]
+        return min((start for start in starts if start is not None), default=None)
+
     def operator_now(self, uids: tuple[str, ...], pick: Callable[[OperatorProgress], int]) -> int:
         """Return the sum of a gauge over the operators named, at the newest epoch."""
         operators = self.head.operators if self.head is not None else {}

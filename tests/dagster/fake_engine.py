@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 import deltalake
 import pyarrow as pa
 
 import tidemark as tm
 from tidemark.resources import SparkResource, TidemarkResource
+from tidemark.semantics.windows import WindowAssigner
 from tidemark.state.history import HistoryWriter
 from tidemark.state.progress import EpochProgress, FilterProgress, OperatorProgress, OutputProgress, SourceProgress, SplitProgress
 from tidemark.state.status import JobStatus, OutputStatus, read_status, write_status
@@ -22,7 +24,14 @@ START = 1_709_510_400_000  # 2024-03-04T00:00:00Z
 LATE, REJECTED, MALFORMED = tm.OutputTag("late_trips"), tm.OutputTag("rejected_trips"), tm.OutputTag("malformed_trips")
 
 
-def make_job(folder: Path, name: str = "cabs", *, store: str | None = None) -> tm.Job:
+def make_job(
+    folder: Path,
+    name: str = "cabs",
+    *,
+    store: str | None = None,
+    windows: WindowAssigner | None = None,
+    mode: Literal["append", "upsert"] = "append",
+) -> tm.Job:
     """Return a job with a source, a filter, a window, and an output of each kind."""
     trips = tm.source(
         "trips",
@@ -33,7 +42,7 @@ def make_job(folder: Path, name: str = "cabs", *, store: str | None = None) -> t
     paid = trips.filter("fare >= 0", rejects_to=REJECTED).uid("paid")
     hourly = (
         paid.key_by("zone")
-        .window(tm.tumbling("1 hour"))
+        .window(windows or tm.tumbling("1 hour"))
         .allowed_lateness("10 minutes")
         .late_to(LATE)
         .aggregate(trips=tm.count(), fares=tm.sum("fare"))
@@ -42,7 +51,7 @@ def make_job(folder: Path, name: str = "cabs", *, store: str | None = None) -> t
     return tm.Job(
         name,
         outputs={
-            "hourly": tm.delta(hourly, str(folder / "warehouse" / "hourly")),
+            "hourly": tm.delta(hourly, str(folder / "warehouse" / "hourly"), mode=mode),
             "late": tm.delta(hourly.side_output(LATE), str(folder / "warehouse" / "late")),
             "rejected": tm.delta(paid.side_output(REJECTED), str(folder / "warehouse" / "rejected")),
             "malformed": tm.delta(trips.side_output(MALFORMED), str(folder / "warehouse" / "malformed")),
@@ -86,6 +95,7 @@ class FakeEpoch:
     lost: int = 0
     late_windows: tuple[int, ...] = ()
     refired: tuple[int, ...] = ()
+    early: int = 0
     behind_ms: int = 300_001
     held_by: str | None = None
 
@@ -110,6 +120,9 @@ class FakeEpoch:
             watermark=watermark,
             panes_on_time=self.windows.num_rows,
             panes_late=0,
+            panes_early=self.early,
+            windows_closed=1,
+            oldest_open_window=START + number * HOUR,
             state_rows=7,
             state_bytes=700,
             state_files=1,

@@ -24,6 +24,7 @@ from tidemark.assets.check import OutputCheck
 from tidemark.errors import DefinitionError, SinkError, UserCodeError
 from tidemark.graph.nodes import MemorySpec
 from tidemark.resources.run_events import StreamingEvent
+from tidemark.semantics.windows import WindowAssigner
 
 pytestmark = pytest.mark.dagster
 
@@ -117,6 +118,27 @@ def test_a_pane_that_is_there_twice_is_shown(tmp_path: Path) -> None:
     assert not found.passed
     assert value(found, "tidemark/repeated") == 1
     assert "| 2 | 2024-03-04 00:00:00" in str(value(found, "tidemark/sample"))
+
+
+@pytest.mark.parametrize(
+    ("windows", "hours", "missing"),
+    [
+        (tm.sliding("3 hours", "1 hour"), (0, 1, 3), 1),
+        (tm.sliding("6 hours", "2 hours"), (0, 2, 6), 1),
+        (tm.cumulative("4 hours", "1 hour"), (0, 0, 8), 1),
+    ],
+)
+def test_gaps_are_between_the_starts_of_windows(tmp_path: Path, windows: WindowAssigner, hours: tuple[int, ...], missing: int) -> None:
+    rows = window_rows(*((1, hour, pane, 1) for pane, hour in enumerate(hours)))
+    found = check_run(make_job(tmp_path, windows=windows), tmp_path / "store", NoGaps(), epochs=(FakeEpoch(rows),))
+    assert value(found["no_gaps"], "tidemark/missing_windows") == missing
+
+
+def test_a_table_that_is_upserted_has_each_of_its_keys_once(tmp_path: Path) -> None:
+    epochs = (FakeEpoch(window_rows((1, 0, 0, 3), (2, 0, 0, 1))), FakeEpoch(window_rows((2, 0, 1, 1))))
+    found = check_run(make_job(tmp_path, mode="upsert"), tmp_path / "store", UniquePanes(), epochs=epochs)["unique_panes"]
+    assert not found.passed
+    assert value(found, "tidemark/repeated") == 1
 
 
 def test_gaps_are_found_over_all_rows_or_by_key(tmp_path: Path) -> None:

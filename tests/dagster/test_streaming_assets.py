@@ -10,7 +10,7 @@ import dagster as dg
 import pytest
 
 import tidemark as tm
-from tests.dagster.fake_engine import ENGINES, FakeEpoch, FakeTidemark, fake_resource, make_job, window_rows
+from tests.dagster.fake_engine import ENGINES, HOUR, START, FakeEpoch, FakeTidemark, fake_resource, make_job, window_rows
 from tidemark.assets import (
     Conservation,
     LateRatio,
@@ -117,7 +117,7 @@ def test_a_run_materializes_all_outputs_with_numbers(tmp_path: Path) -> None:
     resource = fake_resource(tmp_path / "store")
     engine = ENGINES[str(tmp_path / "store")]
     engine.queue += [
-        FakeEpoch(window_rows((1, 0, 0, 3), (2, 0, 0, 4)), late=2, rejected=1),
+        FakeEpoch(window_rows((1, 0, 0, 3), (2, 0, 0, 4)), late=2, rejected=1, early=6),
         FakeEpoch(window_rows((1, 1, 0, 5)), malformed=3),
     ]
     result = dg.materialize([make_assets(job)], resources={"tidemark": resource})
@@ -127,6 +127,9 @@ def test_a_run_materializes_all_outputs_with_numbers(tmp_path: Path) -> None:
     assert numbers["dagster/row_count"] == 3
     assert numbers["tidemark/rows_added"] == 3
     assert numbers["tidemark/late_rows"] == 2
+    assert numbers["tidemark/panes_early"] == 6
+    assert numbers["tidemark/windows_closed"] == 2
+    assert numbers["tidemark/oldest_open_window"] == (START + HOUR) / 1000
     assert numbers["tidemark/late_ratio"] == pytest.approx(2 / 22)
     assert numbers["tidemark/epochs"] == 2
     assert numbers["tidemark/rows_per_second"] == pytest.approx(26.0)
