@@ -14,7 +14,8 @@ from tests.engine.drive import Seen, aggregated, run_engine
 from tests.engine.expected import run_expected
 from tests.engine.streams import Operator, Row, Scenario, Shape, Source, fill
 from tests.short_lived import interpreting
-from tidemark.semantics.assigners import Tumbling
+from tidemark.semantics.assigners import Cumulative, Sliding, Tumbling
+from tidemark.semantics.builtin_triggers import CountTrigger, EachEpochTrigger, EventTimeTrigger
 from tidemark.semantics.watermarks import BoundedOutOfOrderness, WatermarkStrategy
 
 if TYPE_CHECKING:
@@ -36,11 +37,17 @@ def strategy(*, split_by: str | None = None) -> WatermarkStrategy:
 
 def disorderly() -> Scenario:
     """A scenario with everything in it: two sources, splits, late and malformed elements, three epochs."""
-    operators = (Operator("w0", Tumbling(30, 7), 25, ("a", "b")), Operator("w1", Tumbling(11), 0, ("b",)))
+    operators = (
+        Operator("w0", Tumbling(30, 7), 25, ("a", "b")),
+        Operator("w1", Tumbling(11), 0, ("b",)),
+        Operator("w2", Sliding(30, 8), 25, ("a", "b")),
+        Operator("w3", Cumulative(40, 10), 0, ("b",)),
+        Operator("w4", Tumbling(30), 10, ("b",), EventTimeTrigger(early=CountTrigger(3))),
+    )
     clock = tuple(NOW + 1000 * epoch for epoch in range(4))
     shape = Shape(origin=0, unit=1, drift=35, operators=operators, keys=KEYS, rows=200, strays=False, clock=clock)
     sources = (Source("a", strategy(split_by="s"), timestamps=False), Source("b", strategy(), timestamps=True))
-    filled = tuple(fill(Random(80 + number), source, shape, epochs=3, first_id=10_000 * number) for number, source in enumerate(sources))
+    filled = tuple(fill(Random(40 + number), source, shape, epochs=3, first_id=10_000 * number) for number, source in enumerate(sources))
     return Scenario(filled, operators, clock)
 
 
@@ -48,8 +55,9 @@ def test_the_number_of_partitions_changes_nothing(spark: SparkSession, tmp_path:
     scenario = disorderly()
     expected = run_expected(scenario)
     assert sum(len(panes) for epoch in expected for panes in epoch.panes.values()) > 100
-    assert any(pane[3] == "LATE" for epoch in expected for pane in epoch.panes["w0"])
-    assert any(epoch.late["w1"] for epoch in expected)
+    assert all(any(pane[3] == "LATE" for epoch in expected for pane in epoch.panes[uid]) for uid in ("w0", "w2"))
+    assert all(any(epoch.late[uid] for epoch in expected) for uid in ("w1", "w2", "w3"))
+    assert any(pane[3] == "EARLY" for epoch in expected for pane in epoch.panes["w4"])
     assert any(epoch.malformed["a"] for epoch in expected)
     for partitions in (1, 2, 7):
         session = spark if partitions == 2 else interpreting(spark)
@@ -79,20 +87,26 @@ def final(seen: list[Seen], uid: str) -> Content:
     return {pane[:3]: pane[5:] for pane in panes}
 
 
-def plain(rows: list[Row], assigner: Tumbling) -> Content:
+def plain(rows: list[Row], operator: Operator) -> Content:
     """Return what the windows hold when nothing is late, computed from all elements at once."""
     content: defaultdict[tuple[object, ...], list[Row]] = defaultdict(list)
     for row in sorted(rows, key=lambda row: (row.time, row.id)):
-        window = assigner.assign(row.time or 0)[0]
-        content[row.key, window.start, window.end].append(row)
-    return {place: aggregated(members) for place, members in content.items()}
+        for window in operator.assigner.assign(row.time or 0):
+            content[row.key, window.start, window.end].append(row)
+    return {place: aggregated(members, operator) for place, members in content.items()}
 
 
 def test_other_boundaries_leave_the_final_content_as_it_is(spark: SparkSession, tmp_path: Path) -> None:
     lateness = 60
     prompt = punctual(Random(1), behind=BOUND, first_id=0)
     tardy = punctual(Random(2), behind=BOUND + lateness, first_id=10_000)
-    operators = (Operator("prompt", Tumbling(30, 7), 0, ("a",)), Operator("tardy", Tumbling(17), lateness, ("b",)))
+    operators = (
+        Operator("prompt", Tumbling(30, 7), 0, ("a",)),
+        Operator("sliding", Sliding(40, 15), 0, ("a",)),
+        Operator("tardy", Tumbling(17), lateness, ("b",)),
+        Operator("growing", Cumulative(60, 20), lateness, ("b",)),
+        Operator("early", Tumbling(25), lateness, ("b",), EventTimeTrigger(early=EachEpochTrigger())),
+    )
     whole = Scenario(
         (
             Source("a", strategy(), timestamps=False, batches=(tuple(prompt),)),
@@ -106,8 +120,9 @@ def test_other_boundaries_leave_the_final_content_as_it_is(spark: SparkSession, 
         scenario = replace(whole, sources=tuple(replace(s, batches=cut(list(s.batches[0]), epochs)) for s in whole.sources))
         seen = run_engine(scenario, spark if epochs == 3 else interpreting(spark), tmp_path, name=f"in{epochs}")
         assert len(seen) == epochs + 1
-        assert final(seen, "prompt") == plain(prompt, operators[0].assigner), f"{epochs} epochs"
-        assert final(seen, "tardy") == plain(tardy, operators[1].assigner), f"{epochs} epochs"
+        for operator in operators:
+            rows = prompt if operator.sources == ("a",) else tardy
+            assert final(seen, operator.uid) == plain(rows, operator), f"{operator.uid}, {epochs} epochs"
         assert not any(late for epoch in seen for late in epoch.late.values())
         panes[epochs] = sum(len(epoch.panes["tardy"]) for epoch in seen)
     # Otherwise nothing came late enough to fire a window again, and the test would have shown little.
