@@ -211,6 +211,7 @@ def test_an_epoch_that_touches_few_sessions_reads_and_writes_those(
     stream = elements(*epochs, schema=SCHEMA).key_by("k").window(Session(1000)).aggregate(n=tm.count()).uid("sessions")
     ran = Lab(interpreting(spark), tmp_path).run({"panes": stream})
     assert [epoch.operators["sessions"].state_rows for epoch in ran.epochs] == [400, 401, 404, 0]
+    assert max(epoch.spark_jobs for epoch in ran.epochs) <= 3
     assert ran.of("panes", "n") == [1] * 398 + [2, 2, 3]
     assert [epoch.operators["sessions"].panes_on_time for epoch in ran.epochs] == [0, 0, 0, 401]
 

@@ -214,8 +214,9 @@ class BufferedRun(OperatorRun):
         return processed(self.node, panes, layout.results) if layout.results else aggregated(self.node, panes, layout)
 
     def fired(self, observation: Observation) -> Fired:  # noqa: ARG002
-        """Return the counts of the pass."""
-        return Fired() if self._passed is None else self._passed.fired
+        """Return the counts of the pass; aggregates make one row of a pane, a function any number."""
+        found = Fired() if self._passed is None else self._passed.fired
+        return found if self.node.function is not None else dataclasses.replace(found, emitted=None)
 
     def upkeep(self) -> Callable[[], None] | None:
         """Forget files that hold nothing of use; return the merging of others into larger ones, None where there is nothing to merge."""

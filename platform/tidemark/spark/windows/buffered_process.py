@@ -20,7 +20,7 @@ from tidemark.semantics.window_state import HeldElement
 from tidemark.spark.expressions import START, TIME
 from tidemark.spark.windows.buffered_columns import GAP, LATE, NEW, ORDER, PANE, STORED
 from tidemark.spark.windows.buffered_outbox import Outbox, Shape
-from tidemark.spark.windows.buffered_rows import PLACE, ROWS_AT_ONCE, KeyRows, Place, Run, keys_of, table_of
+from tidemark.spark.windows.buffered_rows import PLACE, ROWS_AT_ONCE, KeyRows, Place, RowReader, Run, keys_of, table_of
 from tidemark.spark.windows.buffered_versions import Blame, Notes, bounds_of, newest_version, next_version, origin_of
 
 if TYPE_CHECKING:
@@ -187,14 +187,18 @@ class ShownElements:
         self._batches = declared.batches
         self._columns = columns
         self._schema = schema
+        self._reader = RowReader(columns)
         self.__qualname__ = str(getattr(declared.function, "__qualname__", type(declared.function).__qualname__))
 
     def __call__(self, elements: Sequence[Mapping[str, object]], context: WindowContext) -> Iterable[Mapping[str, object]]:
         """Call the user's function with its elements."""
         shown: object = elements
         if elements and PLACE in elements[0]:
-            table = table_of([_as_place(element[PLACE]) for element in elements], self._columns)
-            shown = iter(table.to_batches(max_chunksize=ROWS_AT_ONCE)) if self._batches else table.to_pylist()
+            places = [_as_place(element[PLACE]) for element in elements]
+            if self._batches:
+                shown = iter(table_of(places, self._columns).to_batches(max_chunksize=ROWS_AT_ONCE))
+            else:
+                shown = self._reader.rows(places)
         elif self._batches:
             shown = iter(self._table(elements).to_batches(max_chunksize=ROWS_AT_ONCE))
         return self._function(shown, context)  # type: ignore[return-value]

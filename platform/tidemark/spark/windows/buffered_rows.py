@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -15,6 +16,12 @@ PLACE: Final = ""
 """The one name in a ``Place`` as a mapping; no column has it."""
 
 ROWS_AT_ONCE: Final = 10_000
+
+FEW_CALLS: Final = 16
+"""From so many small requests on, all rows of a batch are read at once: reading a few costs hardly less than reading hundreds."""
+
+SMALL: Final = 200
+MOST_READ: Final = 3
 
 
 class Place:
@@ -72,7 +79,9 @@ class KeyRows:
                 yield run
 
     def has(self, tag: int) -> bool:
-        """Return whether rows of this tag come next."""
+        """Return whether there are rows of this tag; those of lower tags are gone then."""
+        while self._ahead is not None and self._ahead.tag < tag:
+            self._ahead = next(self._runs, None)
         return self._ahead is not None and self._ahead.tag == tag
 
 
@@ -106,6 +115,41 @@ def table_of(places: Sequence[Place], columns: Mapping[str, str]) -> pa.Table:
             following[id(place.batch)] += 1
         table = table.take(pa.array(order, pa.int64()))
     return table
+
+
+class RowReader:
+    """Rows of batches as dicts, for many small requests.
+
+    Args:
+        columns: names in the batches by names in the dicts.
+    """
+
+    def __init__(self, columns: Mapping[str, str]) -> None:
+        self._columns = columns
+        self._asked: dict[int, int] = {}
+        self._read: OrderedDict[int, tuple[pa.RecordBatch, list[dict[str, object]]]] = OrderedDict()
+
+    def rows(self, places: Sequence[Place]) -> list[dict[str, object]]:
+        """Return rows of any batches, in order; each dict is the caller's own."""
+        if len(places) <= SMALL and all(self._is_read(place.batch) for place in places):
+            return [dict(self._read[id(place.batch)][1][place.number]) for place in places]
+        found: list[dict[str, object]] = table_of(places, self._columns).to_pylist()
+        return found
+
+    def _is_read(self, batch: pa.RecordBatch) -> bool:
+        key = id(batch)
+        if key in self._read:
+            return True
+        if len(self._asked) > MOST_READ:
+            self._asked.clear()
+        self._asked[key] = self._asked.get(key, 0) + 1
+        if self._asked[key] < FEW_CALLS:
+            return False
+        # It stays here with its rows, so that no other batch has its identity.
+        self._read[key] = batch, _named(batch, self._columns).to_pylist()
+        if len(self._read) > MOST_READ:
+            self._read.popitem(last=False)
+        return True
 
 
 def _runs(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[tuple[int, int], Run]]:

@@ -22,4 +22,4 @@ def fires_at_its_end(node: WindowNode) -> bool:
 
 def needs_order(node: WindowNode) -> bool:
     """Return whether elements of one event time have to be told apart by their source positions."""
-    return not is_native(node) or any(aggregate.ordered for _, aggregate in node.aggregates)
+    return not is_native(node) or isinstance(node.assigner, DynamicSession) or any(aggregate.ordered for _, aggregate in node.aggregates)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from pyspark.sql import Observation
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -18,12 +19,14 @@ from tidemark.errors import UserCodeError
 from tidemark.graph.aggregates import Aggregate
 from tidemark.graph.nodes import WindowNode
 from tidemark.semantics.assigners import DynamicSession, Session
-from tidemark.spark.expressions import POSITION, ROWS, START, TIME
+from tidemark.spark.expressions import POSITION, ROWS, START, TIME, VERDICT
+from tidemark.spark.tallies import ALIVE, DEAD, Tally
+from tidemark.spark.windows.absorbing import FIRST_START, LATEST
 from tidemark.spark.windows.parameters import parameters
 from tidemark.spark.windows.partials import Partials
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 END = "__tm_end"
 LONGEST_GAP = 2**53
@@ -60,9 +63,14 @@ class SessionInput:
         """Whether the partials of one row can be written down without a groupBy."""
         return self._single is not None
 
+    @property
+    def plain(self) -> bool:
+        """Whether rows that dropped out before can be grouped beside the others."""
+        return self.gap is not None and self._partials.plain
+
     def bounded(self, rows: DataFrame, now: int) -> DataFrame:
         """Return rows with the bounds of the session that each would be alone; ``now`` is the epoch's processing time."""
-        start = TIME if self._assigner.domain == "event" else parameters(now, varying=TIME)[0]
+        start = self._start(now)
         return rows.withColumn(START, F.expr(start)).withColumn(END, F.expr(f"{START} + {self._gap(rows)}"))
 
     def may_be_late(self, gone: int) -> str:
@@ -74,8 +82,27 @@ class SessionInput:
 
     def grouped(self, rows: DataFrame, now: int, gone: int) -> DataFrame:
         """Return partials of rows that are in one session for certain, with ``ROWS`` and, with gaps of their own, ``POSITION``."""
+        return self._grouped(self.bounded(rows, now), gone)
+
+    def grouped_with_dead(self, rows: DataFrame, now: int, gone: int, tally: Tally) -> DataFrame:
+        """Return the same of the living among rows with verdicts, and tally all of them by group; only where ``plain``."""
+        alive = f"{VERDICT} = {ALIVE}"
+        told = rows.selectExpr(
+            *(f"if({alive}, {name}, NULL) AS {name}" for name in sorted(self._partials.columns_read)),
+            # Far from any other time, so that the dead are in groups of their own.
+            f"if({alive}, {self._start(now)}, {DEAD}L + {VERDICT}) AS {START}",
+            TIME,
+        )
+        observation = Observation()
+        groups = self._grouped(told.withColumn(END, F.expr(f"{START} + {self.gap}L")), gone, F.expr(f"max({TIME}) AS {LATEST}"))
+        tallied = groups.observe(observation, *tally.of_groups(LATEST, observation))
+        return tallied.where(f"{START} >= {FIRST_START}L").drop(LATEST)
+
+    def _start(self, now: int) -> str:
+        return TIME if self._assigner.domain == "event" else parameters(now, varying=TIME)[0]
+
+    def _grouped(self, bounded: DataFrame, gone: int, *more: Column) -> DataFrame:
         safe = f"{END} > {parameters(gone, varying=START)[0]}"
-        bounded = self.bounded(rows, now)
         bounds = [F.expr(f"min({START}) AS {START}"), F.expr(f"max({END}) AS {END}"), F.expr(f"count(1) AS {ROWS}")]
         if self.gap:
             # Odd numbers are buckets, even ones elements that may be late.
@@ -86,11 +113,11 @@ class SessionInput:
             # Of one time: whatever their gaps, their sessions overlap.
             by = [_SLOT, _ALONE]
             slotted = bounded.withColumn(_SLOT, F.col(START)).withColumn(_ALONE, F.expr(f"if({safe}, NULL, {END})"))
-            if POSITION in rows.columns:
+            if POSITION in bounded.columns:
                 by.append(_AT)
                 slotted = slotted.withColumn(_AT, F.expr(f"if({safe}, NULL, {POSITION})"))
                 bounds.append(F.expr(f"min({POSITION}) AS {POSITION}"))
-        return slotted.groupBy(*self._partials.key_columns, *by).agg(*self._partials.creations, *bounds).drop(*by)
+        return slotted.groupBy(*self._partials.key_columns, *by).agg(*self._partials.creations, *bounds, *more).drop(*by)
 
     def single(self, rows: DataFrame, now: int) -> DataFrame:
         """Return the same as ``grouped``, each row by itself; only where it ``can_be_single``."""

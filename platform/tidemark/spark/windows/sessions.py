@@ -17,9 +17,9 @@ from pyspark.storagelevel import StorageLevel
 from tidemark.crashpoints import crash_point
 from tidemark.graph.nodes import WindowNode
 from tidemark.semantics.watermarks import MAX_WATERMARK, MIN_WATERMARK
-from tidemark.spark.expressions import POSITION, ROWS, START, TIME, column, quoted
+from tidemark.spark.expressions import POSITION, ROWS, START, TIME, VERDICT, column, quoted
 from tidemark.spark.state_files import overlapping
-from tidemark.spark.tallies import Tally
+from tidemark.spark.tallies import ALIVE, Tally
 from tidemark.spark.windows.contract import MAX_LISTED_WINDOWS, Absorbed, EpochSetting, Fired, OperatorRun, WindowStep, bounded
 from tidemark.spark.windows.parameters import parameters
 from tidemark.spark.windows.partials import Partials
@@ -60,6 +60,11 @@ class SessionStep(WindowStep):
         self.partials = Partials(node)
         self.input = SessionInput(node, self.partials)
         self.lateness = node.allowed_lateness_ms
+
+    @property
+    def plain(self) -> bool:
+        """Whether rows that dropped out before the window can be grouped beside the others."""
+        return self.input.plain
 
     def begin(self, setting: EpochSetting) -> SessionRun:
         """Return the operator at work on an epoch."""
@@ -142,17 +147,19 @@ class SessionRun(OperatorRun):
             return None
         return self._found.get(_OLDEST, self.setting.before.counters.get(_OLDEST, MIN_WATERMARK))
 
-    def absorb(self, rows: DataFrame, tally: Tally | None = None) -> Absorbed:  # noqa: ARG002
+    def absorb(self, rows: DataFrame, tally: Tally | None = None) -> Absorbed:
         """Merge an epoch's input and the open sessions; one Spark job, three where only touched sessions are written."""
-        fresh = self._fresh(rows)
+        fresh = self._fresh(rows, tally)
         older = [file for file in self._before if file.max_time is None or file.max_time > self._gone]
         if older:
             self.tables.require_types(fresh.schema)
         if self._may_touch_few(older):
             kept = fresh.persist(StorageLevel.MEMORY_AND_DISK)
-            few = kept.count() * FEW_TOUCHED <= self._open_before
-            self._absorb(kept, older, touched=few)
-            kept.unpersist()
+            try:
+                few = kept.count() * FEW_TOUCHED <= self._open_before
+                self._absorb(kept, older, touched=few)
+            finally:
+                kept.unpersist()
         else:
             self._absorb(fresh, older, touched=False)
         crash_point("state-staged")
@@ -167,19 +174,19 @@ class SessionRun(OperatorRun):
             newest = self._state.newest(older, self._gone, of=fresh if touched else None)
             stored = self._state.as_of(newest, before)
         observation = Observation()
-        observed = self._merging.merged(fresh, stored, self._gone).observe(observation, *self._counts(touched=touched))
+        observed = self._observed(self._merging.merged(fresh, stored, self._gone), observation, touched=touched)
         wanted = f"{SESSION} > 0 AND {ROWS} > 0" if touched else f"{SESSION} > 0"
         self.tables.absorb(self._state.written(observed.where(wanted), self.setting.epoch, before))
         if not touched:
             self.tables.drop(self._before)
         self.absorbed = self._counted(observation, touched=touched)
 
-    def _fresh(self, rows: DataFrame) -> DataFrame:
+    def _fresh(self, rows: DataFrame, tally: Tally | None) -> DataFrame:
         """Return the input as sessions, grouped before where that leaves much less; until that is known, it is taken to."""
         now, made, counters = self.setting.processing_time, self.step.input, self.setting.before.counters
         if made.can_be_single and (made.gap is None or counters.get(_ROWS, 0) < MANY_IN_BUCKET * counters.get(_BUCKETS, 0)):
-            return made.single(rows, now)
-        return made.grouped(rows, now, self._gone)
+            return made.single(rows if tally is None else tally.attach(rows).where(f"{VERDICT} = {ALIVE}"), now)
+        return made.grouped(rows, now, self._gone) if tally is None else made.grouped_with_dead(rows, now, self._gone, tally)
 
     @property
     def _open_before(self) -> int:
@@ -192,22 +199,25 @@ class SessionRun(OperatorRun):
         worth_it = stored > FEW_ROWS and touched_before * FEW_TOUCHED <= self._open_before
         return worth_it and stored <= MANY_OUT_OF_DATE * max(self._open_before, FEW_ROWS)
 
-    def _counts(self, *, touched: bool) -> list[Column]:
+    def _observed(self, merged: DataFrame, observation: Observation, *, touched: bool) -> DataFrame:
+        """Return merged sessions, counted. What is counted are columns: an observation is interpreted per row, a projection compiled."""
         late, taken = f"{SESSION} < 0", f"{SESSION} > 0 AND {ROWS} > 0"
-        counts = [
-            f"sum({ROWS}) AS rows",
-            f"sum(CASE WHEN {late} THEN {ROWS} END) AS late",
-            f"min(CASE WHEN {SESSION} > 0 THEN {START} END) AS oldest",
-            # With gaps of their own, elements are grouped by time alone.
-            f"sum(CASE WHEN {taken} THEN least({ROWS}, ({END} - {START}) DIV {self.step.input.gap}) END) AS buckets"
-            if self.step.input.gap
-            else f"sum({ROWS}) AS buckets",
-        ]
+        counts = {
+            "late": ("sum", f"if({late}, {ROWS}, 0L)"),
+            "late_starts": (None, f"if({late}, {START}, NULL)"),
+            "oldest": ("min", f"if({late}, NULL, {START})"),
+        }
+        if self.step.input.gap:
+            counts["buckets"] = ("sum", f"if({taken}, least({ROWS}, ({END} - {START}) DIV {self.step.input.gap}), 0L)")
         if touched:
-            counts.append(f"sum(CASE WHEN {taken} THEN {HELD} END) AS held")
+            counts["held"] = ("sum", f"if({taken}, {HELD}, 0L)")
         if self._remembers:
-            counts.append(f"count_if({taken} AND {END} - 1 <= {parameters(self.setting.before.watermark)[0]}) AS refired")
-        return [*map(F.expr, counts), _newest(f"CASE WHEN {late} THEN {START} END", "late_starts")]
+            before = parameters(self.setting.before.watermark)[0]
+            counts["refired"] = ("sum", f"if({taken} AND {END} - 1 <= {before}, 1L, 0L)")
+        columns = {name: f"__tm_count_{name}" for name in counts}
+        counted = merged.selectExpr("*", *(f"{sql} AS {columns[name]}" for name, (_, sql) in counts.items()))
+        found = [F.expr(f"{function}({columns[name]}) AS {name}") for name, (function, _) in counts.items() if function]
+        return counted.observe(observation, F.expr(f"sum({ROWS}) AS rows"), *found, _newest(columns["late_starts"], "late_starts"))
 
     def _counted(self, observation: Observation, *, touched: bool) -> Absorbed:
         found = observation.get
@@ -217,7 +227,7 @@ class SessionRun(OperatorRun):
         oldest = MAX_WATERMARK if found["oldest"] is None else found["oldest"]
         self._found = {
             _ROWS: rows - late,
-            _BUCKETS: found["buckets"] or 0,
+            _BUCKETS: found.get("buckets") or 0,
             _NEXT: MIN_WATERMARK,
             _OLDEST: min(oldest, counters.get(_OLDEST, MIN_WATERMARK)) if touched else oldest,
             _OPEN: self._open_before + written - (found["held"] or 0) if touched else written,

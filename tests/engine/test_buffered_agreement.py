@@ -1,0 +1,79 @@
+"""Windows that keep their elements do in every epoch what the element-by-element reference does, whatever it is that fires them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from random import SystemRandom
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.engine.buffered_cases import random_case, require_same, run_engine, run_expected
+from tests.short_lived import interpreting
+from tidemark.spark.windows import buffered, buffered_feed, buffered_keys, result_functions
+from tidemark.state.compaction import plan_compaction
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+SEED = 2
+KINDS = ("tumbling", "sliding", "cumulative", "session", "dynamic session", "count", "global")
+
+
+def read_what_is_needed(patch: pytest.MonkeyPatch) -> None:
+    """Let every epoch look for the keys and elements that it needs."""
+    for module in (buffered, buffered_feed, result_functions):
+        patch.setattr(module, "FEW_ROWS", -1)
+
+
+def merge_early(patch: pytest.MonkeyPatch) -> None:
+    """Let every epoch merge its files, and rows that are out of date go."""
+    patch.setattr(buffered_keys, "MOST_GARBAGE", 0)
+    for module in (buffered, buffered_keys):
+        patch.setattr(module, "plan_compaction", partial(plan_compaction, min_files=1))
+
+
+WAYS: dict[str, Sequence[Callable[[pytest.MonkeyPatch], None]]] = {
+    "all read": (),
+    "what is needed": (read_what_is_needed,),
+    "needed and merged": (read_what_is_needed, merge_early),
+}
+
+
+def see_agreement(spark: SparkSession, folder: Path, seeds: Iterable[int], kinds: Sequence[str] = KINDS) -> set[tuple[object, ...]]:
+    """Run the cases of these seeds through the engine and the reference; return what was seen."""
+    cases: set[tuple[object, ...]] = set()
+    for seed in seeds:
+        case = random_case(seed, kinds=kinds)
+        try:
+            require_same(run_engine(case, spark, folder / str(seed)), run_expected(case), case)
+        except BaseException as error:
+            error.add_note(f"seed {seed}")
+            raise
+        cases |= case.distinct
+    return cases
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_windows_agree_with_the_reference(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    for change in WAYS[way]:
+        change(monkeypatch)
+    cases = see_agreement(interpreting(spark), tmp_path, [SystemRandom().randrange(2**32)])
+    # Most operators have keys, and each key that has elements is a case.
+    assert len(cases) >= 100
+
+
+def test_a_run_that_stops_and_goes_on_elsewhere_does_the_same(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read_what_is_needed(monkeypatch)
+    case = random_case(SEED, kinds=("tumbling", "session", "count"), keys=8, rows=80)
+    session = interpreting(spark)
+    found = run_engine(case, session, tmp_path, epochs=2, end_of_input=False)
+    merge_early(monkeypatch)
+    found += run_engine(case, session, tmp_path, epochs=3, end_of_input=False, first=len(found), parallelism=3)
+    monkeypatch.undo()
+    found += run_engine(case, session, tmp_path, first=len(found), parallelism=1)
+    require_same(found, run_expected(case), case)
