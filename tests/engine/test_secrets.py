@@ -49,7 +49,7 @@ def test_a_table_that_cannot_be_committed_to(tmp_path: Path, monkeypatch: pytest
     sink = DeltaSink("rows", str(tmp_path))
     record = OutputRecord("delta", str(tmp_path), SCHEMA, (StagedFile("tidemark-x/part-0.parquet", 1, 1),), 1)
     with monkeypatch.context() as patch:
-        patch.setattr("tidemark.spark.delta_sink.AddAction", fail(OSError(LEAK)))
+        patch.setattr("tidemark.spark.delta_commits.AddAction", fail(OSError(LEAK)))
         with pytest.raises(PublishError) as raised:
             sink.publish(record, "l1", 0)
     check(raised.value)

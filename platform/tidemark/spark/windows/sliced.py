@@ -123,7 +123,8 @@ class SlicedRun(AbsorbingRun):
     def fired(self, observation: Observation) -> Fired:
         """Read the counts of results that were written."""
         again = self._again.get if self._again is not None else {}
-        refired = sorted(map(self._slices.start_of, again.get("refired") or ()))[-MAX_LISTED_WINDOWS:]
+        # Cumulative windows share their starts.
+        refired = sorted(set(map(self._slices.start_of, again.get("refired") or ())))[-MAX_LISTED_WINDOWS:]
         on_time, closed = (0, 0) if self._ends is None else (observation.get["on_time"] or 0, self._closed(self._ends))
         return Fired(on_time=on_time, late=again.get("late") or 0, closed=closed, refired=tuple(refired))
 
