@@ -27,6 +27,7 @@ from tidemark.spark.failures import translate
 from tidemark.spark.figures import describe_epoch
 from tidemark.spark.housekeeping import Housekeeping
 from tidemark.spark.offsets import log_offset, positions
+from tidemark.spark.session import spark_jobs
 from tidemark.spark.sinks import bind_sinks, require_not_ahead, sink_of_record
 from tidemark.spark.source_ends import may_wait_unseen
 from tidemark.spark.sources import open_source, pack, read_files_of_epoch, reads_files, unpack
@@ -136,6 +137,11 @@ class JobDriver:
     def checkpoint_path(self) -> str:
         """Where Spark keeps its own logs for this run."""
         return self._checkpoint.path
+
+    @property
+    def session(self) -> SparkSession:
+        """The session that the job runs in."""
+        return self._spark
 
     @property
     def next_epoch(self) -> int:
@@ -273,7 +279,7 @@ class JobDriver:
         session.conf.set("spark.sql.shuffle.partitions", str(self.parallelism))
         plan = self._plan(session, taken, batches, at=at, end_of_input=end_of_input)
         crash_point("epoch-planned")
-        jobs_before = self._spark_jobs(session)
+        jobs_before = spark_jobs(session)
         run = EpochRun(self._machinery, session, plan)
         run.execute()
         logs = self._checkpoint.save_source_logs() or (before.source_logs if before else {})
@@ -282,7 +288,7 @@ class JobDriver:
             run,
             self.job.name,
             duration_ms=round((self._clock.monotonic() - begun) * 1000),
-            spark_jobs=len(self._spark_jobs(session) - jobs_before),
+            spark_jobs=spark_jobs(session) - jobs_before,
         )
         record = EpochRecord(
             job=self.job.name,
@@ -365,9 +371,3 @@ class JobDriver:
             for _, aggregate in node.aggregates:
                 for function in aggregate.functions:
                     self._spark.udf.register(function.name, function.function, function.returns)
-
-    @staticmethod
-    def _spark_jobs(session: SparkSession) -> set[int]:
-        context = session.sparkContext
-        group = context.getLocalProperty("spark.jobGroup.id")
-        return set(context.statusTracker().getJobIdsForGroup(group))

@@ -13,6 +13,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from tidemark.crashpoints import crash_point
 from tidemark.errors import FencedError, TidemarkError
 from tidemark.spark.driver import JobDriver
+from tidemark.spark.session import local_checkpoints
 from tidemark.spark.stillness import Stillness
 from tidemark.state.redaction import without_secrets
 
@@ -87,7 +88,8 @@ class QueryRun:
     def _query(self, interval_ms: int | None) -> None:
         writer = self._driver.streaming().writeStream.foreachBatch(self._batch).option("checkpointLocation", self._driver.checkpoint_path)
         trigger = writer.trigger(availableNow=True) if interval_ms is None else writer.trigger(processingTime=f"{interval_ms} milliseconds")
-        query = trigger.start()
+        with local_checkpoints(self._driver.session):
+            query = trigger.start()
         try:
             self._wait(query, continuous=interval_ms is not None)
         except StreamingQueryException as error:

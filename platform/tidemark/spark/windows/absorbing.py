@@ -62,9 +62,13 @@ class AbsorbingStep(WindowStep):
         self.lateness = node.allowed_lateness_ms
         self.further: tuple[str, ...] = ()
 
+    def time(self, now: int) -> str:
+        """Return the SQL of a row's time; ``now`` is the epoch's processing time."""
+        return TIME if self.node.assigner.domain == "event" else parameters(now, varying=TIME)[0]
+
     def start(self, now: int) -> str:
         """Return the SQL of the start of the slice that a row lies in; ``now`` is the epoch's processing time."""
-        time = TIME if self.node.assigner.domain == "event" else parameters(now, varying=TIME)[0]
+        time = self.time(now)
         return f"{time} - pmod({time} - {self.offset}L, {self.width}L)"
 
     @property
@@ -192,9 +196,10 @@ class AbsorbingRun(OperatorRun):
 
     def late_rows(self, rows: DataFrame) -> DataFrame:
         """Return which rows lie in windows up to the last expired one, or in none."""
-        start = self.step.start(self.setting.processing_time)
-        late = f"{start} <= {parameters(self.thresholds.expired, varying=TIME)[0]}"
-        nowhere = self.step.outside_windows(f"({start})")
+        now, step = self.setting.processing_time, self.step
+        # The threshold is the start of a slice, so no row's own slice need be worked out.
+        late = f"{step.time(now)} < {parameters(self.thresholds.expired + step.width, varying=TIME)[0]}"
+        nowhere = step.outside_windows(f"({step.start(now)})")
         return rows.where(f"{late} OR {nowhere}" if nowhere else late)
 
     def upkeep(self) -> Callable[[], None] | None:
