@@ -70,7 +70,9 @@ def compare(comparison: Comparison, report: Callable[[Step], None]) -> tuple[Rec
         truth = truth_of(workload.fares, files, workload.shape)
         found: dict[Engine, list[RunFigures]] = {engine: [] for engine in comparison.engines}
         for run in range(1, workload.rounds_of(comparison.runs) + 1):
-            for engine in comparison.engines:
+            # Each has its turn at being first: what is measured later finds a warmer machine.
+            turn = (run - 1) % len(comparison.engines)
+            for engine in (*comparison.engines[turn:], *comparison.engines[:turn]):
                 report(Step(workload, engine, run))
                 figures = _measure(comparison, workload, engine, truth, (files, warm))
                 found[engine].append(figures)

@@ -37,8 +37,8 @@ _METHOD = f"""\
 - `sliding` has fewer rows than the others, so that stock Spark, which copies each row into its 96 windows, ends within minutes. Workloads
   that take it long are run in one round or two.
 - Engines take turns: one run of each, then the next run of each. Each run is a process of its own with a JVM of its own. It first
-  drains the same job on other data in twenty epochs, since a JVM that has just started spends more on compiling its code than on
-  running it, then reads the input once so that it is in memory, and only then the clock starts. The clock
+  drains the same job on other data in twenty epochs of up to a quarter of a million rows (sixty small ones before `small-epochs`), since
+  a JVM that has just started spends more on compiling its code than on running it, then reads the input once so that it is in memory, and only then the clock starts. The clock
   covers the whole drain, from the call that starts the job until everything is published.
 - Events per second are all rows of the input over that time. `small-epochs` gives the median of {MEASURED_EPOCHS} epochs after
   {WARM_EPOCHS} that are not counted; an epoch lasts from its start to that of the next, as Spark's own progress reports say for every
@@ -60,7 +60,8 @@ _METHOD = f"""\
 ## What each engine does
 
 - `tidemark`: keeps partial sums in immutable Parquet files, commits each epoch with one record in its job log, writes late rows to a
-  second folder of Parquet files, and counts rows in and out exactly.
+  second folder of Parquet files, and counts rows in and out exactly. Spark's own checkpoint is only a cache on local disk for it, so it
+  has Spark write that without a program per file, which is not Spark's default.
 - `spark-rocksdb`: Structured Streaming's own operator with `RocksDBStateStoreProvider`, append mode, defaults otherwise. It loses late
   rows.
 - `spark-heap`: the same with `HDFSBackedStateStoreProvider`, which keeps the state in the JVM's heap and writes deltas to disk.

@@ -19,7 +19,9 @@ SMALL_STATE = 10_000
 LARGE_STATE = 1_000_000
 
 _SMALL_EPOCH_HOURS = 1 / 6
-_WARM_ROWS = 1_000_000
+_WARM_ROWS = 5_000_000
+"""The compilers of a JVM are done with the code of a job after so many rows and epochs; a stream runs for months after that."""
+_WARM_EPOCHS = 60
 _LOADING_FILES = 4
 _TOUCHES = 35
 _SETTLING = 5
@@ -109,8 +111,11 @@ def _small_epochs() -> Workload:
     # One epoch more than is measured: an epoch lasts until the next one starts.
     epochs = phase.skip + phase.take + 1
     fares = FaresPlan(rows=epochs * SMALL_EPOCH_ROWS, drivers=1_000, files=epochs, hours=epochs * _SMALL_EPOCH_HOURS)
+    warm = FaresPlan(
+        rows=_WARM_EPOCHS * SMALL_EPOCH_ROWS, drivers=1_000, files=_WARM_EPOCHS, hours=_WARM_EPOCHS * _SMALL_EPOCH_HOURS, seed=2
+    )
     title = f"{SMALL_EPOCH_ROWS:,} fares per epoch, ten minutes of event time each, 1,000 drivers, {_HOURLY.describe()}"
-    return Workload("small-epochs", "epochs", _HOURLY, fares, _warm(SMALL_EPOCH_ROWS * 20, 1_000), 1, title, (phase,))
+    return Workload("small-epochs", "epochs", _HOURLY, fares, warm, 1, title, (phase,))
 
 
 def _growing(name: str, shape: Shape) -> Workload:

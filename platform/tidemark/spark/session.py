@@ -88,7 +88,7 @@ def build_session(master: str = "local[*]", *, app_name: str = "tidemark", conf:
 def spark_jobs(spark: SparkSession) -> int:
     """Return how many jobs the application has begun so far, whoever asked for them."""
     # Spark's public tracker lists the jobs of a group one by one, a thousand of them after a while.
-    return int(spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs())  # type: ignore[union-attr]  # noqa: SLF001
+    return int(spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs())  # noqa: SLF001
 
 
 _CHECKPOINT_FILES = "spark.sql.streaming.checkpointFileManagerClass"
