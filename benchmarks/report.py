@@ -38,8 +38,8 @@ _METHOD = f"""\
   that take it long are run in one round or two.
 - Engines take turns: one run of each, then the next run of each. Each run is a process of its own with a JVM of its own. It first
   drains the same job on other data in twenty epochs of up to a quarter of a million rows (sixty small ones before `small-epochs`), since
-  a JVM that has just started spends more on compiling its code than on running it, then reads the input once so that it is in memory, and only then the clock starts. The clock
-  covers the whole drain, from the call that starts the job until everything is published.
+  a JVM that has just started spends more on compiling its code than on running it, then reads the input once so that it is in memory,
+  and only then the clock starts. The clock covers the whole drain, from the call that starts the job until everything is published.
 - Events per second are all rows of the input over that time. `small-epochs` gives the median of {MEASURED_EPOCHS} epochs after
   {WARM_EPOCHS} that are not counted; an epoch lasts from its start to that of the next, as Spark's own progress reports say for every
   engine. Median, least and greatest are over the runs.

@@ -89,7 +89,7 @@ def standard_workloads(rows: int, *, epochs: int = MANY_EPOCHS) -> tuple[Workloa
         _throughput("tumbling-1k", _HOURLY, FaresPlan(rows, 1_000), _warm(rows, 1_000)),
         _throughput("tumbling-200k", _HOURLY, FaresPlan(rows, 200_000), _warm(rows, 200_000)),
         # A late row may be late for 96 windows: one in 2,000 would leave hardly a window of a driver in which all engines must agree.
-        _throughput("sliding-1k", _DAY_SLIDING, FaresPlan(rows // 2, 1_000, late_share=FEW_LATE), _warm(rows // 500, 1_000), rounds=1),
+        _throughput("sliding-1k", _DAY_SLIDING, FaresPlan(rows // 2, 1_000, late_share=FEW_LATE), _warm(rows // 40, 1_000), rounds=1),
         _throughput("sliding-200k", _DAY_SLIDING, FaresPlan(rows // 200, 200_000), _warm(rows // 4_000, 200_000), rounds=1),
         # Drivers that never rest would have one session each, which never closes.
         _throughput("session-1k", _SESSIONS, FaresPlan(rows, 1_000, breaks=BREAKS), _warm(rows, 1_000), rounds=2),

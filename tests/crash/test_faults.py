@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import logging
+import os
+import shutil
+import subprocess
+import sys
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
 import tidemark as tm
 from tests.bad_inputs import HOUR, ROWS, Lab, newest_record, state_files
-from tidemark.errors import CorruptStoreError, FencedError, JobRunningError, PublishError
+from tidemark.errors import CorruptStoreError, FencedError, JobRunningError, PublishError, TidemarkError
 from tidemark.spark.delta_sink import DeltaSink
 from tidemark.spark.parquet_sink import ParquetSink
 from tidemark.state.history import read_history
@@ -101,15 +108,30 @@ def test_a_damaged_older_record_stops_the_sweep_and_not_the_job(lab: Lab, caplog
     assert stray.exists(), "what a record that cannot be read needs is not known, so nothing may go"
 
 
-@pytest.mark.parametrize("damage", ["missing", "cut short"])
+def flip_a_bit(file: Path) -> None:
+    """Change the last bit of the data of a Parquet file's first column."""
+    chunk = pq.ParquetFile(file).metadata.row_group(0).column(0)
+    start = chunk.data_page_offset if chunk.dictionary_page_offset is None else min(chunk.data_page_offset, chunk.dictionary_page_offset)
+    data = bytearray(file.read_bytes())
+    data[start + chunk.total_compressed_size - 1] ^= 1
+    file.write_bytes(data)
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "missing": Path.unlink,
+    "cut short": lambda file: file.write_bytes(file.read_bytes()[:-20]),
+    "empty": lambda file: file.write_bytes(b""),
+    "one bit flipped": flip_a_bit,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_a_state_file_that_is_needed_and_damaged_is_named(lab: Lab, damage: str) -> None:
     lost: list[str] = []
     for file in state_files(lab.ran()):
+        # Object stores have no such files.
         (file.parent / f".{file.name}.crc").unlink()
-        if damage == "missing":
-            file.unlink()
-        else:
-            file.write_bytes(file.read_bytes()[:-20])
+        DAMAGES[damage](file)
         lost.append(file.name)
     before, seen = head_epoch(lab), rows_out(lab)
     with pytest.raises(CorruptStoreError, match="|".join(lost)):
@@ -135,6 +157,43 @@ def test_an_empty_parquet_file_has_no_rows_and_hides_none(lab: Lab) -> None:
     result = lab.run(lab.job(rows=tm.delta(lab.files("parquet"), lab.path("out"))))
     assert result.rows_in == len(ROWS)
     assert rows_out(lab) == Counter(ROWS)
+
+
+# ------------------------------------------------------------------------------------------------------------ a full disk
+
+
+@contextmanager
+def small_disk(folder: Path, kibibytes: int) -> Iterator[None]:
+    """Mount a disk of so many kibibytes on a folder; the test is skipped where this process may not."""
+    folder.mkdir()
+    mount = shutil.which("mount")
+    command = [mount or "mount", "-t", "tmpfs", "-o", f"size={kibibytes}k", "tmpfs", str(folder)]
+    if mount is None or sys.platform != "linux" or subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("this process may not mount a small disk")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], capture_output=True, check=True)
+
+
+@pytest.mark.parametrize("free_kibibytes", [0, 8, 20, 40])
+def test_a_full_disk_loses_nothing(lab: Lab, free_kibibytes: int) -> None:
+    with small_disk(lab.folder / "disk", 4096):
+        inner = Lab(lab.folder / "disk", lab.spark)
+        job = inner.windows_out(inner.hourly(inner.source(*EPOCHS)))
+        inner.run(job, max_epochs=1)
+        filler = inner.folder / "filler"
+        free = os.statvfs(inner.folder).f_bavail * os.statvfs(inner.folder).f_frsize
+        filler.write_bytes(bytes(max(0, free - free_kibibytes * 1024)))
+        with pytest.raises(TidemarkError) as raised:
+            inner.run(job)
+        assert raised.value.transient, str(raised.value)
+        filler.unlink()
+        # The driver may not have been able to say that it gave the job up.
+        inner.run(job, end_of_input=True, takeover=True)
+        rows = DeltaTable(inner.path("out")).to_pyarrow_table().to_pylist()
+    # Each element is alone in its hour.
+    assert Counter((row["zone"], int(row["window_start"].timestamp() * 1000), row["total"]) for row in rows) == ALL
 
 
 # ----------------------------------------------------------------------------------------------------------- two drivers

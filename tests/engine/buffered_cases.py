@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -150,14 +150,22 @@ def random_evictor(random: Random) -> Evictor:
     return random.choice([*evictors, tm.delta_evictor(3, apart, after=after)])
 
 
-def random_case(seed: int, *, kinds: Sequence[str], keys: int = 30, rows: int = 300) -> Case:
-    """Return a case with an operator of each kind, whose elements come about where windows end and expire."""
+def keeps_elements(node: WindowNode) -> bool:
+    """Whether the engine keeps elements for an operator, or calls a function on its results."""
+    return node.function is not None or not is_native(node)
+
+
+def random_case(
+    seed: int, *, kinds: Sequence[str], keys: int = 30, rows: int = 300, wanted: Callable[[WindowNode], bool] = keeps_elements
+) -> Case:
+    """Return a case with a wanted operator of each kind, whose elements come about where windows end and expire."""
     random = Random(seed)
     operators: list[Operator] = []
     for number, kind in enumerate(kinds):
         while len(operators) == number:
             operator = random_operator(random, f"w{number}", kind)
-            if _can_be_defined(operator):
+            node = _defined(operator)
+            if node is not None and wanted(node):
                 operators.append(operator)
     epochs, made, centre = [], 0, random.choice([0, -100, 1_000_000])
     for _ in range(random.randint(4, 6)):
@@ -173,16 +181,16 @@ def random_case(seed: int, *, kinds: Sequence[str], keys: int = 30, rows: int = 
     return Case(tuple(operators), tuple(epochs), tuple(NOW + sum(steps[: number + 1]) for number in range(len(steps))))
 
 
-def _can_be_defined(operator: Operator) -> bool:
-    """Whether a job may have the operator, and the engine keeps elements for it or calls a function on its results."""
+def _defined(operator: Operator) -> WindowNode | None:
+    """Return the operator as a job may have it, None where none may."""
     try:
         stream = _result(tm.source("e", tm.from_elements(epochs=[[]], schema=SCHEMA), watermarks=_watermarks()), operator)
         tm.Job("defined", outputs={"panes": tm.memory(stream, "defined")}, store="/nowhere")
     except DefinitionError:
-        return False
+        return None
     node = stream.node
     assert isinstance(node, WindowNode)
-    return node.function is not None or not is_native(node)
+    return node
 
 
 def _watermarks() -> Any:

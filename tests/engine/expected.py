@@ -55,7 +55,8 @@ def content_of(operator: Operator) -> Fold[Taken]:
     """Return the aggregates of an operator as a fold."""
 
     def result(taken: Taken) -> tuple[object, ...]:
-        return aggregated([row for _, _, row in sorted(taken, key=lambda entry: entry[:2])], operator)
+        # A window that a pane has emptied may stay so.
+        return taken and aggregated([row for _, _, row in sorted(taken, key=lambda entry: entry[:2])], operator)
 
     return Fold(create=tuple, add=_add, result=result)
 

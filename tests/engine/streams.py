@@ -15,7 +15,13 @@ from hypothesis import strategies as st
 from hypothesis.vendor.pretty import RepresentationPrinter
 
 from tidemark.semantics.assigners import Cumulative, GlobalWindows, Sliding, Tumbling
-from tidemark.semantics.builtin_triggers import ContinuousEventTimeTrigger, CountTrigger, EachEpochTrigger, EventTimeTrigger
+from tidemark.semantics.builtin_triggers import (
+    ContinuousEventTimeTrigger,
+    CountTrigger,
+    EachEpochTrigger,
+    EventTimeTrigger,
+    PurgingTrigger,
+)
 from tidemark.semantics.event_time import MAX_EVENT_TIME, MIN_EVENT_TIME
 from tidemark.semantics.triggers import Trigger
 from tidemark.semantics.watermarks import BoundedOutOfOrderness, WatermarkStrategy
@@ -171,6 +177,11 @@ def triggers_with_rules(unit: int) -> st.SearchStrategy[Trigger]:
     steps = st.integers(1, 20).map(lambda units: ContinuousEventTimeTrigger(units * unit))
     late = st.none() | counts | st.just(EachEpochTrigger())
     return counts | steps | st.just(EachEpochTrigger()) | st.builds(EventTimeTrigger, late | steps, late)
+
+
+def purging_triggers(unit: int) -> st.SearchStrategy[Trigger]:
+    """Return the same, and the windows' own, so that each pane empties its window."""
+    return (triggers_with_rules(unit) | st.just(EventTimeTrigger())).map(PurgingTrigger)
 
 
 @st.composite

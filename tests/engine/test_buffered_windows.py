@@ -133,7 +133,8 @@ def test_reduce_is_the_same_whichever_way_windows_are_run(lab: Lab) -> None:
     windowed = stream.key_by("k").window(tm.session(10))
     native = windowed.reduce(v="a.v + b.v", t="greatest(a.t, b.t)").uid("native")
     python = windowed.reduce(latest, columns=["v", "t"]).uid("python")
-    kept = windowed.trigger(tm.event_time_trigger(early=tm.each_epoch_trigger())).reduce(v="a.v + b.v", t="greatest(a.t, b.t)").uid("kept")
+    each = tm.event_time_trigger(early=tm.each_epoch_trigger(), late=tm.never_trigger())
+    kept = windowed.trigger(each).reduce(v="a.v + b.v", t="greatest(a.t, b.t)").uid("kept")
     ran = lab.run({"native": native, "python": python, "kept": kept})
     assert ran.of("native", "k", "v", "t", "pane_timing") == [("a", 13, 3, "ON_TIME"), ("a", 9, 40, "ON_TIME"), ("b", 2, 4, "ON_TIME")]
     assert ran.of("python", "k", "v", "t") == ran.of("native", "k", "v", "t")

@@ -15,7 +15,7 @@ from tests.engine.expected import run_expected
 from tests.engine.streams import Operator, Row, Scenario, Shape, Source, fill
 from tests.short_lived import interpreting
 from tidemark.semantics.assigners import Cumulative, Sliding, Tumbling
-from tidemark.semantics.builtin_triggers import CountTrigger, EachEpochTrigger, EventTimeTrigger
+from tidemark.semantics.builtin_triggers import CountTrigger, EachEpochTrigger, EventTimeTrigger, PurgingTrigger
 from tidemark.semantics.watermarks import BoundedOutOfOrderness, WatermarkStrategy
 
 if TYPE_CHECKING:
@@ -43,11 +43,12 @@ def disorderly() -> Scenario:
         Operator("w2", Sliding(30, 8), 25, ("a", "b")),
         Operator("w3", Cumulative(40, 10), 0, ("b",)),
         Operator("w4", Tumbling(30), 10, ("b",), EventTimeTrigger(early=CountTrigger(3))),
+        Operator("w5", Sliding(40, 20), 30, ("b",), PurgingTrigger(EventTimeTrigger(early=CountTrigger(2)))),
     )
     clock = tuple(NOW + 1000 * epoch for epoch in range(4))
     shape = Shape(origin=0, unit=1, drift=35, operators=operators, keys=KEYS, rows=200, strays=False, clock=clock)
     sources = (Source("a", strategy(split_by="s"), timestamps=False), Source("b", strategy(), timestamps=True))
-    filled = tuple(fill(Random(40 + number), source, shape, epochs=3, first_id=10_000 * number) for number, source in enumerate(sources))
+    filled = tuple(fill(Random(44 + number), source, shape, epochs=3, first_id=10_000 * number) for number, source in enumerate(sources))
     return Scenario(filled, operators, clock)
 
 
@@ -55,9 +56,9 @@ def test_the_number_of_partitions_changes_nothing(spark: SparkSession, tmp_path:
     scenario = disorderly()
     expected = run_expected(scenario)
     assert sum(len(panes) for epoch in expected for panes in epoch.panes.values()) > 100
-    assert all(any(pane[3] == "LATE" for epoch in expected for pane in epoch.panes[uid]) for uid in ("w0", "w2"))
+    assert all(any(pane[3] == "LATE" for epoch in expected for pane in epoch.panes[uid]) for uid in ("w0", "w2", "w5"))
     assert all(any(epoch.late[uid] for epoch in expected) for uid in ("w1", "w2", "w3"))
-    assert any(pane[3] == "EARLY" for epoch in expected for pane in epoch.panes["w4"])
+    assert all(any(pane[3] == "EARLY" for epoch in expected for pane in epoch.panes[uid]) for uid in ("w4", "w5"))
     assert any(epoch.malformed["a"] for epoch in expected)
     for partitions in (1, 2, 7):
         session = spark if partitions == 2 else interpreting(spark)

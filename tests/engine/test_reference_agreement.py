@@ -53,7 +53,7 @@ def see_agreement(drawn: st.SearchStrategy[Scenario], spark: SparkSession, folde
     runs, cases = count(), set[Case]()
     uncompiled = interpreting(spark)
 
-    @settings(max_examples=examples, phases=_PHASES, derandomize=False, print_blob=True)
+    @settings(max_examples=examples, phases=_PHASES, derandomize=THOROUGH, print_blob=True)
     @given(drawn)
     def agrees(scenario: Scenario) -> None:
         number = next(runs)

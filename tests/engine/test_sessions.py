@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from random import Random, SystemRandom
+from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,11 +18,12 @@ import pytest
 import tidemark as tm
 from tests.engine.lab import Lab, elements
 from tests.engine.session_cases import random_case, require_same, run_engine, run_expected
+from tests.seeds import new_seeds
 from tests.short_lived import interpreting
 from tidemark.errors import UserCodeError
 from tidemark.graph.nodes import WindowNode
 from tidemark.semantics.assigners import DynamicSession, Session
-from tidemark.spark.windows import sessions
+from tidemark.spark.windows import session_deferral, session_run, sessions
 from tidemark.state.compaction import plan_compaction
 from tidemark.state.records import OperatorState, StateFile
 
@@ -34,32 +37,43 @@ THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "ci"
 
 def write_touched_only(patch: pytest.MonkeyPatch) -> None:
     """Let every epoch with older state look for the sessions that it touches."""
-    patch.setattr(sessions, "FEW_ROWS", -1)
-    patch.setattr(sessions, "FEW_TOUCHED", 0)
-    patch.setattr(sessions, "MANY_OUT_OF_DATE", 10**9)
+    patch.setattr(session_run, "FEW_ROWS", -1)
+    patch.setattr(session_run, "FEW_TOUCHED", 1e-4)
+    patch.setattr(session_run, "MANY_OUT_OF_DATE", 10**9)
+
+
+def put_off(patch: pytest.MonkeyPatch) -> None:
+    """Let every epoch with older state put its merging off, if only until the next session is due."""
+    patch.setattr(session_deferral, "MANY_OPEN", -1)
+    patch.setattr(session_deferral, "FEW_TOUCHED", 0)
+    patch.setattr(session_deferral, "EPOCHS_AHEAD", 0)
+    patch.setattr(session_deferral, "EPOCHS_OF_DOUBT", 1)
+    patch.setattr(session_deferral, "MOST_EPOCHS", 4)
 
 
 def merge_files_early(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(sessions, "plan_compaction", partial(plan_compaction, min_files=1))
+    patch.setattr(session_run, "plan_compaction", partial(plan_compaction, min_files=1))
 
 
 def take_rows_one_by_one(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(sessions, "MANY_IN_BUCKET", 10**9)
+    patch.setattr(session_run, "MANY_IN_BUCKET", 10**9)
 
 
 WAYS = {
     "all written": (),
-    "row by row": (take_rows_one_by_one,),
-    "touched only": (write_touched_only,),
     "touched and merged": (write_touched_only, merge_files_early, take_rows_one_by_one),
 }
+if THOROUGH:
+    WAYS |= {"row by row": (take_rows_one_by_one,), "touched only": (write_touched_only,)}
 
 
-def see_agreement(spark: SparkSession, folder: Path, seeds: Iterable[int]) -> None:
-    """Run the cases of these seeds through the engine and the reference."""
+def see_agreement(spark: SparkSession, folder: Path, seeds: Iterable[int], *, calm: bool = False) -> None:
+    """Run the cases of these seeds through the engine and the reference; calm ones without lateness."""
     for seed in seeds:
         try:
-            case = random_case(seed)
+            case = random_case(seed, calm=calm)
+            if calm:
+                case = replace(case, operators=tuple(operator for operator in case.operators if not operator.lateness))
             require_same(run_engine(case, spark, folder / str(seed)), run_expected(case))
         except BaseException as error:
             error.add_note(f"seed {seed}")
@@ -71,9 +85,41 @@ def see_agreement(spark: SparkSession, folder: Path, seeds: Iterable[int]) -> No
 def test_sessions_agree_with_the_reference(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     for change in WAYS[way]:
         change(monkeypatch)
-    others = [SystemRandom().randrange(2**32) for _ in range(3 if THOROUGH else 1)]
     # Compiling takes most of a small job's time.
-    see_agreement(interpreting(spark), tmp_path, [1, *others])
+    see_agreement(interpreting(spark), tmp_path, seeds_beside(1, few=bool(WAYS[way])))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("touched", [False, True])
+def test_sessions_that_are_put_off_agree_with_the_reference(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, touched: bool
+) -> None:
+    for change in (put_off, write_touched_only, merge_files_early) if touched else (put_off,):
+        change(monkeypatch)
+    called: Counter[str] = Counter()
+    for name in ("_put_off", "_settle"):
+        method = getattr(session_deferral.DeferringSessionRun, name)
+        monkeypatch.setattr(session_deferral.DeferringSessionRun, name, noting(called, name, method))
+    see_agreement(interpreting(spark), tmp_path, seeds_beside(1), calm=True)
+    assert called["_put_off"] >= 4
+    assert called["_settle"] >= 2
+
+
+def noting(called: Counter[str], name: str, method: Callable[..., object]) -> Callable[..., object]:
+    """Return a method that counts calls which did what they were asked for."""
+
+    def call(*args: object) -> object:
+        found = method(*args)
+        called[name] += found is not False
+        return found
+
+    return call
+
+
+def seeds_beside(known: int, *, few: bool = False) -> list[int]:
+    """Return a known seed and some others, or only these."""
+    others = new_seeds(f"sessions {known} {few}", 3 if THOROUGH else 1)
+    return others if few else [known, *others]
 
 
 @pytest.mark.slow
@@ -205,7 +251,7 @@ def test_all_rows_in_one_stream_of_sessions(spark: SparkSession, tmp_path: Path)
 def test_an_epoch_that_touches_few_sessions_reads_and_writes_those(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sessions, "FEW_ROWS", 50)
+    monkeypatch.setattr(session_run, "FEW_ROWS", 50)
     many: list[tuple[object, ...]] = [(f"k{number}", 0, 0) for number in range(400)]
     epochs: list[list[tuple[object, ...]]] = [many, [("k1", 1, 0), (None, 1, 0)], [("k1", 2, 0), (None, 2, 0), ("k2", 40, 0)]]
     stream = elements(*epochs, schema=SCHEMA).key_by("k").window(Session(1000)).aggregate(n=tm.count()).uid("sessions")

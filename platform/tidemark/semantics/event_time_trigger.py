@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from tidemark.semantics.lateness import due_time, is_due
 from tidemark.semantics.trigger_scope import MergeScope, TriggerScope
-from tidemark.semantics.triggers import MergeContext, Trigger, TriggerContext, TriggerResult
+from tidemark.semantics.triggers import MergeContext, Trigger, TriggerContext, TriggerResult, kept_number, merged_numbers
 from tidemark.semantics.windows import Window
+
+_WAITING: Final = "late answer"
+"""What ``late`` answered for elements of the epoch at hand; kept until its end."""
 
 
 @dataclass(frozen=True)
@@ -15,8 +19,9 @@ class EventTimeTrigger:
     """Fires when the window is due, whatever the others say; what windows of event time have unless they are given another.
 
     Before that, ``early`` decides, if there is one; what it keeps and its timers are dropped when the window becomes due. After that,
-    within the allowed lateness, ``late`` decides; without one, each element fires. A session that is not yet due has no late phase, even
-    if it absorbed sessions that had: what ``late`` kept of them is dropped, and it begins anew after the session's own end.
+    within the allowed lateness, ``late`` decides; without one, each epoch with elements fires. A session that is not yet due has no late
+    phase, even if it absorbed sessions that had: what ``late`` kept of them is dropped, and it begins anew after the session's own end.
+    So late elements fire only if the session is still due once all of their epoch are taken.
     """
 
     early: Trigger | None = None
@@ -28,11 +33,11 @@ class EventTimeTrigger:
         return all(inner.can_merge for inner in (self.early, self.late) if inner is not None)
 
     def on_element(self, element: object, timestamp: int, window: Window, context: TriggerContext) -> TriggerResult:
-        """Set the timer of the window's end and ask ``early``; for a window that is due, ask ``late``, or fire."""
+        """Set the timer of the window's end and ask ``early``; for a window that is due, ask ``late``, whose answer waits."""
         if is_due(window, context.watermark):
-            if self.late is None:
-                return TriggerResult.FIRE
-            return self.late.on_element(element, timestamp, window, _late(context))
+            if self.late is not None:
+                _wait(context, self.late.on_element(element, timestamp, window, _late(context)))
+            return TriggerResult.CONTINUE
         context.register_event_time_timer(due_time(window))
         if self.early is None:
             return TriggerResult.CONTINUE
@@ -64,9 +69,11 @@ class EventTimeTrigger:
         return result
 
     def on_epoch_end(self, window: Window, context: TriggerContext) -> TriggerResult:
-        """Ask the one that decides at the watermark the epoch ends with."""
+        """Ask the one that decides at the watermark the epoch ends with; of late elements, answer what waited."""
         if is_due(window, context.watermark):
-            return TriggerResult.CONTINUE if self.late is None else self.late.on_epoch_end(window, _late(context))
+            waited = TriggerResult(kept_number(context, _WAITING) or 0)
+            context.put(_WAITING, None)
+            return waited | (TriggerResult.FIRE if self.late is None else self.late.on_epoch_end(window, _late(context)))
         return TriggerResult.CONTINUE if self.early is None else self.early.on_epoch_end(window, _early(window, context))
 
     def on_merge(self, window: Window, context: MergeContext) -> None:
@@ -74,6 +81,8 @@ class EventTimeTrigger:
         if is_due(window, context.watermark):
             if self.late is not None:
                 self.late.on_merge(window, MergeScope(context, "late", merging=context))
+                for waited in merged_numbers(context, _WAITING):
+                    _wait(context, TriggerResult(waited))
             return
         context.register_event_time_timer(due_time(window))
         if self.early is not None:
@@ -91,3 +100,7 @@ def _early(window: Window, context: TriggerContext) -> TriggerScope:
 
 def _late(context: TriggerContext) -> TriggerScope:
     return TriggerScope(context, "late")
+
+
+def _wait(context: TriggerContext, answer: TriggerResult) -> None:
+    context.put(_WAITING, ((kept_number(context, _WAITING) or 0) | answer.value) or None)

@@ -171,7 +171,7 @@ class TimeKeyEpoch:
         """Make a window of those it absorbs; they are no more."""
         for part in parts:
             del self._state.windows[part.window]
-        starts = {start for part in parts for start in (*part.replaced, *([part.window.start] if part.panes else []))}
+        starts = {start for part in parts for start in (*part.replaced, *([part.window.start] if part.result_is_out else []))}
         state = WindowState(
             window,
             held=sum(part.held for part in parts),

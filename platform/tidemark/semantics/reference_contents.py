@@ -53,6 +53,11 @@ class Contents(Generic[Item]):
     values: dict[str, TriggerValue] = field(default_factory=dict)
     timers: set[tuple[TimeDomain, int]] = field(default_factory=set)
 
+    @property
+    def result_is_out(self) -> bool:
+        """Whether there was a pane under the window's own bounds. A session made of others that had some had none itself before its own."""
+        return self.panes > 0 and not self.replaced
+
 
 @dataclass(frozen=True)
 class ContentsContext(Generic[Item]):

@@ -163,7 +163,9 @@ class WindowOperator(Generic[Accumulator]):
         contents = Contents[Element](
             elements=sorted((taken for _, part in parts for taken in part.elements), key=lambda taken: taken.number),
             panes=next_index(*(part.panes for _, part in parts)),
-            replaced=tuple(sorted({start for old, part in parts for start in (*part.replaced, *([old.start] if part.panes else []))})),
+            replaced=tuple(
+                sorted({start for old, part in parts for start in (*part.replaced, *([old.start] if part.result_is_out else []))})
+            ),
         )
         for _, part in parts:
             contents.asked |= part.asked

@@ -41,8 +41,8 @@ class ProcessingTimeTrigger(QuietTrigger):
 class ContinuousEventTimeTrigger(QuietTrigger):
     """Fires when the watermark passes a multiple of the interval, from the one after the first element on, and at the window's end.
 
-    After the end each element fires. Steps that a watermark leaps over are one firing; so is what would be a loop of Flink's, since
-    a window has one pane per epoch.
+    After the end each epoch with elements fires, for sessions if they are due still once all of its elements are taken. Steps that a
+    watermark leaps over are one firing; so is what would be a loop of Flink's, since a window has one pane per epoch.
 
     Raises:
         DurationError: the interval is not positive.
@@ -54,9 +54,9 @@ class ContinuousEventTimeTrigger(QuietTrigger):
         _require_interval(self.interval_ms)
 
     def on_element(self, element: object, timestamp: int, window: Window, context: TriggerContext) -> TriggerResult:  # noqa: ARG002
-        """Fire if the window is due; else set the timers, that of the next step only with the first element."""
+        """Set the timers, unless the window is due; that of the next step only with the first element."""
         if is_due(window, context.watermark):
-            return TriggerResult.FIRE
+            return TriggerResult.CONTINUE
         context.register_event_time_timer(due_time(window))
         if context.get("next") is None:
             self._set_next(timestamp, window, context)
@@ -70,6 +70,10 @@ class ContinuousEventTimeTrigger(QuietTrigger):
             return TriggerResult.CONTINUE
         self._set_next(max(time, context.watermark), window, context)
         return TriggerResult.FIRE
+
+    def on_epoch_end(self, window: Window, context: TriggerContext) -> TriggerResult:
+        """Fire if the window is due: if it was before the epoch, late elements came; if not, its timer has fired anyway."""
+        return TriggerResult.FIRE if is_due(window, context.watermark) else TriggerResult.CONTINUE
 
     def on_merge(self, window: Window, context: MergeContext) -> None:  # noqa: ARG002
         """Go on with the earliest next step."""

@@ -44,6 +44,11 @@ class WindowState:
     asked: TriggerResult = TriggerResult.CONTINUE
     touched: bool = False
 
+    @property
+    def result_is_out(self) -> bool:
+        """Whether there was a pane under the window's own bounds. A session made of others that had some had none itself before its own."""
+        return self.panes > 0 and not self.replaced
+
     def holds(self, timestamp: int, order: int) -> bool:
         """Return whether a stored element of the key is the window's, graves aside."""
         return self.window.start <= timestamp < self.window.end and not self.removed.covers(timestamp, order)

@@ -33,6 +33,7 @@ from tidemark.spark.source_ends import may_wait_unseen
 from tidemark.spark.sources import open_source, pack, read_files_of_epoch, reads_files, unpack
 from tidemark.spark.topology import build_topology
 from tidemark.spark.windows.steps import step_of
+from tidemark.state.inventory import require_state_files
 from tidemark.state.joblog import Driver
 from tidemark.state.layout import STATE
 from tidemark.state.plans import PlannedEpoch, read_plan, write_plan
@@ -105,6 +106,7 @@ class JobDriver:
             CorruptStoreError: an output has epochs that the log does not know.
         """
         if self.head is not None:
+            require_state_files(self._store, self.head)
             self._publish(self.head)
             require_compatible(
                 self.head,

@@ -46,8 +46,9 @@ def write_folder(
 
 
 def read_files(spark: SparkSession, store: JobStore, files: Iterable[StateFile], schema: StructType) -> DataFrame:
-    """Return the rows of state files, which all have this schema."""
-    return spark.read.schema(schema).parquet(*(store.spark_uri(file.path) for file in files))
+    """Return the rows of state files, which all have this schema; pages that are not as they were written fail the read."""
+    reader = spark.read.schema(schema).option("parquet.page.verify-checksum.enabled", "true")
+    return reader.parquet(*(store.spark_uri(file.path) for file in files))
 
 
 def overlapping(files: Sequence[StateFile], low: int, high: int) -> list[StateFile]:

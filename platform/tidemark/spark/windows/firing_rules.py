@@ -15,6 +15,7 @@ from tidemark.semantics.builtin_triggers import (
     EventTimeTrigger,
     NeverTrigger,
     ProcessingTimeTrigger,
+    PurgingTrigger,
 )
 from tidemark.semantics.triggers import Trigger
 from tidemark.semantics.watermarks import MAX_WATERMARK, MIN_WATERMARK
@@ -45,6 +46,11 @@ class Times:
     def ticks(self, interval: int) -> bool:
         """Whether processing time has come to a multiple of an interval."""
         return self.clock // interval > self.clock_before // interval
+
+
+def rule_of(trigger: Trigger) -> Trigger:
+    """Return the trigger that says when windows fire: of one that purges, the one in it."""
+    return trigger.inner if isinstance(trigger, PurgingTrigger) else trigger
 
 
 def has_rule(trigger: Trigger) -> bool:

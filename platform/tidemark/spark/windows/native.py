@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from tidemark.graph.nodes import WindowNode
-from tidemark.semantics.assigners import Cumulative, DynamicSession, Session, Sliding, Tumbling
+from tidemark.semantics.assigners import CountWindows, Cumulative, DynamicSession, Session, Sliding, Tumbling
 from tidemark.semantics.builtin_triggers import default_trigger
+from tidemark.spark.windows.counted import is_counted
+from tidemark.spark.windows.session_rules import is_triggered_session
 from tidemark.spark.windows.triggered import is_triggered
 
 
 def is_native(node: WindowNode) -> bool:
     """Return whether a window's results are made by native aggregates as elements come, so that no elements are kept."""
-    return is_triggered(node) or fires_at_its_end(node)
+    return is_triggered(node) or is_triggered_session(node) or fires_at_its_end(node) or is_counted(node)
 
 
 def fires_at_its_end(node: WindowNode) -> bool:
@@ -22,4 +24,5 @@ def fires_at_its_end(node: WindowNode) -> bool:
 
 def needs_order(node: WindowNode) -> bool:
     """Return whether elements of one event time have to be told apart by their source positions."""
-    return not is_native(node) or isinstance(node.assigner, DynamicSession) or any(aggregate.ordered for _, aggregate in node.aggregates)
+    one_by_one = isinstance(node.assigner, DynamicSession | CountWindows)
+    return not is_native(node) or one_by_one or any(aggregate.ordered for _, aggregate in node.aggregates)

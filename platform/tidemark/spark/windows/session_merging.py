@@ -46,7 +46,7 @@ _GROWTH = (
     f"min({START}) <> min(if({ROWS} = 0, {START}, NULL))",
     f"max({END}) <> max(if({ROWS} = 0, {END}, NULL))",
 )
-_MERGED_PANES = (
+MERGED_PANES = (
     f"coalesce(max({PANES}), 0) AS {PANES}",
     f"array_distinct(flatten(collect_list({OUT}))) AS {OUT}",
     f"coalesce({' OR '.join(_GROWTH)}, false) AS {GROWN}",
@@ -104,8 +104,10 @@ class SessionMerging:
 
     def __init__(self, partials: Partials, *, remembers: bool) -> None:
         self._partials = partials
-        self._keys = [quoted(key) for key in partials.keys]
+        self.keys = [quoted(key) for key in partials.keys]
         self._remembers = remembers
+        self.further: tuple[str, ...] = ()
+        """What else to gather of rows that are merged with stored ones."""
 
     def merged(self, fresh: DataFrame, stored: DataFrame | None, gone: int) -> DataFrame:
         """Return all sessions of the keys there are, merged as far as they go, by ``SESSION``; late elements, too.
@@ -118,14 +120,18 @@ class SessionMerging:
         Returns:
             Keys, ``SESSION``, bounds, partials, ``ROWS`` of the input, ``HELD`` stored sessions, and of these what is remembered.
         """
-        rows = fresh if stored is None else fresh.unionByName(stored.withColumn(ROWS, F.expr("0L")), allowMissingColumns=True)
-        found = judged(rows, self._keys, gone, stored)
-        told = found.rows.selectExpr("*", f"{found.late} AS {_LATE}").selectExpr("*", f"NOT {_LATE} AND {found.begins} AS {_BEGINS}")
-        number = f"sum(if({_BEGINS}, 1L, 0L)) OVER ({found.order} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
-        numbered = told.selectExpr("*", f"if({_LATE}, {START} + {LATE_SESSIONS}L, {number}) AS {SESSION}").where(f"{END} IS NOT NULL")
+        numbered = self.numbered(fresh, stored, gone)
         extra = [f"min({START}) AS {START}", f"max({END}) AS {END}", f"sum({ROWS}) AS {ROWS}"]
         if stored is None:
             merged = self._partials.grouped(numbered, SESSION, extra=list(map(F.expr, extra)))
             return merged.selectExpr("*", f"0L AS {HELD}", *(_NO_PANES if self._remembers else ()))
-        extra += [f"count_if({ROWS} = 0) AS {HELD}", *(_MERGED_PANES if self._remembers else ())]
+        extra += [f"count_if({ROWS} = 0) AS {HELD}", *(MERGED_PANES if self._remembers else ()), *self.further]
         return self._partials.grouped(numbered, SESSION, extra=list(map(F.expr, extra)))
+
+    def numbered(self, fresh: DataFrame, stored: DataFrame | None, gone: int) -> DataFrame:
+        """Return the rows of the input and of state with the ``SESSION`` each is in; arguments as for ``merged``."""
+        rows = fresh if stored is None else fresh.unionByName(stored.withColumn(ROWS, F.expr("0L")), allowMissingColumns=True)
+        found = judged(rows, self.keys, gone, stored)
+        told = found.rows.selectExpr("*", f"{found.late} AS {_LATE}").selectExpr("*", f"NOT {_LATE} AND {found.begins} AS {_BEGINS}")
+        number = f"sum(if({_BEGINS}, 1L, 0L)) OVER ({found.order} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
+        return told.selectExpr("*", f"if({_LATE}, {START} + {LATE_SESSIONS}L, {number}) AS {SESSION}").where(f"{END} IS NOT NULL")

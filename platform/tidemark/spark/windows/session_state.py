@@ -10,7 +10,8 @@ Whether the pane of a row is out when it is read again follows from the watermar
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -30,7 +31,7 @@ EPOCH = "__tm_epoch"
 PENDING = "__tm_pending"
 """Whether a row has a pane to come when the watermark reaches its end, that of its own epoch included."""
 
-_REMEMBERED = {PENDING: "true", PANES: "0", OUT: "CAST(array() AS ARRAY<BIGINT>)", GROWN: "false"}
+REMEMBERED = {PENDING: "true", PANES: "0", OUT: "CAST(array() AS ARRAY<BIGINT>)", GROWN: "false"}
 _NEWER = "__tm_newer"
 
 
@@ -41,13 +42,17 @@ class SessionState:
         tables: the operator's files; each is known by the bounds of its sessions' ends.
         partials: its keys and aggregates.
         remembers: whether sessions outlive their panes, so that rows tell of these.
+        remembered: what rows tell then, by column, with what goes for rows that do not.
     """
 
-    def __init__(self, tables: StateTables, partials: Partials, *, remembers: bool) -> None:
+    def __init__(
+        self, tables: StateTables, partials: Partials, *, remembers: bool, remembered: Mapping[str, str] = MappingProxyType(REMEMBERED)
+    ) -> None:
         self._tables = tables
         self._partials = partials
         self._keys = [quoted(key) for key in partials.keys]
         self._remembers = remembers
+        self._told = remembered
 
     def rows(self, files: Iterable[StateFile], gone: int, *, bare: bool = False) -> DataFrame:
         """Return rows that end after ``gone``, those out of date included; ``bare`` ones have keys and bounds only."""
@@ -71,7 +76,8 @@ class SessionState:
             rows = self.of_keys(rows, of)
         if len(stagings(files)) <= 1:
             return rows
-        order = over(self._keys, f"{START}, {END} DESC, {EPOCH} DESC")
+        # What an epoch writes when a session fires is newer than what it wrote before that.
+        order = over(self._keys, f"{START}, {END} DESC, {EPOCH} DESC{f', {PANES} DESC' if self._remembers else ''}")
         reach = f"max({END}) OVER ({order} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
         return rows.selectExpr("*", f"{reach} AS {_NEWER}").where(f"{_NEWER} IS NULL OR {_NEWER} < {END}").drop(_NEWER)
 
@@ -80,13 +86,13 @@ class SessionState:
         if not self._keys:
             return rows
         names = [f"__tm_key_{number}" for number in range(len(self._keys))]
-        wanted = keys.selectExpr(*(f"{key} AS {name}" for key, name in zip(self._keys, names, strict=True))).distinct()
+        wanted = keys.selectExpr(*(f"{key} AS {name}" for key, name in zip(self._keys, names, strict=True)))
         same = " AND ".join(f"{key} <=> {name}" for key, name in zip(self._keys, names, strict=True))
         return rows.join(F.broadcast(wanted), F.expr(same), "left_semi")
 
     def as_of(self, rows: DataFrame, watermark: int) -> DataFrame:
         """Return rows of earlier epochs as they are once the panes up to a watermark are out; without what only versions need."""
-        kept = [*self._keys, START, END, *map(quoted, self._partials.columns)]
+        kept = self.columns
         if not self._remembers:
             return rows.selectExpr(*kept)
         fired = f"({PENDING} AND {END} - 1 <= {parameters(watermark)[0]})"
@@ -101,11 +107,15 @@ class SessionState:
         """Return merged sessions as they are to be stored, before their epoch fires; ``watermark`` is that after the epoch before."""
         number, before = parameters(epoch, watermark)
         marks = [f"{ROWS} > 0 OR {END} - 1 > {before} AS {PENDING}", PANES, OUT, GROWN] if self._remembers else []
-        columns = [*self._keys, START, END, *map(quoted, self._partials.columns)]
-        return merged.selectExpr(*columns, f"{number} AS {EPOCH}", *marks)
+        return merged.selectExpr(*self.columns, f"{number} AS {EPOCH}", *marks)
+
+    @property
+    def columns(self) -> list[str]:
+        """What every session has: keys, bounds, partials; quoted."""
+        return [*self._keys, START, END, *map(quoted, self._partials.columns)]
 
     def _remembered(self, stored: Sequence[str]) -> list[str]:
         """Return what is remembered of rows; those that were written without allowed lateness have not fired as long as they are there."""
         if not self._remembers:
             return []
-        return [f"coalesce({name}, {none}) AS {name}" if name in stored else f"{none} AS {name}" for name, none in _REMEMBERED.items()]
+        return [f"coalesce({name}, {none}) AS {name}" if name in stored else f"{none} AS {name}" for name, none in self._told.items()]

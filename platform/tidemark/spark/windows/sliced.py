@@ -32,7 +32,7 @@ from tidemark.state.records import OperatorState, StateFile
 PREFIX = "prefix"
 SUFFIX = "suffix"
 _TOUCHED = "__tm_touched"
-MANY_ROWS = 100_000
+MANY_ROWS = 2_000_000
 """From so many rows of slices in a firing's windows on, prefixes and suffixes are kept; fewer are merged anew."""
 
 SUFFIX_ROWS_PER_FILE = 500_000

@@ -8,8 +8,11 @@ from tidemark.graph.nodes import WindowNode
 from tidemark.semantics.assigners import Cumulative, Sliding, Tumbling
 from tidemark.spark.windows.buffered import BufferedStep
 from tidemark.spark.windows.contract import WindowStep
+from tidemark.spark.windows.counted import CountedStep, is_counted
 from tidemark.spark.windows.native import fires_at_its_end
 from tidemark.spark.windows.result_functions import ResultFunctionStep
+from tidemark.spark.windows.session_rules import is_triggered_session
+from tidemark.spark.windows.session_triggers import TriggeredSessionStep
 from tidemark.spark.windows.sessions import SessionStep
 from tidemark.spark.windows.sliced import SlicedStep
 from tidemark.spark.windows.triggered import TriggeredStep, is_triggered
@@ -25,6 +28,10 @@ def step_of(node: WindowNode) -> WindowStep:
         return ResultFunctionStep(node, step_of(dataclasses.replace(node, function=None)))
     if is_triggered(node):
         return TriggeredStep(node)
+    if is_triggered_session(node):
+        return TriggeredSessionStep(node)
+    if is_counted(node):
+        return CountedStep(node)
     if not fires_at_its_end(node):
         return BufferedStep(node)
     if isinstance(node.assigner, Tumbling):

@@ -1,0 +1,81 @@
+"""Which step runs which windows: elements are kept only where nothing less will do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import tidemark as tm
+from tidemark.graph.nodes import WindowNode
+from tidemark.semantics.triggers import QuietTrigger
+from tidemark.spark.windows.buffered import BufferedStep
+from tidemark.spark.windows.contract import WindowStep
+from tidemark.spark.windows.counted import CountedStep
+from tidemark.spark.windows.result_functions import ResultFunctionStep
+from tidemark.spark.windows.steps import step_of
+from tidemark.spark.windows.triggered import TriggeredStep
+
+EARLY = tm.event_time_trigger(early=tm.count_trigger(3))
+THEN = tm.window_function(lambda rows, _context: rows, "n BIGINT")
+
+Make = Callable[[Any], tm.Stream]
+
+
+def counted(windowed: Any) -> tm.Stream:
+    made: tm.Stream = windowed.aggregate(n=tm.count())
+    return made
+
+
+def processed(windowed: Any) -> tm.Stream:
+    made: tm.Stream = windowed.process(lambda rows, _context: rows, returns="n BIGINT")
+    return made
+
+
+CASES: dict[str, tuple[Make, type[WindowStep]]] = {
+    "count windows": (lambda keyed: counted(keyed.window(tm.count_window(5))), CountedStep),
+    "count windows that slide": (lambda keyed: counted(keyed.window(tm.count_window(5, 2))), CountedStep),
+    "count windows, reduced": (lambda keyed: keyed.window(tm.count_window(5)).reduce(t="a.t + b.t"), CountedStep),
+    "count windows, processed": (lambda keyed: processed(keyed.window(tm.count_window(5))), BufferedStep),
+    "discarding": (lambda keyed: counted(keyed.window(tm.tumbling(9)).trigger(EARLY).discarding()), TriggeredStep),
+    "discarding late panes": (lambda keyed: counted(keyed.window(tm.sliding(9, 3)).allowed_lateness(5).discarding()), TriggeredStep),
+    "the global one, discarding": (
+        lambda keyed: counted(keyed.window(tm.global_window()).trigger(tm.count_trigger(2)).discarding()),
+        TriggeredStep,
+    ),
+    "discarding, processed": (lambda keyed: processed(keyed.window(tm.tumbling(9)).trigger(EARLY).discarding()), BufferedStep),
+    "by a delta, discarding": (
+        lambda keyed: counted(keyed.window(tm.tumbling(9)).trigger(tm.delta_trigger(3, lambda a, b: b["t"] - a["t"])).discarding()),
+        BufferedStep,
+    ),
+    "by a trigger of one's own, discarding": (
+        lambda keyed: counted(keyed.window(tm.tumbling(9)).trigger(tm.purging_trigger(QuietTrigger()))),
+        BufferedStep,
+    ),
+    "with an evictor": (
+        lambda keyed: processed(keyed.window(tm.global_window()).trigger(tm.count_trigger(2)).evictor(tm.count_evictor(2))),
+        BufferedStep,
+    ),
+}
+
+
+def node_of(make: Make) -> WindowNode:
+    source = tm.source(
+        "e", tm.from_elements(epochs=[[]], schema="k STRING, t BIGINT"), watermarks=tm.bounded_out_of_orderness(0, timestamp="t")
+    )
+    node = make(source.key_by("k")).node
+    assert isinstance(node, WindowNode)
+    return node
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_aggregates_keep_no_elements_where_a_rule_says_when_windows_fire(name: str) -> None:
+    make, expected = CASES[name]
+    assert type(step_of(node_of(make))) is expected
+
+
+def test_a_function_behind_aggregates_leaves_them_their_step() -> None:
+    step = step_of(node_of(lambda keyed: keyed.window(tm.count_window(5)).aggregate(THEN, n=tm.count())))
+    assert isinstance(step, ResultFunctionStep)
+    assert type(step.inner) is CountedStep
