@@ -8,11 +8,13 @@ MAKEFLAGS += --no-builtin-rules
 RUN := scripts/run
 STAMP := .venv/.set-up
 BENCH_ROWS ?= 20000000
+SOAK_SECONDS ?= 600
+SOAK_SEED ?= 7
 UI_PORT ?= 3000
 DAGSTER_HOME ?= $(CURDIR)/.dagster
 PYTEST_ARGS ?=
 
-.PHONY: help setup demo ui bench check lint types layers test format lock clean
+.PHONY: help setup demo ui bench soak check lint types layers test format lock clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r name text; do \
@@ -36,6 +38,10 @@ ui: setup $(DAGSTER_HOME)/dagster.yaml ## serve Dagster on http://127.0.0.1:3000
 
 bench: setup ## compare with stock Spark (BENCH_ROWS=20000000)
 	BENCH_ROWS=$(BENCH_ROWS) $(RUN) python -m benchmarks
+
+soak: setup ## minutes of kills, which `make test` leaves out (SOAK_SECONDS=600 SOAK_SEED=7)
+	SOAK_SECONDS=$(SOAK_SECONDS) SOAK_SEED=$(SOAK_SEED) $(RUN) pytest -s tests/soak
+	TOGETHER_SECONDS=$$(($(SOAK_SECONDS) / 2)) TOGETHER_SEED=$(SOAK_SEED) $(RUN) pytest -s tests/control/test_reconcilers_at_once.py
 
 check: lint types layers test ## all that CI asks for
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tidemark.assets.conservation import Conservation
+from tidemark.assets.continuous import build_output_asset_specs
 from tidemark.assets.expectations import expectation_checks
 from tidemark.assets.job_streams import StreamData
 from tidemark.assets.lateness_checks import LateRatio, WatermarkFreshness
@@ -20,6 +21,7 @@ __all__ = [
     "UniquePanes",
     "WatermarkFreshness",
     "build_asset_checks",
+    "build_output_asset_specs",
     "build_source_asset_specs",
     "expectation_checks",
     "streaming_assets",

@@ -26,17 +26,25 @@ def output_metadata(stream: StreamData, report: RunReport, upstream: Mapping[str
         upstream: asset keys of the job's sources by name, for the column lineage.
     """
     metadata: dict[str, MetadataItem] = {
+        **output_figures(stream, report),
+        PICTURE_KEY: dg.MetadataValue.md(watermark_picture(report.history or report.epochs)),
+    }
+    if stream.output is not None and (columns := column_lineage(stream.output.node, upstream)):
+        metadata["dagster/column_lineage"] = columns
+    return metadata
+
+
+def output_figures(stream: StreamData, report: RunReport) -> MetadataValues:
+    """Return the numbers of ``output_metadata``, without its picture: what an observation of a job that runs on says, again and again."""
+    metadata: dict[str, MetadataItem] = {
         "tidemark/rows_added": report.rows_added(stream.name),
         "tidemark/bytes_added": report.bytes_added(stream.name),
         **progress_metadata(report),
         **_window_metadata(stream, report),
-        PICTURE_KEY: dg.MetadataValue.md(watermark_picture(report.history or report.epochs)),
     }
     total = report.rows_total(stream.name)
     if total is not None:
         metadata["dagster/row_count"] = total
-    if stream.output is not None and (columns := column_lineage(stream.output.node, upstream)):
-        metadata["dagster/column_lineage"] = columns
     return metadata
 
 
@@ -51,6 +59,7 @@ def progress_metadata(report: RunReport) -> MetadataValues:
         "tidemark/epochs": len(report.epochs),
         "tidemark/rows_read": report.rows_read,
         "tidemark/malformed_rows": report.rows_malformed,
+        "tidemark/rejected_rows": report.rows_rejected,
         "tidemark/epoch_seconds": round(report.seconds, 3),
     }
     if report.head is not None:

@@ -47,6 +47,11 @@ class RunReport:
         return sum(epoch.rows_malformed for epoch in self.epochs)
 
     @property
+    def rows_rejected(self) -> int:
+        """Rows of this run that a filter turned away."""
+        return sum(item.rows_rejected for epoch in self.epochs for item in epoch.filters.values())
+
+    @property
     def seconds(self) -> float:
         """How long this run's epochs took together."""
         return sum(epoch.duration_ms for epoch in self.epochs) / 1000

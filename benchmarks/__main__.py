@@ -4,6 +4,9 @@
 number of epochs of ``many-epochs``, 300 by default, and ``BENCH_RUNS`` the number of rounds, 3 by default; workloads that take stock
 Spark long have fewer. It writes ``benchmarks/results.json`` and ``docs/performance.md``; a run of some workloads puts their results in the
 place of earlier ones.
+
+Jobs that run on are measured only when asked for by name, since that takes an hour: ``--workload latency`` (or one of ``latency-1s``,
+``latency-10s``, ``latency-60s``) for ``BENCH_SECONDS`` each, 300 by default, and ``--workload start``.
 """
 
 from __future__ import annotations
@@ -20,9 +23,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 from benchmarks.comparison import Comparison, Step, compare
 from benchmarks.engines import ENGINES, parse_engine
+from benchmarks.latency import SECONDS, LatencyWorkload, latency_workloads, measure_latency
 from benchmarks.processes import CHECKOUT
 from benchmarks.records import Record, read_records, write_records
 from benchmarks.report import headline, render
+from benchmarks.start_time import NAME as START
+from benchmarks.start_time import measure_start
 from benchmarks.workloads import MANY_EPOCHS, Workload, standard_workloads
 from tidemark.errors import DefinitionError, TidemarkError
 
@@ -30,6 +36,8 @@ DEFAULT_ROWS = 20_000_000
 DEFAULT_RUNS = 3
 LEAST_ROWS = 2_000
 LEAST_EPOCHS = 10
+LEAST_SECONDS = 5
+LATENCY = "latency"
 RESULTS = Path("benchmarks") / "results.json"
 PAGE = Path("docs") / "performance.md"
 
@@ -41,13 +49,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         asked = _parser().parse_args(arguments)
         rows = _number("BENCH_ROWS", DEFAULT_ROWS, least=LEAST_ROWS)
         epochs = _number("BENCH_EPOCHS", MANY_EPOCHS, least=LEAST_EPOCHS)
+        seconds = _number("BENCH_SECONDS", SECONDS, least=LEAST_SECONDS)
+        drained, live = chosen(standard_workloads(rows, epochs=epochs), latency_workloads(seconds), asked.workload)
         comparison = Comparison(
-            workloads=_chosen(standard_workloads(rows, epochs=epochs), asked.workload),
+            workloads=drained,
             engines=tuple(map(parse_engine, asked.engine)) if asked.engine else ENGINES,
             runs=_number("BENCH_RUNS", DEFAULT_RUNS, least=1),
             scratch=(CHECKOUT / ".tidemark" / "bench"),
         )
-        records = run_shown(comparison, console)
+        records = (*run_shown(comparison, console), *measure_live(live, comparison, console))
     except TidemarkError as error:
         console.print(f"[red]{error}[/red]", soft_wrap=True, markup=False)
         return 1
@@ -68,6 +78,7 @@ def beside_earlier(records: Sequence[Record], root: Path) -> tuple[Record, ...]:
     measured = {record.workload for record in records}
     kept = [record for record in earlier if record.workload not in measured]
     order = [workload.name for workload in standard_workloads(DEFAULT_ROWS)]
+    order += [*(workload.name for workload in latency_workloads()), START]
     return tuple(sorted([*kept, *records], key=lambda record: order.index(record.workload)))
 
 
@@ -110,12 +121,44 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _chosen(workloads: Sequence[Workload], names: Sequence[str] | None) -> tuple[Workload, ...]:
-    unknown = set(names or ()) - {workload.name for workload in workloads}
+def chosen(
+    drained: Sequence[Workload], latency: Sequence[LatencyWorkload], names: Sequence[str] | None
+) -> tuple[tuple[Workload, ...], tuple[LatencyWorkload | None, ...]]:
+    """Return the workloads to drain, and those that run on, None for that of starting; without names all that are drained.
+
+    Raises:
+        DefinitionError: there is no workload of a name.
+    """
+    live: dict[str, tuple[LatencyWorkload | None, ...]] = {
+        LATENCY: tuple(latency),
+        **{item.name: (item,) for item in latency},
+        START: (None,),
+    }
+    known = [*(workload.name for workload in drained), *live]
+    unknown = set(names or ()) - set(known)
     if unknown:
-        known = ", ".join(workload.name for workload in workloads)
-        raise DefinitionError(f"there is no workload {', '.join(sorted(unknown))}", fix=f"use some of {known}")
-    return tuple(workload for workload in workloads if not names or workload.name in names)
+        raise DefinitionError(f"there is no workload {', '.join(sorted(unknown))}", fix=f"use some of {', '.join(known)}")
+    wanted = tuple(workload for workload in drained if not names or workload.name in names)
+    return wanted, tuple(dict.fromkeys(item for name in names or () for item in live.get(name, ())))
+
+
+def measure_live(workloads: Sequence[LatencyWorkload | None], comparison: Comparison, console: Console) -> tuple[Record, ...]:
+    """Measure workloads whose job runs on, on each engine.
+
+    Raises:
+        MeasurementError: a process failed.
+        DisagreementError: an engine's results are not what the input says.
+    """
+    found: list[Record] = []
+    for workload in workloads:
+        for engine in comparison.engines:
+            console.print(f"{START if workload is None else workload.name} on {engine}")
+            found.append(
+                measure_start(engine, comparison.scratch)
+                if workload is None
+                else measure_latency(workload, engine, comparison.scratch, memory=comparison.memory)
+            )
+    return tuple(found)
 
 
 def _number(variable: str, default: int, *, least: int) -> int:

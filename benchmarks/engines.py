@@ -202,7 +202,7 @@ def _epoch_starts(query: StreamingQuery) -> tuple[int, ...]:
     """Return when each micro-batch of an ended query began, as Spark itself reports it: the same measure for every engine."""
     starts: dict[int, int] = {}
     for progress in query.recentProgress:
-        starts.setdefault(progress["batchId"], _to_ms(progress["timestamp"]))
+        starts.setdefault(progress["batchId"], to_ms(progress["timestamp"]))
     return tuple(starts[batch] for batch in sorted(starts))
 
 
@@ -212,5 +212,6 @@ def _stock_rows(query: StreamingQuery) -> tuple[int, ...]:
     return tuple(rows[batch] for batch in sorted(rows))
 
 
-def _to_ms(stamp: str) -> int:
+def to_ms(stamp: str) -> int:
+    """Return the milliseconds since 1970-01-01 UTC of a time in Spark's progress reports."""
     return round(datetime.fromisoformat(stamp).timestamp() * 1000)

@@ -83,7 +83,7 @@ def measure(request: Request) -> Measurement:
         home = measured_folder(folder)
         done = drain(engine, spark, Path(request.files), home, shape=request.shape, files_per_epoch=request.files_per_epoch)
         lengths = tuple(after - before for before, after in pairwise(done.epoch_starts_ms))
-        return Measurement(done.seconds, lengths, done.state_rows, done.state_files, _versions(spark))
+        return Measurement(done.seconds, lengths, done.state_rows, done.state_files, versions_of(spark))
     finally:
         spark.stop()
 
@@ -95,7 +95,8 @@ def _read_through(files: Path) -> None:
                 pass
 
 
-def _versions(spark: SparkSession) -> dict[str, str]:
+def versions_of(spark: SparkSession) -> dict[str, str]:
+    """Return the versions of what a measurement stands on."""
     java = spark.sql("SELECT java_method('java.lang.System', 'getProperty', 'java.version') AS version").collect()[0]["version"]
     return {"python": platform.python_version(), "java": str(java), "pyspark": version("pyspark"), "tidemark": version("tidemark")}
 

@@ -7,10 +7,10 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import psutil  # type: ignore[import-untyped]  # ships no types
 
@@ -43,15 +43,31 @@ def run_measurement(request: Request) -> Watched:
     Raises:
         MeasurementError: the process failed; the end of its log is in the message.
     """
-    folder = Path(request.folder)
+    found, peak = run_module("benchmarks.measurement", asdict(request), Path(request.folder), engine=request.engine)
+    lists = {name: tuple(found[name]) for name in ("epoch_ms", "state_rows", "state_files")}
+    return Watched(Measurement(seconds=found["seconds"], versions=found["versions"], **lists), peak)
+
+
+def run_module(module: str, request: Mapping[str, object], folder: Path, *, engine: str) -> tuple[dict[str, Any], int]:
+    """Run a module that reads a request's file and writes an answer's; returns the answer, and the peak of its memory in bytes.
+
+    Args:
+        module: its name.
+        request: as JSON.
+        folder: for both, the log, and temporary files.
+        engine: for the error.
+
+    Raises:
+        MeasurementError: the process failed; the end of its log is in the message.
+    """
     asked, answer, log = folder / "request.json", folder / "answer.json", folder / "process.log"
-    asked.write_text(json.dumps(asdict(request)), encoding="utf-8")
+    asked.write_text(json.dumps(request), encoding="utf-8")
     temporary = folder / "tmp"
     temporary.mkdir()
     environment = {**os.environ, "TMPDIR": str(temporary)}
     with log.open("wb") as output:
         process = psutil.Popen(
-            [sys.executable, "-m", "benchmarks.measurement", str(asked), str(answer)],
+            [sys.executable, "-m", module, str(asked), str(answer)],
             cwd=CHECKOUT,
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -66,13 +82,12 @@ def run_measurement(request: Request) -> Watched:
     if process.returncode != 0 or not answer.exists():
         tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_LINES:])
         raise MeasurementError(
-            f"the process that measures {request.engine} ended with {process.returncode}:\n{tail}\n",
+            f"the process that measures {engine} ended with {process.returncode}:\n{tail}\n",
             fix="see the end of its log above; a smaller BENCH_ROWS needs less memory and disk",
-            uid=request.engine,
+            uid=engine,
         )
-    found = json.loads(answer.read_text(encoding="utf-8"))
-    lists = {name: tuple(found[name]) for name in ("epoch_ms", "state_rows", "state_files")}
-    return Watched(Measurement(seconds=found["seconds"], versions=found["versions"], **lists), peak)
+    found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
+    return found, peak
 
 
 def _watch(process: psutil.Popen, family: dict[int, psutil.Process]) -> int:

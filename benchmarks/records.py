@@ -62,11 +62,36 @@ class Growth:
 
 
 @dataclass(frozen=True)
+class Percentiles:
+    """Median, 99th percentile and greatest."""
+
+    p50: float
+    p99: float
+    most: float
+
+
+@dataclass(frozen=True)
+class Latency:
+    """A job that runs on under a steady load, in milliseconds: its epochs, and how long until results are visible.
+
+    ``event_ms`` is from an event's time until the result of its window can be read, ``window_ms`` from the window's end.
+    """
+
+    trigger_ms: int
+    rows_per_second: int
+    epochs: int
+    epoch_ms: Percentiles
+    event_ms: Percentiles
+    window_ms: Percentiles
+
+
+@dataclass(frozen=True)
 class Record:
     """A workload on an engine, over all runs.
 
-    One is given of ``events_per_second``, ``epoch_ms`` (the median epoch of each run, in milliseconds) and ``growth``. ``rows`` is the
-    input's, ``peak_memory_bytes`` the greatest of the runs, and the late rows are those of the last run.
+    One is given of ``events_per_second``, ``epoch_ms`` (the median epoch of each run, in milliseconds), ``growth``, ``latency`` and
+    ``start_ms`` (from the command to the first epoch). ``rows`` is the input's, ``peak_memory_bytes`` the greatest of the runs, and the
+    late rows are those of the last run.
     """
 
     workload: str
@@ -84,12 +109,18 @@ class Record:
     driver_memory: str
     versions: Mapping[str, str]
     growth: Growth | None = None
+    latency: Latency | None = None
+    start_ms: Spread | None = None
 
     @property
     def speed(self) -> float:
         """The median as something of which more is better, to make ratios of."""
         if self.events_per_second is not None:
             return self.events_per_second.median
+        if self.latency is not None:
+            return 1000 / self.latency.event_ms.p50
+        if self.start_ms is not None:
+            return 1000 / self.start_ms.median
         epochs = self.growth.last.epoch_ms if self.growth is not None else self.epoch_ms
         return 1000 / epochs.median if epochs is not None else 0.0
 
@@ -142,10 +173,15 @@ def read_records(path: Path) -> tuple[Record, ...]:
 
 
 def _record(plain: dict[str, Any]) -> Record:
-    spreads = {key: None if plain.get(key) is None else Spread(**plain[key]) for key in ("events_per_second", "epoch_ms")}
-    grown = plain.get("growth")
+    spreads = {key: None if plain.get(key) is None else Spread(**plain[key]) for key in ("events_per_second", "epoch_ms", "start_ms")}
+    grown, lags = plain.get("growth"), plain.get("latency")
     growth = None if grown is None else Growth(*(_read_stand(grown[end]) for end in ("first", "last")))
-    return Record(**{**plain, **spreads, "growth": growth})
+    latency = None if lags is None else _read_latency(lags)
+    return Record(**{**plain, **spreads, "growth": growth, "latency": latency})
+
+
+def _read_latency(plain: dict[str, Any]) -> Latency:
+    return Latency(**{**plain, **{name: Percentiles(**plain[name]) for name in ("epoch_ms", "event_ms", "window_ms")}})
 
 
 def _read_stand(plain: dict[str, Any]) -> Stand:

@@ -20,6 +20,14 @@ _GROWTH_HEAD = f"""\
 | engine | ms per epoch (median) | takes | mean ms | state rows | live state files | speed at the end against `{_REFERENCE}` | peak memory |
 |---|---:|---:|---:|---:|---:|---:|---:|"""
 
+_LATENCY_HEAD = """\
+| engine | ms from event to table: p50 | p99 | ms from window's end: p50 | p99 | ms per epoch: p50 | p99 | epochs | peak memory |
+|---|---:|---:|---:|---:|---:|---:|---:|---:|"""
+
+_START_HEAD = """\
+| engine | ms to the first epoch (median) | least to greatest |
+|---|---:|---:|"""
+
 _INTRODUCTION = """\
 Tidemark and stock Spark Structured Streaming on one machine, the engines of each workload side by side in one run of `make bench`,
 which wrote this page and `benchmarks/results.json`."""
@@ -37,9 +45,10 @@ _METHOD = f"""\
 - `sliding` has fewer rows than the others, so that stock Spark, which copies each row into its 96 windows, ends within minutes. Workloads
   that take it long are run in one round or two.
 - Engines take turns: one run of each, then the next run of each. Each run is a process of its own with a JVM of its own. It first
-  drains the same job on other data in twenty epochs of up to a quarter of a million rows (sixty small ones before `small-epochs`), since
-  a JVM that has just started spends more on compiling its code than on running it, then reads the input once so that it is in memory,
-  and only then the clock starts. The clock covers the whole drain, from the call that starts the job until everything is published.
+  drains the same job on other data in twenty epochs of up to a million rows, with many drivers up to a quarter of that (sixty small ones
+  before `small-epochs`), since a JVM that has just started spends more on compiling its code than on running it, then reads the input
+  once so that it is in memory, and only then the clock starts. The clock covers the whole drain, from the call that starts the job
+  until everything is published.
 - Events per second are all rows of the input over that time. `small-epochs` gives the median of {MEASURED_EPOCHS} epochs after
   {WARM_EPOCHS} that are not counted; an epoch lasts from its start to that of the next, as Spark's own progress reports say for every
   engine. Median, least and greatest are over the runs.
@@ -47,6 +56,13 @@ _METHOD = f"""\
   few large epochs, while {LARGE_STATE:,} have one. `many-epochs` measures the first and the last tenth of its epochs (`BENCH_EPOCHS` of
   them). The mean has merges of state files in it, where they fell into those epochs. State rows are what each engine counts, live files
   are those of Tidemark's state.
+- The `latency` workloads run on instead of draining: another process lets a Parquet file of fares land every half second, with the
+  times of that half second, and the job sums and counts them by driver in windows of a second, with a bound of a second, into a Delta
+  table. Stock Spark, which has no Delta writer of its own here, hands each batch's result rows to `deltalake`, which Tidemark commits
+  with, too. A result is visible when the table's commit file is there. From an event's time to that it is at least the rest of its window
+  and the bound. What is measured comes after a minute of warm-up, and all of its windows are checked.
+- `start` is from the command to the first epoch that is published: of `tidemark start` for a submitted job, and of a Python script that
+  starts the same query on stock Spark; JVM and session included. First a job that never ran, then one that goes on.
 - Memory is the greatest resident memory that the process and its JVM had together at one moment, warm-up included. A JVM takes what its
   limit allows before it collects garbage, so this says more about that limit than about what a job needs.
 - Every run is checked, against sums made straight from the input without Spark: the windows that are out must be those that the
@@ -99,11 +115,35 @@ def headline(records: Iterable[Record]) -> tuple[str, ...]:
 def _section(records: Sequence[Record]) -> str:
     first = records[0]
     reference = next((record for record in records if record.engine == _REFERENCE), None)
+    if first.latency is not None or first.start_ms is not None:
+        return _live_section(records)
     grows = first.growth is not None
     runs = f"{first.runs} run{'' if first.runs == 1 else 's'} each, {first.cells_checked:,} results checked in each."
     table = [_growth_row(record, reference) if grows else _row(record, reference) for record in records]
     head = _GROWTH_HEAD if grows else _HEAD.format(unit="ms per epoch" if first.epoch_ms is not None else "events per second")
     return "\n".join((f"## {first.workload}", "", f"{first.title}. {runs}", "", head, *table))
+
+
+def _live_section(records: Sequence[Record]) -> str:
+    """Return the section of a workload whose job runs on."""
+    first = records[0]
+    checked = f" {first.cells_checked:,} results checked." if first.cells_checked else f" {first.runs} runs each."
+    head = _LATENCY_HEAD if first.latency is not None else _START_HEAD
+    rows = [_latency_row(record) if record.latency is not None else _start_row(record) for record in records]
+    return "\n".join((f"## {first.workload}", "", f"{first.title}.{checked}", "", head, *rows))
+
+
+def _latency_row(record: Record) -> str:
+    found = record.latency
+    if found is None:
+        return _line(f"`{record.engine}`", *["-"] * 8)
+    cells = [f"{value:,.0f}" for item in (found.event_ms, found.window_ms, found.epoch_ms) for value in (item.p50, item.p99)]
+    return _line(f"`{record.engine}`", *cells, f"{found.epochs:,}", _memory(record))
+
+
+def _start_row(record: Record) -> str:
+    spread = record.start_ms or Spread(0, 0, 0)
+    return _line(f"`{record.engine}`", f"{spread.median:,.0f}", f"{spread.min:,.0f} to {spread.max:,.0f}")
 
 
 def _row(record: Record, reference: Record | None) -> str:

@@ -19,8 +19,11 @@ SMALL_STATE = 10_000
 LARGE_STATE = 1_000_000
 
 _SMALL_EPOCH_HOURS = 1 / 6
-_WARM_ROWS = 5_000_000
-"""The compilers of a JVM are done with the code of a job after so many rows and epochs; a stream runs for months after that."""
+_WARM_ROWS = {1_000: 20_000_000, 200_000: 5_000_000}
+"""By drivers: the compilers of a JVM are nearly done with the code of a job after so many rows; a stream runs for months after that.
+
+With few drivers an engine takes little time for a row, and the compilers more rows until they are done.
+"""
 _WARM_EPOCHS = 60
 _LOADING_FILES = 4
 _TOUCHES = 35
@@ -159,7 +162,7 @@ def _many_epochs(epochs: int) -> Workload:
 
 
 def _warm(rows: int, drivers: int) -> FaresPlan:
-    return FaresPlan(rows=min(rows, _WARM_ROWS), drivers=drivers, seed=2)
+    return FaresPlan(rows=min(rows, _WARM_ROWS[drivers]), drivers=drivers, seed=2)
 
 
 def _warm_epochs(shape: Shape) -> GrowthPlan:

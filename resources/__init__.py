@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tidemark.resources.alerts import Alert, AlertResource, LogAlert
+from tidemark.control.alert import Alert
+from tidemark.resources.alerts import AlertResource, LogAlert
 from tidemark.resources.email_alert import EmailAlert
 from tidemark.resources.runner import TidemarkResource
 from tidemark.resources.slack_alert import SlackAlert

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import smtplib
-import ssl
-from email.message import EmailMessage
 from typing import Literal
 
-from tidemark.errors import AlertError
-from tidemark.resources.alerts import Alert, AlertResource
-
-_DEFAULT_PORTS = {"starttls": 587, "tls": 465, "none": 25}
+from tidemark.control.alert import Alert
+from tidemark.control.delivery_email import EmailDelivery
+from tidemark.resources.alerts import AlertResource
 
 
 class EmailAlert(AlertResource):
@@ -43,49 +38,14 @@ class EmailAlert(AlertResource):
         Raises:
             AlertError: the mail was not taken for every recipient.
         """
-        if self.username is not None and self.security == "none":
-            raise self._failed(alert, "a password would go over an unencrypted connection")
-        try:
-            with self._connect() as server:
-                if self.username is not None:
-                    server.login(self.username, self.password or "")
-                refused = server.send_message(self._message(alert))
-        except smtplib.SMTPRecipientsRefused as error:
-            raise self._failed(alert, f"the server refuses {', '.join(error.recipients)}") from None
-        except smtplib.SMTPResponseException as error:
-            text = error.smtp_error.decode(errors="replace") if isinstance(error.smtp_error, bytes) else error.smtp_error
-            raise self._failed(alert, f"the server answers {error.smtp_code} {text}") from None
-        except (OSError, ValueError, smtplib.SMTPException) as error:
-            raise self._failed(alert, f"{type(error).__name__}: {error}") from None
-        if refused:
-            raise self._failed(alert, f"the server refuses {', '.join(refused)}")
-
-    def _connect(self) -> smtplib.SMTP:
-        port = self.port if self.port is not None else _DEFAULT_PORTS[self.security]
-        if self.security == "tls":
-            return smtplib.SMTP_SSL(self.host, port, timeout=self.timeout_seconds, context=ssl.create_default_context())
-        server = smtplib.SMTP(self.host, port, timeout=self.timeout_seconds)
-        if self.security == "starttls":
-            try:
-                server.starttls(context=ssl.create_default_context())
-            except BaseException:
-                server.close()
-                raise
-        return server
-
-    def _message(self, alert: Alert) -> EmailMessage:
-        message = EmailMessage()
-        # A header is one line; a job's or a split's name must not begin another.
-        message["Subject"] = f"[{alert.level}] {' '.join(alert.title.split())}"
-        message["From"] = self.sender
-        message["To"] = ", ".join(self.recipients)
-        facts = json.dumps(dict(alert.facts), indent=2, default=str)
-        message.set_content(f"{alert.text}\n\njob: {alert.job}\nlevel: {alert.level}\n\n{facts}\n")
-        return message
-
-    def _failed(self, alert: Alert, reason: str) -> AlertError:
-        return AlertError(
-            f"alert {alert.title!r} was not mailed through {self.host}: {reason}",
-            fix="check EmailAlert's host, port, security, username, password and recipients",
-            job=alert.job,
-        )
+        EmailDelivery(
+            host=self.host,
+            sender=self.sender,
+            recipients=self.recipients,
+            port=self.port,
+            security=self.security,
+            username=self.username,
+            password=self.password,
+            timeout_seconds=self.timeout_seconds,
+            known_as="EmailAlert",
+        ).send(alert)

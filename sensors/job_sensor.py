@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from tidemark.assets.translator import group_of
+from tidemark.control.alert import Alert
 from tidemark.durations import to_ms
 from tidemark.errors import DefinitionError
 from tidemark.graph.job import Job
-from tidemark.resources.alerts import Alert, AlertResource
+from tidemark.resources.alerts import AlertResource
 from tidemark.sensors.sensor_cursor import SensorCursor, decode_cursor
 from tidemark.state.status import JobStatus, read_status
 from tidemark.state.store import JobStore
@@ -79,7 +80,7 @@ def job_sensor(job: Job, *, name: str, description: str, options: SensorOptions,
 
     def evaluate(context: dg.SensorEvaluationContext, **_: object) -> dg.SensorResult:
         # Called directly, as in unit tests, Dagster passes the resources by name as well.
-        root = JobStore.open(_text(store, job))
+        root = JobStore.open(store_location(store, job))
         status = read_status(root, job.name)
         if status is None or status.last is None:
             return dg.SensorResult(skip_reason=f"job {job.name!r} has committed no epoch yet")
@@ -114,7 +115,12 @@ def _result(decision: Decision, *, wanted: bool) -> dg.SensorResult:
     return dg.SensorResult(run_requests=requests, cursor=cursor)
 
 
-def _text(store: str | dg.EnvVar, job: Job) -> str:
+def store_location(store: str | dg.EnvVar, job: Job) -> str:
+    """Return where a store is, as a text.
+
+    Raises:
+        DefinitionError: the environment variable that says it is not set.
+    """
     if not isinstance(store, dg.EnvVar):
         return store
     value = store.get_value()

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from tidemark.assets.complete_partitions import partition_at
 from tidemark.assets.lag import Level
 from tidemark.clock import format_ms
+from tidemark.control.alert import Alert
 from tidemark.errors import DefinitionError
 from tidemark.graph.job import Job
-from tidemark.resources.alerts import Alert
 from tidemark.sensors.job_sensor import Decision, RunWanted, SensorOptions, job_sensor, sensor_name
 from tidemark.sensors.sensor_cursor import SensorCursor
 from tidemark.state.history import read_history
@@ -159,8 +159,8 @@ def late_rows(status: JobStatus, cursor: SensorCursor | None, history: Sequence[
 
 def partitions_touched(starts: Iterable[int], partitions_def: Partitions) -> tuple[str, ...]:
     """Return the partitions in which windows begin, each once, in the order given; windows outside all partitions have none."""
-    keys = (partitions_def.get_partition_key_for_timestamp(datetime.fromtimestamp(start / 1000, UTC).timestamp()) for start in starts)
-    return tuple(key for key in dict.fromkeys(keys) if partitions_def.has_partition_key(key))
+    keys = (partition_at(partitions_def, start) for start in starts)
+    return tuple(key for key in dict.fromkeys(keys) if key is not None)
 
 
 def _since(status: JobStatus, cursor: SensorCursor | None, count: str) -> int:

@@ -9,9 +9,9 @@ import dagster as dg
 
 from tidemark.assets.lag import LEVELS, LagReference, Level, SourceLag, Thresholds, lag_thresholds, source_lags
 from tidemark.clock import SYSTEM_CLOCK, Clock, format_ms
+from tidemark.control.alert import Alert
 from tidemark.durations import format_duration
 from tidemark.graph.job import Job
-from tidemark.resources.alerts import Alert
 from tidemark.sensors.job_sensor import Decision, RunWanted, SensorOptions, job_sensor, sensor_name
 from tidemark.sensors.sensor_cursor import SensorCursor
 from tidemark.state.heartbeat import read_heartbeat, silent_since

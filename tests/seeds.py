@@ -1,14 +1,23 @@
-"""Seeds of random cases: others in every run, but in continuous integration the same each time, so that what passed passes again."""
+"""How many random cases a test draws, and their seeds: others in every run, but in continuous integration the same each time.
+
+What passed there passes again. The profile is ``HYPOTHESIS_PROFILE``: ``dev``, ``ci``, or ``long``, which draws ten times as many.
+"""
 
 from __future__ import annotations
 
 import os
 from random import Random, SystemRandom
 
-_FIXED = os.environ.get("HYPOTHESIS_PROFILE") == "ci"
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "dev")
+REPEATABLE = PROFILE == "ci"
+
+
+def times(ci: int, *, dev: int = 1) -> int:
+    """Return how many streams a test draws, from the number in continuous integration and that on a developer's machine."""
+    return {"ci": ci, "long": 10 * ci}.get(PROFILE, dev)
 
 
 def new_seeds(name: str, count: int = 1) -> list[int]:
     """Return seeds for the cases of a test; ``name`` tells it from others."""
-    random = Random(name) if _FIXED else SystemRandom()
+    random = Random(name) if REPEATABLE else SystemRandom()
     return [random.randrange(2**32) for _ in range(count)]

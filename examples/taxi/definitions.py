@@ -1,4 +1,4 @@
-"""The code location of the example: the taxi job's assets, checks, sensors, schedule and resources.
+"""The code location of the example: the taxi job's assets, checks, sensors, schedule and resources, drained and running on.
 
 It loads without PySpark, Great Expectations or Delta, which are imported when something runs.
 """
@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 import dagster as dg
 
-from examples.taxi.job import example_home, job
+from examples.taxi.job import example_home, job, live_job
+from examples.taxi.live import live_definitions
 from tidemark.assets import (
     Conservation,
     LateRatio,
@@ -72,8 +73,8 @@ def taxi(context: dg.AssetExecutionContext, tidemark: TidemarkResource) -> Itera
 
 EVERY_HALF_MINUTE = SensorOptions(every="30 seconds", default_status=dg.DefaultSensorStatus.RUNNING)
 
-defs = dg.Definitions(
-    assets=[*build_source_asset_specs(job), taxi],
+drained = dg.Definitions(
+    assets=[*build_source_asset_specs(job, live_job), taxi],
     sensors=[
         build_watermark_lag_sensor(job, reference="newest_event", warn_after="1 hour", options=EVERY_HALF_MINUTE),
         build_late_data_sensor(job, warn_above=0.05, error_above=0.25, options=EVERY_HALF_MINUTE),
@@ -88,3 +89,5 @@ defs = dg.Definitions(
     },
     executor=dg.in_process_executor,
 )
+
+defs = dg.Definitions.merge(drained, live_definitions(EVERY_HALF_MINUTE))

@@ -29,13 +29,19 @@ MALFORMED = tm.OutputTag("malformed_trips")
 
 
 def build_job(
-    landing: str | Path, warehouse: str | Path, *, store: str | Path | None = None, files_per_epoch: int | None = FILES_PER_EPOCH
+    landing: str | Path,
+    warehouse: str | Path,
+    *,
+    name: str = "taxi",
+    store: str | Path | None = None,
+    files_per_epoch: int | None = FILES_PER_EPOCH,
 ) -> tm.Job:
     """Return the job over a landing folder of JSON-lines files.
 
     Args:
         landing: folder in which files of trips arrive; it must exist when the job runs.
         warehouse: folder of the four Delta tables ``hourly_tips``, ``late_trips``, ``rejected_trips``, ``malformed_trips``.
+        name: the job's.
         store: folder of the job's own log and state; None leaves it to whoever runs the job.
         files_per_epoch: greatest number of files that one epoch reads; None leaves it to the engine.
     """
@@ -62,7 +68,7 @@ def build_job(
     )
     folder = Path(warehouse)
     return tm.Job(
-        "taxi",
+        name,
         outputs={
             "hourly_tips": tm.delta(hourly, str(folder / "hourly_tips")),
             "late_trips": tm.delta(hourly.side_output(LATE), str(folder / "late_trips")),
@@ -83,3 +89,7 @@ def example_home() -> Path:
 
 
 job = build_job(example_home() / "landing", example_home() / "warehouse", store=example_home() / "store")
+"""The job as Dagster runs it, drain by drain."""
+
+live_job = build_job(example_home() / "landing", example_home() / "warehouse" / "live", name="taxi_live", store=example_home() / "store")
+"""The same job once more, to run on outside Dagster's runs: tables and state of its own, over the same trips."""

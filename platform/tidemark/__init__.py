@@ -78,12 +78,19 @@ if TYPE_CHECKING:
     )
     from tidemark.graph.windowed import KeyedStream, WindowedStream
     from tidemark.graph.windowing import count_window, cumulative, global_window, session, sliding, tumbling
+    from tidemark.savepoints.checking import check
+    from tidemark.savepoints.of_job import export_savepoint, import_savepoint, rewind, savepoints_of
+    from tidemark.savepoints.restore import Restore
+    from tidemark.savepoints.savepoint import Savepoint
+    from tidemark.savepoints.savepoint_store import SavepointStore
     from tidemark.semantics.evictors import Evictor, TimedRow
     from tidemark.semantics.function_calls import WindowContext
     from tidemark.semantics.triggers import MergeContext, QuietTrigger, Trigger, TriggerContext, TriggerResult
     from tidemark.semantics.windows import Window
     from tidemark.spark.local_sinks import clear_memory, memory_table
     from tidemark.spark.run import RunResult, run
+    from tidemark.spark.savepoint_writer import changed_savepoint, new_savepoint
+    from tidemark.spark.state_processor import savepoint
 
 __all__ = [
     "Aggregate",
@@ -95,7 +102,10 @@ __all__ = [
     "Output",
     "OutputTag",
     "QuietTrigger",
+    "Restore",
     "RunResult",
+    "Savepoint",
+    "SavepointStore",
     "Stream",
     "TidemarkError",
     "TimedRow",
@@ -110,6 +120,8 @@ __all__ = [
     "ascending",
     "avg",
     "bounded_out_of_orderness",
+    "changed_savepoint",
+    "check",
     "clear_memory",
     "collect_list",
     "collect_set",
@@ -127,11 +139,13 @@ __all__ = [
     "delta_trigger",
     "each_epoch_trigger",
     "event_time_trigger",
+    "export_savepoint",
     "files",
     "first",
     "from_elements",
     "global_window",
     "guarantee",
+    "import_savepoint",
     "ingestion_time",
     "last",
     "max",
@@ -141,13 +155,17 @@ __all__ = [
     "min",
     "min_by",
     "never_trigger",
+    "new_savepoint",
     "parquet",
     "processing_time_trigger",
     "punctuated",
     "purging_trigger",
     "python_aggregate",
     "rate",
+    "rewind",
     "run",
+    "savepoint",
+    "savepoints_of",
     "session",
     "sliding",
     "source",
@@ -187,12 +205,19 @@ _NAMES = {
     ),
     "tidemark.graph.windowed": "KeyedStream WindowedStream",
     "tidemark.graph.windowing": "count_window cumulative global_window session sliding tumbling",
+    "tidemark.savepoints.checking": "check",
+    "tidemark.savepoints.of_job": "export_savepoint import_savepoint rewind savepoints_of",
+    "tidemark.savepoints.restore": "Restore",
+    "tidemark.savepoints.savepoint": "Savepoint",
+    "tidemark.savepoints.savepoint_store": "SavepointStore",
     "tidemark.semantics.evictors": "Evictor TimedRow",
     "tidemark.semantics.function_calls": "WindowContext",
     "tidemark.semantics.triggers": "MergeContext QuietTrigger Trigger TriggerContext TriggerResult",
     "tidemark.semantics.windows": "Window",
     "tidemark.spark.local_sinks": "clear_memory memory_table",
     "tidemark.spark.run": "RunResult run",
+    "tidemark.spark.savepoint_writer": "changed_savepoint new_savepoint",
+    "tidemark.spark.state_processor": "savepoint",
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
 

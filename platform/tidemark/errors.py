@@ -172,6 +172,38 @@ class UnknownJobError(TidemarkError):
     code = "TM414"
 
 
+class SpecConflictError(TidemarkError):
+    """Others changed a job's spec while it was to be changed."""
+
+    code = "TM415"
+    transient = True
+
+
+class NotReachedError(TidemarkError):
+    """A job did not get to the state that was asked for in the time there was; it may still do so."""
+
+    code = "TM416"
+    transient = True
+
+
+class UnknownSavepointError(TidemarkError):
+    """The job has no savepoint of that name."""
+
+    code = "TM420"
+
+
+class SavepointInUseError(TidemarkError):
+    """A savepoint is needed by what is under way."""
+
+    code = "TM421"
+
+
+class RewindError(TidemarkError):
+    """A job cannot be put back to a savepoint, or is only half put back."""
+
+    code = "TM422"
+
+
 class ConservationError(TidemarkError):
     """Rows in and rows out of an operator do not balance; the epoch was not committed."""
 
@@ -191,10 +223,24 @@ class EngineError(TidemarkError):
     transient = True
 
 
+class DriverLostError(TidemarkError):
+    """A driver ended or hung without saying why; the control plane's word for it, in a job's failures."""
+
+    code = "TM503"
+    transient = True
+
+
 class SetupError(TidemarkError):
     """The environment lacks something: Java, PySpark, a package."""
 
     code = "TM600"
+
+
+class LaunchError(TidemarkError):
+    """A driver's process could not be started."""
+
+    code = "TM601"
+    transient = True
 
 
 class AlertError(TidemarkError):

@@ -15,6 +15,15 @@ def is_blank(value: object) -> bool:
     return not isinstance(value, str) or not value.strip()
 
 
+def is_name(value: object) -> bool:
+    """Return whether ``validate_name`` takes something.
+
+    >>> is_name("hourly-tips"), is_name("../tips")
+    (True, False)
+    """
+    return isinstance(value, str) and bool(_NAME.fullmatch(value)) and ".." not in value
+
+
 def validate_name(kind: str, name: object, *, place: str | None = None) -> str:
     """Return the name if it may be used.
 
@@ -29,7 +38,7 @@ def validate_name(kind: str, name: object, *, place: str | None = None) -> str:
     >>> validate_name("uid", "hourly-tips")
     'hourly-tips'
     """
-    if isinstance(name, str) and _NAME.fullmatch(name) and ".." not in name:
+    if isinstance(name, str) and is_name(name):
         return name
     raise InvalidNameError(
         f"{kind} name {name!r} is not allowed",

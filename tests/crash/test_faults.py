@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import logging
-import os
-import shutil
-import subprocess
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +14,7 @@ from deltalake import DeltaTable
 
 import tidemark as tm
 from tests.bad_inputs import HOUR, ROWS, Lab, newest_record, state_files
+from tests.small_disk import fill, small_disk
 from tidemark.errors import CorruptStoreError, FencedError, JobRunningError, PublishError, TidemarkError
 from tidemark.spark.delta_sink import DeltaSink
 from tidemark.spark.parquet_sink import ParquetSink
@@ -162,29 +158,13 @@ def test_an_empty_parquet_file_has_no_rows_and_hides_none(lab: Lab) -> None:
 # ------------------------------------------------------------------------------------------------------------ a full disk
 
 
-@contextmanager
-def small_disk(folder: Path, kibibytes: int) -> Iterator[None]:
-    """Mount a disk of so many kibibytes on a folder; the test is skipped where this process may not."""
-    folder.mkdir()
-    mount = shutil.which("mount")
-    command = [mount or "mount", "-t", "tmpfs", "-o", f"size={kibibytes}k", "tmpfs", str(folder)]
-    if mount is None or sys.platform != "linux" or subprocess.run(command, capture_output=True, check=False).returncode:
-        pytest.skip("this process may not mount a small disk")
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], capture_output=True, check=True)
-
-
 @pytest.mark.parametrize("free_kibibytes", [0, 8, 20, 40])
 def test_a_full_disk_loses_nothing(lab: Lab, free_kibibytes: int) -> None:
     with small_disk(lab.folder / "disk", 4096):
         inner = Lab(lab.folder / "disk", lab.spark)
         job = inner.windows_out(inner.hourly(inner.source(*EPOCHS)))
         inner.run(job, max_epochs=1)
-        filler = inner.folder / "filler"
-        free = os.statvfs(inner.folder).f_bavail * os.statvfs(inner.folder).f_frsize
-        filler.write_bytes(bytes(max(0, free - free_kibibytes * 1024)))
+        filler = fill(inner.folder, free_kibibytes=free_kibibytes)
         with pytest.raises(TidemarkError) as raised:
             inner.run(job)
         assert raised.value.transient, str(raised.value)

@@ -39,8 +39,8 @@ class Office:
         self.keeping = self.begin(self.driver)
 
     def begin(self, driver: Driver) -> Housekeeping:
-        keeping = Housekeeping(self.store, self.job, driver, sinks={}, lineage=LINEAGE, clock=self.clock)
-        keeping.begin()
+        keeping = Housekeeping(self.store, self.job, driver, sinks={}, clock=self.clock)
+        keeping.begin(driver.last, LINEAGE)
         return keeping
 
     def run(self, epochs: int, *, every: int) -> None:

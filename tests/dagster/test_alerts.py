@@ -6,13 +6,13 @@ import socketserver
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 from urllib.parse import parse_qs
 
 import dagster as dg
 import pytest
 
+from tests.http_server import free_port, http_server
 from tidemark.errors import AlertError
 from tidemark.resources import Alert, EmailAlert, LogAlert, SlackAlert, WebhookAlert
 
@@ -20,47 +20,6 @@ pytestmark = pytest.mark.dagster
 
 ALERT = Alert("error", "Watermark of cabs / trips is behind", "source 'trips' is 26m behind", "cabs", {"lag_ms": 1_560_000})
 SECRET = "s3cr3t-t0k3n"  # noqa: S105 - what must not be shown
-
-
-class Receiver(BaseHTTPRequestHandler):
-    status: ClassVar[int] = 200
-    answer: ClassVar[bytes] = b"{}"
-    location: ClassVar[str | None] = None
-    seen: ClassVar[list[tuple[str, dict[str, str], bytes]]] = []
-
-    def do_GET(self) -> None:
-        self.do_POST()
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        type(self).seen.append((self.path, dict(self.headers), body))
-        self.send_response(self.status)
-        self.send_header("Content-Type", "application/json")
-        if self.location is not None:
-            self.send_header("Location", self.location)
-        self.end_headers()
-        self.wfile.write(self.answer)
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
-@contextmanager
-def http_server(
-    status: int = 200, answer: bytes = b"{}", location: str | None = None
-) -> Iterator[tuple[str, list[tuple[str, dict[str, str], bytes]]]]:
-    class Here(Receiver):
-        seen: ClassVar[list[tuple[str, dict[str, str], bytes]]] = []
-
-    Here.status, Here.answer, Here.location = status, answer, location
-    with ThreadingHTTPServer(("127.0.0.1", 0), Here) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}", Here.seen
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 class MailBox(socketserver.StreamRequestHandler):
@@ -110,11 +69,6 @@ def mail_server(refuse: str = "") -> Iterator[tuple[int, list[tuple[list[str], s
         finally:
             server.shutdown()
             thread.join()
-
-
-def free_port() -> int:
-    with socketserver.TCPServer(("127.0.0.1", 0), socketserver.BaseRequestHandler) as server:
-        return int(server.server_address[1])
 
 
 def test_a_webhook_gets_the_alert_as_json() -> None:

@@ -184,11 +184,28 @@ def test_the_examples_sensors_run_and_its_names_are_stable() -> None:
         "taxi/late_trips",
         "taxi/malformed_trips",
         "taxi/rejected_trips",
+        "taxi_live/daily_tips",
+        "taxi_live/hourly_tips",
+        "taxi_live/late_trips",
+        "taxi_live/malformed_trips",
+        "taxi_live/rejected_trips",
         "trips",
     ]
-    assert {sensor.name for sensor in repository.sensor_defs} == {"taxi_late_data", "taxi_watermark_lag"}
+    assert {sensor.name for sensor in repository.sensor_defs} == {
+        "taxi_late_data",
+        "taxi_watermark_lag",
+        "taxi_live_late_data",
+        "taxi_live_watermark_lag",
+        "taxi_live_hourly_tips_partitions",
+        "tidemark_checks",
+        "tidemark_job_health",
+        "tidemark_progress",
+        "tidemark_reconcile",
+    }
     assert all(sensor.default_status == dg.DefaultSensorStatus.RUNNING for sensor in repository.sensor_defs)
     assert [schedule.name for schedule in repository.schedule_defs] == ["taxi_drain_schedule"]
+    operations = {f"taxi_live_{verb}" for verb in ("start", "stop", "cancel", "restart", "suspend", "resume")}
+    assert operations <= {job.name for job in repository.get_all_jobs()}
 
 
 def test_a_sensor_can_be_told_to_stand_still(tmp_path: Path) -> None:

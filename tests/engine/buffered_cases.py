@@ -13,6 +13,7 @@ import tidemark as tm
 from tests.engine.task_runs import told
 from tests.semantics.window_settings import EverySecondTimer
 from tidemark.errors import DefinitionError
+from tidemark.graph.native_windows import is_native
 from tidemark.graph.nodes import WindowNode
 from tidemark.semantics.assigners import CountWindows, DynamicSession
 from tidemark.semantics.evictors import Evictor
@@ -23,7 +24,6 @@ from tidemark.semantics.triggers import Trigger
 from tidemark.semantics.watermarks import MIN_WATERMARK
 from tidemark.semantics.windows import GLOBAL_WINDOW, TimeDomain, WindowAssigner
 from tidemark.spark.windows.buffered_rules import trigger_in_effect
-from tidemark.spark.windows.native import is_native
 from tidemark.state.progress import EpochProgress
 from tidemark.testing.manual_clock import ManualClock
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.engine.buffered_cases import random_case, require_same, run_engine, run_expected
-from tests.seeds import new_seeds
+from tests.seeds import new_seeds, times
 from tests.short_lived import interpreting
 from tidemark.spark.windows import buffered, buffered_feed, buffered_keys, result_functions
 from tidemark.state.compaction import plan_compaction
@@ -62,7 +62,7 @@ def see_agreement(spark: SparkSession, folder: Path, seeds: Iterable[int], kinds
 def test_windows_agree_with_the_reference(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     for change in WAYS[way]:
         change(monkeypatch)
-    cases = see_agreement(interpreting(spark), tmp_path, new_seeds(f"buffered {way}"))
+    cases = see_agreement(interpreting(spark), tmp_path, new_seeds(f"buffered {way}", times(1)))
     # Most operators have keys, and each key that has elements is a case.
     assert len(cases) >= 100
 

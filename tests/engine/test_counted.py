@@ -14,9 +14,9 @@ from tests.engine.merging_early import merge_early
 from tests.seeds import new_seeds
 from tests.short_lived import interpreting
 from tidemark.errors import StateMismatchError
+from tidemark.graph.native_windows import is_native
 from tidemark.spark.windows import counted
 from tidemark.spark.windows.buffered import BufferedStep
-from tidemark.spark.windows.native import is_native
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

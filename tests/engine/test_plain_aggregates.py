@@ -11,7 +11,8 @@ import pytest
 import tidemark as tm
 from tests.engine.lab import NOW, Lab, Ran, elements
 from tidemark.graph.nodes import WindowNode
-from tidemark.spark.windows.tumbling import TumblingStep
+from tidemark.semantics.windows import WindowAssigner
+from tidemark.spark.windows.steps import step_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,16 +40,16 @@ def batch(random: Random, epoch: int) -> list[tuple[object, ...]]:
     return rows
 
 
-def run(lab: Lab, name: str, epochs: list[list[tuple[object, ...]]], extra: dict[str, Any]) -> Ran:
+def run(lab: Lab, name: str, epochs: list[list[tuple[object, ...]]], extra: dict[str, Any], windows: WindowAssigner) -> Ran:
     rejected, late, bad = tm.OutputTag("rejected"), tm.OutputTag("late"), tm.OutputTag("bad")
     strategy = tm.bounded_out_of_orderness(10, timestamp="t", max_future_skew="1 day")
     source = elements(*epochs, schema=SCHEMA, watermarks=strategy, malformed_to=bad)
     kept = source.filter("v < 9223372036854775806 OR v IS NULL", rejects_to=rejected).uid("kept")
     keyed = kept.with_columns(k="upper(k)").filter("k <> 'B' OR v > 0 OR k IS NULL").uid("bs").key_by("k")
-    windowed = keyed.window(tm.tumbling(30)).allowed_lateness(40).late_to(late).aggregate(**PLAIN, **extra).uid("w")
+    windowed = keyed.window(windows).allowed_lateness(40).late_to(late).aggregate(**PLAIN, **extra).uid("w")
     node = windowed.node
     assert isinstance(node, WindowNode)
-    assert TumblingStep(node).plain is not bool(extra)
+    assert step_of(node).plain is not bool(extra)
     streams = {
         "panes": windowed,
         "late": windowed.side_output(late),
@@ -58,15 +59,16 @@ def run(lab: Lab, name: str, epochs: list[list[tuple[object, ...]]], extra: dict
     return lab.run(streams, job=name)
 
 
-@pytest.mark.parametrize("seed", [1])
-def test_plain_windows_count_and_give_what_all_others_do(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+# With a session's gap a time far from all others must not be calculated with.
+@pytest.mark.parametrize(("windows", "seed"), [(tm.tumbling(30), 1), (tm.session(3), 2)])
+def test_plain_windows_count_and_give_what_all_others_do(spark: SparkSession, tmp_path: Path, windows: WindowAssigner, seed: int) -> None:
     random = Random(seed)
     epochs = [batch(random, epoch) for epoch in range(3)]
     # Without a row that can be used, and without any row of a window.
     epochs.insert(1, [(9000, "a", None, HUGE), (9001, "a", 10, HUGE)])
     lab = Lab(spark, tmp_path)
-    plain = run(lab, "plain", epochs, {})
-    other = run(lab, "other", epochs, {"ids": tm.collect_list("id")})
+    plain = run(lab, "plain", epochs, {}, windows)
+    other = run(lab, "other", epochs, {"ids": tm.collect_list("id")}, windows)
     columns = ("k", "window_start", "window_end", "pane_timing", "pane_index", *PLAIN)
     assert plain.of("panes", *columns) == other.of("panes", *columns)
     assert plain.of("panes", "pane_timing").count("LATE") > 3

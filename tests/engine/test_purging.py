@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,20 +14,19 @@ from tests.engine.lab import Lab, elements
 from tests.engine.merging_early import merge_early
 from tests.engine.streams import assigners, purging_triggers, scenarios, sliced_assigners
 from tests.engine.test_reference_agreement import require_variety, see_agreement
-from tests.seeds import new_seeds
+from tests.seeds import new_seeds, times
 from tests.short_lived import interpreting
+from tidemark.graph.native_windows import is_native
 from tidemark.graph.nodes import WindowNode
 from tidemark.semantics.assigners import GlobalWindows
 from tidemark.semantics.builtin_triggers import PurgingTrigger
 from tidemark.spark.windows import triggered
-from tidemark.spark.windows.native import is_native
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
-THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "ci"
 SCHEMA = "k STRING, t BIGINT, v INT"
 KINDS = ("tumbling", "sliding", "cumulative", "global")
 
@@ -47,7 +45,7 @@ def purges_natively(node: WindowNode) -> bool:
 def test_panes_agree_with_the_reference(merged: bool, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: FBT001
     if merged:
         merge_early(monkeypatch, triggered)
-    examples = 3 if THOROUGH else 1
+    examples = times(3)
     drawn = scenarios(
         sources=1,
         operator_count=4,

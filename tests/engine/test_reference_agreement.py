@@ -7,7 +7,6 @@ each time; a failure prints how it can be seen again.
 
 from __future__ import annotations
 
-import os
 from dataclasses import fields
 from itertools import count
 from pathlib import Path
@@ -20,6 +19,7 @@ from hypothesis import strategies as st
 from tests.engine.drive import Seen, run_engine
 from tests.engine.expected import run_expected
 from tests.engine.streams import Case, Scenario, assigners, scenarios, sliced_assigners, triggers_with_rules
+from tests.seeds import REPEATABLE, times
 from tests.short_lived import interpreting
 from tidemark.semantics.assigners import GlobalWindows
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "ci"
 
 # A difference names the epoch, the operator and the key already, and each step of shrinking would be a run of the engine.
 _PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
@@ -53,7 +52,7 @@ def see_agreement(drawn: st.SearchStrategy[Scenario], spark: SparkSession, folde
     runs, cases = count(), set[Case]()
     uncompiled = interpreting(spark)
 
-    @settings(max_examples=examples, phases=_PHASES, derandomize=THOROUGH, print_blob=True)
+    @settings(max_examples=examples, phases=_PHASES, derandomize=REPEATABLE, print_blob=True)
     @given(drawn)
     def agrees(scenario: Scenario) -> None:
         number = next(runs)
@@ -73,14 +72,14 @@ def require_variety(cases: set[Case], *, least: int, settings_least: int) -> Non
 
 
 def test_one_source_and_several_operators(spark: SparkSession, tmp_path: Path) -> None:
-    examples = 4 if THOROUGH else 1
+    examples = times(4)
     drawn = scenarios(sources=1, operator_count=4, keys=40, rows=400)
     cases = see_agreement(drawn, spark, tmp_path, examples=examples)
     require_variety(cases, least=120 * examples, settings_least=4 * examples)
 
 
 def test_two_sources_with_splits_that_fall_silent(spark: SparkSession, tmp_path: Path) -> None:
-    examples = 3 if THOROUGH else 1
+    examples = times(3)
     drawn = scenarios(sources=2, operator_count=3, keys=30, rows=160, idle=True)
     cases = see_agreement(drawn, spark, tmp_path, examples=examples)
     require_variety(cases, least=60 * examples, settings_least=3 * examples)
@@ -90,14 +89,14 @@ def test_two_sources_with_splits_that_fall_silent(spark: SparkSession, tmp_path:
 def test_windows_of_slices(stacks: bool, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: FBT001
     if stacks:
         monkeypatch.setattr("tidemark.spark.windows.sliced.MANY_ROWS", 0)
-    examples = 4 if THOROUGH else 1
+    examples = times(4)
     drawn = scenarios(sources=1, operator_count=4, keys=30, rows=200, kinds=sliced_assigners)
     cases = see_agreement(drawn, spark, tmp_path, examples=examples)
     require_variety(cases, least=90 * examples, settings_least=4 * examples)
 
 
 def test_windows_with_triggers_that_have_rules(spark: SparkSession, tmp_path: Path) -> None:
-    examples = 5 if THOROUGH else 1
+    examples = times(5)
     drawn = scenarios(
         sources=1,
         operator_count=4,

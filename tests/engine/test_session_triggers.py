@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,7 @@ import tidemark as tm
 from tests.engine.lab import Lab, elements
 from tests.engine.session_cases import require_same, run_engine, run_expected, triggered_case
 from tests.engine.test_sessions import SCHEMA, merge_files_early, take_rows_one_by_one, write_touched_only
-from tests.seeds import new_seeds
+from tests.seeds import new_seeds, times
 from tests.short_lived import interpreting
 from tidemark.graph.nodes import WindowNode
 from tidemark.semantics.builtin_triggers import (
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "ci"
 WAYS = {
     "all written": (),
     "touched and merged": (write_touched_only, merge_files_early, take_rows_one_by_one),
@@ -49,7 +47,7 @@ def test_triggered_sessions_agree_with_the_reference(
 ) -> None:
     for change in WAYS[way]:
         change(monkeypatch)
-    others = new_seeds(f"triggered sessions {way}", 4 if THOROUGH else 1)
+    others = new_seeds(f"triggered sessions {way}", times(4))
     for seed in others if WAYS[way] else [35]:
         try:
             case = triggered_case(seed)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -18,7 +17,7 @@ import pytest
 import tidemark as tm
 from tests.engine.lab import Lab, elements
 from tests.engine.session_cases import random_case, require_same, run_engine, run_expected
-from tests.seeds import new_seeds
+from tests.seeds import PROFILE, new_seeds, times
 from tests.short_lived import interpreting
 from tidemark.errors import UserCodeError
 from tidemark.graph.nodes import WindowNode
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
-
-THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "ci"
 
 
 def write_touched_only(patch: pytest.MonkeyPatch) -> None:
@@ -63,7 +60,7 @@ WAYS = {
     "all written": (),
     "touched and merged": (write_touched_only, merge_files_early, take_rows_one_by_one),
 }
-if THOROUGH:
+if PROFILE != "dev":
     WAYS |= {"row by row": (take_rows_one_by_one,), "touched only": (write_touched_only,)}
 
 
@@ -118,7 +115,7 @@ def noting(called: Counter[str], name: str, method: Callable[..., object]) -> Ca
 
 def seeds_beside(known: int, *, few: bool = False) -> list[int]:
     """Return a known seed and some others, or only these."""
-    others = new_seeds(f"sessions {known} {few}", 3 if THOROUGH else 1)
+    others = new_seeds(f"sessions {known} {few}", times(3))
     return others if few else [known, *others]
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 import tidemark as tm
 from tidemark.graph.aggregates import Aggregate, Partial, PythonFunction
-from tidemark.graph.definition import compatible, operator_definition
+from tidemark.graph.definition import operator_definition
+from tidemark.graph.definition_changes import definition_changes
 from tidemark.graph.nodes import WindowNode
 
 COUNT = Aggregate("count", (), (Partial("n", "count(1)", "sum({n})"),), "{n}")
@@ -29,6 +31,11 @@ def definition(
     node = windows.aggregate(**({"n": COUNT, "tips": total("fare")} if aggregates is None else aggregates)).uid("w").node
     assert isinstance(node, WindowNode)
     return operator_definition(node)
+
+
+def compatible(old: Mapping[str, object], new: Mapping[str, object]) -> list[str]:
+    """Return in words why stored state of one definition does not fit another as it is; empty if it does."""
+    return [change.what for change in definition_changes(old, new) if change.effect != "none"]
 
 
 def test_definition_is_plain_json() -> None:

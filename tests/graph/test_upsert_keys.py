@@ -23,6 +23,7 @@ ALL = TRIPS.window_all(tm.tumbling("1 hour")).aggregate(n=tm.count()).uid("all")
 SESSIONS = Stream(
     WindowNode(inputs=(TRIPS.node,), keys=(("zone", "zone"),), assigner=Session(1000), aggregates=(("n", tm.count()),), uid="sessions")
 )
+COUNTED = TRIPS.key_by("zone").window(tm.count_window(3)).aggregate(n=tm.count()).uid("counted")
 
 
 def keys(output: Output) -> tuple[str, ...]:
@@ -37,6 +38,7 @@ def keys(output: Output) -> tuple[str, ...]:
         (HOURLY, ("zone", "hour", "window_start", "window_end")),
         (ALL, ("window_start", "window_end")),
         (SESSIONS, ("zone", "window_start")),
+        (COUNTED, ("zone", "pane_index")),
         (HOURLY.filter("n > 3"), ("zone", "hour", "window_start", "window_end")),
         (HOURLY.with_columns(n="n * 2", zone="`zone`"), ("zone", "hour", "window_start", "window_end")),
         (ALL.select("window_start", "window_end", half="n / 2"), ("window_start", "window_end")),
@@ -73,6 +75,11 @@ REFUSED: dict[str, tuple[Callable[[], Output], type[Exception], tuple[str, ...]]
         upserted(SESSIONS.select("zone", "window_start")),
         DefinitionError,
         ("'replaces'", "which sessions were merged away", "keep 'replaces'"),
+    ),
+    "the end of a session": (
+        upserted(SESSIONS, keys=["zone", "window_start", "Window_End"]),
+        DefinitionError,
+        ("both bounds of a session", "leave 'window_end' out"),
     ),
     "unknown key": (upserted(TRIPS, keys=["taxy"]), ColumnError, ("'taxy'; did you mean 'taxi'?", "write 'taxi'")),
     "a map": (upserted(TRIPS, keys=["tags"]), DefinitionError, ("'tags'", "maps cannot be compared")),

@@ -22,9 +22,7 @@ def aggregate_type(aggregate: Aggregate, schema: Schema | None) -> str | None:
         return "BIGINT"
     if aggregate.kind in _DOUBLES:
         return "DOUBLE"
-    if not aggregate.arguments:
-        return None
-    argument = type_of(parse_sql(aggregate.arguments[0], Site("argument", "")), schema)
+    argument = argument_type(aggregate, schema)
     if argument is None:
         return None
     if aggregate.kind in _SAME:
@@ -34,6 +32,13 @@ def aggregate_type(aggregate: Aggregate, schema: Schema | None) -> str | None:
     if aggregate.kind == "sum":
         return _sum_type(argument)
     return _average_type(argument) if aggregate.kind == "avg" else None
+
+
+def argument_type(aggregate: Aggregate, schema: Schema | None) -> str | None:
+    """Return the Spark type of an aggregate's first argument, None where it is not certain, or there is none."""
+    if not aggregate.arguments:
+        return None
+    return type_of(parse_sql(aggregate.arguments[0], Site("argument", "")), schema)
 
 
 def _sum_type(argument: str) -> str | None:

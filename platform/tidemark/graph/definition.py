@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from typing import cast
 
 from tidemark.graph.aggregates import Aggregate
 from tidemark.graph.function_text import function_text, text_hash
@@ -63,74 +61,6 @@ def aggregate_definition(name: str, aggregate: Aggregate) -> dict[str, object]:
         "result": _renamed(aggregate.result, renamed),
         **({"functions": functions} if functions else {}),
     }
-
-
-def compatible(old: Mapping[str, object], new: Mapping[str, object]) -> list[str]:
-    """Return in words why stored state of one definition does not fit another; empty if it fits.
-
-    The allowed lateness, the order of aggregates, and how a result is computed from the state (also by a function) may change freely;
-    so may a trigger's settings, but not its kind, since each keeps other things of a window, and a whole evictor, which keeps nothing.
-
-    >>> old = {"kind": "window", "keys": [{"name": "zone", "expression": "zone"}], "assigner": {"kind": "Tumbling"}, "aggregates": []}
-    >>> compatible(old, {**old, "keys": []})
-    ["the key 'zone' is gone"]
-    """
-    if old.get("kind") != new.get("kind"):
-        return [f"it was a {old.get('kind')} operator and is now a {new.get('kind')} operator"]
-    findings = _key_findings(_items(old, "keys"), _items(new, "keys"))
-    if old.get("assigner") != new.get("assigner"):
-        findings.append(f"the windows were {json.dumps(old.get('assigner'))} and are now {json.dumps(new.get('assigner'))}")
-    if _kinds(old.get("trigger")) != _kinds(new.get("trigger")):
-        findings.append(f"the trigger was {_shown(old.get('trigger'))} and is now {_shown(new.get('trigger'))}")
-    before, after = (bool(definition.get("aggregates")) or "function" not in definition for definition in (old, new))
-    if before != after:
-        kept = {True: "aggregates", False: "all elements of a window"}
-        return [*findings, f"it kept {kept[before]} and is now to keep {kept[after]}, which the stored windows do not have"]
-    return findings + _aggregate_findings(_items(old, "aggregates"), _items(new, "aggregates"))
-
-
-def _kinds(rule: object) -> object:
-    """Return the kinds of a trigger and of those in it, without their settings."""
-    if not isinstance(rule, Mapping):
-        return None
-    inner = {name: _kinds(value) for name, value in rule.items() if isinstance(value, Mapping) and "kind" in value}
-    return {"kind": rule.get("kind"), **inner}
-
-
-def _shown(trigger: object) -> str:
-    return "the windows' own" if trigger is None else json.dumps(trigger)
-
-
-def _key_findings(old: dict[str, Mapping[str, object]], new: dict[str, Mapping[str, object]]) -> list[str]:
-    findings = [f"the key {name!r} is gone" for name in old if name not in new]
-    findings += [f"the key {name!r} is new" for name in new if name not in old]
-    for name in old.keys() & new.keys():
-        before, after = old[name].get("expression"), new[name].get("expression")
-        if before != after:
-            findings.append(f"the key {name!r} was {before} and is now {after}")
-    return findings
-
-
-def _aggregate_findings(old: dict[str, Mapping[str, object]], new: dict[str, Mapping[str, object]]) -> list[str]:
-    findings = [f"the aggregate {name!r} is gone" for name in old if name not in new]
-    findings += [f"the aggregate {name!r} is new, and the stored windows have no state of it" for name in new if name not in old]
-    for name in (each for each in old if each in new):
-        before, after = old[name], new[name]
-        if before.get("kind") != after.get("kind") or before.get("arguments") != after.get("arguments"):
-            findings.append(f"the aggregate {name!r} was {_call(before)} and is now {_call(after)}")
-        elif before.get("partials") != after.get("partials") or before.get("functions") != after.get("functions"):
-            findings.append(f"the state of aggregate {name!r}, {_call(after)}, is made in another way than before")
-    return findings
-
-
-def _items(definition: Mapping[str, object], kind: str) -> dict[str, Mapping[str, object]]:
-    entries = cast("list[Mapping[str, object]]", definition.get(kind, []))
-    return {str(entry["name"]): entry for entry in entries}
-
-
-def _call(aggregate: Mapping[str, object]) -> str:
-    arguments = cast("list[str]", aggregate.get("arguments", []))
-    return f"{aggregate.get('kind')}({', '.join(arguments)})"
 
 
 def _expression(expression: Expression) -> str:

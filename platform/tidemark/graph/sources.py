@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, get_args
+from typing import Final, Literal, get_args
 
 from tidemark.errors import DefinitionError
 from tidemark.graph.ddl import parse_schema
@@ -17,6 +17,10 @@ Row = Mapping[str, object] | Sequence[object]
 """An element given in the program: values by column name, or in the schema's order."""
 
 FileFormat = Literal["json", "csv", "parquet", "orc", "text"]
+
+_ROW_BOUNDS: Final = {"kafka": "maxOffsetsPerTrigger", "iceberg": "streaming-max-rows-per-micro-batch"}
+_BYTE_BOUNDS: Final = {"delta": "maxBytesPerTrigger"}
+"""The option that bounds what a trigger reads, by format."""
 
 
 def source(name: str, spec: SourceSpec, *, watermarks: WatermarkStrategy, malformed_to: OutputTag | None = None) -> Stream:
@@ -122,23 +126,57 @@ def files(
     )
 
 
-def streaming_format(format: str, *, options: Mapping[str, str] | None = None, schema: str | None = None) -> FormatSpec:
+def streaming_format(
+    format: str,
+    *,
+    options: Mapping[str, str] | None = None,
+    schema: str | None = None,
+    max_rows_per_epoch: int | None = None,
+    max_bytes_per_epoch: int | None = None,
+) -> FormatSpec:
     """Return a source of any Structured Streaming format, such as ``streaming_format("kafka", options={...})``.
 
     Args:
         format: name that ``spark.readStream.format`` takes.
         options: the format's options.
         schema: Spark DDL, for formats that want one.
+        max_rows_per_epoch: greatest number of rows of one epoch, for formats that can be bounded so: Kafka and Iceberg.
+        max_bytes_per_epoch: greatest number of bytes of one epoch, for formats that can be bounded so: Delta.
 
     Raises:
-        DefinitionError: no format, or an unreadable schema.
+        DefinitionError: no format, an unreadable schema, a limit below 1, one that the format does not have, or one said twice.
+
+    >>> streaming_format("kafka", options={"subscribe": "rides"}, max_rows_per_epoch=100_000).options["maxOffsetsPerTrigger"]
+    '100000'
     """
     place = user_place()
     if is_blank(format):
         raise DefinitionError(f"streaming_format({format!r}) names no format", fix="give a name, such as 'kafka'", place=place)
     if schema is not None:
         parse_schema(schema, place=place)
-    return FormatSpec(format=format, options=dict(options or {}), schema=schema)
+    bounded = dict(options or {})
+    for name, value, by_format in (
+        ("max_rows_per_epoch", max_rows_per_epoch, _ROW_BOUNDS),
+        ("max_bytes_per_epoch", max_bytes_per_epoch, _BYTE_BOUNDS),
+    ):
+        _check_limit(name, value, place)
+        if value is not None:
+            bounded[_bound_option(format, name, by_format, bounded, place)] = str(value)
+    return FormatSpec(format=format, options=bounded, schema=schema)
+
+
+def _bound_option(format: str, name: str, by_format: Mapping[str, str], options: Mapping[str, str], place: str) -> str:
+    """Return the option by which a format takes a bound."""
+    option = by_format.get(format.lower())
+    if option is None:
+        raise DefinitionError(
+            f"{name} does not go with format {format!r}",
+            fix=f"leave it out, or bound the source by an option of its own in options={{...}}; it goes with {', '.join(by_format)}",
+            place=place,
+        )
+    if option.lower() in {key.lower() for key in options}:
+        raise DefinitionError(f"{name} and the option {option!r} say the same of the source", fix="give one of them", place=place)
+    return option
 
 
 def rate(*, rows_per_second: int, partitions: int | None = None) -> RateSpec:

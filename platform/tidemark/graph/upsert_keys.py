@@ -8,15 +8,17 @@ from typing import NoReturn
 from tidemark.errors import ColumnError, DefinitionError
 from tidemark.graph.nodes import Expression, FilterNode, Node, SelectNode, WindowNode, WithColumnsNode
 from tidemark.graph.propagation import schema_of
+from tidemark.semantics.assigners import CountWindows
 
-START, END, REPLACES = "window_start", "window_end", "replaces"
+START, END, REPLACES, INDEX = "window_start", "window_end", "replaces", "pane_index"
 
 
 def upsert_keys(node: Node, keys: object, place: str) -> tuple[str, ...]:
     """Return the key columns of an upserting output.
 
     The results of windows have their own: the key's columns and both bounds of the window; of windows that merge only the start,
-    since a session keeps its start when its end moves. Any other stream needs ``keys``.
+    since a session keeps its start when its end moves; of groups by number, which have no bounds, the group's index. Any other stream
+    needs ``keys``.
 
     Args:
         node: whose rows are written.
@@ -35,6 +37,14 @@ def _given_keys(node: Node, keys: object, place: str) -> tuple[str, ...]:
         raise DefinitionError(f"delta(keys={keys!r}) is not a list of columns", fix="write keys=['zone', 'day']", place=place)
     if len({key.lower() for key in keys}) < len(keys):
         raise DefinitionError(f"delta(keys={keys!r}) names a column twice", fix="name each once", place=place)
+    window, _ = _window_behind(node)
+    lowered = {key.lower() for key in keys}
+    if isinstance(window, WindowNode) and window.assigner.merging and {START, END} <= lowered:
+        raise DefinitionError(
+            f"delta(keys={keys!r}) has both bounds of a session, whose end moves when it grows: the older row would stay",
+            fix=f"leave {END!r} out",
+            place=place,
+        )
     schema = schema_of(node)
     if schema is None:
         return tuple(keys)
@@ -58,12 +68,7 @@ def _given_keys(node: Node, keys: object, place: str) -> tuple[str, ...]:
 
 
 def _keys_of_window(node: Node, place: str) -> tuple[str, ...]:
-    behind: list[SelectNode | WithColumnsNode] = []
-    window = node
-    while isinstance(window, FilterNode | SelectNode | WithColumnsNode):
-        if not isinstance(window, FilterNode):
-            behind.append(window)
-        window = window.inputs[0]
+    window, behind = _window_behind(node)
     if not isinstance(window, WindowNode):
         raise DefinitionError(
             "delta(mode='upsert') does not know by which columns a row replaces an older one",
@@ -71,12 +76,23 @@ def _keys_of_window(node: Node, place: str) -> tuple[str, ...]:
             place=place,
         )
     merging = window.assigner.merging
-    keys = (*(name for name, _ in window.keys), START, *(() if merging else (END,)))
+    bounds = (INDEX,) if isinstance(window.assigner, CountWindows) else (START,) if merging else (START, END)
+    keys = (*(name for name, _ in window.keys), *bounds)
     for key in (*keys, *((REPLACES,) if merging else ())):
         changed = next((step for step in behind if not _keeps(step, key)), None)
         if changed is not None:
             _refuse(key, changed, place)
     return keys
+
+
+def _window_behind(node: Node) -> tuple[Node, list[SelectNode | WithColumnsNode]]:
+    """Return the node whose rows come to an output, and the steps on the way that make columns."""
+    behind: list[SelectNode | WithColumnsNode] = []
+    while isinstance(node, FilterNode | SelectNode | WithColumnsNode):
+        if not isinstance(node, FilterNode):
+            behind.append(node)
+        node = node.inputs[0]
+    return node, behind
 
 
 def _keeps(step: SelectNode | WithColumnsNode, name: str) -> bool:

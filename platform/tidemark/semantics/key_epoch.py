@@ -10,13 +10,13 @@ from tidemark.errors import CorruptStoreError
 from tidemark.semantics.evictors import Evictor, TimedRow
 from tidemark.semantics.fired_panes import Deadlines, FiredPane, Firing
 from tidemark.semantics.function_calls import FunctionState, WindowFunction, call_function
-from tidemark.semantics.lateness import cleanup_time, is_expired, is_late
+from tidemark.semantics.lateness import cleanup_time, due_time, is_expired, is_late
 from tidemark.semantics.operator_clock import OperatorClock
 from tidemark.semantics.panes import next_index, pane_timing
 from tidemark.semantics.removed_elements import all_of, bury, united
 from tidemark.semantics.trigger_calls import DueTimers, StoredContext
 from tidemark.semantics.triggers import Trigger, TriggerResult
-from tidemark.semantics.watermark_strategy import MAX_WATERMARK
+from tidemark.semantics.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from tidemark.semantics.window_state import HeldElement, KeyState, WindowState, order_of, write_state
 from tidemark.semantics.windows import GLOBAL_WINDOW, MergingWindowAssigner, Window, WindowAssigner
 
@@ -43,6 +43,7 @@ class TimeKeyEpoch:
         key: Mapping[str, object],
         state: KeyState,
         clock: OperatorClock,
+        gone: int = MIN_WATERMARK,
     ) -> None:
         self._assigner = assigner
         self._merger = cast("MergingWindowAssigner", assigner) if assigner.merging else None
@@ -56,6 +57,9 @@ class TimeKeyEpoch:
         self._functions = FunctionState(state.function, merging=assigner.merging)
         self._through = order_of(clock.epoch + 1, 0) - 1
         self._unfired: list[Firing] = []
+        self._gone = gone
+        # They were kept for a greater lateness than is allowed now.
+        self._forget([window for window in state.windows if self._is_over(window)], order_of(clock.epoch, 0) - 1)
 
     def take(self, arrivals: Iterable[Arrival]) -> Iterator[HeldElement | None]:
         """Put each element into its windows that are not over, and ask the trigger."""
@@ -120,12 +124,7 @@ class TimeKeyEpoch:
         if self._unfired:
             raise RuntimeError(f"{len(self._unfired)} windows have fired, but their panes were not taken")
         watermark, kept = self._clock.watermark, self._state
-        expired = [window for window in kept.windows if is_expired(window, self._lateness, watermark)]
-        for window in expired:
-            del kept.windows[window]
-        if self._merger is not None and kept.windows:
-            for window in expired:
-                kept.graves = bury(kept.graves, window, self._through, kept.windows)
+        self._forget([window for window in kept.windows if is_expired(window, self._lateness, watermark)], self._through)
         if not kept.windows:
             # No stored element is alive: the next one of the key begins a new life.
             kept.born, kept.graves = self._through + 1, ()
@@ -147,6 +146,19 @@ class TimeKeyEpoch:
         # The watermark of these windows is PT - 1: it reaches a time one millisecond after processing time does.
         return Deadlines(MAX_WATERMARK if windows else None, min([*timers, *(end + 1 for end in ends)], default=None))
 
+    def _is_over(self, window: Window) -> bool:
+        """Return whether a window takes nothing more; greater lateness does not bring back one that is gone."""
+        return is_late(window, self._lateness, self._clock.before) or due_time(window) <= self._gone
+
+    def _forget(self, expired: Sequence[Window], through: int) -> None:
+        """Forget windows; what was stored of them up to an order no session takes up again."""
+        kept = self._state
+        for window in expired:
+            del kept.windows[window]
+        if self._merger is not None:
+            for window in expired:
+                kept.graves = bury(kept.graves, window, through, kept.windows)
+
     def _window_for(self, assigned: Window) -> WindowState | None:
         """Return the window that takes an element, merged from others where it joins sessions, or None if it is over."""
         windows = self._state.windows
@@ -161,7 +173,7 @@ class TimeKeyEpoch:
                 return windows[around]
             merged = next(merged for merged in self._merger.merge([*windows, assigned]) if assigned in merged.parts)
             window, parts = merged.window, [windows[part] for part in merged.parts if part in windows]
-        if is_late(window, self._lateness, self._clock.before):
+        if self._is_over(window):
             return None
         if window not in windows:
             windows[window] = self._merged(window, parts)

@@ -42,6 +42,7 @@ from tidemark.semantics.function_calls import WindowFunction
 from tidemark.semantics.key_epoch import Arrival, TimeKeyEpoch
 from tidemark.semantics.operator_clock import OperatorClock
 from tidemark.semantics.triggers import Trigger
+from tidemark.semantics.watermark_strategy import MIN_WATERMARK
 from tidemark.semantics.window_state import HeldElement, read_state
 from tidemark.semantics.windows import WindowAssigner
 
@@ -94,7 +95,8 @@ class WindowProcess:
     """Settings of the windows of an operator, and the beginning of each key's epoch.
 
     Without a trigger the assigner's own default decides. ``function`` makes rows of a pane's elements; without one, a pane's rows are its
-    elements themselves (``HeldElement``), for an engine that aggregates them.
+    elements themselves (``HeldElement``), for an engine that aggregates them. ``gone`` is the last time of the last window whose state was
+    gone before the epoch, where that was under less lateness than is allowed now: a window that is gone does not come back.
 
     Raises:
         DefinitionError: count windows with a trigger, an evictor or lateness; a trigger that cannot merge, for sessions.
@@ -105,6 +107,7 @@ class WindowProcess:
     evictor: Evictor | None = None
     function: WindowFunction | None = None
     allowed_lateness_ms: int = 0
+    gone: int = MIN_WATERMARK
 
     def __post_init__(self) -> None:
         if isinstance(self.assigner, CountWindows) and (self.trigger, self.evictor, self.allowed_lateness_ms) != (None, None, 0):
@@ -152,6 +155,7 @@ class WindowProcess:
             key=key,
             state=kept,
             clock=clock,
+            gone=self.gone,
         )
 
     def sorted_elements(self, stored: Iterable[HeldElement], taken: Iterable[HeldElement]) -> Iterator[HeldElement]:

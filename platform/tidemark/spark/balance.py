@@ -28,7 +28,8 @@ from tidemark.state.records import OutputRecord
 class Balance:
     """Counts of one epoch.
 
-    ``absorbed`` and ``fired`` are by window, ``staged`` by output name; all exact. Tallies are exact unless Spark ran a task
+    ``absorbed`` and ``fired`` are by window, ``staged`` by output name; all exact. ``unstaged`` are side outputs that someone wants
+    and that seemed to have no rows. Tallies are exact unless Spark ran a task
     twice, which shows as a difference to the exact counts and is mended by counting anew.
     """
 
@@ -37,6 +38,7 @@ class Balance:
     absorbed: dict[int, Absorbed] = field(default_factory=dict)
     fired: dict[int, Fired] = field(default_factory=dict)
     staged: dict[str, OutputRecord] = field(default_factory=dict)
+    unstaged: list[SideOutputNode] = field(default_factory=list)
 
     def figures(self, node: Node) -> Figures | None:
         """Return the tally of the pass that ends at a node, if that pass ran."""
@@ -110,6 +112,9 @@ class Balance:
             source = _same_rows(self.topology.outputs[name].node)
             if source is not None:
                 self._hold(source, record.rows, source)
+        # A recount may have found side rows where there seemed to be none, and nobody staged them.
+        for gate in self.unstaged:
+            self._require(gate, self.side_rows(gate), 0)
 
     def _hold(self, node: Node, exact: int, where: Node) -> None:
         if self.alive(node) == exact:

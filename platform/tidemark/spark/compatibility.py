@@ -1,50 +1,67 @@
-"""Whether a job may go on from a stored epoch."""
+"""Whether a job may go on from a stored epoch; and its state, rewritten where the job's code has changed in a way that it can follow."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from tidemark.errors import StateMismatchError
-from tidemark.graph.definition import compatible
-from tidemark.spark.offsets import positions
+from pyspark.errors import PySparkException
+
+from tidemark.errors import TidemarkError
+from tidemark.graph.code_version import code_version
+from tidemark.graph.definition_changes import Names
+from tidemark.graph.job import Job
+from tidemark.savepoints.judging import verdict
+from tidemark.spark.empty_input import empty_inputs
+from tidemark.spark.failures import translate
+from tidemark.spark.migrating import migrate
+from tidemark.state.layout import STATE
 from tidemark.state.records import EpochRecord
+from tidemark.state.store import JobStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+logger = logging.getLogger("tidemark")
 
 
-def require_compatible(record: EpochRecord, *, sources: Collection[str], definitions: Mapping[str, Mapping[str, object]]) -> None:
-    """Hold a stored epoch against the job that is to go on from it.
+def fitted(
+    spark: SparkSession, store: JobStore, record: EpochRecord, job: Job, *, columns: Mapping[str, Names] | None = None
+) -> EpochRecord:
+    """Return a stored epoch with its state as the job can go on from it: as it is, or migrated.
+
+    What is migrated is staged, and nobody's until a record names it.
 
     Args:
-        record: the newest epoch.
-        sources: names of the job's sources.
-        definitions: of the job's operators, by uid.
+        spark: the session that the job is to run in.
+        store: the store at the job's folder.
+        record: the epoch, under the job's uids.
+        job: what is to go on.
+        columns: of operators by uid, new names of keys, aggregates and columns by old ones; None for what is left behind.
 
     Raises:
-        StateMismatchError: a stored position or state belongs to nothing in the job, or does not fit what it belongs to.
+        StateMismatchError: stored positions or state belong to nothing in the job, or do not fit what they belong to; the message has
+            all that stands against it.
+        DefinitionError: the map of columns names what is not there.
+        TidemarkError: state is to be migrated, and the job's code fails on input without rows.
     """
-    unclaimed = sorted(set(positions(record.offsets)) - set(sources))
-    if unclaimed:
-        raise StateMismatchError(
-            f"the stored positions are of sources that the job does not have: {', '.join(unclaimed)}",
-            fix="give the sources their old names back; under a new name all of their input would be read again",
-            job=record.job,
-            epoch=record.epoch,
-        )
-    lost = sorted(set(record.operators) - set(definitions))
-    if lost:
-        raise StateMismatchError(
-            f"the stored state has operators that the job does not: {', '.join(lost)}",
-            fix="give the operators their old uids back, or start the changed job under another name",
-            job=record.job,
-            epoch=record.epoch,
-        )
-    for uid, state in record.operators.items():
-        stored = {key: value for key, value in state.definition.items() if key != "schema"}
-        findings = compatible(stored, definitions[uid])
-        if findings:
-            raise StateMismatchError(
-                f"the stored state of {uid!r} does not fit the job: {'; '.join(findings)}",
-                fix="undo the change, or give the changed operator a new uid and the job a new name",
-                job=record.job,
-                uid=uid,
-                epoch=record.epoch,
-            )
+    found = verdict(record, job, columns=columns)
+    found.require()
+    if not record.operators or (record.code_version == code_version(job) and not columns):
+        return record
+    try:
+        inputs = empty_inputs(spark, job, store.at("elements"))
+    except (TidemarkError, PySparkException) as error:
+        if found.status == "migrates":
+            raise translate(error, job=job.name, epoch=record.epoch, state=store.location.joined(STATE).path) from error
+        # What is wrong with the job's code shows in the first epoch, as an error of that epoch.
+        logger.info("the columns of the changed job are not known yet: %s", error)
+        return record
+    found = verdict(record, job, columns=columns, types={uid: each.types for uid, each in inputs.items()})
+    found.require()
+    if found.status != "migrates":
+        return record
+    logger.info("the state of %s is migrated:\n%s", record.job, found.text())
+    return replace(record, operators=migrate(spark, store, record, found, inputs))

@@ -17,17 +17,16 @@ from deltalake import CommitProperties, DeltaTable, Schema
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.crashpoints import crash_point
 from tidemark.errors import ConservationError
+from tidemark.savepoints.table_versions import kept_ms
 from tidemark.spark.delta_commits import FOLDER, add_actions, new_attempt, remove_actions, rewrite, sweep_attempts
 from tidemark.spark.delta_files import LiveFile, live_files
 from tidemark.spark.delta_rewrite import Rewriter
 from tidemark.state.compaction import plan_compaction
+from tidemark.state.delta_tags import MAINTENANCE
 from tidemark.state.records import StateFile
 from tidemark.state.store import JobStore
 
 logger = logging.getLogger("tidemark")
-
-MAINTENANCE: Final = "tidemark.maintenance"
-"""Key in the metadata of commits that change nothing of what a table says, and so are no foreign ones."""
 
 NEW_TABLE: Final[Mapping[str, str | None]] = {
     # As long as removed files are kept: a version whose files are gone cannot be read anyway. Delta's default is a month, in which a
@@ -60,11 +59,13 @@ class Maintenance:
         output: that writes to the table.
         store: at the table.
         rewriter: merges files.
+        needed: versions of the table that savepoints need; whatever the table's settings say, these stay readable.
     """
 
     output: str
     store: JobStore
     rewriter: Rewriter
+    needed: frozenset[int] = frozenset()
     _published: int = field(default=0, init=False)
     _vacuumed_at: int | None = field(default=None, init=False)
 
@@ -85,7 +86,7 @@ class Maintenance:
             # Of a process before this one; what it began is dead once this one has committed something.
             sweep_attempts(self.store, table, folder)
         if number % LOG_EVERY == 0:
-            if table.metadata().configuration.get("delta.enableExpiredLogCleanup") != "false":
+            if table.metadata().configuration.get("delta.enableExpiredLogCleanup") != "false" and not self._needs_old_log(table):
                 table.cleanup_metadata()
             self._vacuum(table)
 
@@ -117,6 +118,13 @@ class Maintenance:
         logger.info("output %r: another commit came before a merge of files, which is put off", self.output)
         return False
 
+    def _needs_old_log(self, table: DeltaTable) -> bool:
+        """Whether a savepoint needs an entry of the log that is about to be given up; then it stays as it is."""
+        if not self.needed:
+            return False
+        written = self.store.modified_ms(f"_delta_log/{min(self.needed):020d}.json")
+        return written is None or SYSTEM_CLOCK.now_ms() - written > kept_ms(table.metadata().configuration) // 2
+
     def _vacuum(self, table: DeltaTable) -> None:
         """Delete files that were removed from the table so long ago that its own settings give them up; once a day."""
         now = SYSTEM_CLOCK.now_ms()
@@ -124,8 +132,11 @@ class Maintenance:
             return
         self._vacuumed_at = now
         # A vacuum is two commits, so it is worth a look whether there is anything.
-        if table.vacuum(dry_run=True):
-            gone = table.vacuum(dry_run=False, commit_properties=CommitProperties(custom_metadata={MAINTENANCE: "vacuum"}))
+        needed = sorted(self.needed) or None
+        if table.vacuum(dry_run=True, keep_versions=needed):
+            gone = table.vacuum(
+                dry_run=False, keep_versions=needed, commit_properties=CommitProperties(custom_metadata={MAINTENANCE: "vacuum"})
+            )
             for folder in sorted({found[0] for path in gone if (found := _STAGING.search(path))}):
                 # Spark's checksums are left, and nothing else needs the folder.
                 if not any(file.path.endswith(".parquet") for file in self.store.list(folder)):

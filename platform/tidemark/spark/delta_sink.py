@@ -25,6 +25,7 @@ from tidemark.spark.delta_tables import asks_too_much
 from tidemark.spark.delta_upsert import Upsert, replaced_starts
 from tidemark.spark.error_text import first_line
 from tidemark.spark.staging import folder_of
+from tidemark.state.delta_tags import EPOCH, LINEAGE
 from tidemark.state.records import OutputRecord
 from tidemark.state.redaction import without_secrets
 from tidemark.state.store import JobStore
@@ -58,6 +59,10 @@ class DeltaSink:
         self.staging = JobStore.open(self._location)
         self._rewriter = rewriter or SparkRewriter(self.staging, APPENDED_BYTES if upsert is None else UPSERTED_BYTES)
         self._maintenance = Maintenance(name, self.staging, self._rewriter)
+
+    def keep(self, versions: frozenset[int]) -> None:
+        """Say which versions of the table savepoints need."""
+        self._maintenance.needed = versions
 
     @property
     def location(self) -> str:
@@ -104,7 +109,7 @@ class DeltaSink:
         if record.schema is None:
             return
         upsert = Upsert.of_options(record.options)
-        metadata = {"tidemark.lineage": lineage, "tidemark.epoch": str(epoch)}
+        metadata = {LINEAGE: lineage, EPOCH: str(epoch)}
         try:
             table = self._open() or self._create(Schema.from_json(record.schema))
             if upsert is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,26 +16,32 @@ from tidemark.graph.code_version import code_version
 from tidemark.graph.definition import operator_definition
 from tidemark.graph.job import Job
 from tidemark.graph.nodes import ElementsSpec
+from tidemark.savepoints.restore import Restore
 from tidemark.semantics.event_time import epoch_processing_time
 from tidemark.semantics.watermarks import SourceEnd, SourceState, read_to_end
+from tidemark.spark.adaptive_intake import AdaptiveIntake
+from tidemark.spark.beginning import Beginning
 from tidemark.spark.checkpoint import SparkCheckpoint
-from tidemark.spark.compatibility import require_compatible
+from tidemark.spark.compatibility import fitted
 from tidemark.spark.deadlines import next_deadline
 from tidemark.spark.epoch import Checkpoint, EpochPlan, EpochRun, Machinery
 from tidemark.spark.epoch_input import EpochInput, input_of_batch
 from tidemark.spark.failures import translate
 from tidemark.spark.figures import describe_epoch
+from tidemark.spark.functions import register_functions
 from tidemark.spark.housekeeping import Housekeeping
-from tidemark.spark.offsets import log_offset, positions
+from tidemark.spark.intake_limits import limited
+from tidemark.spark.publication import publish
 from tidemark.spark.session import spark_jobs
-from tidemark.spark.sinks import bind_sinks, require_not_ahead, sink_of_record
+from tidemark.spark.sinks import bind_sinks, require_not_ahead
 from tidemark.spark.source_ends import may_wait_unseen
 from tidemark.spark.sources import open_source, pack, read_files_of_epoch, reads_files, unpack
 from tidemark.spark.topology import build_topology
 from tidemark.spark.windows.steps import step_of
-from tidemark.state.inventory import require_state_files
 from tidemark.state.joblog import Driver
 from tidemark.state.layout import STATE
+from tidemark.state.load import LoadGauge
+from tidemark.state.offsets import log_offset, positions
 from tidemark.state.plans import PlannedEpoch, read_plan, write_plan
 from tidemark.state.progress import EpochProgress
 from tidemark.state.records import EpochRecord
@@ -59,6 +65,8 @@ class JobDriver:
         term: right to append to the job's log.
         clock: processing time.
         on_epoch: called after each epoch that was published.
+        restore: from which savepoint to go on.
+        parallelism: asked before each epoch; None where it is the job's own.
     """
 
     def __init__(
@@ -70,15 +78,20 @@ class JobDriver:
         term: Driver,
         clock: Clock,
         on_epoch: Callable[[EpochProgress], None],
+        restore: Restore | None = None,
+        parallelism: Callable[[], int | None] | None = None,
     ) -> None:
         self.job = job
         self.head = term.head.epoch
-        self.lineage = self.head.lineage if self.head else term.log.origin()
+        self.pulse = term.pulse
         self._spark = spark
+        self._root = store
         self._store = store.at(job.name)
         self._term = term
         self._clock = clock
         self._on_epoch = on_epoch
+        self._restore = restore
+        self._parallelism = parallelism
         self._topology = build_topology(job.outputs)
         self._machinery = Machinery(
             store=self._store,
@@ -90,45 +103,60 @@ class JobDriver:
         )
         self._version = code_version(job)
         self._checkpoint = SparkCheckpoint(self._store, term.term)
-        self._first_batch = 0
         self._shift = 0
         self._planned: PlannedEpoch | None = None
         self._unsure: Mapping[str, SourceState] = {}
-        self._keeping = Housekeeping(store, job, term, sinks=self._machinery.sinks, lineage=self.lineage, clock=clock)
+        self._sources = tuple(map(limited, self._topology.sources))
+        self._intake: AdaptiveIntake | None = None
+        self.files: Mapping[str, Sequence[str]] = {}
+        self._keeping = Housekeeping(store, job, term, sinks=self._machinery.sinks, clock=clock)
         self.lock = threading.RLock()
 
     def prepare(self) -> None:
-        """Finish what a crash left unpublished, check the stored state against the job, fill Spark's checkpoint.
+        """Find where the job goes on, and finish what a crash left there (``Beginning.head``); fill Spark's checkpoint.
 
         Raises:
-            StateMismatchError: stored state is not that of the job's operators.
-            PublishError: the newest committed epoch cannot be published.
             CorruptStoreError: an output has epochs that the log does not know.
         """
-        if self.head is not None:
-            require_state_files(self._store, self.head)
-            self._publish(self.head)
-            require_compatible(
-                self.head,
-                sources={source.name for source in self._topology.sources},
-                definitions=self._machinery.definitions,
-            )
+        beginning = Beginning(
+            root=self._root,
+            term=self._term,
+            sinks=self._machinery.sinks,
+            sources=frozenset(source.name for source in self._topology.sources),
+            uids=frozenset(self._machinery.definitions),
+            fitted=lambda record, columns: fitted(self._spark, self._store, record, self.job, columns=columns),
+        )
+        self.head = beginning.head(self._restore)
         require_not_ahead(self._machinery.sinks, self.lineage, self.next_epoch - 1)
         self._planned = read_plan(self._store)
-        self._register_functions()
-        self._first_batch = self._checkpoint.seed(self.head)
-        self._shift = (self.head.epoch + 1 if self.head else 0) - self._first_batch
+        register_functions(self._spark, self._topology.windows)
+        self._seed()
+        self._keeping.begin(self.head, self.lineage)
+
+    def run_on(self, gauge: LoadGauge, intake: AdaptiveIntake | None) -> None:
+        """Say that the driver runs on: its status shows the load, and its intake may adapt."""
+        self._keeping.gauge, self._intake = gauge, intake
+
+    def prepare_again(self) -> None:
+        """Fill a new checkpoint of Spark's from the newest epoch, for another query of the same run; the one before has ended."""
+        self._checkpoint.close()
+        self._checkpoint = SparkCheckpoint(self._store, self._term.term)
+        self._seed()
+
+    def _seed(self) -> None:
+        self._shift = (self.head.epoch + 1 if self.head else 0) - self._checkpoint.seed(self.head)
         crash_point("checkpoint-seeded")
-        self._keeping.begin()
 
     def streaming(self) -> DataFrame:
-        """Return all sources as one streaming DataFrame."""
-        frames = {}
+        """Return all sources as one streaming DataFrame, with the bounds of an epoch's intake as they are now."""
+        share = self._intake.share if self._intake is not None else 1.0
+        self._sources = tuple(limited(source, share) for source in self._topology.sources)
         before = positions(self.head.offsets) if self.head else {}
-        for source in self._topology.sources:
+        frames = {}
+        for source, bounded in zip(self._topology.sources, self._sources, strict=True):
             frames[source.name] = open_source(
                 self._spark,
-                source,
+                bounded,
                 self._store.at("elements"),
                 ordered=id(source) in self._topology.ordered,
                 read=log_offset(before.get(source.name)) + 1,
@@ -144,6 +172,11 @@ class JobDriver:
     def session(self) -> SparkSession:
         """The session that the job runs in."""
         return self._spark
+
+    @property
+    def lineage(self) -> str:
+        """The lineage that the job goes on with."""
+        return self.head.lineage if self.head else self._term.log.origin()
 
     @property
     def next_epoch(self) -> int:
@@ -163,7 +196,7 @@ class JobDriver:
         Raises:
             OffsetMismatchError: the batch was committed with other offsets.
         """
-        with self.lock:
+        with self.lock, self.pulse.epoch(self.now()):
             offsets = self._checkpoint.offsets(number)
             epoch = number + self._shift
             if self.head is not None and epoch <= self.head.epoch:
@@ -172,6 +205,7 @@ class JobDriver:
             before = self.head.offsets if self.head else ""
             taken = input_of_batch(self._checkpoint, self._topology.sources, offsets=offsets, before=before, looked_at=looked_at)
             self._run(batch.sparkSession, taken, self._batches(batch, taken), at=self.now())
+            self.files = {**self.files, **taken.files}
 
     def run_without_input(self, *, at: int, end_of_input: bool = False) -> None:
         """Run an epoch that reads nothing: a deadline is due, or the input has ended for good.
@@ -180,7 +214,7 @@ class JobDriver:
             at: a processing time at which certainly nothing waited to be read; the epoch's, unless the one before was later.
             end_of_input: no more will ever come.
         """
-        with self.lock:
+        with self.lock, self.pulse.epoch(self.now()):
             self._shift += 1
             offsets = self.head.offsets if self.head else ""
             taken = EpochInput(offsets, now=positions(offsets), looked_at=at)
@@ -189,7 +223,8 @@ class JobDriver:
     @property
     def parallelism(self) -> int:
         """Number of shuffle partitions of the next epoch."""
-        return self.job.parallelism or self._spark.sparkContext.defaultParallelism
+        wanted = self._parallelism() if self._parallelism is not None else None
+        return wanted or self.job.parallelism or self._spark.sparkContext.defaultParallelism
 
     def now(self) -> int:
         """Return the clock's time, milliseconds."""
@@ -268,7 +303,7 @@ class JobDriver:
             processing_time=planned.processing_time,
             before=Checkpoint(before.sources, before.operators) if before else Checkpoint(),
             batches=batches,
-            ends={source.name: taken.end(session, source) for source in self._topology.sources},
+            ends={source.name: taken.end(session, source, anyway=self._intake is not None) for source in self._sources},
             strict=self._far_ahead(),
             end_of_input=end_of_input,
         )
@@ -308,8 +343,12 @@ class JobDriver:
             totals=add_epoch(before.totals if before else empty_totals(), progress),
             code_version=self._version,
             end_of_input=end_of_input,
+            restored=before.restored if before else None,
         )
         self._commit(record, begun)
+        if self._intake is not None and taken.batch:
+            took = round((self._clock.monotonic() - begun) * 1000)
+            self._intake.saw(took_ms=took, filled=not all(end.caught_up for end in plan.ends.values()))
         self._unsure = self._waiting_perhaps(plan.ends, before)
 
     def _waiting_perhaps(self, ends: Mapping[str, SourceEnd], before: EpochRecord | None) -> dict[str, SourceState]:
@@ -331,7 +370,7 @@ class JobDriver:
         self.head = record
         crash_point("after-commit")
         published = self._clock.monotonic()
-        self._publish(record)
+        publish(record, self._machinery.sinks)
         crash_point("outputs-published")
         now = self._clock.monotonic()
         progress = replace(
@@ -343,15 +382,6 @@ class JobDriver:
         crash_point("epoch-done")
         self._on_epoch(progress)
 
-    def _publish(self, record: EpochRecord) -> None:
-        for name, output in record.outputs.items():
-            sink = self._machinery.sinks.get(name)
-            if sink is None or not sink.takes(output):
-                sink = sink_of_record(name, output)
-            if sink is not None:
-                sink.publish(output, record.lineage, record.epoch)
-                crash_point("output-published")
-
     def _finish_again(self, epoch: int, offsets: str) -> None:
         record = self.head
         if record is None or record.epoch != epoch or positions(record.offsets) != positions(offsets):
@@ -361,15 +391,9 @@ class JobDriver:
                 job=self.job.name,
                 epoch=epoch,
             )
-        self._publish(record)
+        publish(record, self._machinery.sinks)
 
     def _far_ahead(self) -> frozenset[str]:
         """Return the sources that had malformed rows in the epoch before, and so may have rows too far ahead again."""
         progress = self.head.progress.sources if self.head else {}
         return frozenset(name for name, source in progress.items() if source.rows_malformed)
-
-    def _register_functions(self) -> None:
-        for node in self._topology.windows:
-            for _, aggregate in node.aggregates:
-                for function in aggregate.functions:
-                    self._spark.udf.register(function.name, function.function, function.returns)

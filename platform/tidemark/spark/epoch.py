@@ -170,6 +170,7 @@ class EpochRun:
                 self.outputs.setdefault(name, sink.nothing())
             crash_point("outputs-staged")
             self.balance.staged = {name: record for name, record in self.outputs.items() if record.files}
+            self.balance.unstaged = self._gates_passed_by()
             with self._stage("check"):
                 self.balance.check()
         finally:
@@ -312,6 +313,11 @@ class EpochRun:
             gate = self.topology.gate(output.node)
             if gate is not None and self._ready(name, output.node) and self.balance.side_rows(gate):
                 self._beside.begin(partial(self._stage_rows, name, self._rows_of(name, output.node)))
+
+    def _gates_passed_by(self) -> list[SideOutputNode]:
+        """Return the side outputs of which nothing was staged, since their count said that they have no rows."""
+        gates = (self.topology.gate(output.node) for name, output in self.topology.outputs.items() if name not in self._staged)
+        return [gate for gate in gates if gate is not None]
 
     def _ready(self, name: str, node: Node) -> bool:
         return name not in self._staged and self._settled(node) and self.rows.available(node)

@@ -6,19 +6,21 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from py4j.protocol import Py4JJavaError
 
 from tidemark.graph.nodes import ElementsSpec, FilesSpec, FormatSpec, SourceNode
 from tidemark.semantics.watermarks import SourceEnd
 from tidemark.spark.checkpoint import SparkCheckpoint
-from tidemark.spark.offsets import log_offset, positions
 from tidemark.spark.source_ends import elements_end, files_end, format_end, may_wait_unseen
 from tidemark.state.envelope import canonical
+from tidemark.state.offsets import log_offset, positions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_MOST_CALLS: Final = 100
 
 
 @dataclass(frozen=True)
@@ -46,18 +48,24 @@ class EpochInput:
         what = [self.batch, end_of_input, dict(self.now), {name: list(files) for name, files in self.files.items()}]
         return hashlib.sha256(canonical(what)).hexdigest()
 
-    def end(self, spark: SparkSession, source: SourceNode) -> SourceEnd:
-        """Return how far it reads a source."""
+    def end(self, spark: SparkSession, source: SourceNode, *, anyway: bool = False) -> SourceEnd:
+        """Return how far it reads a source.
+
+        Args:
+            spark: by which the sizes of files are learnt.
+            source: with the bounds that it was opened with.
+            anyway: find it out although no silence can follow from it, unless that takes long; then it counts as read to its end.
+        """
         spec = source.spec
         if not self.batch:
             return SourceEnd(caught_up=not may_wait_unseen(spec), looked_at=self.looked_at)
         if isinstance(spec, ElementsSpec):
             return elements_end(len(spec.batches), log_offset(self.now.get(source.name)) + 1)
         end = SourceEnd()
-        # Only silence asks for it.
-        if source.watermarks.idle_after_ms is not None:
-            if isinstance(spec, FilesSpec):
-                files = self.files.get(source.name, ())
+        # Only silence asks for it, and intake that adapts.
+        if anyway or source.watermarks.idle_after_ms is not None:
+            files = self.files.get(source.name, ())
+            if isinstance(spec, FilesSpec) and not (source.watermarks.idle_after_ms is None and _slow_to_measure(spec, files)):
                 end = files_end(spec, len(files), _size(spark, files) if spec.max_files_per_epoch is None else None)
             elif isinstance(spec, FormatSpec):
                 end = format_end(spec, self.before.get(source.name), self.now.get(source.name))
@@ -83,6 +91,11 @@ def input_of_batch(
         if isinstance(source.spec, ElementsSpec | FilesSpec) and now.get(source.name) != earlier.get(source.name)
     }
     return EpochInput(offsets, earlier, now, files, looked_at, batch=True)
+
+
+def _slow_to_measure(spec: FilesSpec, addresses: Sequence[str]) -> bool:
+    """Whether the bytes of files are wanted and each is a call over the network."""
+    return spec.max_files_per_epoch is None and len(addresses) > _MOST_CALLS and not addresses[0].startswith("file:")
 
 
 def _size(spark: SparkSession, addresses: Sequence[str]) -> int | None:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.types import StructType
 
 from tidemark.errors import UserCodeError
-from tidemark.graph.nodes import FunctionNode
+from tidemark.graph.nodes import FunctionNode, WindowNode
 from tidemark.spark.expressions import hidden_of, struct_of, visible_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 
 def apply_function(node: FunctionNode, rows: DataFrame, name: str) -> DataFrame:
@@ -31,6 +31,14 @@ def apply_function(node: FunctionNode, rows: DataFrame, name: str) -> DataFrame:
     else:
         run = _on_rows(node.function, made, visible, hidden, name, many=node.kind == "flat_map")
     return rows.mapInArrow(run, schema)
+
+
+def register_functions(spark: SparkSession, windows: Iterable[WindowNode]) -> None:
+    """Make the Python functions of the windows' aggregates known to a session by their names."""
+    for node in windows:
+        for _, aggregate in node.aggregates:
+            for function in aggregate.functions:
+                spark.udf.register(function.name, function.function, function.returns)
 
 
 _Batches = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]

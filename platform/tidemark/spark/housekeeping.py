@@ -11,10 +11,14 @@ from typing import Final
 from tidemark.clock import Clock
 from tidemark.errors import CorruptStoreError, FencedError, StoreError, TidemarkError
 from tidemark.graph.job import Job
+from tidemark.savepoints.loans import settle
+from tidemark.savepoints.savepoint_store import SavepointStore
+from tidemark.spark.delta_sink import DeltaSink
 from tidemark.spark.sink_sweep import sweep_outputs
 from tidemark.spark.sinks import BoundSink
 from tidemark.state.history import HistoryWriter
 from tidemark.state.joblog import DEFAULT_LEASE_MS, Driver
+from tidemark.state.load import EpochSample, Load, LoadGauge
 from tidemark.state.progress import EpochProgress
 from tidemark.state.records import EpochRecord
 from tidemark.state.retention import retire
@@ -43,16 +47,18 @@ class Housekeeping:
         job: the job.
         term: of the driver.
         sinks: of the job's outputs, by name.
-        lineage: that the driver goes on with.
         clock: for the times in the files.
+
+    Attributes:
+        gauge: of the driver's load, where it runs on.
     """
 
-    def __init__(self, store: JobStore, job: Job, term: Driver, *, sinks: Mapping[str, BoundSink], lineage: str, clock: Clock) -> None:
+    def __init__(self, store: JobStore, job: Job, term: Driver, *, sinks: Mapping[str, BoundSink], clock: Clock) -> None:
         self._store = store
         self._job = job
         self._term = term
         self._sinks = sinks
-        self._lineage = lineage
+        self._lineage = ""
         self._clock = clock
         self._swept_at = 0
         self._epochs_since_sweep = 0
@@ -60,15 +66,21 @@ class Housekeeping:
         self._history = HistoryWriter(store, job.name)
         self._record = term.head.epoch
         self._outputs: dict[str, OutputStatus] = {}
+        self.gauge: LoadGauge | None = None
 
-    def begin(self) -> None:
+    def begin(self, head: EpochRecord | None, lineage: str) -> None:
         """Write what a crash kept from being written, say that the job runs, and sweep up what it left.
+
+        Args:
+            head: the epoch that the driver goes on from.
+            lineage: that it goes on with.
 
         Raises:
             CorruptStoreError: the history is damaged.
             FencedError: a newer driver has begun; nothing was written.
         """
         log = self._term.log
+        self._record, self._lineage = head, lineage
         self._term.confirm()
         self._history.backfill(log.epochs())
         known = self._known_status()
@@ -92,7 +104,7 @@ class Housekeeping:
         self._remember(record)
         self._term.confirm()
         self._history.append(progress)
-        self._write("running", progress)
+        self._write("running", progress, load=self._load(progress))
         kept = self._job.retained_epochs
         with _put_off("retention"):
             retire(self._term, retained_epochs=kept, slack=min(RETENTION_SLACK, max(1, kept // RETENTION_SLACK)))
@@ -109,31 +121,54 @@ class Housekeeping:
             return
         self._write(state, error=error)
 
-    def _write(self, state: State, progress: EpochProgress | None = None, error: TidemarkError | None = None) -> None:
-        record = self._record
-        write_status(
-            self._store,
-            JobStatus(
-                job=self._job.name,
-                lineage=record.lineage if record else "",
-                state=state,
-                heartbeat_at=self._clock.now_ms(),
-                started_at=self._started,
-                code_version=record.code_version if record else "",
-                last=progress or (record.progress if record else None),
-                totals=record.totals if record else empty_totals(),
-                outputs=self._outputs,
-                error=str(error) if error else None,
-                owner=self._term.owner,
-            ),
+    def _load(self, progress: EpochProgress) -> Load | None:
+        if self.gauge is None:
+            return None
+        ended = round(self._clock.monotonic() * 1000)
+        lags = [source.lag_ms for source in progress.sources.values() if source.lag_ms is not None]
+        return self.gauge.add(
+            EpochSample(ended - progress.duration_ms, ended, progress.rows_in, progress.rows_out, max(lags) if lags else None)
         )
+
+    def _write(
+        self, state: State, progress: EpochProgress | None = None, *, error: TidemarkError | None = None, load: Load | None = None
+    ) -> None:
+        record = self._record
+        status = JobStatus(
+            job=self._job.name,
+            lineage=record.lineage if record else "",
+            state=state,
+            heartbeat_at=self._clock.now_ms(),
+            started_at=self._started,
+            code_version=record.code_version if record else "",
+            last=progress or (record.progress if record else None),
+            totals=record.totals if record else empty_totals(),
+            outputs=self._outputs,
+            owner=self._term.owner,
+            load=load,
+        )
+        write_status(self._store, status.with_error(error))
 
     def _sweep(self) -> None:
         self._swept_at, self._epochs_since_sweep = self._clock.now_ms(), 0
         with _put_off("the sweep"):
+            self._look_after_savepoints()
             kept = kept_epochs(self._term.log)
+            settle(self._term, kept)
             sweep(self._term, kept=kept)
             sweep_outputs(self._term, self._sinks, self._lineage, kept=kept)
+
+    def _look_after_savepoints(self) -> None:
+        """Let those go that retention does, and say which versions of the tables the others need."""
+        savepoints = SavepointStore(self._store, self._job.name, self._clock)
+        if not savepoints.pins.names():
+            return
+        savepoints.retire()
+        left = savepoints.list()
+        for bound in self._sinks.values():
+            if isinstance(bound.sink, DeltaSink):
+                tables = (table for item in left for table in item.info.tables.values())
+                bound.sink.keep(frozenset(table.version for table in tables if table.location == bound.sink.location))
 
     def _known_status(self) -> JobStatus | None:
         try:

@@ -12,9 +12,12 @@ from pyspark.errors import PySparkException, StreamingQueryException
 
 from tidemark.crashpoints import crash_point
 from tidemark.errors import FencedError, TidemarkError
+from tidemark.spark.adaptive_intake import AdaptiveIntake
 from tidemark.spark.driver import JobDriver
 from tidemark.spark.session import local_checkpoints
 from tidemark.spark.stillness import Stillness
+from tidemark.spark.waiting import waiting
+from tidemark.state.load import LoadGauge
 from tidemark.state.redaction import without_secrets
 
 if TYPE_CHECKING:
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("tidemark")
 
 _POLL_SECONDS = 0.2
+_POLLS_PER_LOOK = 5
+_POLLS_PER_COUNT = 25
 
 
 class QueryRun:
@@ -45,20 +50,29 @@ class QueryRun:
         self._closing = False
         self._drained_at: int | None = None
         self._still = Stillness(driver.now)
+        self._intake: AdaptiveIntake | None = None
+        self._gauge = LoadGauge(0)
+        self._polls = 0
 
-    def go(self, interval_ms: int | None, *, end_of_input: bool) -> None:
+    def go(self, interval_ms: int | None, *, end_of_input: bool, adaptive_intake: bool = False) -> None:
         """Run epochs until the end, and leave a status that says how it ended.
 
         Args:
             interval_ms: between epochs; None drains the sources.
             end_of_input: after the drain, close all windows.
+            adaptive_intake: let the intake of an epoch follow the time that the last ones took.
         """
         driver = self._driver
         try:
             driver.prepare()
             # A drain reads what there is when its query starts.
             self._drained_at = driver.now() if interval_ms is None else None
+            if interval_ms is not None:
+                self._run_on(interval_ms, adaptive=adaptive_intake)
             self._query(interval_ms)
+            while self._intake is not None and self._intake.due and not self._to_end():
+                self._read_on(self._intake)
+                self._query(interval_ms)
             crash_point("query-ended")
             self._require_term()
             if self._drained_at is not None and not self._to_end():
@@ -85,6 +99,17 @@ class QueryRun:
                 fix="leave the job to that driver; `tidemark status` names it",
             )
 
+    def _run_on(self, interval_ms: int, *, adaptive: bool) -> None:
+        self._gauge = LoadGauge(interval_ms)
+        self._intake = AdaptiveIntake(interval_ms, tuple(self._driver.job.sources.values())) if adaptive else None
+        self._driver.run_on(self._gauge, self._intake)
+
+    def _read_on(self, intake: AdaptiveIntake) -> None:
+        """Make ready for a query with other bounds, which goes on after the newest epoch as at every start."""
+        self._gauge.intake = intake.move()
+        self._driver.prepare_again()
+        self._closing, self._failure, self._still = False, None, Stillness(self._driver.now)
+
     def _query(self, interval_ms: int | None) -> None:
         writer = self._driver.streaming().writeStream.foreachBatch(self._batch).option("checkpointLocation", self._driver.checkpoint_path)
         trigger = writer.trigger(availableNow=True) if interval_ms is None else writer.trigger(processingTime=f"{interval_ms} milliseconds")
@@ -103,10 +128,20 @@ class QueryRun:
 
     def _wait(self, query: StreamingQuery, *, continuous: bool) -> None:
         while not query.awaitTermination(_POLL_SECONDS):  # type: ignore[arg-type]  # whole seconds in the stub only
-            if self._to_end():
+            if self._to_end() or (self._intake is not None and self._intake.due):
                 return
             if continuous:
+                self._feel_the_pulse(query)
                 self._look_at_deadlines(query)
+
+    def _feel_the_pulse(self, query: StreamingQuery) -> None:
+        """Note that Spark looks for input, as long as it does, and now and then what it leaves waiting."""
+        self._polls += 1
+        if self._polls % _POLLS_PER_LOOK == 0 and not query.status["isTriggerActive"]:
+            self._driver.pulse.looked(self._driver.now())
+        if self._polls % _POLLS_PER_COUNT == 0:
+            sources = tuple(self._driver.job.sources.values())
+            self._gauge.waiting = waiting(sources, self._driver.files, query.lastProgress)
 
     def _look_at_deadlines(self, query: StreamingQuery) -> None:
         """Run an epoch without input when a deadline is due and nothing waited at that deadline; ask Spark first."""

@@ -14,6 +14,7 @@ from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.durations import to_ms
 from tidemark.errors import DefinitionError, StoreError, TidemarkError
 from tidemark.graph.job import Job
+from tidemark.savepoints.restore import Restore
 from tidemark.spark.driver import JobDriver
 from tidemark.spark.housekeeping import beating
 from tidemark.spark.interrupts import run_interruptibly
@@ -62,6 +63,9 @@ def run(
     takeover: bool = False,
     run_id: str = "",
     handle_signals: bool = True,
+    adaptive_intake: bool = False,
+    restore: Restore | None = None,
+    parallelism: Callable[[], int | None] | None = None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> RunResult:
     """Run a job and return when it is done.
@@ -85,13 +89,17 @@ def run(
         takeover: take the job from a driver that is still alive; that one is fenced and stops.
         run_id: name of this run, for messages of other drivers.
         handle_signals: stop on SIGINT and SIGTERM; only in the main thread.
+        adaptive_intake: let the intake of an epoch follow the time that the last ones took, so that an epoch of a backlog takes about
+            as long as ``trigger``; bounds that the job's sources declare are never passed. Only with ``trigger``.
+        restore: go on from a savepoint instead of after the last epoch, under a new lineage.
+        parallelism: number of shuffle partitions, asked before each epoch; None leaves it to the job.
         clock: processing time.
 
     Raises:
         JobRunningError: another driver of this job is alive.
         TidemarkError: of the class that fits what went wrong; nothing of the failed epoch was committed.
     """
-    interval = _interval(trigger, end_of_input=end_of_input)
+    interval = _interval(trigger, end_of_input=end_of_input, adaptive_intake=adaptive_intake)
     root = JobStore.open(store or job.store or os.environ.get(STORE_VARIABLE) or DEFAULT_STORE)
     session = spark or build_session(app_name=f"tidemark {job.name}")
     term = JobLog(root.at(job.name), job.name, clock).acquire(current_owner(run_id), takeover=takeover)
@@ -110,12 +118,22 @@ def run(
     def work() -> RunResult:
         with engine_settings(session), beating(term) as fenced:
             try:
-                driver = JobDriver(job, spark=session, store=root, term=term, clock=clock, on_epoch=after_epoch)
+                driver = JobDriver(
+                    job,
+                    spark=session,
+                    store=root,
+                    term=term,
+                    clock=clock,
+                    on_epoch=after_epoch,
+                    restore=restore,
+                    parallelism=parallelism,
+                )
             except TidemarkError as error:
                 with contextlib.suppress(StoreError):
-                    write_failure(root, job.name, str(error), owner=term.owner, at=clock.now_ms())
+                    write_failure(root, job.name, error, owner=term.owner, at=clock.now_ms())
                 raise
-            QueryRun(driver, stopping=stopping, fenced=fenced, done=enough).go(interval, end_of_input=end_of_input)
+            query = QueryRun(driver, stopping=stopping, fenced=fenced, done=enough)
+            query.go(interval, end_of_input=end_of_input, adaptive_intake=adaptive_intake)
             head = epochs[-1] if epochs else (driver.head.progress if driver.head else None)
             return RunResult(job.name, driver.lineage, tuple(epochs), head)
 
@@ -126,8 +144,13 @@ def run(
             term.release()
 
 
-def _interval(trigger: str | None, *, end_of_input: bool) -> int | None:
+def _interval(trigger: str | None, *, end_of_input: bool, adaptive_intake: bool) -> int | None:
     if trigger is None:
+        if adaptive_intake:
+            raise DefinitionError(
+                "adaptive_intake=True follows the interval between epochs, and a drain has none",
+                fix="give trigger='10 seconds', or leave adaptive_intake out: a drain's epochs have the sources' own bounds",
+            )
         return None
     if end_of_input:
         raise DefinitionError(

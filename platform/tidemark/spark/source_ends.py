@@ -7,17 +7,10 @@ from typing import Final
 
 from tidemark.graph.nodes import FilesSpec, FormatSpec
 from tidemark.semantics.source_state import SourceEnd
-from tidemark.spark.sources import DEFAULT_BYTES_PER_EPOCH
+from tidemark.spark.intake_limits import DEFAULT_BYTES_PER_EPOCH, KAFKA, KAFKA_MOST, bounds_of
 
-KAFKA: Final = "kafka"
-_KAFKA_MOST: Final = "maxoffsetspertrigger"
+_KAFKA_MOST: Final = KAFKA_MOST.lower()
 _KAFKA_LEAST: Final = "minoffsetspertrigger"
-
-_MOST_OPTIONS: Final[Mapping[str, frozenset[str]]] = {
-    **dict.fromkeys(("avro", "csv", "json", "orc", "parquet", "text", "xml"), frozenset({"maxfilespertrigger", "maxbytespertrigger"})),
-    "iceberg": frozenset({"streaming-max-files-per-micro-batch", "streaming-max-rows-per-micro-batch"}),
-}
-"""Options that bound what a trigger reads, by format, in small letters as Spark compares them."""
 
 _ALWAYS_BOUNDED: Final = frozenset({"delta"})
 """Delta takes 1000 files per trigger where it is told nothing else."""
@@ -60,7 +53,7 @@ def format_end(spec: FormatSpec, before: object, now: object) -> SourceEnd:
     name = spec.format.lower()
     if name == KAFKA:
         return kafka_end(_kafka_offsets(before), _kafka_offsets(now) or {}, options)
-    bounded = name in _ALWAYS_BOUNDED or not _MOST_OPTIONS.get(name, frozenset()).isdisjoint(options)
+    bounded = name in _ALWAYS_BOUNDED or not bounds_of(name).isdisjoint(options)
     return SourceEnd(caught_up=now is None or now == before or not bounded)
 
 

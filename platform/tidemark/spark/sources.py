@@ -18,6 +18,7 @@ from tidemark.spark.elements import store_elements
 from tidemark.spark.error_text import first_line
 from tidemark.spark.expressions import CORRUPT, SOURCE, SPLIT, quoted, struct_of
 from tidemark.spark.intake import BLOCK, PATH, ROW
+from tidemark.spark.intake_limits import DEFAULT_BYTES_PER_EPOCH
 from tidemark.state.redaction import without_secrets
 from tidemark.state.store import JobStore
 
@@ -25,11 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
-DEFAULT_BYTES_PER_EPOCH = 256 * 1024 * 1024
-"""A backlog of files is read in epochs of at most so many bytes, so that it is not one epoch in which nothing can be late."""
-
 _NEVER_TOO_OLD = "36500d"
-_MARKS_CORRUPT = ("json", "csv")
+MARKS_CORRUPT = ("json", "csv")
 _PATTERN = "*?[]{}\\"
 
 
@@ -74,7 +72,7 @@ def reads_files(node: SourceNode) -> bool:
     fewer records for corrupt, so all columns must be read, whatever the job uses.
     """
     spec = node.spec
-    return isinstance(spec, ElementsSpec) or (isinstance(spec, FilesSpec) and spec.format not in _MARKS_CORRUPT)
+    return isinstance(spec, ElementsSpec) or (isinstance(spec, FilesSpec) and spec.format not in MARKS_CORRUPT)
 
 
 def read_files_of_epoch(spark: SparkSession, node: SourceNode, paths: Sequence[str], *, ordered: bool) -> DataFrame:
@@ -113,7 +111,7 @@ def unpack(batch: DataFrame, names: Sequence[str]) -> dict[str, DataFrame]:
 def _files(reader: DataStreamReader, node: SourceNode, spec: FilesSpec, *, ordered: bool) -> DataFrame:
     schema = struct_of(spec.schema)
     options = dict(spec.options)
-    if spec.format in _MARKS_CORRUPT:
+    if spec.format in MARKS_CORRUPT:
         schema = schema.add(CORRUPT, "string")
         options |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
     if spec.max_files_per_epoch is not None:

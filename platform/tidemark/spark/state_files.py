@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.types import StructType
 
+from tidemark.state.inventory import home_of
 from tidemark.state.parquet_files import ParquetSummary, describe_parquet
 from tidemark.state.records import StateFile
 from tidemark.state.store import JobStore
@@ -46,9 +47,12 @@ def write_folder(
 
 
 def read_files(spark: SparkSession, store: JobStore, files: Iterable[StateFile], schema: StructType) -> DataFrame:
-    """Return the rows of state files, which all have this schema; pages that are not as they were written fail the read."""
+    """Return the rows of state files, which all have this schema; pages that are not as they were written fail the read.
+
+    ``store`` is the store at the folder of the job whose record names the files; some may lie with another job.
+    """
     reader = spark.read.schema(schema).option("parquet.page.verify-checksum.enabled", "true")
-    return reader.parquet(*(store.spark_uri(file.path) for file in files))
+    return reader.parquet(*(home_of(store, file).spark_uri(file.path) for file in files))
 
 
 def overlapping(files: Sequence[StateFile], low: int, high: int) -> list[StateFile]:

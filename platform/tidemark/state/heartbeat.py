@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tidemark.durations import format_duration
 from tidemark.errors import CorruptStoreError, JobRunningError
-from tidemark.state.codec import from_plain, to_plain
+from tidemark.state.codec import from_plain, later, to_plain
 from tidemark.state.envelope import seal, unseal
 from tidemark.state.layout import HEARTBEAT
 from tidemark.state.owners import known_dead
@@ -21,13 +21,20 @@ KIND = "heartbeat"
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """A sign of life: of which term and owner, when (milliseconds), the newest slot it wrote, and whether it gave the job up."""
+    """A sign of life: of which term and owner, when (milliseconds), the newest slot it wrote, and whether it gave the job up.
+
+    ``busy_since`` is when the epoch at hand began, None between epochs, and ``busy_ms`` how long that is ago by a clock that nobody sets;
+    ``looked_at`` is when Spark last looked for input.
+    """
 
     term: int
     owner: OwnerInfo
     at: int
     slot: int
     released: bool = False
+    busy_since: int | None = later(None)
+    looked_at: int | None = later(None)
+    busy_ms: int | None = later(None)
 
 
 def write_heartbeat(store: JobStore, beat: Heartbeat) -> None:

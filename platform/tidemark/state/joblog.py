@@ -19,6 +19,7 @@ from tidemark.state.epoch_codec import KIND as EPOCH
 from tidemark.state.epoch_codec import DecodedEpoch, Segment, encode_epoch, read_body
 from tidemark.state.heartbeat import Heartbeat, is_fresh, read_heartbeat, running_error, sign_of_life, write_heartbeat
 from tidemark.state.layout import record_path
+from tidemark.state.pulse import Pulse
 from tidemark.state.records import EpochRecord, OwnerInfo, TermRecord
 from tidemark.state.segments import SegmentStore
 from tidemark.state.slots import Extent, Slots
@@ -166,7 +167,7 @@ class Driver:
     """The right to append, held until another term begins.
 
     ``head`` is the log as it stood when the term began: a driver goes on from ``head.epoch``. ``append`` is called by one thread;
-    ``beat`` may be called by another.
+    ``beat`` may be called by another; ``pulse`` is what it says of the work.
     """
 
     def __init__(self, log: JobLog, claim: TermRecord, head: LogHead) -> None:
@@ -175,6 +176,7 @@ class Driver:
         self.owner = claim.owner
         self.head = head
         self.last = head.epoch
+        self.pulse = Pulse(log.clock)
         self._next_slot = head.next_slot + 1
         self._bases = head.bases
         self._epoch_slots: list[int] | None = None
@@ -268,7 +270,17 @@ class Driver:
             found = read_heartbeat(self.log.store)
             if found is not None and found.term > self.term:
                 raise self._fenced(f"term {found.term}, process {found.owner.pid} on host {found.owner.host!r}")
-            beat = Heartbeat(self.term, self.owner, self.log.clock.now_ms(), self._next_slot - 1, released)
+            pulse = Pulse() if released else self.pulse
+            beat = Heartbeat(
+                self.term,
+                self.owner,
+                self.log.clock.now_ms(),
+                self._next_slot - 1,
+                released,
+                busy_since=pulse.busy_since,
+                looked_at=pulse.looked_at,
+                busy_ms=pulse.busy_ms,
+            )
             write_heartbeat(self.log.store, beat)
             self._released = released
 

@@ -6,7 +6,11 @@
 ``state/<uid>/``             Parquet files of an operator's state
 ``sources/<name>/``          copies of a source's own log (the files it has seen)
 ``history/``                 progress of the epochs, in blocks of lines
-``refs/pins/<name>.json``    epochs that are kept whatever retention says, with their whole record
+``refs/pins/<name>.json``    epochs that are kept whatever retention says, with their whole record: savepoints
+``refs/holds/<name>.json``   files that others need: jobs that were forked from this one, an import under way
+``refs/loans/<name>.json``   savepoints that this job was restored from, as long as it needs something of theirs
+``refs/restored/<id>.json``  restores that were made, each once
+``refs/rewind.json``         a rewind that was begun and is not done yet
 ``sweep/``                   files found unused, waiting for their deletion
 ``sweep-outputs/``           the same of files that were staged for outputs
 ``staging/<output>/``        files staged for outputs that live within one process
@@ -30,6 +34,10 @@ STATE: Final = "state"
 SOURCES: Final = "sources"
 HISTORY: Final = "history"
 PINS: Final = "refs/pins"
+HOLDS: Final = "refs/holds"
+LOANS: Final = "refs/loans"
+RESTORED: Final = "refs/restored"
+REWIND: Final = "refs/rewind.json"
 SWEEP: Final = "sweep"
 OUTPUT_SWEEP: Final = "sweep-outputs"
 STAGING: Final = "staging"
@@ -112,6 +120,33 @@ def pin_path(name: str) -> str:
         InvalidNameError: the name could lead elsewhere.
     """
     return f"{PINS}/{validate_name('pin', name)}.json"
+
+
+def hold_path(name: str) -> str:
+    """Return the path of a hold.
+
+    Raises:
+        InvalidNameError: the name could lead elsewhere.
+    """
+    return f"{HOLDS}/{validate_name('hold', name)}.json"
+
+
+def loan_path(token: str) -> str:
+    """Return the path of a note on a savepoint that the job was restored from.
+
+    Raises:
+        InvalidNameError: the token could lead elsewhere.
+    """
+    return f"{LOANS}/{validate_name('restore', token)}.json"
+
+
+def restored_path(identity: str) -> str:
+    """Return the path of the mark that a restore was made.
+
+    Raises:
+        InvalidNameError: the name could lead elsewhere.
+    """
+    return f"{RESTORED}/{validate_name('restore', identity)}.json"
 
 
 def sweep_path(identity: str, folder: str = SWEEP) -> str:

@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Final
 
+from tidemark.crashpoints import crash_point
 from tidemark.errors import CorruptStoreError, InvalidNameError
-from tidemark.state.codec import from_plain
+from tidemark.state.codec import from_plain, later, to_plain
 from tidemark.state.envelope import damaged, seal, unseal
+from tidemark.state.epoch_codec import KIND as EPOCH
 from tidemark.state.epoch_codec import DecodedEpoch, decode_epoch
-from tidemark.state.joblog import JobLog
-from tidemark.state.layout import PINS, pin_path
+from tidemark.state.joblog import TERM, JobLog
+from tidemark.state.layout import PINS, pin_path, record_path
 from tidemark.state.records import EpochRecord
 
 KIND = "pin"
+_LISTINGS: Final = 20
+_MOST_READ: Final = 16
 
 
 @dataclass(frozen=True)
 class Pin:
-    """A name for an epoch; ``pinned_at`` is in milliseconds. ``decoded`` has the record and the segments it needs."""
+    """A name for an epoch; ``pinned_at`` is in milliseconds. ``decoded`` has the record and the segments it needs.
+
+    ``about`` is what a savepoint says besides, as plain JSON; None for a mere pin.
+    """
 
     name: str
     pinned_at: int
     decoded: DecodedEpoch
+    about: Mapping[str, object] | None = None
 
     @property
     def record(self) -> EpochRecord:
@@ -36,6 +46,28 @@ class _PinBody:
     name: str
     pinned_at: int
     record: Mapping[str, object]
+    about: Mapping[str, object] | None = later(None)
+
+
+@dataclass(frozen=True)
+class _Identity:
+    lineage: str
+    epoch: int
+
+
+@dataclass(frozen=True)
+class RetainedEpoch:
+    """An epoch of the log, with the slot and the bytes of its record. ``later`` are the other lineages that came after it."""
+
+    slot: int
+    data: bytes
+    decoded: DecodedEpoch
+    later: frozenset[str] = frozenset()
+
+    @property
+    def record(self) -> EpochRecord:
+        """The epoch's record."""
+        return self.decoded.record
 
 
 @dataclass(frozen=True)
@@ -45,27 +77,63 @@ class Pins:
     log: JobLog
 
     def put(self, name: str, epoch: int, *, lineage: str | None = None) -> Pin:
-        """Pin a retained epoch; when this returns, nothing that it needs will be deleted until the pin is removed.
+        """Pin a retained epoch, as ``find`` and ``pin`` do."""
+        return self.pin(name, self.find(epoch, lineage=lineage))
+
+    def find(self, epoch: int | None = None, *, lineage: str | None = None) -> RetainedEpoch:
+        """Return a retained epoch, the newest by default; of an epoch that several lineages have, the newest one's.
+
+        Raises:
+            CorruptStoreError: it is not retained.
+        """
+        passed: set[str] = set()
+        for slot, data, its_lineage, its_epoch in self._identities():
+            if epoch in (None, its_epoch) and lineage in (None, its_lineage):
+                decoded = self.log.decode(slot, data)
+                if isinstance(decoded, DecodedEpoch):
+                    return RetainedEpoch(slot, data, decoded, frozenset(passed - {its_lineage}))
+            passed.add(its_lineage)
+        raise self._not_retained(epoch)
+
+    def lineages_after(self, record: EpochRecord) -> frozenset[str]:
+        """Return the other lineages that the log has after an epoch; all it has, where the epoch is not retained."""
+        passed: set[str] = set()
+        for _, _, lineage, epoch in self._identities():
+            if (lineage, epoch) == (record.lineage, record.epoch):
+                break
+            passed.add(lineage)
+        return frozenset(passed - {record.lineage})
+
+    def pin(self, name: str, found: RetainedEpoch, *, about: Mapping[str, object] | None = None) -> Pin:
+        """Pin an epoch; when this returns, nothing that it needs will be deleted until the pin is removed.
 
         Raises:
             InvalidNameError: the name is not allowed, or is taken.
-            CorruptStoreError: the epoch is not retained, or was retired while it was being pinned.
+            CorruptStoreError: the epoch was retired while it was being pinned.
+        """
+        self.adopt(name, found.data, about=about)
+        # A sweep reads the log first and the pins afterwards. So if the record is still in the log now, any sweep that no
+        # longer finds it there will find the pin.
+        if self.log.slots.floor() > found.slot:
+            self.remove(name)
+            raise self._not_retained(found.record.epoch)
+        return self.get(name)
+
+    def adopt(self, name: str, data: bytes, *, about: Mapping[str, object] | None = None) -> None:
+        """Pin a record that is not of this log; whoever does so has seen to it that its files lie in the job's folder, and are held.
+
+        Raises:
+            InvalidNameError: the name is not allowed, or is taken.
         """
         path = pin_path(name)
-        slot, data = self._find(epoch, lineage)
-        body = {"name": name, "pinned_at": self.log.clock.now_ms(), "record": json.loads(data)}
+        body = _PinBody(name, self.log.clock.now_ms(), json.loads(data), about)
         try:
-            self.log.store.create(path, seal(KIND, body))
+            self.log.store.create(path, seal(KIND, to_plain(body)))
         except FileExistsError as error:
             raise InvalidNameError(
                 f"there is a pin {name!r} already", fix="choose another name, or remove that pin first", job=self.log.job
             ) from error
-        # A sweep reads the log first and the pins afterwards. So if the record is still in the log now, any sweep that no
-        # longer finds it there will find the pin.
-        if self.log.slots.floor() > slot:
-            self.remove(name)
-            raise self._not_retained(epoch)
-        return self.get(name)
+        crash_point("pin-put")
 
     def get(self, name: str) -> Pin:
         """Return a pin.
@@ -73,15 +141,10 @@ class Pins:
         Raises:
             CorruptStoreError: there is no such pin, or it is damaged.
         """
-        path = pin_path(name)
-        try:
-            data = self.log.store.get(path)
-        except FileNotFoundError as error:
-            raise damaged("is missing", path, fix="name one of the pins there are").with_job(self.log.job) from error
-        _, plain = unseal(data, kind=KIND, path=path)
-        body = from_plain(_PinBody, plain, path=path)
-        record = json.dumps(body.record).encode()
-        return Pin(body.name, body.pinned_at, decode_epoch(record, path=path, read_segment=self.log.segments.read))
+        pin = self._read(name)
+        if pin is None:
+            raise damaged("is missing", pin_path(name), fix="name one of the pins there are").with_job(self.log.job)
+        return pin
 
     def list(self) -> tuple[Pin, ...]:
         """Return all pins, by name.
@@ -89,26 +152,54 @@ class Pins:
         Raises:
             CorruptStoreError: one is damaged.
         """
+        for _ in range(_LISTINGS):
+            pins = [self._read(name) for name in self.names()]
+            # A pin that went while they were listed may have been followed by something else that keeps its files: look anew.
+            if all(pins):
+                return tuple(pin for pin in pins if pin is not None)
+        raise CorruptStoreError(f"the pins in {PINS} change faster than they can be listed", fix="try again", job=self.log.job)
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all pins, sorted."""
         files = self.log.store.list(PINS)
-        names = [file.path.removeprefix(f"{PINS}/").removesuffix(".json") for file in files if file.path.endswith(".json")]
-        return tuple(self.get(name) for name in names)
+        return tuple(file.path.removeprefix(f"{PINS}/").removesuffix(".json") for file in files if file.path.endswith(".json"))
 
     def remove(self, name: str) -> None:
         """Remove a pin; one that is not there is fine. What only it kept goes with a later sweep."""
         self.log.store.delete([pin_path(name)])
 
-    def _find(self, epoch: int, lineage: str | None) -> tuple[int, bytes]:
-        for slot, decoded in self.log.retained():
-            if decoded.record.epoch == epoch and lineage in (None, decoded.record.lineage):
-                data = self.log.slots.read(slot)
-                if data is not None:
-                    return slot, data
-        raise self._not_retained(epoch)
+    def _identities(self) -> Iterator[tuple[int, bytes, str, int]]:
+        """Yield slot, bytes, lineage and epoch of the retained epochs, newest first, without their lists of files, which may be long."""
+        extent = self.log.slots.extent()
+        upper, count = extent.next_slot, 1
+        with ThreadPoolExecutor(_MOST_READ) as threads:
+            while upper > extent.floor:
+                slots = range(upper - 1, max(extent.floor, upper - count) - 1, -1)
+                for slot, data in zip(slots, threads.map(self.log.slots.read, slots), strict=True):
+                    if data is None:  # retired meanwhile, and so are those before it
+                        return
+                    kind, body = unseal(data, kind=(TERM, EPOCH), path=record_path(slot))
+                    if kind == EPOCH:
+                        identity = from_plain(_Identity, {key: body.get(key) for key in ("lineage", "epoch")}, path=record_path(slot))
+                        yield slot, data, identity.lineage, identity.epoch
+                upper, count = slots[-1], _MOST_READ
 
-    def _not_retained(self, epoch: int) -> CorruptStoreError:
+    def _read(self, name: str) -> Pin | None:
+        path = pin_path(name)
+        try:
+            data = self.log.store.get(path)
+        except FileNotFoundError:
+            return None
+        _, plain = unseal(data, kind=KIND, path=path)
+        body = from_plain(_PinBody, plain, path=path)
+        record = json.dumps(body.record).encode()
+        decoded = decode_epoch(record, path=path, read_segment=self.log.segments.read)
+        return Pin(body.name, body.pinned_at, decoded, body.about)
+
+    def _not_retained(self, epoch: int | None) -> CorruptStoreError:
         return CorruptStoreError(
-            f"epoch {epoch} is not retained",
-            fix="choose one of the retained epochs, or raise retained_epochs",
+            "the job has no epoch yet" if epoch is None else f"epoch {epoch} is not retained",
+            fix="run the job first" if epoch is None else "choose one of the retained epochs, or raise retained_epochs",
             job=self.log.job,
             epoch=epoch,
         )

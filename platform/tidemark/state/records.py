@@ -20,7 +20,8 @@ class StateFile:
     """One immutable Parquet file of an operator's state.
 
     ``min_time`` and ``max_time`` bound its time column, both inclusive, None where unknown; ``epoch`` is the one that wrote it.
-    ``part`` says which of the operator's tables it belongs to, empty for its main one.
+    ``part`` says which of the operator's tables it belongs to, empty for its main one. ``owner`` is the job in whose folder it lies,
+    in the same store, empty for the job whose record names it.
     """
 
     path: str
@@ -30,6 +31,7 @@ class StateFile:
     max_time: int | None
     epoch: int
     part: str = later("")
+    owner: str = later("")
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,15 @@ class ParentRef:
 
 
 @dataclass(frozen=True)
+class RestoreRef:
+    """The restore that a lineage began with: its own name, so that it is made once, and the savepoint with the job that has it."""
+
+    identity: str
+    job: str
+    savepoint: str
+
+
+@dataclass(frozen=True)
 class SourceLogFile:
     """One file of a source's own log.
 
@@ -144,7 +155,8 @@ class EpochRecord:
     """The commit of one epoch, and the checkpoint it leaves: all that is needed to go on after it.
 
     ``offsets`` is the raw text of Spark's offset-log entry, empty before the first. ``sources`` and ``source_logs`` are by source
-    name, ``operators`` by uid, ``outputs`` by output name. ``totals`` are counts since the lineage's origin.
+    name, ``operators`` by uid, ``outputs`` by output name. ``totals`` are counts since the lineage's origin. ``restored`` says
+    which restore the lineage began with; its first record repeats an epoch of the parent's, and adds nothing to the outputs.
     """
 
     job: str
@@ -162,3 +174,4 @@ class EpochRecord:
     totals: Totals = field(default_factory=empty_totals)
     code_version: str = ""
     end_of_input: bool = False
+    restored: RestoreRef | None = later(None)  # noqa: RUF009 - it returns a field

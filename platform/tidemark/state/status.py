@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from tidemark.errors import CorruptStoreError, InvalidNameError
-from tidemark.state.codec import from_plain, to_plain
+from tidemark.errors import CorruptStoreError, InvalidNameError, TidemarkError
+from tidemark.state.codec import from_plain, later, to_plain
 from tidemark.state.envelope import seal, unseal
 from tidemark.state.layout import LOG, STATUS, job_folder
+from tidemark.state.load import Load
 from tidemark.state.progress import EpochProgress
 from tidemark.state.records import OwnerInfo
 from tidemark.state.store import JobStore
@@ -32,7 +33,8 @@ class OutputStatus:
 class JobStatus:
     """A job as its driver last wrote it; times are milliseconds since 1970-01-01 UTC.
 
-    A driver that was killed leaves ``running`` behind: compare ``heartbeat_at`` with the lease.
+    A driver that was killed leaves ``running`` behind: compare ``heartbeat_at`` with the lease. ``error_code``, ``error_transient``
+    (trying again can help) and ``error_epoch`` are those of ``error``. ``load`` is there of a driver that runs on.
     """
 
     job: str
@@ -46,6 +48,16 @@ class JobStatus:
     outputs: Mapping[str, OutputStatus] = field(default_factory=dict)
     error: str | None = None
     owner: OwnerInfo | None = None
+    error_code: str | None = later(None)
+    error_transient: bool = later(False)
+    error_epoch: int | None = later(None)
+    load: Load | None = later(None)  # noqa: RUF009 - it returns a field
+
+    def with_error(self, error: TidemarkError | None) -> JobStatus:
+        """Return the status with an error, or with none."""
+        if error is None:
+            return replace(self, error=None, error_code=None, error_transient=False, error_epoch=None)
+        return replace(self, error=str(error), error_code=error.code, error_transient=error.transient, error_epoch=error.epoch)
 
 
 def write_status(store: JobStore, status: JobStatus) -> None:
@@ -53,7 +65,7 @@ def write_status(store: JobStore, status: JobStatus) -> None:
     store.at(job_folder(status.job)).put(STATUS, seal(KIND, to_plain(status)))
 
 
-def write_failure(store: JobStore, job: str, error: str, *, owner: OwnerInfo, at: int) -> None:
+def write_failure(store: JobStore, job: str, error: TidemarkError, *, owner: OwnerInfo, at: int) -> None:
     """Write that a driver failed before it could begin; what is known of the job stays. ``store`` is the root store.
 
     Args:
@@ -68,7 +80,7 @@ def write_failure(store: JobStore, job: str, error: str, *, owner: OwnerInfo, at
     except CorruptStoreError:
         known = None
     status = known or JobStatus(job, lineage="", state="failed", heartbeat_at=at, started_at=at)
-    write_status(store, replace(status, state="failed", heartbeat_at=at, started_at=at, error=error, owner=owner))
+    write_status(store, replace(status, state="failed", heartbeat_at=at, started_at=at, owner=owner, load=None).with_error(error))
 
 
 def read_status(store: JobStore, job: str) -> JobStatus | None:

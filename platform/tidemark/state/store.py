@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,10 +17,11 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import LocalStore, ObjectStore, from_url
 
-from tidemark.errors import StoreError
+from tidemark.errors import StoreError, TidemarkError
 from tidemark.locations import Location
 from tidemark.state.redaction import redacted, without_secrets
 
+_WRITTEN_AT_ONCE = 8 * 1024 * 1024
 _TROUBLE = (BaseError, OSError, ValueError)
 
 
@@ -73,6 +74,12 @@ class JobStore:
         """Return a view of one folder, which need not exist."""
         return JobStore(self.location.joined(prefix), self.objects, self._key(prefix.strip("/")))
 
+    def beside(self, name: str) -> JobStore:
+        """Return a view of the folder of that name beside this one: another job's of the same store."""
+        above, _, own = self.prefix.rpartition("/")
+        path = self.location.path.removesuffix(own) + name
+        return JobStore(replace(self.location, path=path), self.objects, f"{above}/{name}" if above else name)
+
     def get(self, path: str) -> bytes:
         """Return an object's bytes.
 
@@ -93,6 +100,30 @@ class JobStore:
         with _reported("read", self._shown(path), passing=(FileNotFoundError,)):
             found = obstore.get(self.objects, self._key(path), options={"range": {"suffix": length}})
             return bytes(found.bytes()), found.meta["size"]
+
+    def chunks(self, path: str, size: int = _WRITTEN_AT_ONCE) -> Iterator[bytes]:
+        """Yield an object's bytes piece by piece, each of at least ``size`` but the last.
+
+        Raises:
+            FileNotFoundError: there is no such object.
+            StoreError: it cannot be read.
+        """
+        with _reported("read", self._shown(path), passing=(FileNotFoundError,)):
+            for chunk in obstore.get(self.objects, self._key(path)).stream(min_chunk_size=size):
+                yield bytes(chunk)
+
+    def put_chunks(self, path: str, chunks: Iterable[bytes]) -> None:
+        """Write an object from its pieces, replacing an older one; when the pieces end in an error, what is there then is no object to use.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        with (
+            _reported("write", self._shown(path), passing=(FileNotFoundError, TidemarkError)),
+            obstore.open_writer(self.objects, self._key(path), buffer_size=_WRITTEN_AT_ONCE) as writer,
+        ):
+            for chunk in chunks:
+                writer.write(chunk)
 
     def put(self, path: str, data: bytes) -> None:
         """Write an object whole, replacing an older one at once: readers see the old or the new."""
@@ -122,6 +153,14 @@ class JobStore:
             except FileNotFoundError:
                 return False
         return True
+
+    def modified_ms(self, path: str) -> int | None:
+        """Return when an object was written, None where there is none."""
+        with _reported("read", self._shown(path)):
+            try:
+                return int(obstore.head(self.objects, self._key(path))["last_modified"].timestamp() * 1000)
+            except FileNotFoundError:
+                return None
 
     def list(self, prefix: str = "") -> tuple[ListedFile, ...]:
         """Return all objects under a folder, at any depth, sorted by path; none where the folder is missing."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from tidemark.crashpoints import crash_point
 from tidemark.state.epoch_codec import DecodedEpoch
+from tidemark.state.holds import held_files
 from tidemark.state.joblog import DEFAULT_LEASE_MS, Driver, JobLog
 from tidemark.state.layout import SEGMENTS, SOURCES, STATE, SWEEP
 from tidemark.state.pins import Pins
@@ -61,10 +62,14 @@ def plan_sweep(
 
 @dataclass(frozen=True)
 class KeptEpochs:
-    """The epochs that can be gone back to: those retained, without a gap and newest first, and those pinned, of any age."""
+    """The epochs that can be gone back to: those retained, without a gap and newest first, and those pinned, of any age.
+
+    ``held`` are files that other jobs need, or an import that is under way.
+    """
 
     retained: tuple[DecodedEpoch, ...]
     pinned: tuple[DecodedEpoch, ...]
+    held: frozenset[str] = frozenset()
 
     @property
     def all(self) -> tuple[DecodedEpoch, ...]:
@@ -76,20 +81,21 @@ def kept_epochs(log: JobLog) -> KeptEpochs:
     """Return the epochs that can be gone back to.
 
     Raises:
-        CorruptStoreError: a record or pin cannot be read, and so what it needs is not known.
+        CorruptStoreError: a record, pin or hold cannot be read, and so what it needs is not known.
     """
-    # The log first, the pins afterwards: see ``Pins.put``.
+    # The log first, the pins afterwards: see ``Pins.put``. Holds last: one may be made for what a pin keeps, before the pin goes.
     retained = tuple(decoded for _, decoded in log.retained())
-    return KeptEpochs(retained, tuple(pin.decoded for pin in Pins(log).list()))
+    pinned = tuple(pin.decoded for pin in Pins(log).list())
+    return KeptEpochs(retained, pinned, held_files(log.store, now_ms=log.clock.now_ms()))
 
 
 def referenced_files(log: JobLog) -> frozenset[str]:
-    """Return the paths in the job's folder that a retained record or a pin needs.
+    """Return the paths in the job's folder that a retained record, a pin or another job needs.
 
     Raises:
         CorruptStoreError: a record or pin cannot be read, and so what it needs is not known.
     """
-    return _needed(kept_epochs(log).all)
+    return _needed(kept_epochs(log))
 
 
 def sweep(driver: Driver, *, lease_ms: int = DEFAULT_LEASE_MS, kept: KeptEpochs | None = None) -> SweepReport:
@@ -108,7 +114,7 @@ def sweep(driver: Driver, *, lease_ms: int = DEFAULT_LEASE_MS, kept: KeptEpochs 
     tombstones = TombstoneList(log.store, SWEEP)
     before = tombstones.read()
     listed = [file for folder in (STATE, SEGMENTS, SOURCES) for file in log.store.list(folder)]
-    plan = plan_sweep(listed, _needed((kept or kept_epochs(log)).all), before, now_ms=now, lease_ms=lease_ms)
+    plan = plan_sweep(listed, _needed(kept or kept_epochs(log)), before, now_ms=now, lease_ms=lease_ms)
     # Files listed before this line are of this term or an earlier one, so no newer driver can be about to commit them.
     driver.confirm()
     tombstones.replace(plan.marked, term=driver.term)
@@ -119,13 +125,13 @@ def sweep(driver: Driver, *, lease_ms: int = DEFAULT_LEASE_MS, kept: KeptEpochs 
     return SweepReport(len(plan.marked), plan.delete)
 
 
-def _needed(kept: Iterable[DecodedEpoch]) -> frozenset[str]:
-    return frozenset(path for decoded in kept for path in _needs(decoded))
+def _needed(kept: KeptEpochs) -> frozenset[str]:
+    return kept.held.union(path for decoded in kept.all for path in _needs(decoded))
 
 
 def _needs(decoded: DecodedEpoch) -> Iterable[str]:
     for state in decoded.record.operators.values():
-        yield from (file.path for file in state.files)
+        yield from (file.path for file in state.files if not file.owner)
     for source in decoded.record.source_logs.values():
         yield from (file.path for file in source.files)
     yield from (segment.path for segment in decoded.segments)

@@ -19,6 +19,7 @@ from pyspark.sql import types as T
 
 from tidemark.crashpoints import crash_point
 from tidemark.graph.nodes import WindowNode
+from tidemark.graph.state_columns import looks_at_rows
 from tidemark.semantics.assigners import DynamicSession
 from tidemark.semantics.operator_clock import OperatorClock
 from tidemark.semantics.watermarks import MAX_WATERMARK, MIN_WATERMARK
@@ -26,6 +27,7 @@ from tidemark.semantics.window_process import WindowProcess
 from tidemark.spark.expressions import START, TIME, quoted
 from tidemark.spark.state_files import write_folder
 from tidemark.spark.tallies import Tally
+from tidemark.spark.windows.absorbing import EXPIRED
 from tidemark.spark.windows.buffered_columns import EPOCH, GAP, LATE, PANE, SORT, STORED, TAG, VERSION
 from tidemark.spark.windows.buffered_compaction_task import CompactionTask
 from tidemark.spark.windows.buffered_feed import FEW_ROWS, Feed
@@ -34,7 +36,7 @@ from tidemark.spark.windows.buffered_layout import Layout, layout_of_rows, layou
 from tidemark.spark.windows.buffered_pass import Passed, run_pass, sorted_by_key
 from tidemark.spark.windows.buffered_process import ProcessTask, ShownElements
 from tidemark.spark.windows.buffered_results import aggregated, processed
-from tidemark.spark.windows.buffered_rules import fires_when_due, goes_with_time, longest_window, looks_at_rows, trigger_in_effect
+from tidemark.spark.windows.buffered_rules import fires_when_due, goes_with_time, longest_window, trigger_in_effect
 from tidemark.spark.windows.buffered_versions import Blame
 from tidemark.spark.windows.contract import Absorbed, EpochSetting, Fired, OperatorRun, WindowStep, bounded, in_turn
 from tidemark.spark.windows.parameters import parameters
@@ -82,9 +84,9 @@ class BufferedStep(WindowStep):
             rules.append(f"evictor {self.node.evictor.describe()}")
         return Blame(self.node.uid or "", " or ".join(rules))
 
-    def task(self, layout: Layout, clock: OperatorClock) -> ProcessTask:
-        """Return what the tasks of an epoch do."""
-        node, process = self.node, self.process
+    def task(self, layout: Layout, clock: OperatorClock, gone: int = MIN_WATERMARK) -> ProcessTask:
+        """Return what the tasks of an epoch do; ``gone`` is the last time of the last window that was gone before it."""
+        node, process = self.node, dataclasses.replace(self.process, gone=gone)
         schema = layout.arrow(layout.given_back)
         if node.function is not None:
             process = dataclasses.replace(process, function=ShownElements(node.function, layout.elements, schema))
@@ -179,7 +181,7 @@ class BufferedRun(OperatorRun):
         fed, others = feed.rows(self._staged, order=self.step.process.element_order, fires_when_due=self.step.fires_when_due)
         passed = run_pass(
             fed,
-            self.step.task(layout, clock),
+            self.step.task(layout, clock, self._gone_before),
             layout.given_back,
             keys=list(layout.keys.values()),
             setting=self.setting,
@@ -239,6 +241,16 @@ class BufferedRun(OperatorRun):
         return max(self.node.allowed_lateness_ms, self.setting.before.counters.get(_LATENESS, 0))
 
     @property
+    def _gone_before(self) -> int:
+        """The last time of the last window that was gone before this epoch; greater lateness does not bring it back."""
+        return self.setting.before.counters.get(EXPIRED, MIN_WATERMARK)
+
+    @property
+    def _gone(self) -> int:
+        """The same after this epoch."""
+        return max(self._gone_before, self.watermark if self.watermark >= MAX_WATERMARK else self.watermark - self.node.allowed_lateness_ms)
+
+    @property
     def _expired_before(self) -> int:
         """The time from which on elements may still be held."""
         longest = longest_window(self.node.assigner)
@@ -256,6 +268,14 @@ class BufferedRun(OperatorRun):
             self.tables.write(elements.coalesce(1), MAIN, newest=max(file.epoch for file in group))
             self.tables.drop(group)
             crash_point("compaction-staged")
+
+    def held_elements(self) -> tuple[DataFrame, Layout] | None:
+        """Return the stored elements that some window holds, for who reads state, and their columns; None if there never was one."""
+        if self.tables.schema is None:
+            return None
+        layout = self._layout_of_state()
+        stored = self.tables.read(self.tables.files(), layout.stored)
+        return self._held(stored.where(f"{START} >= {parameters(self._expired_before)[0]}"), layout), layout
 
     def _held(self, elements: DataFrame, layout: Layout) -> DataFrame:
         """Return the elements that some window holds, as the newest versions of their keys say."""
@@ -276,7 +296,7 @@ class BufferedRun(OperatorRun):
 
     def after(self) -> OperatorState:
         """Return the operator's state after this epoch."""
-        return self.tables.after(self.watermark, {**self._counters.named(), _LATENESS: self._lateness})
+        return self.tables.after(self.watermark, {**self._counters.named(), _LATENESS: self._lateness, EXPIRED: self._gone})
 
     def _forget_input(self) -> None:
         """Remove the staged input, which nobody will name; what a crash leaves is swept."""

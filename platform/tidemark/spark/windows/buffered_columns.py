@@ -11,6 +11,8 @@ from typing import Final
 
 from pyspark.sql import types as T
 
+from tidemark.graph.state_columns import ELEMENT_ORDER
+
 VERSION: Final = 0
 NEW: Final = 1
 STORED: Final = 2
@@ -24,7 +26,7 @@ HASH_AGAIN = "__tm_hash_again"
 """Two hashes of a key, of different kinds: where a key begins is where one of them changes."""
 
 SORT = "__tm_sort"
-ORDER = "__tm_order"
+ORDER = ELEMENT_ORDER
 GAP = "__tm_gap"
 
 STATE = "__tm_state"
@@ -73,11 +75,6 @@ NOTE_FIELDS: Final = (
     T.StructField(OPENED, T.LongType()),
 )
 """Elements taken, elements late, and 1 for a key of which something is kept from now on, -1 for one of which nothing is."""
-
-
-def element_column(name: str) -> str:
-    """Return the name that a column of the stream has beside those of the engine."""
-    return f"row_{name}"
 
 
 def result_column(name: str) -> str:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import types as T
 
-from tidemark.graph.expressions import Site
 from tidemark.graph.nodes import WindowNode
-from tidemark.graph.window_columns import aggregate_columns
+from tidemark.graph.state_columns import element_column, needed_columns
 from tidemark.spark.expressions import POSITION, START, TIME, struct_of, visible_of
 from tidemark.spark.sinks import nullable
 from tidemark.spark.windows.buffered_columns import (
@@ -26,12 +25,10 @@ from tidemark.spark.windows.buffered_columns import (
     TAG,
     VERSION,
     VERSION_FIELDS,
-    element_column,
     names_of,
     result_column,
 )
 from tidemark.spark.windows.buffered_outbox import Shape
-from tidemark.spark.windows.buffered_rules import looks_at_rows
 from tidemark.spark.windows.buffered_versions import NOTES, version_shape
 
 if TYPE_CHECKING:
@@ -118,7 +115,7 @@ def layout_of_rows(node: WindowNode, keys: Mapping[str, str], rows: T.StructType
         key_types: the key columns.
         has_gap: whether each element has its own gap.
     """
-    wanted = _needed(node)
+    wanted = needed_columns(node)
     visible = visible_of(rows.names)
     elements = {name: element_column(name) for name in visible if wanted is None or name.lower() in wanted}
     beside = tuple(name for name in (TIME, POSITION) if name in rows.names)
@@ -163,13 +160,3 @@ def _with_results(node: WindowNode, layout: Layout) -> Layout:
     results = {given.name: result_column(given.name) for given in made}
     fields = {results[given.name]: T.StructField(results[given.name], given.dataType) for given in made}
     return dataclasses.replace(layout, fields={**layout.fields, **fields}, results=results)
-
-
-def _needed(node: WindowNode) -> frozenset[str] | None:
-    """Return, in lower case, the columns that an operator's results are made of; None for all."""
-    if node.function is not None and not node.aggregates:
-        return None
-    if looks_at_rows(node.trigger) or looks_at_rows(node.evictor):
-        return None
-    sites = ((aggregate, Site(f"aggregate {name!r}", node.place, node.uid)) for name, aggregate in node.aggregates)
-    return frozenset(column.lower() for aggregate, site in sites for column in aggregate_columns(aggregate, site))

@@ -16,7 +16,6 @@ from tidemark.semantics.builtin_triggers import (
     PurgingTrigger,
     default_trigger,
 )
-from tidemark.semantics.evictors import CountEvictor, TimeEvictor
 from tidemark.semantics.triggers import Trigger
 from tidemark.semantics.windows import WindowAssigner
 
@@ -28,15 +27,6 @@ _SIMPLE = (
     NeverTrigger,
     ProcessingTimeTrigger,
 )
-
-
-def looks_at_rows(rule: object) -> bool:
-    """Return whether a trigger or evictor may look at the rows of elements; a user's own may."""
-    if rule is None or isinstance(rule, (*_SIMPLE, CountEvictor, TimeEvictor)):
-        return False
-    if isinstance(rule, EventTimeTrigger):
-        return looks_at_rows(rule.early) or looks_at_rows(rule.late)
-    return looks_at_rows(rule.inner) if isinstance(rule, PurgingTrigger) else True
 
 
 def only_adds(rule: object) -> bool:

@@ -17,7 +17,6 @@ from pyspark.storagelevel import StorageLevel
 
 from tidemark.crashpoints import crash_point
 from tidemark.graph.nodes import WindowNode
-from tidemark.semantics.assigners import CountWindows
 from tidemark.semantics.watermarks import MAX_WATERMARK
 from tidemark.spark.tallies import Tally
 from tidemark.spark.windows.buffered_keys import of_keys
@@ -38,11 +37,6 @@ FEW_TOUCHED = 4
 """An epoch touches few keys if so many times its elements are not more than the stored rows."""
 
 _ROWS = "rows"
-
-
-def is_counted(node: WindowNode) -> bool:
-    """Return whether a window's groups are counted, and are aggregated as elements come, so that none are kept."""
-    return isinstance(node.assigner, CountWindows) and bool(node.aggregates)
 
 
 class CountedStep(WindowStep):
@@ -142,6 +136,11 @@ class CountedRun(OperatorRun):
         """Read how many groups were written; each is a window of its own."""
         groups = observation.get["groups"] if self._full else 0
         return Fired(on_time=groups, closed=groups)
+
+    def open_slices(self) -> DataFrame | None:
+        """Return the slices of groups that are not full yet, merged, for who reads state; None where nothing is stored."""
+        files = self.tables.files()
+        return self.step.frames.merged(self.tables.read(files)) if files else None
 
     def upkeep(self) -> Callable[[], None] | None:
         """Forget all when the input has ended; return the merging of files into larger ones, None where there is nothing to merge."""

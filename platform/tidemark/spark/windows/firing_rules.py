@@ -11,11 +11,9 @@ from tidemark.semantics.builtin_triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
     CountTrigger,
-    EachEpochTrigger,
     EventTimeTrigger,
     NeverTrigger,
     ProcessingTimeTrigger,
-    PurgingTrigger,
 )
 from tidemark.semantics.triggers import Trigger
 from tidemark.semantics.watermarks import MAX_WATERMARK, MIN_WATERMARK
@@ -46,22 +44,6 @@ class Times:
     def ticks(self, interval: int) -> bool:
         """Whether processing time has come to a multiple of an interval."""
         return self.clock // interval > self.clock_before // interval
-
-
-def rule_of(trigger: Trigger) -> Trigger:
-    """Return the trigger that says when windows fire: of one that purges, the one in it."""
-    return trigger.inner if isinstance(trigger, PurgingTrigger) else trigger
-
-
-def has_rule(trigger: Trigger) -> bool:
-    """Return whether there is a rule for a trigger."""
-    if isinstance(trigger, EventTimeTrigger):
-        early = trigger.early is None or isinstance(trigger.early, _EARLY)
-        return early and (trigger.late is None or isinstance(trigger.late, CountTrigger | EachEpochTrigger))
-    return isinstance(trigger, (*_EARLY, ProcessingTimeTrigger, NeverTrigger))
-
-
-_EARLY = (CountTrigger, EachEpochTrigger, ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger)
 
 
 def fires(trigger: Trigger, times: Times) -> str:

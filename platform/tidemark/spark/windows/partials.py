@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from tidemark.graph.aggregates import Aggregate, Partial
 from tidemark.graph.nodes import WindowNode
+from tidemark.graph.state_columns import key_column, partial_column
 from tidemark.spark.expressions import POSITION, TIME, column, is_name, quoted
 
 if TYPE_CHECKING:
@@ -28,9 +29,10 @@ class Partials:
 
     def __init__(self, node: WindowNode) -> None:
         self.node = node
-        self.keys = [f"key_{name}" for name, _ in node.keys]
+        self.keys = [key_column(name) for name, _ in node.keys]
         self._columns = {
-            name: {partial.name: f"{name}__{partial.name}" for partial in aggregate.partials} for name, aggregate in node.aggregates
+            name: {partial.name: partial_column(name, partial.name) for partial in aggregate.partials}
+            for name, aggregate in node.aggregates
         }
 
     @property

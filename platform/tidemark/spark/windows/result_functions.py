@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from tidemark.graph.nodes import WindowFunction, WindowNode
+from tidemark.graph.state_columns import FUNCTION_PART
 from tidemark.semantics.operator_clock import OperatorClock
 from tidemark.spark.expressions import TIME, quoted
 from tidemark.spark.sinks import nullable
@@ -53,7 +54,6 @@ from tidemark.state.records import OperatorState
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-FUNCTION = "function"
 _PREFIX = "function_"
 
 
@@ -104,13 +104,13 @@ class ResultFunctionRun(OperatorRun):
     def __init__(self, step: ResultFunctionStep, setting: EpochSetting) -> None:
         super().__init__(step, setting)
         self._inner = step.inner.begin(dataclasses.replace(setting, before=_without_function(setting.before)))
-        mine = [file for file in setting.before.files if file.part == FUNCTION]
+        mine = [file for file in setting.before.files if file.part == FUNCTION_PART]
         self._tables = StateTables(
             dataclasses.replace(setting, before=dataclasses.replace(setting.before, files=tuple(mine))), step.node.place
         )
         self._before = Counters.of(setting.before.counters, _PREFIX)
         self._counters = dataclasses.replace(self._before, clock=setting.processing_time)
-        self._kept = KeyTable(self._tables, FUNCTION, self._before)
+        self._kept = KeyTable(self._tables, FUNCTION_PART, self._before)
         self._layout: Layout | None = None
         self._passed: Passed | None = None
         self._staged: tuple[str, ...] = ()
@@ -150,7 +150,7 @@ class ResultFunctionRun(OperatorRun):
             tables=self._tables,
             merging=self.node.assigner.merging,
         )
-        self._tables.add(passed.files.get(VERSION, ()), FUNCTION)
+        self._tables.add(passed.files.get(VERSION, ()), FUNCTION_PART)
         self._counters = passed.counters(self._before, self.setting.processing_time, others)
         self.setting.store.delete(self._staged)
         return processed(self.node, passed.read(self.setting, PANE), layout.results) if passed.fired.panes else None
@@ -247,4 +247,4 @@ class ResultFunctionRun(OperatorRun):
 
 def _without_function(state: OperatorState) -> OperatorState:
     """Return the state of the step behind."""
-    return dataclasses.replace(state, files=tuple(file for file in state.files if file.part != FUNCTION))
+    return dataclasses.replace(state, files=tuple(file for file in state.files if file.part != FUNCTION_PART))

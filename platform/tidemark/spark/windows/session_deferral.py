@@ -110,6 +110,14 @@ class DeferringSessionRun(SessionRun):
         waited = self._state.as_of(put_off, self.setting.before.watermark).withColumn(_WAITED, F.lit(1))
         return merged.withColumn(_WAITED, F.lit(0)).unionByName(waited)
 
+    def open_sessions(self) -> DataFrame | None:
+        """Return all sessions that are not gone, with what waits merged into them; None where nothing is stored."""
+        found = super().open_sessions()
+        if found is None or not self._waiting:
+            return found
+        nothing = found.where("false").selectExpr(*self._state.columns, f"1L AS {ROWS}")
+        return self._merging.merged(nothing, found, self._gone).where(f"{SESSION} > 0")
+
     @property
     def _touched(self) -> str:
         return f"{SESSION} > 0 AND ({ROWS} > 0 OR {_WAITED} > 0)" if self._merging.further else super()._touched

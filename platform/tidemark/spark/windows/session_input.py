@@ -102,7 +102,8 @@ class SessionInput:
         return TIME if self._assigner.domain == "event" else parameters(now, varying=TIME)[0]
 
     def _grouped(self, bounded: DataFrame, gone: int, *more: Column) -> DataFrame:
-        safe = f"{END} > {parameters(gone, varying=START)[0]}"
+        # The dead are in groups of their own: what they have for a time is far from any other, and no time to do sums with.
+        safe = f"({END} > {parameters(gone, varying=START)[0]} AND {START} >= {FIRST_START}L)"
         bounds = [F.expr(f"min({START}) AS {START}"), F.expr(f"max({END}) AS {END}"), F.expr(f"count(1) AS {ROWS}")]
         if self.gap:
             # Odd numbers are buckets, even ones elements that may be late.

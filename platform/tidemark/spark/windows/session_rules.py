@@ -9,15 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidemark.graph.nodes import WindowNode
-from tidemark.semantics.assigners import DynamicSession, Session
 from tidemark.semantics.builtin_triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
     CountTrigger,
     EachEpochTrigger,
     EventTimeTrigger,
-    NeverTrigger,
     ProcessingTimeTrigger,
 )
 from tidemark.semantics.triggers import Trigger
@@ -36,21 +33,6 @@ TOUCHED, COUNTED_OUT, COUNTED_OUT_LATE, TICKS, FIRED = 1, 2, 4, 8, 16
 """The session took elements; the count was reached, that of late elements was; a step of processing time was set before; it has fired."""
 
 NEVER = "false"
-
-_SOONER = (CountTrigger, EachEpochTrigger, ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger)
-_ALONE = (*_SOONER, ProcessingTimeTrigger, NeverTrigger)
-
-
-def is_triggered_session(node: WindowNode) -> bool:
-    """Return whether sessions' panes are aggregates that a trigger with a rule fires, so that no elements are kept."""
-    sessions = isinstance(node.assigner, Session | DynamicSession) and node.assigner.domain == "event"
-    trigger = node.trigger
-    if isinstance(trigger, EventTimeTrigger):
-        late = trigger.late is None or isinstance(trigger.late, CountTrigger | EachEpochTrigger)
-        ruled = late and trigger != EventTimeTrigger() and (trigger.early is None or isinstance(trigger.early, _SOONER))
-    else:
-        ruled = isinstance(trigger, _ALONE)
-    return sessions and ruled and node.evictor is None and bool(node.aggregates)
 
 
 @dataclass(frozen=True)

@@ -138,6 +138,11 @@ class SessionRun(OperatorRun):
         """Return stored sessions as they are after the epoch before, those with the keys of some rows or all."""
         return self._state.as_of(self._state.newest(older, self._gone, of=of), self.setting.before.watermark)
 
+    def open_sessions(self) -> DataFrame | None:
+        """Return all sessions that are not gone, as they are after the epoch before, for who reads state; None where nothing is stored."""
+        older = [file for file in self._before if file.max_time is None or file.max_time > self._gone]
+        return self._stored(older, None) if older else None
+
     @property
     def _touched(self) -> str:
         """The condition of merged sessions that have to be written."""

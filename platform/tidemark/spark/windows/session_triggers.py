@@ -28,6 +28,7 @@ from tidemark.spark.windows.session_rules import ASKED, FIRED, NEVER, NEXT, TICK
 from tidemark.spark.windows.session_run import NEXT_END, OPEN, SessionRun, newest
 from tidemark.spark.windows.session_state import EPOCH
 from tidemark.spark.windows.sessions import SessionStep
+from tidemark.spark.windows.stored_columns import require_partials
 from tidemark.state.records import OperatorState, StateFile
 
 _CLOCK, _STEP = "processing_time", "next_step"
@@ -92,6 +93,7 @@ class TriggeredSessionRun(SessionRun):
 
     def __init__(self, step: TriggeredSessionStep, setting: EpochSetting) -> None:
         super().__init__(step, setting)
+        require_partials(self.tables, END, step.node)
         self._remembers = True
         self._state = CountedState(self.tables, step.partials, step.rules)
         self._merging = CountedMerging(step.partials, step.rules, setting.before.watermark)

@@ -31,6 +31,9 @@ from tidemark.state.records import OperatorState, StateFile
 
 PREFIX = "prefix"
 SUFFIX = "suffix"
+STACKS = ("block", "reached", "prefix_epoch", "suffix_epoch")
+"""The counters that say what the tables of prefixes and suffixes hold."""
+
 _TOUCHED = "__tm_touched"
 MANY_ROWS = 2_000_000
 """From so many rows of slices in a firing's windows on, prefixes and suffixes are kept; fewer are merged anew."""
@@ -51,7 +54,7 @@ class Stacks:
     @staticmethod
     def of(state: OperatorState) -> Stacks | None:
         """Return what the counters of a state say, None where there are no such tables."""
-        found = [state.counters.get(name) for name in ("block", "reached", "prefix_epoch", "suffix_epoch")]
+        found = [state.counters.get(name) for name in STACKS]
         numbers = [number for number in found if number is not None]
         return Stacks(*numbers) if len(numbers) == len(found) and numbers[1] != MIN_WATERMARK else None
 
@@ -219,7 +222,7 @@ class SlicedRun(AbsorbingRun):
     def after(self) -> OperatorState:
         """Return the operator's state after this epoch."""
         stacks = self._after or Stacks(MIN_WATERMARK, MIN_WATERMARK, -1, -1)
-        held = {"block": stacks.block, "reached": stacks.reached, "prefix_epoch": stacks.prefix_epoch, "suffix_epoch": stacks.suffix_epoch}
+        held = dict(zip(STACKS, (stacks.block, stacks.reached, stacks.prefix_epoch, stacks.suffix_epoch), strict=True))
         counters = {EXPIRED: self.expired_end, **(held if self._after or self._stacks else {})}
         return self.tables.after(self.watermark, counters)
 

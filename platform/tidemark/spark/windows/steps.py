@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 
+from tidemark.graph.native_windows import fires_at_its_end, is_counted, is_triggered, is_triggered_session
 from tidemark.graph.nodes import WindowNode
 from tidemark.semantics.assigners import Cumulative, Sliding, Tumbling
 from tidemark.spark.windows.buffered import BufferedStep
 from tidemark.spark.windows.contract import WindowStep
-from tidemark.spark.windows.counted import CountedStep, is_counted
-from tidemark.spark.windows.native import fires_at_its_end
+from tidemark.spark.windows.counted import CountedStep
 from tidemark.spark.windows.result_functions import ResultFunctionStep
-from tidemark.spark.windows.session_rules import is_triggered_session
 from tidemark.spark.windows.session_triggers import TriggeredSessionStep
 from tidemark.spark.windows.sessions import SessionStep
 from tidemark.spark.windows.sliced import SlicedStep
-from tidemark.spark.windows.triggered import TriggeredStep, is_triggered
+from tidemark.spark.windows.triggered import TriggeredStep
 from tidemark.spark.windows.tumbling import TumblingStep
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from tidemark.graph.native_windows import rule_of
 from tidemark.graph.nodes import WindowNode
 from tidemark.semantics.assigners import Cumulative, GlobalWindows, Sliding, Tumbling
 from tidemark.semantics.builtin_triggers import PurgingTrigger
@@ -14,7 +15,7 @@ from tidemark.semantics.slices import Slices
 from tidemark.semantics.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from tidemark.spark.expressions import POSITION, START, TIME
 from tidemark.spark.windows.absorbing import AbsorbingStep, Thresholds
-from tidemark.spark.windows.firing_rules import FIRST_TIME, Times, next_step, next_tick, rule_of, waits
+from tidemark.spark.windows.firing_rules import FIRST_TIME, Times, next_step, next_tick, waits
 from tidemark.spark.windows.parameters import parameters
 from tidemark.spark.windows.running import END
 from tidemark.spark.windows.tables import MAIN
@@ -79,7 +80,8 @@ class TriggerFrames(AbsorbingStep):
             return None
         ends = []
         if waits(self.trigger, Times(0, 0, clock, MAX_WATERMARK)) is not None and next_tick(self.trigger, clock) is None:
-            ends = [max(file.min_time, clock + 1) for file in files if file.min_time is not None and (file.max_time or clock) > clock]
+            following = clock + 1 if self.slices is None else self.slices.last_end(clock - 1) + self.slices.ends
+            ends = [max(file.min_time, following) for file in files if file.min_time is not None and (file.max_time or clock) > clock]
         return min([at for at in (*ends, next_tick(self.trigger, clock)) if at is not None], default=None)
 
     def outside_windows(self, start: str) -> str | None:

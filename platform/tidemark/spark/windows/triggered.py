@@ -16,15 +16,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 from tidemark.crashpoints import crash_point
-from tidemark.graph.nodes import WindowNode
-from tidemark.semantics.assigners import Cumulative, GlobalWindows, Sliding, Tumbling
-from tidemark.semantics.builtin_triggers import EventTimeTrigger
 from tidemark.semantics.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from tidemark.spark.expressions import START, quoted
 from tidemark.spark.state_files import overlapping
 from tidemark.spark.windows.absorbing import EXPIRED, FIRST_START, AbsorbingRun, Thresholds
 from tidemark.spark.windows.contract import MAX_LISTED_WINDOWS, EpochSetting, Fired
-from tidemark.spark.windows.firing_rules import BEFORE, LATE_BEFORE, LATE_NOW, NOW, Times, fires, has_rule, rule_of, waits
+from tidemark.spark.windows.firing_rules import BEFORE, LATE_BEFORE, LATE_NOW, NOW, Times, fires, waits
 from tidemark.spark.windows.parameters import parameters
 from tidemark.spark.windows.purging import HAD, HAD_LATE, MARK_FIELDS, after_marks, newest_marks, unmarked, with_mark
 from tidemark.spark.windows.running import END
@@ -37,13 +34,6 @@ from tidemark.state.records import OperatorState, StateFile
 PANES = "panes"
 _PANE = "__tm_pane"
 _ADDED = "__tm_added"
-
-
-def is_triggered(node: WindowNode) -> bool:
-    """Return whether a window's panes are aggregates that a trigger with a rule fires, so that no elements are kept."""
-    aligned = isinstance(node.assigner, Tumbling | Sliding | Cumulative | GlobalWindows) and node.assigner.domain == "event"
-    ruled = node.trigger is not None and node.trigger != EventTimeTrigger() and has_rule(rule_of(node.trigger))
-    return aligned and ruled and node.evictor is None and bool(node.aggregates)
 
 
 class TriggeredStep(TriggerFrames):
@@ -68,9 +58,10 @@ class TriggeredRun(AbsorbingRun):
     def thresholds(self) -> Thresholds:
         """Bounds of the epoch before, by slices, and the end of the last window that was gone."""
         slices = self.step.slices
-        if slices is None:
-            return Thresholds(FIRST_START, FIRST_START, MIN_WATERMARK)
         gone = self.expired_before
+        if slices is None:
+            ended = gone >= MAX_WATERMARK
+            return Thresholds(MAX_WATERMARK if ended else FIRST_START, FIRST_START, gone)
         fired = max(FIRST_START, slices.last_fired(self.setting.before.watermark))
         return Thresholds(max(FIRST_START, slices.last_expired(gone - 1, 0)), fired, gone)
 

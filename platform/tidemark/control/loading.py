@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 
-from tidemark.errors import DefinitionError
+from tidemark.errors import DefinitionError, TidemarkError
 from tidemark.graph.job import Job
 
 _FIX = "name it as MODULE:JOB, such as examples.taxi.job:job, from the folder that the module is importable from"
@@ -15,7 +15,8 @@ def load_job(reference: str) -> Job:
     """Return the job that a reference names; a function without arguments is called for it.
 
     Raises:
-        DefinitionError: no such module or name, or it is not a job.
+        DefinitionError: no such module or name, it is not a job, or its code fails; the cause is the code's own error.
+        TidemarkError: as the job's definition raises it.
     """
     module_name, separator, name = reference.partition(":")
     if not (separator and module_name and name):
@@ -24,11 +25,19 @@ def load_job(reference: str) -> Job:
         sys.path.insert(0, "")
     try:
         module = importlib.import_module(module_name)
+        found = getattr(module, name, None)
+        if callable(found) and not isinstance(found, Job):
+            found = found()
+    except TidemarkError:
+        raise
     except ImportError as error:
         raise DefinitionError(f"module {module_name!r} cannot be imported: {error}", fix=_FIX) from error
-    found = getattr(module, name, None)
-    if callable(found) and not isinstance(found, Job):
-        found = found()
+    # A script that was meant to be run may leave the interpreter when it is imported.
+    except (Exception, SystemExit) as error:
+        raise DefinitionError(
+            f"the code of {reference!r} fails: {type(error).__name__}: {error}",
+            fix=f"mend it; `python -c 'import {module_name}'` shows where it fails",
+        ) from error
     if not isinstance(found, Job):
         jobs = [key for key, value in vars(module).items() if isinstance(value, Job)]
         raise DefinitionError(

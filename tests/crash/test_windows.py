@@ -1,4 +1,4 @@
-"""Killed while sessions are staged, committed or merged, a job leaves what an undisturbed one leaves."""
+"""Killed while windows of any kind are staged, committed or merged, a job leaves what an undisturbed one leaves."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
-from tests.crash import fares, sessions
+from tests.crash import fares, sessions, windows
 from tests.crash.warm_jvm import CHECKOUT, warm_jvm
 from tidemark.crashpoints import reached
 from tidemark.spark.windows.session_deferral import PUT_OFF
@@ -24,13 +24,15 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.slow]
 
+JOBS = {"sessions": sessions, "windows": windows}
 Tables = Mapping[str, list[dict[str, Any]]]
 
 
 @dataclass(frozen=True)
 class Undisturbed:
-    """What the job leaves when nobody kills it, how often each point was reached, and the tables of state before the end of input."""
+    """What a job leaves when nobody kills it, how often each point was reached, and the tables of state that retained epochs have."""
 
+    job: str
     tables: Tables
     reached: Mapping[str, int]
     state: Mapping[str, Collection[str]]
@@ -50,37 +52,48 @@ def session(spark: SparkSession) -> SparkSession:
     return own
 
 
-@pytest.fixture(scope="module")
-def undisturbed(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
+@pytest.fixture(scope="module", params=JOBS)
+def undisturbed(request: pytest.FixtureRequest, session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
+    job = str(request.param)
     folder = sessions.write_landing(tmp_path_factory.mktemp("undisturbed"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TIDEMARK_CRASH_AT", "-")
         before = reached()
-        sessions.run_to_the_end(folder, session, 0)
+        JOBS[job].run_to_the_end(folder, session, 0)
         counts = {point: count - before.get(point, 0) for point, count in reached().items()}
-    log = JobLog(JobStore.open(str(folder / "store")).at("sessions"), "sessions")
-    (before_end,) = [record for record in log.epochs() if record.epoch == len(sessions.FILES) - 1]
-    state = {uid: {file.part for file in operator.files} for uid, operator in before_end.operators.items()}
-    return Undisturbed(tables(folder), counts, state)
+    log = JobLog(JobStore.open(str(folder / "store")).at(job), job)
+    state: dict[str, set[str]] = {}
+    for record in log.epochs():
+        for uid, operator in record.operators.items():
+            state.setdefault(uid, set()).update(file.part for file in operator.files)
+    return Undisturbed(job, tables(job, folder), counts, state)
 
 
-def tables(folder: Path) -> Tables:
-    """Return the rows of the outputs as readers find them."""
+def tables(job: str, folder: Path) -> Tables:
+    """Return the rows of a job's outputs as readers find them."""
     found = {}
-    for name in sessions.OUTPUTS:
+    for name in JOBS[job].OUTPUTS:
         path = str(folder / name)
         rows = DeltaTable(path).to_pyarrow_table().to_pylist() if DeltaTable.is_deltatable(path) else []
         found[name] = sorted(rows, key=str)
     return found
 
 
-def kill(folder: Path, point: str, jvm: Mapping[str, str], attempt: int) -> None:
-    """Drive the job in a process of its own until it dies."""
-    run_until_crash("tests.crash.sessions:drive", point, [str(folder), str(attempt)], environment=jvm, cwd=CHECKOUT).require_killed()
+def kill(job: str, folder: Path, point: str, jvm: Mapping[str, str], attempt: int) -> None:
+    """Drive a job in a process of its own until it dies."""
+    run_until_crash(f"tests.crash.{job}:drive", point, [str(folder), str(attempt)], environment=jvm, cwd=CHECKOUT).require_killed()
 
 
 def test_the_undisturbed_run_shows_all_there_is(undisturbed: Undisturbed) -> None:
     assert all(undisturbed.tables.values())
+    if undisturbed.job == "sessions":
+        require_joined_sessions(undisturbed)
+    else:
+        require_what_was_merged(undisturbed)
+
+
+def require_joined_sessions(undisturbed: Undisturbed) -> None:
+    """Check that sessions were joined whose results were out, and put off."""
     assert undisturbed.state == {"plain": {MAIN}, "triggered": {MAIN}, "simple": {MAIN, PUT_OFF}}
     assert {row["pane_timing"] for row in undisturbed.tables["triggered"]} == {"EARLY", "ON_TIME", "LATE"}
     replaced = [row for row in undisturbed.tables["plain"] if len(row["replaces"]) > 1]
@@ -91,13 +104,26 @@ def test_the_undisturbed_run_shows_all_there_is(undisturbed: Undisturbed) -> Non
     assert not gone & set(newest)
 
 
+def require_what_was_merged(undisturbed: Undisturbed) -> None:
+    """Check that windows were emptied, refired, merged ahead, and that functions went on with what they kept."""
+    assert set(undisturbed.state["sliding"]) > {MAIN}, "nothing was merged ahead"
+    for name in ("purged", "kept"):
+        assert {row["pane_timing"] for row in undisturbed.tables[name]} == {"EARLY", "ON_TIME", "LATE"}
+    for name in ("sliding", "growing", "described"):
+        assert {row["pane_timing"] for row in undisturbed.tables[name]} == {"ON_TIME", "LATE"}
+    assert max(row["window_calls"] for row in undisturbed.tables["kept"]) > 1
+    assert max(row["key_calls"] for row in undisturbed.tables["kept"]) > 2
+    assert max(row["calls"] for row in undisturbed.tables["described"]) > 1
+
+
 @pytest.mark.parametrize("point", ["state-staged", "before-commit", "after-commit", "compaction-staged"])
 def test_killed_twice_at_a_point(
     point: str, undisturbed: Undisturbed, jvm: Mapping[str, str], session: SparkSession, tmp_path: Path
 ) -> None:
     times = undisturbed.reached.get(point, 0)
     assert times >= 4, f"{point} is reached {times} times only"
-    kill(sessions.write_landing(tmp_path), f"{point}:{times // 2}", jvm, 0)
-    kill(tmp_path, f"{point}:{max(1, times // 4)}", jvm, 1)
-    sessions.run_to_the_end(tmp_path, session, 2)
-    assert tables(tmp_path) == undisturbed.tables
+    job = undisturbed.job
+    kill(job, sessions.write_landing(tmp_path), f"{point}:{times // 2}", jvm, 0)
+    kill(job, tmp_path, f"{point}:{max(1, times // 4)}", jvm, 1)
+    JOBS[job].run_to_the_end(tmp_path, session, 2)
+    assert tables(job, tmp_path) == undisturbed.tables

@@ -1,0 +1,174 @@
+"""Many jobs that run on in one code location: assets, sensors, operations; a job whose code fails does not take the others down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import dagster as dg
+
+from tidemark.assets.check import OutputCheck
+from tidemark.assets.continuous import Partitions, build_output_asset_specs
+from tidemark.assets.markdown import as_plain
+from tidemark.assets.standalone_checks import build_asset_checks
+from tidemark.assets.streaming import build_source_asset_specs
+from tidemark.assets.translator import TidemarkTranslator, group_of
+from tidemark.control.alert_settings import RULES
+from tidemark.control.launcher import Launcher
+from tidemark.control.launchers import launchers_here
+from tidemark.control.loading import load_job
+from tidemark.control.spec import JobSpec
+from tidemark.errors import DefinitionError, TidemarkError
+from tidemark.graph.job import Job
+from tidemark.operations.control_jobs import control_jobs
+from tidemark.sensors.check_verdicts import build_check_sensor
+from tidemark.sensors.job_health import build_job_health_sensor
+from tidemark.sensors.job_sensor import SensorOptions
+from tidemark.sensors.progress import build_progress_sensor
+from tidemark.sensors.reconcile import build_reconcile_sensor
+from tidemark.state.redaction import redacted
+
+BROKEN = "broken"
+"""First part of the key of the asset that stands for a job whose code cannot be loaded; also its group."""
+
+CODE_CHECK = "code_loads"
+
+
+@dataclass(frozen=True)
+class LoadedJobs:
+    """The jobs whose code loads, with their assets, by the code's name; and the errors of the others."""
+
+    jobs: Mapping[str, Job] = field(default_factory=dict)
+    specs: tuple[dg.AssetSpec, ...] = ()
+    sources: tuple[dg.AssetSpec, ...] = ()
+    broken: Mapping[str, str] = field(default_factory=dict)
+
+
+def build_continuous_definitions(
+    *codes: str,
+    store: str | dg.EnvVar,
+    spec: Callable[[str, Job], JobSpec] | None = None,
+    partitions: Callable[[Job], Partitions] | None = None,
+    checks: Callable[[Job], Sequence[OutputCheck]] | None = None,
+    translator: TidemarkTranslator | None = None,
+    operations: Literal["each", "store"] = "each",
+    alert_key: str | None = "alerts",
+    launchers: Callable[[], Mapping[str, Launcher]] = launchers_here,
+    default_status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.STOPPED,
+) -> dg.Definitions:
+    """Return assets, checks, sensors and operations of jobs that run on, to be merged with what else there is.
+
+    A code that cannot be loaded is an asset ``broken/<code>``, with the error in its description and a check ``code_loads`` that fails;
+    the health sensor names it, too::
+
+        defs = dg.Definitions.merge(
+            build_continuous_definitions("rides.job:job", "fares.job:job", store="s3://lake/jobs"),
+            dg.Definitions(resources={"alerts": LogAlert()}),
+        )
+
+    Args:
+        codes: the jobs' codes, ``module:job`` each.
+        store: folder or bucket of the job stores.
+        spec: how a job is wanted when it is submitted by its operation ``start``; its code, and all else by default.
+        partitions: time partitions of a job's outputs.
+        checks: checks of a job, made on their own.
+        translator: turns streams into asset specs.
+        operations: ``each`` job has its own operations, or the ``store`` has some that ask for a job's name, for those with very many jobs.
+        alert_key: key of the resource that alerts go through; None sends none.
+        launchers: what can start drivers, by name.
+        default_status: whether the sensors run as soon as they are deployed.
+
+    Raises:
+        DefinitionError: partitions, checks or the spec of a job that loads do not fit it.
+    """
+    loaded = load_jobs(codes, partitions=partitions, translator=translator)
+    broken = [_broken_spec(code, error) for code, error in loaded.broken.items()]
+    made = [
+        build_asset_checks(job, found, store=store, translator=translator)
+        for job in loaded.jobs.values()
+        if checks is not None and (found := checks(job))
+    ]
+    sensors = [
+        build_progress_sensor(loaded.specs, options=SensorOptions(store=store, default_status=default_status)),
+        build_reconcile_sensor(store, launchers=launchers, default_status=default_status),
+        build_job_health_sensor(
+            store, rules=RULES, broken=loaded.broken, alert_key=alert_key, launchers=launchers, default_status=default_status
+        ),
+        build_check_sensor(store, default_status=default_status),
+    ]
+    definitions = dg.Definitions(
+        assets=[*loaded.sources, *loaded.specs, *broken],
+        asset_checks=[*made, *(_broken_check(code) for code in loaded.broken)],
+        sensors=sensors,
+    )
+    if operations == "store":
+        return dg.Definitions.merge(definitions, control_jobs(store=store, launchers=launchers))
+    wanted = spec or (lambda code, job: JobSpec(job.name, code))
+    each = [control_jobs(job, spec=wanted(code, job), store=store, launchers=launchers) for code, job in loaded.jobs.items()]
+    return dg.Definitions.merge(definitions, *each)
+
+
+def load_jobs(
+    codes: Sequence[str], *, partitions: Callable[[Job], Partitions] | None = None, translator: TidemarkTranslator | None = None
+) -> LoadedJobs:
+    """Load jobs one by one, and return what loads and what does not.
+
+    Args:
+        codes: ``module:job`` each.
+        partitions: time partitions of a job's outputs.
+        translator: turns streams into asset specs.
+    """
+    jobs: dict[str, Job] = {}
+    specs: list[dg.AssetSpec] = []
+    owners: dict[dg.AssetKey, Job] = {}
+    broken: dict[str, str] = {}
+    for code in dict.fromkeys(codes):
+        try:
+            job = load_job(code)
+            _require_new(job, jobs)
+            keys = {spec.key for spec in build_source_asset_specs(job, translator=translator)}
+            # A source that is another place than one of an earlier job's with the same key is this job's error.
+            build_source_asset_specs(*(owners[key] for key in keys if key in owners), job, translator=translator)
+            specs += build_output_asset_specs(job, partitions=partitions(job) if partitions is not None else None, translator=translator)
+        except TidemarkError as error:
+            broken[code] = redacted(str(error))
+            continue
+        jobs[code] = job
+        owners = {**dict.fromkeys(keys, job), **owners}
+    return LoadedJobs(jobs, tuple(specs), tuple(build_source_asset_specs(*jobs.values(), translator=translator)), broken)
+
+
+def _require_new(job: Job, jobs: Mapping[str, Job]) -> None:
+    for code, other in jobs.items():
+        if group_of(other.name) == group_of(job.name):
+            raise DefinitionError(
+                f"it has the name of the job of {code}, or one that Dagster cannot tell from it", fix="rename one of them", job=job.name
+            )
+
+
+def _broken_key(code: str) -> dg.AssetKey:
+    return dg.AssetKey([BROKEN, group_of(code)])
+
+
+def _broken_spec(code: str, error: str) -> dg.AssetSpec:
+    return dg.AssetSpec(
+        key=_broken_key(code),
+        description=f"The streaming job `{code}` cannot be loaded, so its assets are missing. {as_plain(error)}",
+        group_name=BROKEN,
+        metadata={"tidemark/code": code, "tidemark/error": error},
+        kinds={"tidemark"},
+    )
+
+
+def _broken_check(code: str) -> dg.AssetChecksDefinition:
+    def loads() -> dg.AssetCheckResult:
+        try:
+            job = load_job(code)
+        except TidemarkError as error:
+            return dg.AssetCheckResult(passed=False, description=redacted(str(error)))
+        return dg.AssetCheckResult(passed=True, description=f"job {job.name!r} loads by now; reload the code location to have its assets")
+
+    decorate = dg.asset_check(asset=_broken_key(code), name=CODE_CHECK, description=f"The code of `{code}` can be loaded.")
+    loads.__name__ = f"{group_of(code)}_{CODE_CHECK}"
+    return decorate(loads)

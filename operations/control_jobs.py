@@ -1,0 +1,86 @@
+"""Dagster jobs that start, stop, restart, suspend and resume streaming jobs; launched from the launchpad as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import dagster as dg
+
+from tidemark.assets.translator import group_of
+from tidemark.clock import SYSTEM_CLOCK, Clock
+from tidemark.control.launcher import Launcher
+from tidemark.control.launchers import launchers_here
+from tidemark.control.spec import JobSpec
+from tidemark.control.spec_checks import checked
+from tidemark.errors import DefinitionError
+from tidemark.graph.job import Job
+from tidemark.operations.control_config import StartForm, StopForm, WishForm, form_for
+from tidemark.operations.control_ops import Operator, Verb
+from tidemark.sensors.store_sensor import open_root
+
+_VERBS: Mapping[Verb, tuple[type[WishForm], bool, str]] = {
+    "start": (StartForm, True, "Starts {job}, or tries again where it failed for good, and waits until it runs."),
+    "stop": (StopForm, True, "Ends the driver of {job} after the epoch at hand, and starts no other."),
+    "cancel": (WishForm, True, "Ends the driver of {job} at once, as a crash would; the next one runs the epoch at hand again."),
+    "restart": (WishForm, True, "Ends the driver of {job} after the epoch at hand, and starts another."),
+    "suspend": (StopForm, False, "Asks for {job} to end after the epoch at hand, and does not wait for it."),
+    "resume": (StartForm, False, "Asks for {job} to run again, and does not wait for it."),
+}
+
+
+def control_jobs(
+    job: Job | None = None,
+    *,
+    spec: JobSpec | None = None,
+    store: str | dg.EnvVar | None = None,
+    launchers: Callable[[], Mapping[str, Launcher]] = launchers_here,
+    clock: Clock = SYSTEM_CLOCK,
+) -> dg.Definitions:
+    """Return the Dagster jobs ``<job>_start``, ``_stop``, ``_cancel``, ``_restart``, ``_suspend`` and ``_resume``.
+
+    Each writes a new generation of the job's spec, sees to it as a supervisor does, and waits with a line for each change::
+
+        defs = dg.Definitions.merge(defs, control_jobs(job, spec=JobSpec("taxi", "examples.taxi.job:job")))
+
+    Without a job they are called ``tidemark_start`` and so on, and ask for the name of any job of the store.
+
+    Args:
+        job: the job.
+        spec: how it is wanted; with it ``start`` submits a job that was never submitted.
+        store: folder or bucket of the job stores; the job's own by default.
+        launchers: what can start drivers, by name; called in a run.
+        clock: the time.
+
+    Raises:
+        DefinitionError: no store is known, or the spec cannot be or is another job's.
+    """
+    given = store if store is not None else job.store if job is not None else None
+    name = job.name if job is not None else None
+    if given is None:
+        raise DefinitionError("the operations have no job store", fix="give store=..., or Job(store=...)", job=name)
+    if spec is not None and checked(spec).job != name:
+        raise DefinitionError(f"the spec is that of job {spec.job!r}", fix="give that job, too", job=name)
+    operator = Operator(lambda: open_root(given), launchers, spec, clock)
+    return dg.Definitions(jobs=[_job(verb, name, operator) for verb in _VERBS])
+
+
+def _job(verb: Verb, job: str | None, operator: Operator) -> dg.JobDefinition:
+    form, wait, help_ = _VERBS[verb]
+    stem = group_of(job) if job is not None else "tidemark"
+    description = help_.format(job=f"`{job}`" if job is not None else "a job")
+    form_here = form_for(form, job, wait=wait)
+
+    def carry_out(context: dg.OpExecutionContext, config: WishForm) -> None:
+        operator.carry_out(context, verb, config)
+
+    # Dagster makes the launchpad's form from the annotation, and the form is made for this job.
+    carry_out.__annotations__ = {"context": dg.OpExecutionContext, "config": form_here, "return": None}
+    operation = dg.op(name=f"{verb}_{stem}", description=description, out=dg.Out(dg.Nothing))(carry_out)
+
+    return dg.GraphDefinition(name=f"{stem}_{verb}", node_defs=[operation]).to_job(
+        description=description,
+        executor_def=dg.in_process_executor,
+        tags={"tidemark/job": job} if job is not None else None,
+        # What can be set is filled in, so that the launchpad shows it.
+        config={"ops": {operation.name: {"config": form_here(job=job).model_dump()}}} if job is not None else None,
+    )

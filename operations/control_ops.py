@@ -1,0 +1,144 @@
+"""What the operations on jobs do: write a wish down, see to it, wait with a word for each change, say what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import dagster as dg
+
+from tidemark.assets.known_times import known_time
+from tidemark.assets.metadata_values import MetadataItem, MetadataValues
+from tidemark.clock import SYSTEM_CLOCK, Clock, format_ms
+from tidemark.control.generations import read_spec, who
+from tidemark.control.launcher import Launcher
+from tidemark.control.observe import observe
+from tidemark.control.reconciler import Reconciler
+from tidemark.control.spec import Ending, JobSpec, SpecGeneration
+from tidemark.control.view import JobView
+from tidemark.control.viewing import view_of
+from tidemark.control.waiting import Goal, Waiting
+from tidemark.control.wishes import Wishes
+from tidemark.durations import to_ms
+from tidemark.operations.control_config import StartForm, StopForm, WishForm
+from tidemark.state.store import JobStore
+
+Verb = Literal["start", "stop", "cancel", "restart", "suspend", "resume"]
+GOALS: Mapping[Verb, Goal] = {
+    "start": "running",
+    "stop": "ended",
+    "cancel": "ended",
+    "restart": "running",
+    "suspend": "ended",
+    "resume": "running",
+}
+
+
+@dataclass(frozen=True)
+class Operator:
+    """Does what an operation asks for.
+
+    Args:
+        open_store: opens the root store.
+        launchers: what can start drivers, by name.
+        spec: how the job of this code location is wanted when it is submitted; None where it is submitted elsewhere.
+        clock: the time.
+    """
+
+    open_store: Callable[[], JobStore]
+    launchers: Callable[[], Mapping[str, Launcher]]
+    spec: JobSpec | None = None
+    clock: Clock = SYSTEM_CLOCK
+
+    def carry_out(self, context: dg.OpExecutionContext, verb: Verb, form: WishForm) -> None:
+        """Ask for something, and see to it; the output's metadata says what came of it.
+
+        Raises:
+            dagster.Failure: the job failed, or does not run though it was to.
+            NotReachedError: it took too long; the wish stands.
+            TidemarkError: the wish cannot be, or the store cannot be reached.
+        """
+        timeout_ms = to_ms(form.timeout, what="timeout", minimum=1)
+        root, launchers = self.open_store(), self.launchers()
+        begun = self.clock.monotonic()
+        made = self._ask(Wishes(root, f"{who()} (Dagster run {context.run_id[:8]})", self.clock), verb, form)
+        context.log.info("%s: generation %d, wanted %s", form.job, made.generation, made.spec.wanted)
+
+        def tell(view: JobView) -> None:
+            context.log.info("%s", said(view))
+
+        if form.wait:
+            view = Waiting(root, launchers, self.clock).until(
+                form.job, GOALS[verb], generation=made.generation, timeout_ms=timeout_ms, tell=tell
+            )
+        else:
+            # Whoever else looks after the job finds it begun; where nobody does, nothing is lost but the waiting.
+            Reconciler(root, launchers, self.clock).pass_over([form.job])
+            view = view_of(observe(root, form.job, launchers), self.clock.now_ms())
+            tell(view)
+        metadata = outcome(view, made, seconds=self.clock.monotonic() - begun)
+        if form.wait and (view.lifecycle == "failed" or (GOALS[verb] == "running" and view.lifecycle == "finished")):
+            text = view.error.message if view.error is not None else f"{form.job} does not run: {view.reason}"
+            raise dg.Failure(text, metadata=dict(metadata), allow_retries=False)
+        context.add_output_metadata(dict(metadata))
+
+    def _ask(self, wishes: Wishes, verb: Verb, form: WishForm) -> SpecGeneration:
+        match verb:
+            case "start" | "resume":
+                self._submit(wishes, form)
+                return wishes.start(form.job, form.why or ("resume" if verb == "resume" else ""))
+            case "stop" | "suspend":
+                how: Ending = form.how if isinstance(form, StopForm) else "finish"
+                return wishes.stop(form.job, how, form.why or ("suspend" if verb == "suspend" else ""))
+            case "cancel":
+                return wishes.stop(form.job, "now", form.why)
+            case "restart":
+                return wishes.restart(form.job, form.why)
+
+    def _submit(self, wishes: Wishes, form: WishForm) -> None:
+        """Submit the job as this code location wants it, where it was never submitted, or that is asked for."""
+        if self.spec is None or self.spec.job != form.job:
+            return
+        known = read_spec(wishes.store, form.job)
+        if known is None or (isinstance(form, StartForm) and form.resubmit):
+            wishes.submit(self.spec, form.why)
+
+
+def said(view: JobView) -> str:
+    """Return where a job is, as a line of the log."""
+    epoch = f", epoch {view.epoch}" if view.epoch is not None else ""
+    return f"{view.job}: {view.lifecycle}{epoch}{f' ({view.reason})' if view.reason else ''}"
+
+
+def outcome(view: JobView, made: SpecGeneration, *, seconds: float) -> MetadataValues:
+    """Return what came of a wish, as metadata.
+
+    Args:
+        view: the job afterwards.
+        made: the generation that was asked for.
+        seconds: how long it took.
+    """
+    metadata: dict[str, MetadataItem] = {
+        "tidemark/job": view.job,
+        "tidemark/lifecycle": view.lifecycle,
+        "tidemark/health": view.health,
+        "tidemark/generation": made.generation,
+        "tidemark/wanted": made.spec.wanted,
+        "tidemark/asked_by": made.by,
+        "tidemark/seconds": round(seconds, 3),
+    }
+    if view.attempt:
+        metadata["tidemark/attempt"] = view.attempt
+    if view.epoch is not None:
+        metadata |= {"tidemark/epoch": view.epoch, "tidemark/lineage": view.lineage}
+    watermark = known_time(view.watermark)
+    if watermark is not None:
+        metadata["tidemark/watermark"] = dg.MetadataValue.timestamp(watermark / 1000)
+    if view.process is not None and view.process.log is not None:
+        metadata["tidemark/log"] = dg.MetadataValue.path(view.process.log)
+    if view.reason:
+        metadata["tidemark/reason"] = view.reason
+    if view.next_start_at is not None:
+        metadata["tidemark/next_start"] = format_ms(view.next_start_at)
+    return metadata

@@ -1,0 +1,96 @@
+"""``tidemark fork``, ``diff`` and ``discard``: what would have come of other code, beside what came of this one."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from tidemark.cli.options import echo_json, json_option, launchers, open_store, store_option, wish_options
+from tidemark.cli.steering import say_made, wait_for, wait_options
+from tidemark.control import forks
+from tidemark.savepoints.row_diff import RowDiff
+from tidemark.state.codec import to_plain
+
+DIFFERENT = 1
+
+
+@click.command()
+@click.argument("job")
+@store_option
+@click.option("--from", "savepoint", required=True, metavar="SAVEPOINT", help="A savepoint of the job's.")
+@click.option("--as", "name", required=True, metavar="NAME", help="The fork's name.")
+@click.option("--code", default=None, metavar="MODULE:JOB", help="The changed code.  [default: the job's own]")
+@click.option("--outputs", default=None, metavar="ROOT", help="Folder of the fork's tables.  [default: in the fork's own folder]")
+@click.option("--suspended", is_flag=True, help="Do not start it yet.")
+@wait_options
+@wish_options
+@json_option
+def fork(
+    *,
+    job: str,
+    store: str | None,
+    savepoint: str,
+    name: str,
+    code: str | None,
+    outputs: str | None,
+    suspended: bool,
+    wait: bool,
+    timeout: int,
+    by: str,
+    why: str,
+    as_json: bool,
+) -> None:
+    """Start a job's variant from a savepoint: the same input, other code, tables of its own. JOB is a job's name."""
+    root = open_store(store)
+    made = forks.fork(root, job, savepoint, name=name, code=code, outputs=outputs, start=not suspended, by=by, why=why)
+    if suspended or not wait:
+        say_made(made, as_json=as_json)
+    else:
+        wait_for(root, made, "running", timeout_ms=timeout, as_json=as_json, launchers=launchers())
+
+
+@click.command()
+@click.argument("job")
+@click.argument("other")
+@store_option
+@click.option("--output", required=True, help="The output, by its name in both jobs.")
+@click.option("--key", "keys", multiple=True, metavar="COLUMN", help="A column that rows are known by.  [default: as its windows say]")
+@click.option("--samples", type=click.IntRange(min=0), default=10, show_default=True, help="Of how many keys to show rows.")
+@json_option
+def diff(job: str, other: str, store: str | None, *, output: str, keys: tuple[str, ...], samples: int, as_json: bool) -> None:
+    """Compare an output's rows in two jobs' tables: added, removed, changed. Exit code 1 if they differ."""
+    found = forks.diff_output(open_store(store), job, other, output, keys=keys, samples=samples)
+    if as_json:
+        click.echo(json.dumps(to_plain(found), default=str))
+    else:
+        click.echo(_text(found))
+    if not found.equal:
+        click.get_current_context().exit(DIFFERENT)
+
+
+@click.command()
+@click.argument("job")
+@store_option
+@json_option
+def discard(job: str, store: str | None, *, as_json: bool) -> None:
+    """Delete a fork that was stopped, with its tables. JOB is the fork's name."""
+    gone = forks.discard(open_store(store), job)
+    if as_json:
+        echo_json({"job": job, "deleted": list(gone)})
+    else:
+        click.echo("\n".join(f"deleted {place}" for place in gone))
+
+
+def _text(found: RowDiff) -> str:
+    lines = [f"{found.same} rows the same, {found.added} added, {found.removed} removed, {found.changed} changed"]
+    for sample in found.samples:
+        lines.append("  " + ", ".join(f"{name}={value}" for name, value in sample.key.items()))
+        lines += [f"    - {_row(row, found.keys)}" for row in sample.before]
+        lines += [f"    + {_row(row, found.keys)}" for row in sample.after]
+    return "\n".join(lines)
+
+
+def _row(row: object, keys: tuple[str, ...]) -> str:
+    values = row if isinstance(row, dict) else {}
+    return ", ".join(f"{name}={value}" for name, value in values.items() if name not in keys) or "the row"

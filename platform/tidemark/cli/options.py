@@ -1,0 +1,125 @@
+"""What the commands share: the store, who asks, JSON, and how errors become exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import click
+
+from tidemark.clock import SYSTEM_CLOCK
+from tidemark.control.observe import Observation, Observer, job_names
+from tidemark.control.view import JobView
+from tidemark.control.viewing import view_of
+from tidemark.durations import to_ms
+from tidemark.errors import TidemarkError, UnknownJobError
+from tidemark.names import validate_name
+from tidemark.state.codec import to_plain
+from tidemark.state.layout import LOG, job_folder
+from tidemark.state.store import JobStore
+
+if TYPE_CHECKING:
+    from tidemark.control.launcher import Launcher
+
+FAILED: Final = 1
+UNHEALTHY_EXIT: Final = 3
+TEMPORARY: Final = 75
+"""Exit codes: an error; a job that is not well (``status --check``, and waiting for one that failed); an error that may pass."""
+
+DEFAULT_STORE: Final = ".tidemark/jobs"
+STORE_VARIABLE: Final = "TIDEMARK_STORE"
+
+F = TypeVar("F", bound=Callable[..., object])
+
+store_option = click.option(
+    "--store", envvar=STORE_VARIABLE, default=None, help=f"Root of the job store.  [default: ${STORE_VARIABLE}, else {DEFAULT_STORE}]"
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document per line, for scripts.")
+
+
+class DurationType(click.ParamType[int]):
+    """A duration such as ``10 seconds``, as milliseconds."""
+
+    name = "duration"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the milliseconds; refuses as click does."""
+        if isinstance(value, int):
+            return value
+        try:
+            return to_ms(str(value), what=param.name or "duration" if param is not None else "duration")
+        except TidemarkError as error:
+            self.fail(str(error), param, ctx)
+
+
+DURATION: Final = DurationType()
+
+
+class TidemarkGroup(click.Group):
+    """Turns Tidemark's errors into one line on standard error, and an exit code that says whether trying again can help."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except TidemarkError as error:
+            click.echo(f"tidemark: {error}", err=True)
+            ctx.exit(TEMPORARY if error.transient else FAILED)
+
+
+def wish_options(command: F) -> F:
+    """Add who asks and what for."""
+    command = click.option("--why", default="", help="What for; kept with the change.")(command)
+    return click.option("--by", default="", help="Who asks.  [default: user@host]")(command)
+
+
+def open_store(store: str | None) -> JobStore:
+    """Open the root store.
+
+    Raises:
+        StoreError: it cannot be reached.
+    """
+    return JobStore.open(store or os.environ.get(STORE_VARIABLE) or DEFAULT_STORE)
+
+
+def launchers() -> Mapping[str, Launcher]:
+    """Return what can start drivers from this machine."""
+    from tidemark.control.local_launcher import LocalLauncher
+    from tidemark.control.spark_submit import SparkSubmitLauncher
+
+    return {"local": LocalLauncher(), "spark-submit": SparkSubmitLauncher()}
+
+
+def views(root: JobStore, job: str | None = None, observer: Observer | None = None) -> list[tuple[Observation, JobView]]:
+    """Return what is known of a job, or of all jobs of the store.
+
+    Raises:
+        UnknownJobError: there is no such job.
+    """
+    look = observer or Observer(root, launchers())
+    names = (validate_name("job", job),) if job else job_names(root)
+    seen = [look.observe(name) for name in names]
+    known = [item for item in seen if item.generation is not None or item.driver is not None or _has_log(root, item.job)]
+    if job and not known:
+        raise unknown(job, root)
+    now = SYSTEM_CLOCK.now_ms()
+    return [(item, view_of(item, now)) for item in known]
+
+
+def unknown(name: str, root: JobStore) -> UnknownJobError:
+    """Return the error that there is no such job; it names those there are."""
+    known = ", ".join(view.job for _, view in views(root)) or "none"
+    return UnknownJobError(
+        f"there is no job {name!r} in {root.uri}", fix=f"name one of those there are ({known}), or give --store", job=name
+    )
+
+
+def echo_json(value: object) -> None:
+    """Print a value as one line of JSON."""
+    click.echo(json.dumps(to_plain(value)))
+
+
+def _has_log(root: JobStore, job: str) -> bool:
+    return LOG in root.at(job_folder(job)).folders()

@@ -1,0 +1,86 @@
+"""``tidemark rewind`` and ``tidemark rescale``: a job back to a savepoint with its tables; a job at another parallelism."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import click
+
+from tidemark.cli.options import DURATION, echo_json, json_option, launchers, open_store, store_option, wish_options
+from tidemark.cli.steering import say_made, wait_for, wait_options
+from tidemark.clock import SYSTEM_CLOCK
+from tidemark.control.generations import change_spec, read_spec, require_spec, who
+from tidemark.control.spec import JobSpec, SpecGeneration
+from tidemark.control.wishes import Wishes
+from tidemark.savepoints.rewind_plan import RewindPlan
+from tidemark.savepoints.rewinding import look
+from tidemark.savepoints.rewinding import rewind as put_back
+from tidemark.state.codec import to_plain
+
+
+@click.command()
+@click.argument("job")
+@store_option
+@click.option("--to", "name", required=True, metavar="SAVEPOINT", help="The savepoint.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be done, and what stands against it; exit code 1 if something does.")
+@click.option("--stop", "stop_first", is_flag=True, help="Stop a submitted job first, and start it again afterwards.")
+@click.option("--timeout", type=DURATION, default="10 minutes", show_default=True, help="How long to wait for it to stop.")
+@wish_options
+@json_option
+def rewind(
+    *, job: str, store: str | None, name: str, dry_run: bool, stop_first: bool, timeout: int, by: str, why: str, as_json: bool
+) -> None:
+    """Put a job back to a savepoint, with its Delta tables. Given again after a crash, it goes on. JOB is a job's name."""
+    root = open_store(store)
+    if dry_run:
+        plan = look(root, job, name)
+        if as_json:
+            echo_json(to_plain(plan))
+        else:
+            click.echo(_plan_text(plan))
+        if plan.refusals:
+            click.get_current_context().exit(1)
+        return
+    wishes = Wishes(root, by)
+    before = read_spec(root, job)
+    stopped = stop_first and before is not None and before.spec.wanted == "running"
+    if stopped:
+        made = wishes.stop(job, "finish", why or f"rewind to {name}")
+        wait_for(root, made, "ended", timeout_ms=timeout, as_json=False, launchers=launchers())
+    head = put_back(root, job, name, by=by or who(), why=why, tell=None if as_json else click.echo)
+    if as_json:
+        echo_json({"job": job, "savepoint": name, "epoch": head.epoch, "lineage": head.lineage})
+    if stopped:
+        say_made(wishes.start(job, why or f"rewound to {name}"), as_json=as_json)
+
+
+@click.command()
+@click.argument("job")
+@click.argument("parallelism", type=click.IntRange(min=1))
+@store_option
+@wait_options
+@wish_options
+@json_option
+def rescale(job: str, parallelism: int, store: str | None, *, wait: bool, timeout: int, by: str, why: str, as_json: bool) -> None:
+    """Run a submitted job at another parallelism, from its driver's next epoch on, without a restart. JOB is a job's name."""
+    root = open_store(store)
+
+    def change(newest: SpecGeneration | None) -> JobSpec:
+        return replace((newest or require_spec(root, job)).spec, parallelism=parallelism)
+
+    require_spec(root, job)
+    made = change_spec(root, job, change, by=by or who(), why=why or f"rescale to {parallelism}", clock=SYSTEM_CLOCK)
+    if wait and made.spec.wanted == "running":
+        wait_for(root, made, "running", timeout_ms=timeout, as_json=as_json, launchers=launchers())
+    else:
+        say_made(made, as_json=as_json)
+
+
+def _plan_text(plan: RewindPlan) -> str:
+    lines = [f"from epoch {plan.from_epoch} back to epoch {plan.epoch} ({plan.savepoint})"]
+    for output, table in sorted(plan.tables.items()):
+        what = f"back to version {table.version}" if output in plan.changed else f"stays as it is, at what version {table.version} says"
+        lines.append(f"  table of {output}: {what}")
+    lines += [f"  output {output} is not put back: {meaning}" for output, meaning in plan.left.items()]
+    lines += [f"  refused: {reason}" for reason in plan.refusals]
+    return "\n".join(lines)

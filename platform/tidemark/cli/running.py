@@ -1,0 +1,120 @@
+"""``tidemark run`` and ``tidemark graph``: a job in this process, and how it is built."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+
+import click
+
+from tidemark.cli.checking import column_names
+from tidemark.cli.options import json_option, store_option
+from tidemark.control.loading import load_job
+from tidemark.durations import to_ms
+from tidemark.errors import DefinitionError
+from tidemark.savepoints.restore import Restore
+from tidemark.state.progress import EpochProgress, encode_progress, format_progress
+
+
+@click.command()
+@click.argument("job", metavar="MODULE:JOB")
+@store_option
+@click.option("--trigger", default=None, help="Run on, an epoch at most this often, such as '10 seconds'; without it drain and stop.")
+@click.option("--end-of-input", is_flag=True, help="After the drain close all windows: no more will ever come.")
+@click.option("--takeover", is_flag=True, help="Take the job from a driver that is still alive.")
+@click.option("--max-epochs", type=click.IntRange(min=1), default=None, help="Stop after so many epochs.")
+@click.option("--parallelism", type=click.IntRange(min=1), default=None, help="Shuffle partitions.  [default: the job's]")
+@click.option("--restore", "savepoint", default=None, metavar="SAVEPOINT", help="Go on from a savepoint, under a new lineage.")
+@click.option("--restore-of", default="", metavar="JOB", help="The job whose savepoint it is.  [default: the same]")
+@click.option("--map", "uids", multiple=True, metavar="OLD=NEW", help="With --restore: an operator has another uid now; may be repeated.")
+@click.option(
+    "--column", "columns", multiple=True, metavar="UID:OLD=NEW", help="With --restore: a key, aggregate or column has another name now."
+)
+@click.option("--allow-non-restored-state", "allow", is_flag=True, help="With --restore: leave out what belongs to nothing in the job.")
+@click.option("--claim", is_flag=True, help="With --restore: dispose of the savepoint once the job is past it.")
+@click.option("--master", default="local[*]", show_default=True, help="Spark master.")
+@json_option
+def run(
+    job: str,
+    store: str | None,
+    trigger: str | None,
+    max_epochs: int | None,
+    master: str,
+    *,
+    parallelism: int | None,
+    savepoint: str | None,
+    restore_of: str,
+    uids: tuple[str, ...],
+    columns: tuple[str, ...],
+    allow: bool,
+    claim: bool,
+    end_of_input: bool,
+    takeover: bool,
+    as_json: bool,
+) -> None:
+    """Run a job in this process: until its sources are drained, or with --trigger until SIGINT or SIGTERM."""
+    if trigger is not None:
+        to_ms(trigger, what="trigger")
+    restore = _restore(savepoint, restore_of, uids, columns, allow=allow, claim=claim)
+    found = load_job(job)
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(message)s")
+    # It tells of every call between Python and the JVM.
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    from tidemark.spark.run import run as run_job
+    from tidemark.spark.session import build_session
+
+    def report(progress: EpochProgress) -> None:
+        if as_json:
+            click.echo(json.dumps(encode_progress(progress)))
+
+    result = run_job(
+        found,
+        store=store,
+        trigger=trigger,
+        end_of_input=end_of_input,
+        takeover=takeover,
+        max_epochs=max_epochs,
+        spark=build_session(master, app_name=f"tidemark {found.name}"),
+        on_epoch=report,
+        restore=restore,
+        parallelism=None if parallelism is None else lambda: parallelism,
+    )
+    if not as_json:
+        head = result.head
+        click.echo(f"{result.job}: {len(result.epochs)} epochs, {result.rows_in} rows read")
+        if head is not None:
+            click.echo(format_progress(head))
+
+
+@click.command()
+@click.argument("job", metavar="MODULE:JOB")
+@click.option("--format", "form", type=click.Choice(["text", "mermaid"]), default="text", show_default=True)
+def graph(job: str, form: str) -> None:
+    """Draw a job's graph. Starts no JVM."""
+    click.echo(load_job(job).explain("mermaid" if form == "mermaid" else "text"))
+
+
+def _restore(
+    savepoint: str | None, job: str, uids: tuple[str, ...], columns: tuple[str, ...], *, allow: bool, claim: bool
+) -> Restore | None:
+    if savepoint is None:
+        if job or uids or columns or allow or claim:
+            raise DefinitionError(
+                "--restore-of, --map, --column, --allow-non-restored-state and --claim go with --restore", fix="name the savepoint"
+            )
+        return None
+    pairs = {}
+    for text in uids:
+        old, sign, new = text.partition("=")
+        if not (old and sign and new):
+            raise DefinitionError(f"--map {text!r} is no pair", fix="write --map OLD=NEW")
+        pairs[old] = new
+    return Restore(
+        savepoint,
+        uids=pairs,
+        allow_non_restored_state=allow,
+        mode="claim" if claim else "no-claim",
+        job=job,
+        columns=column_names(columns),
+    )

@@ -1,0 +1,182 @@
+"""``tidemark savepoint``: trigger, list, show, export, import, dispose, diff. No JVM is started, and the job may run."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from tidemark.cli.options import echo_json, json_option, open_store, store_option, views
+from tidemark.cli.savepoint_text import difference_text, plain_savepoint, savepoint_table, savepoint_text
+from tidemark.control.generations import who
+from tidemark.durations import to_ms
+from tidemark.errors import DefinitionError
+from tidemark.savepoints.export_format import CopyProgress, OnCopy
+from tidemark.savepoints.exporting import export_savepoint
+from tidemark.savepoints.importing import import_savepoint
+from tidemark.savepoints.retention import SavepointRetention
+from tidemark.savepoints.savepoint_store import SavepointStore
+from tidemark.state.codec import to_plain
+
+
+@click.group()
+def savepoint() -> None:
+    """Name epochs that a job can go back to; each costs one small file."""
+
+
+@savepoint.command()
+@click.argument("job")
+@store_option
+@click.option("--name", default=None, help="Its name.  [default: sp-EPOCH-TIME]")
+@click.option("--epoch", type=click.IntRange(min=0), default=None, help="A retained epoch.  [default: the newest]")
+@click.option("--lineage", default=None, help="Of the epoch.  [default: the newest that has it]")
+@click.option("--note", default="", help="What for, in words.")
+@click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="May be repeated.")
+@click.option("--by", default="", help="Who takes it.  [default: user@host]")
+@json_option
+def trigger(
+    *,
+    job: str,
+    store: str | None,
+    name: str | None,
+    epoch: int | None,
+    lineage: str | None,
+    note: str,
+    labels: tuple[str, ...],
+    by: str,
+    as_json: bool,
+) -> None:
+    """Take a savepoint of a job, whether it runs or not. JOB is a job's name."""
+    found = _savepoints(store, job)
+    pairs = dict(_pair(text) for text in labels)
+    taken = found.take(name, epoch=epoch, lineage=lineage, by=by or who(), note=note, labels=pairs)
+    if as_json:
+        echo_json(plain_savepoint(taken))
+    else:
+        click.echo(str(taken))
+
+
+@savepoint.command("list")
+@click.argument("job")
+@store_option
+@json_option
+def list_savepoints(job: str, store: str | None, *, as_json: bool) -> None:
+    """List the savepoints of a job, oldest first. JOB is a job's name."""
+    found = _savepoints(store, job).list()
+    if as_json:
+        for item in found:
+            echo_json(plain_savepoint(item))
+    else:
+        click.echo(savepoint_table(found) if found else f"{job} has no savepoints")
+
+
+@savepoint.command()
+@click.argument("job")
+@click.argument("name")
+@store_option
+@json_option
+def show(job: str, name: str, store: str | None, *, as_json: bool) -> None:
+    """Show all there is to say of a savepoint. JOB is a job's name, NAME the savepoint's."""
+    found = _savepoints(store, job)
+    item, holds = found.get(name), found.holds(name)
+    if as_json:
+        echo_json(plain_savepoint(item, holds))
+    else:
+        click.echo(savepoint_text(item, holds))
+
+
+@savepoint.command()
+@click.argument("job")
+@click.argument("name")
+@click.argument("to")
+@store_option
+@json_option
+def export(job: str, name: str, to: str, store: str | None, *, as_json: bool) -> None:
+    """Copy a savepoint and all it needs into the folder TO; given again, it goes on where it stopped."""
+    found = _savepoints(store, job)
+    index = export_savepoint(found.folder, found.get(name), to, on_copy=_progress(as_json=as_json))
+    if as_json:
+        echo_json({"job": job, "name": name, "to": to, "files": len(index.files), "bytes": index.bytes})
+    else:
+        click.echo(f"{name}: {len(index.files)} files, {index.bytes} bytes at {to}")
+
+
+@savepoint.command("import")
+@click.argument("job")
+@click.argument("source")
+@store_option
+@click.option("--name", default=None, help="Its name here.  [default: the one it had]")
+@click.option("--by", default="", help="Who imports it.  [default: user@host]")
+@json_option
+def import_command(job: str, source: str, store: str | None, name: str | None, *, by: str, as_json: bool) -> None:
+    """Copy an exported savepoint from the folder SOURCE into a job's own; the job need not have run yet."""
+    found = SavepointStore(open_store(store), job)
+    taken = import_savepoint(found, source, name=name, by=by or who(), on_copy=_progress(as_json=as_json))
+    if as_json:
+        echo_json(plain_savepoint(taken))
+    else:
+        click.echo(str(taken))
+
+
+@savepoint.command()
+@click.argument("job")
+@click.argument("names", nargs=-1)
+@store_option
+@click.option("--retire", is_flag=True, help="Those that were taken automatically and that retention lets go, instead of named ones.")
+@click.option("--keep", type=click.IntRange(min=0), default=10, show_default=True, help="With --retire: how many are kept.")
+@click.option("--age", default="7 days", show_default=True, help="With --retire: how long they are kept.")
+@json_option
+def dispose(job: str, names: tuple[str, ...], store: str | None, *, retire: bool, keep: int, age: str, as_json: bool) -> None:
+    """Dispose of savepoints; what only they kept is deleted by a later sweep. JOB is a job's name, NAMES are the savepoints'."""
+    if bool(names) == retire:
+        raise DefinitionError("dispose takes either names or --retire", fix=f"write `tidemark savepoint dispose {job} NAME`, or --retire")
+    found = _savepoints(store, job)
+    for name in names:
+        found.get(name)
+    gone = found.retire(SavepointRetention(keep, to_ms(age, what="age"))) if retire else tuple(found.dispose(name) for name in names)
+    for item in gone:
+        if as_json:
+            echo_json({"job": job, "name": item.name, "disposed": True})
+        else:
+            click.echo(f"{item.name}: disposed of")
+
+
+@savepoint.command()
+@click.argument("job")
+@click.argument("name")
+@click.argument("other")
+@store_option
+@json_option
+def diff(job: str, name: str, other: str, store: str | None, *, as_json: bool) -> None:
+    """Show what changed from one savepoint of a job to another."""
+    found = _savepoints(store, job).diff(name, other)
+    if as_json:
+        echo_json(to_plain(found))
+    else:
+        click.echo(difference_text(found))
+
+
+def _savepoints(store: str | None, job: str) -> SavepointStore:
+    root = open_store(store)
+    views(root, job)
+    return SavepointStore(root, job)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, sign, value = text.partition("=")
+    if not (key and sign):
+        raise DefinitionError(f"--label {text!r} has no value", fix="write --label KEY=VALUE")
+    return key, value
+
+
+def _progress(*, as_json: bool) -> OnCopy | None:
+    """Return what shows how far a copy is, on a terminal only."""
+    if as_json or not sys.stderr.isatty():
+        return None
+
+    def show(progress: CopyProgress) -> None:
+        share = 100 * progress.bytes // max(progress.of_bytes, 1)
+        ended = progress.files == progress.of_files
+        click.echo(f"\r{progress.files}/{progress.of_files} files, {share} %", err=True, nl=ended)
+
+    return show

@@ -1,0 +1,143 @@
+"""``tidemark submit``: says how a job is wanted, so that a driver is started for it and kept running."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypedDict, Unpack
+
+import click
+
+from tidemark.cli.options import DURATION, json_option, launchers, open_store, store_option, wish_options
+from tidemark.cli.steering import say_made, wait_for, wait_options
+from tidemark.control.loading import load_job
+from tidemark.control.spec import AlertThresholds, JobSpec, LauncherName, RestartKind, RestartPolicy
+from tidemark.control.wishes import Wishes
+from tidemark.errors import DefinitionError
+from tidemark.state.store import JobStore
+
+
+class Given(TypedDict):
+    """What the command was given, by the names of its options."""
+
+    code: str
+    store: str | None
+    name: str | None
+    version: str
+    suspended: bool
+    trigger: int
+    parallelism: int | None
+    launcher: LauncherName
+    master: str
+    conf: tuple[str, ...]
+    code_paths: tuple[str, ...]
+    folder: str | None
+    variables: tuple[str, ...]
+    kind: RestartKind
+    restart_delay: int | None
+    restart_attempts: int | None
+    same_epoch_failures: int
+    hang_after: int | None
+    adaptive_intake: bool
+    lag_warn: int | None
+    lag_error: int | None
+    wait: bool
+    timeout: int
+    by: str
+    why: str
+    as_json: bool
+
+
+@click.command()
+@click.argument("code", metavar="MODULE:JOB")
+@store_option
+@click.option("--name", default=None, help="The job's name, instead of importing the code here to learn it.")
+@click.option("--version", default="", help="A label of the code; another one restarts the driver.")
+@click.option("--suspended", is_flag=True, help="Do not start it yet.")
+@click.option("--trigger", type=DURATION, default="10 seconds", show_default=True, help="An epoch at most this often.")
+@click.option("--parallelism", type=click.IntRange(min=1), default=None, help="Shuffle partitions.  [default: the job's]")
+@click.option("--launcher", type=click.Choice(["local", "spark-submit"]), default="local", show_default=True, help="What starts drivers.")
+@click.option("--master", default="local[*]", show_default=True, help="Spark master.")
+@click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A Spark setting; may be repeated.")
+@click.option("--code-path", "code_paths", multiple=True, metavar="PATH", help="Folder, zip or wheel with the code; may be repeated.")
+@click.option("--folder", default=None, help="The driver's working directory.  [default: this one]")
+@click.option("--env", "variables", multiple=True, metavar="KEY=VALUE", help="A variable that the job's module reads; no secrets.")
+@click.option("--restart", "kind", type=click.Choice(["exponential", "fixed", "rate", "none"]), default="exponential", show_default=True)
+@click.option("--restart-delay", type=DURATION, default=None, help="Before the first restart, or each.  [default: 1s; fixed, rate: 10s]")
+@click.option("--restart-attempts", type=click.IntRange(min=0), default=None, help="Of 'fixed': in a row; of 'rate': failures per 5m.")
+@click.option("--same-epoch-failures", type=click.IntRange(min=0), default=3, show_default=True, help="So many end the job; 0: never.")
+@click.option("--hang-after", type=DURATION, default=None, help="An epoch this long hangs.  [default: 10 triggers, at least 5m]")
+@click.option("--adaptive-intake", is_flag=True, help="Let an epoch's intake follow the time that the last ones took.")
+@click.option("--lag-warn", type=DURATION, default=None, help="Warn when the watermark lags so much.")
+@click.option("--lag-error", type=DURATION, default=None, help="It is an error from this lag on.")
+@wait_options
+@wish_options
+@json_option
+def submit(**given: Unpack[Given]) -> None:
+    """Submit a job, or change how it is wanted, and wait until it runs.
+
+    The job's code is imported here first, so that what is wrong with it is found now; with --name it is not.
+    """
+    root, job = _named(given)
+    spec = _spec(job, given)
+    made = Wishes(root, given["by"]).submit(spec, given["why"])
+    if given["suspended"] or not given["wait"]:
+        say_made(made, as_json=given["as_json"])
+        return
+    wait_for(root, made, "running", timeout_ms=given["timeout"], as_json=given["as_json"], launchers=launchers())
+
+
+def _named(given: Given) -> tuple[JobStore, str]:
+    """Return the store and the job's name: as given, else as the code says."""
+    if given["name"] is not None:
+        return open_store(given["store"]), given["name"]
+    found = load_job(given["code"])
+    return open_store(given["store"] or found.store), found.name
+
+
+def _spec(job: str, given: Given) -> JobSpec:
+    return JobSpec(
+        job,
+        given["code"],
+        version=given["version"],
+        wanted="suspended" if given["suspended"] else "running",
+        trigger_ms=given["trigger"],
+        parallelism=given["parallelism"],
+        launcher=given["launcher"],
+        master=given["master"],
+        conf=_pairs("--conf", given["conf"]),
+        code_paths=tuple(_absolute(path) for path in given["code_paths"]),
+        folder=_absolute(given["folder"] or "."),
+        variables=_pairs("--env", given["variables"]),
+        restart=_restart(given),
+        adaptive_intake=given["adaptive_intake"],
+        alerts=AlertThresholds(lag_warn_ms=given["lag_warn"], lag_error_ms=given["lag_error"]),
+        hang_after_ms=given["hang_after"],
+    )
+
+
+def _restart(given: Given) -> RestartPolicy:
+    delay, attempts = given["restart_delay"], given["restart_attempts"]
+    default = RestartPolicy()
+    return RestartPolicy(
+        kind=given["kind"],
+        initial_ms=default.initial_ms if delay is None else delay,
+        delay_ms=default.delay_ms if delay is None else delay,
+        attempts=default.attempts if attempts is None else attempts,
+        failures_per=default.failures_per if attempts is None else attempts,
+        same_epoch_failures=given["same_epoch_failures"],
+    )
+
+
+def _pairs(option: str, texts: tuple[str, ...]) -> dict[str, str]:
+    found = {}
+    for text in texts:
+        key, sign, value = text.partition("=")
+        if not (key and sign):
+            raise DefinitionError(f"{option} {text!r} has no value", fix=f"write {option} KEY=VALUE")
+        found[key] = value
+    return found
+
+
+def _absolute(path: str) -> str:
+    """Return a local path from the root on: a driver may be started from another folder."""
+    return path if "://" in path else str(Path(path).expanduser().resolve())

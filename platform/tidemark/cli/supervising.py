@@ -1,0 +1,83 @@
+"""``tidemark supervise``: keeps the jobs of a store running, tells people, shows metrics."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from tidemark.cli.options import DURATION, TEMPORARY, launchers, open_store, store_option
+from tidemark.clock import SYSTEM_CLOCK
+from tidemark.control.reconciler import Reconciler, Report
+from tidemark.control.supervisor import Supervisor
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+logger = logging.getLogger("tidemark")
+
+
+@click.command()
+@store_option
+@click.option("--every", type=DURATION, default="5 seconds", show_default=True, help="Time between two looks at all jobs.")
+@click.option("--alerts", default=None, type=click.Path(dir_okay=False), help="TOML file that says who is told what.")
+@click.option("--metrics", default=None, metavar="[HOST:]PORT", help="Where to answer Prometheus, such as 9464; loopback without a host.")
+@click.option("--once", is_flag=True, help="Look once and end, for a scheduler that calls it again.")
+def supervise(store: str | None, every: int, alerts: str | None, metrics: str | None, *, once: bool) -> None:
+    """Keep the jobs of a store running, until SIGINT or SIGTERM.
+
+    Drivers run on when it ends. Several may run at once, on one machine or on many: what one does the others leave alone.
+    """
+    from tidemark.control.alert_config import AlertConfig, load_alert_config
+    from tidemark.control.alert_reporter import AlertReporter
+    from tidemark.control.metric_board import MetricBoard
+    from tidemark.control.metric_server import listening_place, serve_metrics
+
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(message)s")
+    root = open_store(store)
+    config = load_alert_config(alerts) if alerts is not None else AlertConfig()
+    stop, board = threading.Event(), MetricBoard()
+    reconciler = Reconciler(root, launchers(), SYSTEM_CLOCK)
+    with ExitStack() as open_:
+        if metrics is not None:
+            host, port = listening_place(metrics)
+            server = serve_metrics(board, port, host=host)
+            open_.callback(server.close)
+            logger.info("metrics at %s", server.url)
+        reporter = open_.enter_context(AlertReporter(root, config, board, holder=reconciler.holder))
+
+        def saw(report: Report, seconds: float) -> None:
+            reporter.saw(report.observations, report.errors, seconds=seconds)
+
+        supervisor = Supervisor(reconciler, stop, interval_ms=every, saw=saw)
+        with _stopped_by_signals(stop):
+            logger.info("supervises the jobs of %s as %s", root.uri, reconciler.holder)
+            if not once:
+                supervisor.run()
+            elif supervisor.pass_once() is None:
+                click.get_current_context().exit(TEMPORARY)
+            logger.info("ends; drivers run on")
+
+
+@contextmanager
+def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
+    """Let SIGINT and SIGTERM end the supervisor after the job at hand; a second one ends it as signals do."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        stop.set()
+        signal.signal(number, before[signal.Signals(number)])
+
+    for number in before:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,91 @@
+"""Jobs as text for a terminal: one in a few lines, many as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidemark.clock import format_ms
+from tidemark.control.view import JobView
+from tidemark.durations import format_duration
+
+COLUMNS = ("job", "state", "health", "gen", "attempt", "epoch", "rows/s", "lag", "busy", "heartbeat", "restarts")
+
+
+def view_text(view: JobView) -> str:
+    """Return a submitted job as a few lines: where it is, since when, why, its process and its pressure."""
+    lines = [f"{view.job}: {view.lifecycle}, {view.health}" + (f", since {format_ms(view.since)}" if view.since is not None else "")]
+    if view.reason:
+        lines.append(f"  reason: {view.reason}")
+    spec = view.spec
+    if spec is not None:
+        seen = "" if view.generation == view.generation_seen else f" (seen: {view.generation_seen})"
+        version = f", version {spec.version}" if spec.version else ""
+        lines.append(
+            f"  generation {view.generation}{seen}: wanted {spec.wanted}, {spec.code}{version}, trigger {format_duration(spec.trigger_ms)}"
+        )
+    process = view.process
+    if process is not None:
+        name = process.pid if process.pid is not None else process.application
+        log = f", log {process.log}" if process.log else ""
+        lines.append(f"  attempt {view.attempt}: process {name} on host {process.host!r} ({view.process_state or 'unknown'}){log}")
+    if view.next_start_at is not None:
+        lines.append(f"  starts again at {format_ms(view.next_start_at)}")
+    if view.error is not None:
+        passes = "may pass" if view.error.transient else "does not pass by itself"
+        lines.append(f"  last error ({passes}): {view.error.message}")
+    if view.warning:
+        lines.append(f"  warning: {view.warning}")
+    if view.rows_per_second is not None:
+        lines.append(f"  load: {_rate(view.rows_per_second)} rows/s, busy {busy_text(view)}{_waiting(view)}")
+    lags = [f"{name} {format_duration(source.lag_ms)}" for name, source in view.sources.items() if source.lag_ms is not None]
+    if lags:
+        lines.append(f"  lag: {', '.join(lags)}")
+    return "\n".join(lines)
+
+
+def list_table(views: Sequence[JobView]) -> str:
+    """Return jobs as a table with aligned columns."""
+    rows = [COLUMNS, *(row_of(view) for view in views)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+
+
+def row_of(view: JobView) -> tuple[str, ...]:
+    """Return the cells of a job's row."""
+    age = view.heartbeat_age_ms
+    return (
+        view.job,
+        view.lifecycle,
+        view.health,
+        str(view.generation) if view.generation else "-",
+        str(view.attempt) if view.attempt else "-",
+        str(view.epoch) if view.epoch is not None else "-",
+        _rate(view.rows_per_second),
+        format_duration(rounded(view.lag_ms)) if view.lag_ms is not None else "-",
+        busy_text(view),
+        f"{format_duration(rounded(age))} ago" if age is not None and view.health != "stopped" else "-",
+        str(view.restarts_done),
+    )
+
+
+def busy_text(view: JobView) -> str:
+    """Return the share of time in which epochs are at hand."""
+    share = view.pressure.busy_share
+    return "-" if share is None else f"{share:.0%}"
+
+
+def _rate(rows: float | None) -> str:
+    return "-" if rows is None else f"{rows:,.0f}" if rows >= 10 or rows == 0 else f"{rows:.1f}"
+
+
+def rounded(milliseconds: int) -> int:
+    """Return a duration in whole seconds, if it has any, for who reads it."""
+    return milliseconds // 1000 * 1000 if milliseconds >= 1000 else milliseconds
+
+
+def _waiting(view: JobView) -> str:
+    pressure = view.pressure
+    counts = (("files", pressure.waiting_files), ("rows", pressure.waiting_rows), ("bytes", pressure.waiting_bytes))
+    known = [f"{count:,} {what}" for what, count in counts if count]
+    catching_up = f", caught up in {format_duration(rounded(pressure.catch_up_ms))}" if pressure.catch_up_ms is not None else ""
+    return (f", waiting {' '.join(known)}" if known else "") + catching_up

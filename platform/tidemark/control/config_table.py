@@ -1,0 +1,156 @@
+"""A table of a TOML file, read strictly: each value by its type, and no key that nobody asked for."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+
+from tidemark.durations import to_ms
+from tidemark.errors import DefinitionError
+
+
+class ConfigTable:
+    """One table; ``where`` is its name for errors, empty for the file itself, ``place`` the file."""
+
+    def __init__(self, plain: Mapping[str, object], *, where: str, place: str) -> None:
+        self._plain = plain
+        self._where = where
+        self._asked: set[str] = set()
+        self.place = place
+
+    def table(self, key: str) -> ConfigTable:
+        """Return a table inside; an empty one where there is none."""
+        value = self._value(key)
+        if value is None:
+            value = {}
+        if not isinstance(value, dict):
+            raise self.error(f"{self._name(key)} is not a table", fix=f"write [{self._name(key)}] and its settings below")
+        return ConfigTable(value, where=self._name(key), place=self.place)
+
+    def tables(self, key: str) -> Iterator[tuple[str, ConfigTable]]:
+        """Yield the tables inside a table, by name."""
+        inner = self.table(key)
+        for name in inner.keys():  # noqa: SIM118 - it is no mapping
+            yield name, inner.table(name)
+
+    def keys(self) -> tuple[str, ...]:
+        """Return the keys there are."""
+        return tuple(self._plain)
+
+    def text(self, key: str, default: str | None = None) -> str | None:
+        """Return a text."""
+        value = self._value(key)
+        if value is None:
+            return default
+        if not isinstance(value, str) or not value.strip():
+            raise self._not(key, value, "a text")
+        return value
+
+    def required(self, key: str) -> str:
+        """Return a text that must be there."""
+        value = self.text(key)
+        if value is None:
+            raise self.error(f"{self._shown} lacks {key!r}", fix=f"add {key} = ...")
+        return value
+
+    def texts(self, key: str, default: tuple[str, ...] = ()) -> tuple[str, ...]:
+        """Return a list of texts, which is not empty."""
+        value = self._value(key)
+        if value is None:
+            return default
+        if not isinstance(value, list) or not value or not all(isinstance(item, str) and item.strip() for item in value):
+            raise self._not(key, value, "a list of texts")
+        return tuple(value)
+
+    def text_map(self, key: str) -> Mapping[str, str]:
+        """Return texts by name."""
+        inner = self.table(key)
+        return {name: inner.required(name) for name in inner.keys()}  # noqa: SIM118 - it is no mapping
+
+    def choice(self, key: str, choices: Sequence[str], default: str) -> str:
+        """Return one of some texts."""
+        value = self.text(key, default) or default
+        if value not in choices:
+            raise self._not(key, value, f"one of {', '.join(choices)}{_hint(value, choices)}")
+        return value
+
+    def choices(self, key: str, choices: Sequence[str], default: tuple[str, ...]) -> tuple[str, ...]:
+        """Return some of some texts."""
+        found = self.texts(key, default)
+        for value in found:
+            if value not in choices:
+                raise self._not(key, value, f"of {', '.join(choices)}{_hint(value, choices)}")
+        return found
+
+    def flag(self, key: str, *, default: bool) -> bool:
+        """Return true or false."""
+        value = self._value(key)
+        if value is not None and not isinstance(value, bool):
+            raise self._not(key, value, "true or false")
+        return default if value is None else value
+
+    def number(self, key: str, default: float, *, least: float, most: float) -> float:
+        """Return a number between two others, both allowed."""
+        value = self._value(key)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+            raise self._not(key, value, f"a number from {least} to {most}")
+        return float(value)
+
+    def whole(self, key: str, default: int, *, least: int) -> int:
+        """Return a whole number."""
+        value = self._value(key)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise self._not(key, value, f"a whole number, at least {least}")
+        return value
+
+    def duration(self, key: str, default: int, *, least: int = 0) -> int:
+        """Return a duration in milliseconds, written as text."""
+        value = self.text(key)
+        return default if value is None else to_ms(value, what=self._name(key), minimum=least, place=self.place)
+
+    def refuse(self, key: str, *, fix: str) -> None:
+        """Refuse a key that people may well write, and say what to write instead; its value is not shown.
+
+        Raises:
+            DefinitionError: it is there.
+        """
+        if key in self._plain:
+            raise self.error(f"{self._name(key)} would hold a secret, which has no place in this file", fix=fix)
+
+    def finish(self) -> None:
+        """Refuse the keys that nobody asked for.
+
+        Raises:
+            DefinitionError: there are some; the message has the key that may have been meant.
+        """
+        for key in self._plain:
+            if key not in self._asked:
+                known = sorted(self._asked)
+                raise self.error(f"{self._shown} has an unknown {key!r}", fix=f"use {', '.join(known)}{_hint(key, known)}")
+
+    def error(self, what: str, *, fix: str) -> DefinitionError:
+        """Return an error that names the file."""
+        return DefinitionError(what, fix=fix, place=self.place)
+
+    def _value(self, key: str) -> object:
+        self._asked.add(key)
+        return self._plain.get(key)
+
+    def _not(self, key: str, value: object, wanted: str) -> DefinitionError:
+        return self.error(f"{self._name(key)} = {value!r} is not {wanted.partition(' (did')[0]}", fix=f"give {wanted}")
+
+    def _name(self, key: str) -> str:
+        return f"{self._where}.{key}" if self._where else key
+
+    @property
+    def _shown(self) -> str:
+        return f"[{self._where}]" if self._where else "the file"
+
+
+def _hint(value: str, known: Sequence[str]) -> str:
+    close = difflib.get_close_matches(value, known, n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""

@@ -1,0 +1,150 @@
+"""The epochs of a job's history after one that is known, oldest first and a bounded number at a time: for readers that follow it.
+
+A reader remembers the lineage and the number of the last epoch it took up. However far behind it is, it reads the blocks it needs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Final
+
+from tidemark.errors import CorruptStoreError
+from tidemark.state.envelope import FORMAT, damaged, newer_format
+from tidemark.state.history import BLOCK_LINES
+from tidemark.state.layout import HISTORY, history_path, job_folder
+from tidemark.state.progress import EpochProgress, decode_progress
+from tidemark.state.store import JobStore
+
+_MARKS: Final = ("lineage", "epoch")
+
+
+def epochs_after(store: JobStore, job: str, lineage: str, epoch: int, *, limit: int, splits: bool = True) -> tuple[EpochProgress, ...]:
+    """Return up to ``limit`` epochs that follow a known one, oldest first, also those of later lineages.
+
+    Where the history no longer has the known one, all that it has are taken to follow.
+
+    Args:
+        store: the root store.
+        job: the job's name.
+        lineage: of the known epoch.
+        epoch: its number.
+        limit: greatest number of epochs.
+        splits: read the splits of sources, too; without them it takes half the time where there are many.
+
+    Raises:
+        CorruptStoreError: a block is damaged.
+        FormatError: a newer release wrote it.
+    """
+    folder = store.at(job_folder(job))
+    blocks = _blocks(folder)
+    found = _place_of(folder, blocks, lineage, epoch)
+    first, after = found if found is not None else (0, -1)
+    epochs: list[EpochProgress] = []
+    for block in blocks[first:]:
+        lines = _read_lines(folder, block)
+        start = after + 1 if block == blocks[first] else 0
+        for number, line in enumerate(lines[start : start + limit - len(epochs)], start + 1):
+            epochs.append(_decode(line, number, folder, block, splits=splits))
+        if len(epochs) >= limit:
+            break
+    return tuple(epochs)
+
+
+def epoch_numbered(store: JobStore, job: str, epoch: int, *, before: EpochProgress) -> EpochProgress | None:
+    """Return the newest epoch of a number that is older in the history than another one; None where the history has none.
+
+    It says where a new lineage began: at the epoch before its first one.
+
+    Args:
+        store: the root store.
+        job: the job's name.
+        epoch: the number.
+        before: an epoch of the history.
+    """
+    folder = store.at(job_folder(job))
+    passed = False
+    for block, number, line in _backwards(folder, _blocks(folder)):
+        if passed and _is(line, None, epoch):
+            return _decode(line, number, folder, block)
+        passed = passed or _is(line, before.lineage, before.epoch)
+    return None
+
+
+def _place_of(folder: JobStore, blocks: list[int], lineage: str, epoch: int) -> tuple[int, int] | None:
+    """Return the index of the block that an epoch is in, and that of its line."""
+    if not blocks:
+        return None
+    newest = _read_lines(folder, blocks[-1])
+    at = _guess(newest, len(blocks), lineage, epoch)
+    if at is not None:
+        index, line = at
+        lines = newest if index == len(blocks) - 1 else _read_lines(folder, blocks[index])
+        if line < len(lines) and _is(lines[line], lineage, epoch):
+            return at
+    places = {block: index for index, block in enumerate(blocks)}
+    for block, number, text in _backwards(folder, blocks):
+        if _is(text, lineage, epoch):
+            return places[block], number - 1
+    return None
+
+
+def _guess(newest: list[bytes], blocks: int, lineage: str, epoch: int) -> tuple[int, int] | None:
+    """Return where an epoch of the newest lineage is: one line per epoch, and all blocks but the newest are full."""
+    last = _marks(newest[-1]) if newest else None
+    if last is None or last[0] != lineage or last[1] < epoch:
+        return None
+    back = last[1] - epoch
+    if back < len(newest):
+        return blocks - 1, len(newest) - 1 - back
+    full, rest = divmod(back - len(newest), BLOCK_LINES)
+    return (blocks - 2 - full, BLOCK_LINES - 1 - rest) if full <= blocks - 2 else None
+
+
+def _backwards(folder: JobStore, blocks: list[int]) -> Iterator[tuple[int, int, bytes]]:
+    for block in reversed(blocks):
+        lines = _read_lines(folder, block)
+        yield from ((block, number, lines[number - 1]) for number in range(len(lines), 0, -1))
+
+
+def _is(line: bytes, lineage: str | None, epoch: int) -> bool:
+    # Most lines are ruled out by a look at their text; those of other epochs are not worth reading.
+    if b'"epoch":%d' % epoch not in line:
+        return False
+    found = _marks(line)
+    return found is not None and found[1] == epoch and lineage in {None, found[0]}
+
+
+def _marks(line: bytes) -> tuple[str, int] | None:
+    try:
+        plain = json.loads(line)
+        lineage, epoch = (plain[name] for name in _MARKS)
+    except (ValueError, KeyError, TypeError):
+        return None
+    return str(lineage), int(epoch)
+
+
+def _blocks(folder: JobStore) -> list[int]:
+    names = (file.path.removeprefix(f"{HISTORY}/").removesuffix(".jsonl") for file in folder.list(HISTORY))
+    return sorted(int(name) for name in names if name.isdecimal())
+
+
+def _read_lines(folder: JobStore, block: int) -> list[bytes]:
+    try:
+        return folder.get(history_path(block)).splitlines()
+    except FileNotFoundError:
+        return []  # the writer dropped it as too old just now
+
+
+def _decode(line: bytes, number: int, folder: JobStore, block: int, *, splits: bool = True) -> EpochProgress:
+    path = str(folder.location.joined(history_path(block)))
+    try:
+        plain = json.loads(line)
+        version = plain.pop("format")
+        if isinstance(version, int) and version > FORMAT:
+            raise newer_format(version, path)
+        if not splits:
+            plain["sources"] = {name: {**source, "splits": {}} for name, source in plain["sources"].items()}
+        return decode_progress(plain, path=path)
+    except (ValueError, KeyError, AttributeError, TypeError, CorruptStoreError) as error:
+        raise damaged(f"is damaged in line {number}", path, fix=f"delete {path}; only the job's history is lost") from error

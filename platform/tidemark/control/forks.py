@@ -1,0 +1,173 @@
+"""Forks: a job's variant that goes on from a savepoint of its own accord, with its results apart. Made to be compared, then discarded."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from dataclasses import replace
+
+from tidemark.clock import SYSTEM_CLOCK, Clock
+from tidemark.control.generations import change_spec, read_spec, who
+from tidemark.control.spec import JobSpec, SpecGeneration
+from tidemark.errors import DefinitionError, SavepointInUseError
+from tidemark.graph.window_columns import BOUNDS, PANE
+from tidemark.locations import Location
+from tidemark.names import validate_name
+from tidemark.savepoints.loans import give_up
+from tidemark.savepoints.restore import Restore
+from tidemark.savepoints.row_diff import RowDiff, diff_tables
+from tidemark.savepoints.savepoint_store import SavepointStore
+from tidemark.savepoints.table_versions import open_table
+from tidemark.state.holds import Holds
+from tidemark.state.joblog import JobLog
+from tidemark.state.layout import LOG, job_folder
+from tidemark.state.owners import current_owner
+from tidemark.state.records import EpochRecord
+from tidemark.state.store import JobStore
+
+OUTPUTS = "outputs"
+"""Folder of a fork's tables inside its own, where no other root is named."""
+
+
+def fork(
+    store: JobStore,
+    job: str,
+    savepoint: str,
+    *,
+    name: str,
+    code: str | None = None,
+    outputs: str | None = None,
+    start: bool = True,
+    by: str = "",
+    why: str = "",
+    clock: Clock = SYSTEM_CLOCK,
+) -> SpecGeneration:
+    """Submit a fork: it reads on from the savepoint as its job did, and writes to tables of its own.
+
+    Args:
+        store: the root store.
+        job: the job that it is a fork of.
+        savepoint: of that job.
+        name: the fork's.
+        code: ``module:name``; the job's own by default.
+        outputs: the folder of its tables; inside the fork's folder of the store by default.
+        start: whether it is wanted running at once.
+        by: who forks.
+        why: what for.
+        clock: the time.
+
+    Raises:
+        UnknownSavepointError: there is no such savepoint.
+        DefinitionError: the name is taken, or the code is not known.
+    """
+    SavepointStore(store, job, clock).get(savepoint)
+    validate_name("job", name)
+    submitted = read_spec(store, job)
+    if code is None and submitted is None:
+        raise DefinitionError(f"job {job!r} was not submitted, so its code is not known", fix="name it: --code MODULE:JOB", job=job)
+    base = submitted.spec if submitted is not None else JobSpec(job, code or "")
+    if outputs is not None:
+        Location.parse(outputs)
+    spec = replace(
+        base,
+        job=name,
+        code=code or base.code,
+        wanted="running" if start else "suspended",
+        restarts=0,
+        restore=Restore(savepoint, job=job, identity=f"fork-{secrets.token_hex(8)}"),
+        outputs_root=outputs or str(store.at(name).location.joined(OUTPUTS)),
+    )
+
+    def change(newest: SpecGeneration | None) -> JobSpec:
+        if newest is not None or LOG in store.at(job_folder(name)).folders():
+            raise DefinitionError(f"there is a job {name!r} already", fix="give another name, or discard the one there is", job=name)
+        return spec
+
+    return change_spec(store, name, change, by=by or who(), why=why or f"fork of {job} from {savepoint}", clock=clock)
+
+
+def discard(store: JobStore, name: str, *, clock: Clock = SYSTEM_CLOCK) -> tuple[str, ...]:
+    """Delete a fork that does not run, with its tables, and let go of what it held; returns the places that were deleted.
+
+    Raises:
+        DefinitionError: it is no fork.
+        JobRunningError: a driver of it is alive.
+        SavepointInUseError: other jobs read its state.
+    """
+    generation = read_spec(store, name)
+    root = generation.spec.outputs_root if generation is not None else None
+    if generation is None or root is None:
+        raise DefinitionError(f"job {name!r} is no fork; only forks are discarded", fix="name a fork that `tidemark fork` made", job=name)
+    if generation.spec.wanted == "running":
+        raise DefinitionError(f"the fork {name!r} is wanted running", fix=f"stop it first: `tidemark stop {name}`", job=name)
+    folder = store.at(job_folder(name))
+    holders = sorted({hold.job for hold in Holds(folder).list()})
+    if holders:
+        raise SavepointInUseError(f"the state of {name!r} is read by {', '.join(holders)}", fix="discard these first", job=name)
+    driver = JobLog(folder, name, clock).acquire(current_owner("discard"))
+    gone = []
+    for place in _tables(driver.last, root):
+        JobStore.open(place).remove_folder("")
+        gone.append(place)
+    give_up(folder, name)
+    store.remove_folder(name)
+    return (*gone, str(folder.location))
+
+
+def diff_output(store: JobStore, job: str, other: str, output: str, *, keys: tuple[str, ...] = (), samples: int = 10) -> RowDiff:
+    """Compare the tables that two jobs write an output to.
+
+    Args:
+        store: the root store.
+        job: one job.
+        other: the other one, such as a fork of it.
+        output: the output's name, the same in both.
+        keys: columns by which rows are the same row; by default those that the job's record tells.
+        samples: how many keys to show rows of.
+
+    Raises:
+        DefinitionError: a job has no such output, or it is no Delta table.
+        SinkError: a table cannot be read.
+    """
+    first, second = (_record(store, name) for name in (job, other))
+    before, after = (_location(record, name, output) for record, name in ((first, job), (second, other)))
+    return diff_tables(before, after, keys=keys or _keys(first, output, before), samples=samples)
+
+
+def _record(store: JobStore, job: str) -> EpochRecord:
+    head = JobLog(store.at(job_folder(job)), job).load().epoch
+    if head is None:
+        raise DefinitionError(f"job {job!r} has no epoch yet", fix="run it first", job=job)
+    return head
+
+
+def _location(record: EpochRecord, job: str, output: str) -> str:
+    found = record.outputs.get(output)
+    if found is None or found.sink != "delta" or found.location is None:
+        tables = sorted(name for name, item in record.outputs.items() if item.sink == "delta")
+        raise DefinitionError(f"job {job!r} has no table {output!r}", fix=f"name one of its tables: {', '.join(tables) or 'none'}", job=job)
+    return found.location
+
+
+def _keys(record: EpochRecord, output: str, location: str) -> tuple[str, ...]:
+    """Return the columns by which rows of an output are known: those of an upsert, or a window's keys, bounds and pane."""
+    options = record.outputs[output].options
+    if "keys" in options:
+        return tuple(json.loads(options["keys"]))
+    table = open_table(output, location)
+    columns = [field.name for field in table.schema().fields] if table is not None else []
+    if BOUNDS[0] not in columns:
+        return ()
+    named = {key.get("name") for state in record.operators.values() for key in _key_entries(state.definition.get("keys"))}
+    return tuple(name for name in columns if name in named or name in (*BOUNDS, *PANE))
+
+
+def _key_entries(keys: object) -> list[dict[str, object]]:
+    return [key for key in keys if isinstance(key, dict)] if isinstance(keys, list) else []
+
+
+def _tables(head: EpochRecord | None, root: str) -> list[str]:
+    """Return the places of a fork's outputs; none outside of its root, whatever its records say."""
+    within = f"{Location.parse(root)}/"
+    outputs = head.outputs.values() if head is not None else ()
+    return [output.location for output in outputs if output.location is not None and output.location.startswith(within)]

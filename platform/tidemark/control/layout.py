@@ -1,0 +1,47 @@
+"""Where the control plane's files lie: in ``control/`` of a job's folder; all paths are relative to the job's folder.
+
+================================  ====================================================================
+``control/specs/<n>.json``        the generations of the spec, each created once
+``control/attempts/<n>.json``     the right to launch a driver, created once per attempt
+``control/claims/<n>.json``       the process that runs an attempt, created once
+``control/warnings/<n>.json``     what the driver of an attempt has to do without, while it does
+``control/leases/<n>.json``       which reconciler acts on the job
+``control/status.json``           what reconcilers last saw and are about to do
+================================  ====================================================================
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+CONTROL: Final = "control"
+SPECS: Final = "control/specs"
+ATTEMPTS: Final = "control/attempts"
+CLAIMS: Final = "control/claims"
+WARNINGS: Final = "control/warnings"
+LEASES: Final = "control/leases"
+CONTROL_STATUS: Final = "control/status.json"
+
+ALERT_LEASES: Final = "_alerts/leases"
+"""At the store's root, not in a job's folder: which process evaluates rules and tells people, so that they hear of things once."""
+
+_DIGITS = 8
+
+
+def numbered(folder: str, number: int) -> str:
+    """Return the path of a numbered record.
+
+    >>> numbered(SPECS, 7)
+    'control/specs/00000007.json'
+    """
+    return f"{folder}/{number:0{_DIGITS}d}.json"
+
+
+def number_in(folder: str, path: str) -> int | None:
+    """Return the number of a record's path, None for other files.
+
+    >>> number_in(SPECS, "control/specs/00000007.json"), number_in(LEASES, "control/specs/00000007.json")
+    (7, None)
+    """
+    name = path.removeprefix(f"{folder}/").removesuffix(".json")
+    return int(name) if name.isdecimal() and path == numbered(folder, int(name)) else None

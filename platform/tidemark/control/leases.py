@@ -1,0 +1,111 @@
+"""Leases: a process's word to the others that it acts for the next half minute, on a job or on what belongs to the whole store.
+
+They spare processes the work of doing the same thing at once. What keeps two drivers apart is the attempts and the job log, and what is
+stored of a job's alerts is right whoever writes it, so a lease that two hold for a moment does no harm. One on a job is taken only when
+there is something to do.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tidemark.clock import Clock
+from tidemark.control.layout import LEASES, number_in, numbered
+from tidemark.control.records import Lease
+from tidemark.control.sealed import create_sealed, read_sealed
+from tidemark.errors import CorruptStoreError
+from tidemark.state.layout import job_folder
+from tidemark.state.store import JobStore
+
+KIND: Final = "lease"
+LEASE_MS: Final = 30_000
+_KEPT: Final = 4
+
+
+def take_lease(store: JobStore, job: str, *, holder: str, now: int) -> Lease | None:
+    """Take or renew the lease of a job; None while another holder has it. ``store`` is the root store."""
+    return _take(store.at(job_folder(job)), LEASES, holder=holder, now=now)
+
+
+def release_lease(store: JobStore, job: str, lease: Lease) -> None:
+    """Let others act at once. Where a newer lease is there already, that one counts."""
+    _release(store.at(job_folder(job)), LEASES, lease)
+
+
+class StandingLease:
+    """A lease that one process holds for as long as it lives and uses it; the others stand by.
+
+    Args:
+        store: the store that its records are in.
+        folder: where in it.
+        holder: this process, by a name that no other has.
+        clock: the time.
+    """
+
+    def __init__(self, store: JobStore, folder: str, holder: str, clock: Clock) -> None:
+        self._store = store
+        self._folder = folder
+        self._holder = holder
+        self._clock = clock
+        self._lease: Lease | None = None
+
+    @property
+    def lasts(self) -> bool:
+        """Whether it is held now, as far as is known without a look at the store; asked before each act."""
+        return self._lease is not None and holds(self._lease, self._clock.now_ms())
+
+    def take(self) -> bool:
+        """Take the lease, or renew it when it is half over; False while another process has it.
+
+        Raises:
+            StoreError: the store cannot be reached.
+        """
+        now = self._clock.now_ms()
+        if self._lease is not None and holds(self._lease, now) and self._lease.until - now > LEASE_MS // 2:
+            return True
+        self._lease = _take(self._store, self._folder, holder=self._holder, now=now)
+        return self._lease is not None
+
+    def release(self) -> None:
+        """Let others go on at once; a lease that is not held is left alone."""
+        if self._lease is not None:
+            _release(self._store, self._folder, self._lease)
+            self._lease = None
+
+
+def holds(lease: Lease, now: int) -> bool:
+    """Say whether a lease is held; one that ends too far ahead was given by a clock that has been set back since."""
+    return 0 < lease.until - now <= 2 * LEASE_MS
+
+
+def _take(store: JobStore, folder: str, *, holder: str, now: int) -> Lease | None:
+    numbers = _numbers(store, folder)
+    newest = _read(store, folder, numbers[-1]) if numbers else None
+    if newest is not None and newest.holder != holder and holds(newest, now):
+        return None
+    lease = Lease((numbers[-1] if numbers else 0) + 1, holder, now + LEASE_MS)
+    if not create_sealed(store, numbered(folder, lease.number), kind=KIND, value=lease):
+        return None
+    after = _numbers(store, folder)
+    if after and after[-1] > lease.number:
+        # It slept while others took, and deleted, the number that it has now.
+        store.delete([numbered(folder, lease.number)])
+        return None
+    store.delete(numbered(folder, number) for number in after[:-_KEPT])
+    return lease
+
+
+def _release(store: JobStore, folder: str, lease: Lease) -> None:
+    ended = Lease(lease.number + 1, lease.holder, 0)
+    create_sealed(store, numbered(folder, ended.number), kind=KIND, value=ended)
+
+
+def _read(store: JobStore, folder: str, number: int) -> Lease | None:
+    try:
+        return read_sealed(store, numbered(folder, number), kind=KIND, form=Lease)
+    except CorruptStoreError:
+        return None
+
+
+def _numbers(store: JobStore, folder: str) -> tuple[int, ...]:
+    return tuple(sorted(number for file in store.list(folder) if (number := number_in(folder, file.path)) is not None))

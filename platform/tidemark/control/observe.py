@@ -1,0 +1,224 @@
+"""What is known of a job at one moment: a handful of small files, and whether its process lives. No decision is made here."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tidemark.control.attempts import read_attempt, read_claim
+from tidemark.control.driver_warnings import read_warning
+from tidemark.control.generations import read_generation
+from tidemark.control.launcher import Launcher, Probe
+from tidemark.control.layout import ATTEMPTS, CLAIMS, CONTROL, CONTROL_STATUS, SPECS, WARNINGS, number_in
+from tidemark.control.records import Attempt, Claim, ControlStatus, DriverWarning, ProcessHandle, attempt_of
+from tidemark.control.sealed import read_sealed, write_sealed
+from tidemark.control.spec import SpecGeneration
+from tidemark.errors import CorruptStoreError
+from tidemark.names import is_name
+from tidemark.state.heartbeat import Heartbeat, read_heartbeat
+from tidemark.state.layout import job_folder
+from tidemark.state.owners import known_dead
+from tidemark.state.status import JobStatus, read_status
+from tidemark.state.store import JobStore
+
+logger = logging.getLogger("tidemark")
+
+STATUS_KIND = "control-status"
+
+
+@dataclass(frozen=True)
+class Observation:
+    """A job at one moment.
+
+    Args:
+        job: its name.
+        generation: the newest spec; None for a job that was never submitted.
+        control: what reconcilers last wrote.
+        attempt: the newest one.
+        attempted: the spec that it was made for.
+        claim: which process took it.
+        driver: what the job's driver last wrote, whatever attempt it was of.
+        beat: the driver's last heartbeat, whatever attempt it was of.
+        beat_gone: whether the process of that heartbeat is known to be gone.
+        handle: the newest attempt's process, from wherever it is known; None where nobody knows it.
+        process: whether that lives; None without a handle.
+        exit_code: what it ended with, where known.
+        warning: what the newest attempt's driver has to do without.
+    """
+
+    job: str
+    generation: SpecGeneration | None = None
+    control: ControlStatus | None = None
+    attempt: Attempt | None = None
+    attempted: SpecGeneration | None = None
+    claim: Claim | None = None
+    driver: JobStatus | None = None
+    beat: Heartbeat | None = None
+    beat_gone: bool = False
+    handle: ProcessHandle | None = None
+    process: Probe | None = None
+    exit_code: int | None = None
+    warning: DriverWarning | None = None
+
+    @property
+    def own_beat(self) -> Heartbeat | None:
+        """The heartbeat of the newest attempt's driver, None where it has given none."""
+        return self.beat if self.beat is not None and self.attempt is not None and self._is_own(attempt_of(self.beat.owner)) else None
+
+    @property
+    def own_driver(self) -> JobStatus | None:
+        """What the newest attempt's driver has written, None where it has written nothing."""
+        return self.driver if self.driver is not None and self._is_own(attempt_of(self.driver.owner)) else None
+
+    def _is_own(self, number: int | None) -> bool:
+        return self.attempt is not None and number == self.attempt.number
+
+
+class Observer:
+    """Observes jobs again and again, and reads what never changes only once.
+
+    Args:
+        store: the root store.
+        launchers: by name, to ask whether processes live.
+    """
+
+    def __init__(self, store: JobStore, launchers: Mapping[str, Launcher]) -> None:
+        self._store = store
+        self._launchers = launchers
+        self._specs: dict[tuple[str, int], SpecGeneration] = {}
+        self._attempts: dict[str, Attempt] = {}
+        self._claims: dict[str, Claim] = {}
+
+    def observe(self, job: str) -> Observation:
+        """Return what is known of a job.
+
+        Raises:
+            CorruptStoreError: one of its files is damaged.
+            FormatError: a newer release wrote one of them.
+            StoreError: the store cannot be reached.
+        """
+        folder = self._store.at(job_folder(job))
+        paths = [file.path for file in folder.list(CONTROL)]
+        attempt = self._attempt(job, _newest(ATTEMPTS, paths))
+        claim = self._claim(job, attempt.number) if attempt is not None and _holds(CLAIMS, paths, attempt.number) else None
+        control = read_control_status(self._store, job) if CONTROL_STATUS in paths else None
+        warned = attempt is not None and _holds(WARNINGS, paths, attempt.number)
+        # First what the driver says in its heartbeat, then its status: a status that is final is then never older than a release.
+        beat = read_heartbeat(folder)
+        driver = self._driver(job)
+        attempted = self._spec(job, attempt.generation) if attempt is not None else None
+        launched_by = attempted.spec.launcher if attempted is not None else "local"
+        handle = _handle(attempt, control, claim, _process_of(beat, launched_by))
+        launcher = self._launchers.get(handle.launcher) if handle is not None else None
+        process = None if handle is None else "unknown" if launcher is None else launcher.probe(handle)
+        return Observation(
+            job=job,
+            generation=self._spec(job, _newest(SPECS, paths)),
+            control=control,
+            attempt=attempt,
+            attempted=attempted,
+            claim=claim,
+            driver=driver,
+            beat=beat,
+            beat_gone=beat is not None and known_dead(beat.owner),
+            handle=handle,
+            process=process,
+            exit_code=launcher.exit_code(handle) if launcher is not None and handle is not None and process == "gone" else None,
+            warning=read_warning(self._store, job, attempt.number) if attempt is not None and warned else None,
+        )
+
+    def _driver(self, job: str) -> JobStatus | None:
+        try:
+            return read_status(self._store, job)
+        except CorruptStoreError as error:
+            # The next start of a driver writes it anew.
+            logger.warning("%s: the driver's status is left out: %s", job, error)
+            return None
+
+    def _spec(self, job: str, number: int) -> SpecGeneration | None:
+        known = self._specs.get((job, number))
+        if known is not None or not number:
+            return known
+        found = read_generation(self._store, job, number)
+        if found is not None:
+            # Of each job the newest two matter: the one that runs, and the one that is wanted.
+            for key in [key for key in self._specs if key[0] == job and key[1] < number - 1]:
+                del self._specs[key]
+            self._specs[job, number] = found
+        return found
+
+    def _attempt(self, job: str, number: int) -> Attempt | None:
+        known = self._attempts.get(job)
+        if known is not None and known.number == number:
+            return known
+        found = read_attempt(self._store, job, number) if number else None
+        if found is not None:
+            self._attempts[job] = found
+        return found
+
+    def _claim(self, job: str, number: int) -> Claim | None:
+        known = self._claims.get(job)
+        if known is not None and known.attempt == number:
+            return known
+        found = read_claim(self._store, job, number)
+        if found is not None:
+            self._claims[job] = found
+        return found
+
+
+def observe(store: JobStore, job: str, launchers: Mapping[str, Launcher]) -> Observation:
+    """Return what is known of a job, once. ``store`` is the root store."""
+    return Observer(store, launchers).observe(job)
+
+
+def read_control_status(store: JobStore, job: str) -> ControlStatus | None:
+    """Return what reconcilers last wrote of a job; None where there is nothing, or it is damaged: it is then made anew.
+
+    Raises:
+        FormatError: a newer release wrote it.
+    """
+    try:
+        return read_sealed(store.at(job_folder(job)), CONTROL_STATUS, kind=STATUS_KIND, form=ControlStatus)
+    except CorruptStoreError as error:
+        logger.warning("%s: the control status is made anew: %s", job, error)
+        return None
+
+
+def write_control_status(store: JobStore, status: ControlStatus) -> None:
+    """Write what is about to be done. ``store`` is the root store."""
+    write_sealed(store.at(job_folder(status.job)), CONTROL_STATUS, kind=STATUS_KIND, value=status)
+
+
+def job_names(store: JobStore) -> tuple[str, ...]:
+    """Return the names of the folders of a root store that may be jobs, sorted; what they are, ``observe`` tells."""
+    return tuple(name for name in store.folders() if is_name(name))
+
+
+def _newest(folder: str, paths: list[str]) -> int:
+    return max((number for path in paths if (number := number_in(folder, path)) is not None), default=0)
+
+
+def _holds(folder: str, paths: list[str], number: int) -> bool:
+    return any(number_in(folder, path) == number for path in paths)
+
+
+def _handle(
+    attempt: Attempt | None, control: ControlStatus | None, claim: Claim | None, beating: tuple[int, ProcessHandle] | None
+) -> ProcessHandle | None:
+    """Return the attempt's process: as its launcher said, else as it said itself."""
+    if attempt is None:
+        return None
+    if control is not None and control.attempt == attempt.number and control.process is not None:
+        return control.process
+    if claim is not None and claim.process is not None:
+        return claim.process
+    return beating[1] if beating is not None and beating[0] == attempt.number else None
+
+
+def _process_of(beat: Heartbeat | None, launcher: str) -> tuple[int, ProcessHandle] | None:
+    """Return the attempt and the process of a heartbeat, None for a driver that no attempt started."""
+    number = attempt_of(beat.owner) if beat is not None else None
+    if beat is None or number is None:
+        return None
+    return number, ProcessHandle(launcher, beat.owner.host, beat.owner.pid, started=beat.owner.started)

@@ -1,0 +1,119 @@
+"""Processes of this machine that outlive who started them: each leads a session of its own, which is found and ended as a whole.
+
+A driver's Python, its JVM and Spark's Python workers are several processes and process groups, but one session.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tidemark.clock import SYSTEM_CLOCK, Clock
+
+_PROC: Final = Path("/proc")
+_ROUNDS: Final = 100
+_PAUSE_SECONDS: Final = 0.05
+_DEFAULT_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE)
+
+
+@dataclass(frozen=True)
+class ProcessFacts:
+    """A process as ``/proc`` shows it; ``started`` is the clock tick of its birth."""
+
+    pid: int
+    state: str
+    session: int
+    started: str
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended and only waits for its parent to take note."""
+        return self.state in {"Z", "X"}
+
+
+def spawn(command: Sequence[str], environment: Mapping[str, str], *, out: Path, folder: Path | None = None) -> int:
+    """Start a process that leads a session of its own, and return its pid at once.
+
+    It reads nothing, appends what it prints to a file, inherits no other open file, and handles signals as a fresh process does.
+
+    Args:
+        command: an absolute path, and arguments.
+        environment: all of its variables.
+        out: the file for what it prints.
+        folder: its working directory; that of this process by default.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    if folder is not None:
+        # A process that is spawned cannot be given a working directory; the shell goes there and becomes the command.
+        command = ("/bin/sh", "-c", 'cd "$0" && exec "$@"', str(folder), *command)
+    return os.posix_spawn(
+        command[0],
+        list(command),
+        environment,
+        file_actions=(
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, str(out), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ),
+        setsid=True,
+        setsigmask=(),
+        setsigdef=_DEFAULT_SIGNALS,
+    )
+
+
+def facts_of(pid: int) -> ProcessFacts | None:
+    """Return what is known of a process, None where there is none, or no ``/proc``."""
+    try:
+        stat = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    # The second field is the program's name in parentheses and may hold anything, so count from the last parenthesis.
+    fields = stat.rpartition(")")[2].split()
+    return ProcessFacts(pid, fields[0], int(fields[3]), fields[19])
+
+
+def session_members(leader: int) -> tuple[ProcessFacts, ...]:
+    """Return the living processes of a session."""
+    with suppress(OSError):
+        found = (facts_of(int(entry.name)) for entry in _PROC.iterdir() if entry.name.isdecimal())
+        return tuple(facts for facts in found if facts is not None and facts.session == leader and not facts.ended)
+    return ()
+
+
+def take_note(pid: int) -> int | None:
+    """Take note of the end of a child of this process, so that nothing is left of it; returns its exit code, negative for a signal.
+
+    None where it lives, or is no child of this process.
+    """
+    try:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+    except OSError:
+        return None
+    return os.waitstatus_to_exitcode(status) if ended else None
+
+
+def end_session(leader: int, *, clock: Clock = SYSTEM_CLOCK) -> bool:
+    """End all processes of a session at once; False where some cannot be ended.
+
+    Processes that are just being started come and go while they are counted, so they are counted until there are none.
+    """
+    if not (_PROC / "self").exists():
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(leader, signal.SIGKILL)
+        return True
+    for _ in range(_ROUNDS):
+        members = session_members(leader)
+        if not members:
+            return True
+        for member in members:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(member.pid, signal.SIGKILL)
+        clock.sleep(_PAUSE_SECONDS)
+    return False

@@ -1,0 +1,206 @@
+"""Brings jobs to where their specs want them: looks, plans, writes down what it is about to do, does it.
+
+Any number may run at once and any may die at any point. A lease keeps them from doing the same work; the attempts and the job's log keep
+two drivers apart whatever happens.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Final
+
+from tidemark.clock import SYSTEM_CLOCK, Clock
+from tidemark.control.actions import Action, AskToStop, Clean, GiveUp, Kill, Say, Start
+from tidemark.control.attempts import create_attempt, delete_attempts, give_up_attempt
+from tidemark.control.generations import who
+from tidemark.control.launcher import Launcher
+from tidemark.control.leases import release_lease, take_lease
+from tidemark.control.observe import Observation, Observer, job_names, write_control_status
+from tidemark.control.plan import after_failure, plan
+from tidemark.control.records import Attempt, Failure, Lease, ProcessHandle
+from tidemark.control.spec import SpecGeneration
+from tidemark.errors import LaunchError, StoreError, TidemarkError
+from tidemark.state.store import JobStore
+
+logger = logging.getLogger("tidemark")
+
+_ROUNDS: Final = 4
+"""So many plans for one job in one pass: enough for "killed, gone, failed, started again"."""
+
+_THREADS: Final = 32
+"""Jobs looked at at once where the store is a network away; on a disk threads only get in each other's way."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a pass did for one job. ``busy`` means that another reconciler has its lease."""
+
+    job: str
+    actions: tuple[Action, ...] = ()
+    busy: bool = False
+
+
+@dataclass(frozen=True)
+class Report:
+    """One pass: what was known of each job that has a spec before anything was done, what was done, and what could not be done."""
+
+    observations: tuple[Observation, ...]
+    done: tuple[Done, ...]
+    errors: Mapping[str, TidemarkError]
+
+    @property
+    def acted(self) -> tuple[Done, ...]:
+        """The jobs for which something was done."""
+        return tuple(done for done in self.done if done.actions)
+
+
+class Reconciler:
+    """Carries out plans.
+
+    Args:
+        store: the root store.
+        launchers: by the name that specs have.
+        clock: processing time.
+        holder: name of this reconciler for the others; one of its own for every object by default.
+    """
+
+    def __init__(self, store: JobStore, launchers: Mapping[str, Launcher], clock: Clock = SYSTEM_CLOCK, holder: str | None = None) -> None:
+        self._store = store
+        self._launchers = launchers
+        self._clock = clock
+        self._observer = Observer(store, launchers)
+        self.holder = holder or f"{who()}/{secrets.token_hex(4)}"
+
+    def pass_over(self, jobs: Iterable[str] | None = None, *, stop: threading.Event | None = None) -> Report:
+        """Look at jobs and do what is to be done; one job's trouble is reported and does not keep the others from their turn.
+
+        Args:
+            jobs: their names; all of the store by default.
+            stop: ends the pass early, between two jobs.
+
+        Raises:
+            StoreError: the store cannot be reached at all.
+        """
+        names = tuple(job_names(self._store) if jobs is None else jobs)
+        seen: list[Observation] = []
+        done: list[Done] = []
+        errors: dict[str, TidemarkError] = {}
+        for name, looked in self._look_at(names):
+            if stop is not None and stop.is_set():
+                break
+            if isinstance(looked, TidemarkError):
+                errors[name] = looked
+                continue
+            if looked.generation is None:
+                continue
+            seen.append(looked)
+            try:
+                done.append(self._reconcile(looked))
+            except TidemarkError as error:
+                errors[name] = error.with_job(name)
+        if errors and not seen and all(isinstance(error, StoreError) for error in errors.values()):
+            raise next(iter(errors.values()))
+        return Report(tuple(seen), tuple(done), errors)
+
+    def _look_at(self, names: tuple[str, ...]) -> Iterable[tuple[str, Observation | TidemarkError]]:
+        if self._store.location.scheme == "file" or len(names) < 2:
+            return ((name, self._observe(name)) for name in names)
+        with ThreadPoolExecutor(min(_THREADS, len(names)), thread_name_prefix="tidemark-look") as pool:
+            return zip(names, pool.map(self._observe, names), strict=True)
+
+    def _observe(self, name: str) -> Observation | TidemarkError:
+        try:
+            return self._observer.observe(name)
+        except TidemarkError as error:
+            return error.with_job(name)
+
+    def _reconcile(self, seen: Observation) -> Done:
+        """Do what is to be done for one job, under its lease."""
+        spec = seen.generation
+        if spec is None or not plan(spec, seen, self._clock.now_ms()):
+            return Done(seen.job)
+        lease = take_lease(self._store, seen.job, holder=self.holder, now=self._clock.now_ms())
+        if lease is None:
+            return Done(seen.job, busy=True)
+        done: list[Action] = []
+        for _ in range(_ROUNDS):
+            # Under the lease everything is looked at again: who had it before may have done the same.
+            seen = self._observer.observe(seen.job)
+            now = self._clock.now_ms()
+            if seen.generation is None or now >= lease.until:
+                break
+            actions = plan(seen.generation, seen, now)
+            carried_out = self._carry_out(seen.generation, seen, actions, lease=lease)
+            done += carried_out
+            if not actions or len(carried_out) < len(actions) or all(isinstance(action, AskToStop | Kill) for action in actions):
+                break
+        release_lease(self._store, seen.job, lease)
+        return Done(seen.job, tuple(done))
+
+    def _carry_out(self, spec: SpecGeneration, seen: Observation, actions: tuple[Action, ...], *, lease: Lease) -> tuple[Action, ...]:
+        """Do one action after another; stops before the first that another reconciler was faster with."""
+        done: list[Action] = []
+        for action in actions:
+            if self._clock.now_ms() >= lease.until or not self._do(spec, seen.job, action):
+                break
+            done.append(action)
+        return tuple(done)
+
+    def _do(self, spec: SpecGeneration, job: str, action: Action) -> bool:
+        match action:
+            case Say(status):
+                write_control_status(self._store, status)
+                logger.info("%s: %s%s", job, status.lifecycle, f", {status.reason}" if status.reason else "")
+            case GiveUp(attempt):
+                return give_up_attempt(self._store, job, attempt, by=self.holder, at=self._clock.now_ms())
+            case Start():
+                return self._start(spec, job, action)
+            case AskToStop(how, process):
+                logger.info("%s: asks %s to stop (%s)", job, _shown(process), how)
+                self._launcher(process.launcher).ask_to_stop(process)
+            case Kill(why, process):
+                logger.warning("%s: kills %s: %s", job, _shown(process), why)
+                self._launcher(process.launcher).kill(process)
+            case Clean(below):
+                delete_attempts(self._store, job, below)
+        return True
+
+    def _start(self, spec: SpecGeneration, job: str, action: Start) -> bool:
+        """Create the attempt, say so, launch, say what was launched; after a death between any two of these the next pass goes on."""
+        launcher = self._launcher(spec.spec.launcher)
+        attempt = Attempt(action.attempt, spec.generation, self._clock.now_ms(), self.holder, action.why, action.takeover)
+        if not create_attempt(self._store, job, attempt):
+            return False
+        status = action.status
+        write_control_status(self._store, status)
+        logger.info("%s: starts attempt %d: %s", job, attempt.number, action.why)
+        try:
+            process = launcher.launch(spec, attempt, self._store.uri)
+        except LaunchError as error:
+            # Nobody else may launch it, and this one did not: make sure of that, then it has failed.
+            if give_up_attempt(self._store, job, attempt.number, by=self.holder, at=self._clock.now_ms()):
+                now = self._clock.now_ms()
+                failed = Failure(now, attempt.number, attempt.at, None, error.code, str(error), error.transient)
+                write_control_status(self._store, after_failure(spec, status, failed, now))
+            logger.warning("%s: attempt %d was not launched: %s", job, attempt.number, error)
+            return False
+        write_control_status(self._store, replace(status, process=process))
+        return True
+
+    def _launcher(self, name: str) -> Launcher:
+        found = self._launchers.get(name)
+        if found is None:
+            raise LaunchError(
+                f"this reconciler has no launcher {name!r}",
+                fix=f"let one that has it act on the job, or submit it with one of these: {', '.join(sorted(self._launchers))}",
+            )
+        return found
+
+
+def _shown(process: ProcessHandle) -> str:
+    return f"process {process.pid if process.pid is not None else process.application} on host {process.host!r}"

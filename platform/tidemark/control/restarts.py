@@ -1,0 +1,89 @@
+"""When a job whose driver failed is started again, and when not any more: Flink's restart strategies, as a pure function."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+
+from tidemark.control.records import Failure
+from tidemark.control.spec import RestartPolicy
+from tidemark.durations import format_duration
+
+
+@dataclass(frozen=True)
+class Restart:
+    """Start again at an instant, milliseconds; ``why`` says what the delay follows from."""
+
+    at: int
+    why: str
+
+
+@dataclass(frozen=True)
+class NoRestart:
+    """Do not start again until somebody asks for it."""
+
+    why: str
+
+
+def decide_restart(policy: RestartPolicy, job: str, failures: Sequence[Failure]) -> Restart | NoRestart:
+    """Return what follows from the newest failure.
+
+    The same failures give the same answer, jitter included: whoever decides, at whatever time, decides alike.
+
+    Args:
+        policy: the job's.
+        job: its name; it spreads the restarts of many jobs that failed together.
+        failures: the known ones, oldest first; at least one.
+    """
+    newest = failures[-1]
+    if not newest.transient:
+        return NoRestart(f"error {newest.code} does not pass by itself")
+    at_epoch = _at_same_epoch(failures)
+    if 0 < policy.same_epoch_failures <= at_epoch:
+        return NoRestart(f"epoch {newest.epoch} failed {at_epoch} times in a row")
+    row = failures_in_a_row(policy, failures)
+    if policy.kind == "none":
+        return NoRestart("its restart policy is none")
+    if policy.kind == "fixed":
+        if row > policy.attempts:
+            return NoRestart(f"it failed {row} times in a row, and its restart policy is {policy.attempts} attempts")
+        return Restart(newest.at + policy.delay_ms, f"restart {row} of {policy.attempts}")
+    if policy.kind == "rate":
+        recent = sum(failure.at > newest.at - policy.per_ms for failure in failures)
+        if recent > policy.failures_per:
+            return NoRestart(
+                f"it failed {recent} times in {format_duration(policy.per_ms)}, and its restart policy is {policy.failures_per}"
+            )
+        return Restart(newest.at + policy.delay_ms, f"failure {recent} in {format_duration(policy.per_ms)}")
+    return Restart(newest.at + _exponential(policy, job, newest.attempt, row), f"failure {row} in a row")
+
+
+def failures_in_a_row(policy: RestartPolicy, failures: Sequence[Failure]) -> int:
+    """Return how many failures came one after another without an attempt between them that ran for long enough to count as well."""
+    short = takewhile(lambda failure: failure.at - failure.started_at < policy.reset_after_ms, reversed(failures))
+    row = sum(1 for _ in short)
+    # The failure that ended a long run is the first of the row after it.
+    return min(row + 1, len(failures))
+
+
+def longest_delay(policy: RestartPolicy) -> int:
+    """Return the greatest delay that the policy can ask for, milliseconds."""
+    return round(policy.longest_ms * (1 + policy.jitter)) if policy.kind == "exponential" else policy.delay_ms
+
+
+def _exponential(policy: RestartPolicy, job: str, attempt: int, row: int) -> int:
+    delay = float(policy.initial_ms)
+    for _ in range(row - 1):
+        delay *= policy.factor
+        if delay >= policy.longest_ms:
+            break
+    spread = int.from_bytes(hashlib.sha256(f"{job}/{attempt}".encode()).digest()[:4]) / 2**31 - 1
+    return max(0, round(min(delay, policy.longest_ms) * (1 + policy.jitter * spread)))
+
+
+def _at_same_epoch(failures: Sequence[Failure]) -> int:
+    """Return how many failures in a row were at the newest one's epoch; none where that is of no epoch."""
+    epoch = failures[-1].epoch
+    return 0 if epoch is None else sum(1 for _ in takewhile(lambda failure: failure.epoch == epoch, reversed(failures)))

@@ -1,0 +1,67 @@
+"""A job's code as Spark ships it to other machines: archives that Python imports from, named by their content."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import zipfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from tidemark.errors import LaunchError
+
+_ARCHIVES: Final = frozenset((".zip", ".whl", ".egg"))
+_NOT_SHIPPED: Final = frozenset(("__pycache__", ".git", ".venv", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis"))
+_BEGINNING: Final = (1980, 1, 1, 0, 0, 0)
+"""The time of every member, so that equal code makes an equal archive."""
+
+
+def shipped(places: Iterable[Path], folder: Path) -> tuple[Path, ...]:
+    """Return the archives of some code, made in a folder.
+
+    A wheel becomes a zip, since Spark puts only files of that name on the path of its Python workers; it must be pure Python, as
+    everything imported from an archive. A folder is zipped. Names carry a checksum, so that other code never goes under the same name.
+
+    Raises:
+        LaunchError: something is neither a folder nor an archive, or cannot be read.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        return tuple(_shipped(place, folder) for place in places)
+    except (OSError, zipfile.BadZipFile) as error:
+        raise LaunchError(f"the job's code cannot be shipped: {error}", fix="give folders, zips and wheels that can be read") from error
+
+
+def _shipped(place: Path, folder: Path) -> Path:
+    temporary = folder / f".{place.name}.making"
+    if place.is_dir():
+        with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
+            for file in _code_in(place):
+                member = zipfile.ZipInfo(file.relative_to(place).as_posix(), _BEGINNING)
+                member.compress_type = zipfile.ZIP_DEFLATED
+                archive.writestr(member, file.read_bytes())
+    elif place.suffix in _ARCHIVES:
+        _require_pure(place)
+        shutil.copyfile(place, temporary)
+    else:
+        raise LaunchError(f"{place} is neither a folder nor a zip or wheel", fix="give code_paths that are")
+    named = folder / f"{place.stem}-{hashlib.sha256(temporary.read_bytes()).hexdigest()[:12]}.zip"
+    temporary.replace(named)
+    return named
+
+
+def _code_in(folder: Path) -> Iterator[Path]:
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and _NOT_SHIPPED.isdisjoint(path.relative_to(folder).parts) and path.suffix != ".pyc":
+            yield path
+
+
+def _require_pure(place: Path) -> None:
+    with zipfile.ZipFile(place) as archive:
+        compiled = next((name for name in archive.namelist() if name.endswith((".so", ".pyd", ".dylib"))), None)
+    if compiled is not None:
+        raise LaunchError(
+            f"{place.name} holds {compiled}, and compiled code cannot be imported from an archive",
+            fix="install it on every machine of the cluster, and leave it out of code_paths",
+        )

@@ -1,0 +1,169 @@
+"""A job as people, metrics and alerts see it: one object, made by ``viewing.view_of``.
+
+Times are milliseconds since 1970-01-01 UTC, sizes are bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tidemark.control.launcher import Probe
+from tidemark.control.records import ErrorInfo, Failure, Lifecycle, ProcessHandle
+from tidemark.control.spec import JobSpec
+from tidemark.state.load import Waiting
+from tidemark.state.totals import Totals, empty_totals
+
+Health = Literal["ok", "starting", "stopped", "hung", "silent", "failing", "failed", "unwatched"]
+"""``stopped``: as wanted, or its input ended. ``hung``: suspected to hang. ``silent``: its driver should be alive and gives no sign of
+life. ``unwatched``: no reconciler acts on it, so what is wanted and what is differ, or a failure goes unseen."""
+
+UNHEALTHY: frozenset[Health] = frozenset(("hung", "silent", "failing", "failed", "unwatched"))
+
+
+@dataclass(frozen=True)
+class SplitView:
+    """One split of a source at the last epoch."""
+
+    watermark: int | None
+    lag_ms: int | None
+    idle: bool
+
+
+@dataclass(frozen=True)
+class SourceView:
+    """One source: ``lag_ms`` as ``JobView.lag_ms``; ``rows_*`` are totals; ``held_by`` is the split with the least watermark.
+
+    ``bound_ms`` is how far its watermark is behind its newest event as a matter of course: the bound on out-of-orderness.
+    """
+
+    watermark: int | None
+    lag_ms: int | None
+    held_by: str | None
+    rows_read: int
+    rows_malformed: int
+    splits: Mapping[str, SplitView] = field(default_factory=dict)
+    bound_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class RowCounts:
+    """Rows in all, since the lineage began."""
+
+    read: int = 0
+    out: int = 0
+    late: int = 0
+    malformed: int = 0
+    rejected: int = 0
+
+
+@dataclass(frozen=True)
+class Pressure:
+    """Back-pressure: since when an epoch is at hand, which share of the trigger interval epochs take, and what input waits.
+
+    ``busy_share`` is 1 when epochs follow one another without a pause. What waits is None where no source tells; ``waiting`` has it by
+    source. ``catch_up_ms`` is how long it takes at this pace until a backlog is read; ``intake`` the share of its usual bound that an
+    epoch may read.
+    """
+
+    busy_since: int | None = None
+    busy_share: float | None = None
+    looked_at: int | None = None
+    waiting_files: int | None = None
+    waiting_bytes: int | None = None
+    waiting_rows: int | None = None
+    waiting: Mapping[str, Waiting] = field(default_factory=dict)
+    catch_up_ms: int | None = None
+    intake: float = 1.0
+
+
+@dataclass(frozen=True)
+class JobView:
+    """A job at one moment, ``at``.
+
+    Args:
+        job: its name.
+        at: when it was looked at.
+        lifecycle: where it is; of a job without a spec, what its driver says.
+        since: since when, None where nobody wrote it down.
+        health: how that is to be taken.
+        spec: what is wanted; None for a job that was never submitted.
+        generation: the newest one, 0 without a spec.
+        generation_seen: the one that reconcilers acted on last.
+        attempt: number of the newest attempt.
+        process: of the driver.
+        process_state: whether it lives; None where there is none.
+        heartbeat_at: the driver's last sign of life.
+        lineage: of the last epoch.
+        epoch: the last committed one; None before the first.
+        epoch_at: its processing time.
+        epoch_ms: how long it took.
+        started_at: when the driver started.
+        watermark: the least of the sources'.
+        lag_ms: processing time minus watermark. While the driver is well and has nothing at hand, that of the last epoch, so that a
+            source without news raises no alarm; else up to now.
+        sources: by name.
+        totals: rows by source, filter, operator and output.
+        rows: rows in all.
+        rows_per_second: read, over the last epochs.
+        rows_out_per_second: written, over the last epochs.
+        late_share: of the rows that windows saw in the last epoch, those that were late; None where there were none.
+        state_rows: in all operators.
+        state_bytes: in all operators.
+        state_files: in all operators.
+        pressure: whether it keeps up.
+        failures: the newest, oldest first.
+        restarts_done: after failures, in all.
+        next_start_at: when a failing job is started again.
+        reason: why it is where it is.
+        error: the last one, None when it runs well.
+        warning: what its driver has to do without, empty for nothing.
+        end_of_input: whether its input has ended for good.
+    """
+
+    job: str
+    at: int
+    lifecycle: Lifecycle
+    health: Health
+    since: int | None = None
+    spec: JobSpec | None = None
+    generation: int = 0
+    generation_seen: int = 0
+    attempt: int = 0
+    process: ProcessHandle | None = None
+    process_state: Probe | None = None
+    heartbeat_at: int | None = None
+    lineage: str = ""
+    epoch: int | None = None
+    epoch_at: int | None = None
+    epoch_ms: int | None = None
+    started_at: int | None = None
+    watermark: int | None = None
+    lag_ms: int | None = None
+    sources: Mapping[str, SourceView] = field(default_factory=dict)
+    totals: Totals = field(default_factory=empty_totals)
+    rows: RowCounts = RowCounts()
+    rows_per_second: float | None = None
+    rows_out_per_second: float | None = None
+    late_share: float | None = None
+    state_rows: int = 0
+    state_bytes: int = 0
+    state_files: int = 0
+    pressure: Pressure = Pressure()
+    failures: tuple[Failure, ...] = ()
+    restarts_done: int = 0
+    next_start_at: int | None = None
+    reason: str = ""
+    error: ErrorInfo | None = None
+    warning: str = ""
+    end_of_input: bool = False
+
+    @property
+    def heartbeat_age_ms(self) -> int | None:
+        """How old the last sign of life is; never negative, since clocks differ."""
+        return None if self.heartbeat_at is None else max(0, self.at - self.heartbeat_at)
+
+    def failures_since(self, instant: int) -> int:
+        """Return how many failures were seen from an instant on, of those that are still known."""
+        return sum(failure.at >= instant for failure in self.failures)

@@ -1,0 +1,227 @@
+"""From what is known of a job to the view of it that people, metrics and alerts share. Pure; no file is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from tidemark.control.observe import Observation
+from tidemark.control.records import ErrorInfo, Lifecycle
+from tidemark.control.view import UNHEALTHY, Health, JobView, Pressure, RowCounts, SourceView, SplitView
+from tidemark.state.joblog import DEFAULT_LEASE_MS
+from tidemark.state.load import Load
+from tidemark.state.progress import EpochProgress, SourceProgress
+from tidemark.state.status import JobStatus
+from tidemark.state.totals import Totals, empty_totals
+
+UNWATCHED_MS: Final = 60_000
+"""A supervisor looks every few seconds, a sensor once a minute: what is still undone after so long, nobody is doing."""
+
+
+def view_of(observation: Observation, now: int) -> JobView:
+    """Return the view of a job.
+
+    Args:
+        observation: what is known of it.
+        now: processing time, milliseconds.
+    """
+    control, driver, beat, spec = observation.control, observation.driver, observation.beat, observation.generation
+    last = driver.last if driver is not None else None
+    load = driver.load if driver is not None else None
+    health = _health(observation, now)
+    # An epoch at hand, or a driver that is not there, lets the lag grow though no epoch says so.
+    behind = health in UNHEALTHY or (beat is not None and beat.busy_since is not None)
+    totals = driver.totals if driver is not None else empty_totals()
+    sources = {name: _source(item, totals["sources"].get(name, {}), now if behind else None) for name, item in _sources(last).items()}
+    read, out = _rates(load, now, driver)
+    error = control.error if control is not None else None
+    return JobView(
+        job=observation.job,
+        at=now,
+        lifecycle=control.lifecycle if control is not None else _lifecycle_of(driver, submitted=spec is not None),
+        health=health,
+        since=control.since if control is not None else None,
+        spec=spec.spec if spec is not None else None,
+        generation=spec.generation if spec is not None else 0,
+        generation_seen=control.generation if control is not None else 0,
+        attempt=observation.attempt.number if observation.attempt is not None else 0,
+        process=observation.handle,
+        process_state=observation.process,
+        heartbeat_at=_heartbeat_at(observation),
+        lineage=last.lineage if last is not None else "",
+        epoch=last.epoch if last is not None else None,
+        epoch_at=last.processing_time if last is not None else None,
+        epoch_ms=last.duration_ms if last is not None else None,
+        started_at=driver.started_at if driver is not None else None,
+        watermark=last.watermark if last is not None else None,
+        lag_ms=max((source.lag_ms for source in sources.values() if source.lag_ms is not None), default=None),
+        sources=sources,
+        totals=totals,
+        rows=_rows(totals),
+        rows_per_second=read,
+        rows_out_per_second=out,
+        late_share=_late_share(last),
+        state_rows=sum(item.state_rows for item in last.operators.values()) if last is not None else 0,
+        state_bytes=sum(item.state_bytes for item in last.operators.values()) if last is not None else 0,
+        state_files=sum(item.state_files for item in last.operators.values()) if last is not None else 0,
+        pressure=_pressure(observation, load),
+        failures=control.failures if control is not None else (),
+        restarts_done=control.restarts_done if control is not None else 0,
+        next_start_at=control.next_start_at if control is not None else None,
+        reason=control.reason if control is not None else "",
+        error=error or _error_of(driver),
+        warning=observation.warning.text if observation.warning is not None and observation.process != "gone" else "",
+        end_of_input=last.end_of_input if last is not None else False,
+    )
+
+
+def _health(observation: Observation, now: int) -> Health:
+    control, spec = observation.control, observation.generation
+    if spec is None:
+        return _health_unsubmitted(observation, now)
+    lifecycle = control.lifecycle if control is not None else "created"
+    match lifecycle:
+        case "failed":
+            return "failed"
+        case "failing":
+            overdue = control is not None and control.next_start_at is not None and now - control.next_start_at >= UNWATCHED_MS
+            return "unwatched" if overdue else "failing"
+        case "finished":
+            return "stopped"
+        case "created" | "suspended":
+            if spec.spec.wanted == "suspended":
+                return "stopped"
+            return "unwatched" if now - spec.at >= UNWATCHED_MS else "starting"
+        case _:
+            return _health_active(observation, now)
+
+
+def _health_active(observation: Observation, now: int) -> Health:
+    """Return the health of a job whose driver should be alive."""
+    control, spec, beat = observation.control, observation.generation, observation.own_beat
+    if control is not None and control.suspicion is not None:
+        return "hung"
+    last_sign = beat.at if beat is not None else (observation.attempt.at if observation.attempt is not None else 0)
+    if observation.process == "gone":
+        return "unwatched" if now - last_sign >= UNWATCHED_MS else "silent"
+    if beat is None:
+        allowed = spec.spec.start_timeout_ms if spec is not None else UNWATCHED_MS
+        return "unwatched" if now - last_sign >= allowed + UNWATCHED_MS else "starting"
+    return "silent" if abs(now - beat.at) >= DEFAULT_LEASE_MS else "ok"
+
+
+def _health_unsubmitted(observation: Observation, now: int) -> Health:
+    driver, at = observation.driver, _heartbeat_at(observation)
+    if driver is None or driver.state in {"finished", "stopped"}:
+        return "stopped"
+    if driver.state == "failed":
+        return "failed"
+    return "silent" if observation.beat_gone or at is None or now - at >= DEFAULT_LEASE_MS else "ok"
+
+
+def _lifecycle_of(driver: JobStatus | None, *, submitted: bool) -> Lifecycle:
+    """Return where a job is that no reconciler has looked at."""
+    if submitted or driver is None:
+        return "created"
+    lifecycles: Mapping[str, Lifecycle] = {"running": "running", "failed": "failed", "finished": "finished", "stopped": "suspended"}
+    return lifecycles[driver.state]
+
+
+def _heartbeat_at(observation: Observation) -> int | None:
+    signs = [observation.beat.at] if observation.beat is not None else []
+    signs += [observation.driver.heartbeat_at] if observation.driver is not None else []
+    return max(signs, default=None)
+
+
+def _sources(last: EpochProgress | None) -> Mapping[str, SourceProgress]:
+    return last.sources if last is not None else {}
+
+
+def _source(item: SourceProgress, totals: Mapping[str, int], now: int | None) -> SourceView:
+    """Return the view of a source; its lag is up to now where that is given."""
+    return SourceView(
+        watermark=item.watermark,
+        lag_ms=_lag(item.watermark, item.lag_ms, now),
+        held_by=item.held_by,
+        rows_read=totals.get("read", 0),
+        rows_malformed=totals.get("malformed", 0),
+        splits={
+            name: SplitView(split.watermark, _lag(split.watermark, _split_lag(item, split.watermark), now), split.idle)
+            for name, split in item.splits.items()
+        },
+        bound_ms=_bound(item),
+    )
+
+
+def _bound(item: SourceProgress) -> int | None:
+    """Return the bound on out-of-orderness as its splits show it; the least, since an idle one's watermark may be anywhere."""
+    known = [
+        split.max_event_time - split.watermark - 1
+        for split in item.splits.values()
+        if split.max_event_time is not None and split.watermark is not None
+    ]
+    return max(min(known), 0) if known else None
+
+
+def _lag(watermark: int | None, then: int | None, now: int | None) -> int | None:
+    # Without a lag the input has ended, or nothing was timed yet: then nothing lags up to now either.
+    return then if watermark is None or then is None or now is None else max(then, now - watermark)
+
+
+def _split_lag(item: SourceProgress, watermark: int | None) -> int | None:
+    return None if item.lag_ms is None or item.watermark is None or watermark is None else item.lag_ms + item.watermark - watermark
+
+
+def _rows(totals: Totals) -> RowCounts:
+    return RowCounts(
+        read=_sum(totals["sources"].values(), "read"),
+        out=sum(totals["outputs"].values()),
+        late=_sum(totals["operators"].values(), "late"),
+        malformed=_sum(totals["sources"].values(), "malformed"),
+        rejected=_sum(totals["filters"].values(), "rejected"),
+    )
+
+
+def _sum(counts: Iterable[Mapping[str, int]], name: str) -> int:
+    return sum(count.get(name, 0) for count in counts)
+
+
+def _rates(load: Load | None, now: int, driver: JobStatus | None) -> tuple[float | None, float | None]:
+    """Return rows read and written per second over the last epochs; the pause since the last one counts once it is longer than usual."""
+    if load is None or driver is None:
+        return None, None
+    pause = now - driver.heartbeat_at
+    span = (load.span_ms + (pause if pause > 2 * max(load.trigger_ms, load.epoch_ms) else 0)) / 1000
+    return load.rows_in / span, load.rows_out / span
+
+
+def _late_share(last: EpochProgress | None) -> float | None:
+    seen = sum(item.rows_in for item in last.operators.values()) if last is not None else 0
+    return last.rows_late / seen if last is not None and seen else None
+
+
+def _pressure(observation: Observation, load: Load | None) -> Pressure:
+    beat = observation.beat
+    waiting = load.waiting if load is not None else {}
+    return Pressure(
+        busy_since=beat.busy_since if beat is not None else None,
+        busy_share=load.busy_share if load is not None else None,
+        looked_at=beat.looked_at if beat is not None else None,
+        waiting_files=_known_sum(item.files for item in waiting.values()),
+        waiting_bytes=_known_sum(item.bytes for item in waiting.values()),
+        waiting_rows=_known_sum(item.rows for item in waiting.values()),
+        waiting=waiting,
+        catch_up_ms=load.catch_up_ms if load is not None else None,
+        intake=load.intake if load is not None else 1.0,
+    )
+
+
+def _known_sum(values: Iterable[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _error_of(driver: JobStatus | None) -> ErrorInfo | None:
+    if driver is None or driver.state != "failed" or driver.error is None:
+        return None
+    return ErrorInfo(driver.error_code or "", driver.error, driver.error_transient)

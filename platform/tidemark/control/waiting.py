@@ -1,0 +1,84 @@
+"""Waits for what was asked of a job, and sees to it meanwhile: whoever waits is a reconciler for that job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, Literal
+
+from tidemark.clock import SYSTEM_CLOCK, Clock
+from tidemark.control.launcher import Launcher
+from tidemark.control.observe import Observation, Observer
+from tidemark.control.reconciler import Reconciler
+from tidemark.control.view import JobView
+from tidemark.control.viewing import view_of
+from tidemark.durations import format_duration
+from tidemark.errors import NotReachedError
+from tidemark.state.store import JobStore
+
+Goal = Literal["running", "ended"]
+
+POLL_SECONDS: Final = 0.25
+_LOOK_SECONDS: Final = 0.5
+
+
+class Waiting:
+    """Waits for jobs of a store.
+
+    Args:
+        store: the root store.
+        launchers: by name.
+        clock: the time.
+    """
+
+    def __init__(self, store: JobStore, launchers: Mapping[str, Launcher], clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
+        self._observer = Observer(store, launchers)
+        self._reconciler = Reconciler(store, launchers, clock)
+
+    def until(self, job: str, goal: Goal, *, generation: int, timeout_ms: int, tell: Callable[[JobView], None] | None = None) -> JobView:
+        """Wait until a job runs, or has ended, as a generation of its spec wants it; or until it failed for good.
+
+        Args:
+            job: its name.
+            goal: ``running``: a driver gives signs of life; ``ended``: none is there any more.
+            generation: what was asked for; a newer one counts as well.
+            timeout_ms: how long to wait at most.
+            tell: called when what is shown of the job changes.
+
+        Raises:
+            NotReachedError: it took too long; the wish stands.
+            TidemarkError: the job's files cannot be read.
+        """
+        begun, looked, shown = self._clock.monotonic(), None, None
+        while True:
+            now = self._clock.monotonic()
+            if looked is None or now - looked >= _LOOK_SECONDS:
+                looked = now
+                errors = self._reconciler.pass_over([job]).errors
+                if job in errors:
+                    raise errors[job]
+            seen = self._observer.observe(job)
+            view = view_of(seen, self._clock.now_ms())
+            line = (view.lifecycle, view.reason, view.epoch)
+            if tell is not None and line != shown:
+                shown = line
+                tell(view)
+            if reached(seen, goal, generation):
+                return view
+            if now - begun >= timeout_ms / 1000:
+                raise NotReachedError(
+                    f"job {job!r} is {view.lifecycle} after {format_duration(timeout_ms)}, and not yet {goal}",
+                    fix="wait on with `tidemark top`, or see `tidemark logs`; what was asked for still stands",
+                    job=job,
+                )
+            self._clock.sleep(POLL_SECONDS)
+
+
+def reached(seen: Observation, goal: Goal, generation: int) -> bool:
+    """Say whether a job is where a generation wants it, or will not get there any more."""
+    control = seen.control
+    if control is None or control.generation < generation:
+        return False
+    if control.lifecycle in {"failed", "finished"}:
+        return True
+    return control.lifecycle == ("running" if goal == "running" else "suspended")

@@ -1,0 +1,102 @@
+"""What people and tools ask of a job: each is a new generation of its spec. Nothing is done here; reconcilers see to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from tidemark.clock import SYSTEM_CLOCK, Clock
+from tidemark.control.generations import change_spec, require_spec, who
+from tidemark.control.observe import read_control_status
+from tidemark.control.records import ACTIVE
+from tidemark.control.spec import Ending, JobSpec, SpecGeneration
+from tidemark.errors import DefinitionError
+from tidemark.state.store import JobStore
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """Asks for things, in somebody's name.
+
+    Args:
+        store: the root store.
+        by: who asks; ``user@host`` by default.
+        clock: the time.
+    """
+
+    store: JobStore
+    by: str = ""
+    clock: Clock = SYSTEM_CLOCK
+
+    def submit(self, spec: JobSpec, why: str = "") -> SpecGeneration:
+        """Ask for a job to be as a spec says, whether it is there already or not.
+
+        The number of restarts that were asked for goes on from what it was.
+
+        Raises:
+            DefinitionError: the spec cannot be.
+        """
+
+        def change(newest: SpecGeneration | None) -> JobSpec:
+            return spec if newest is None else replace(spec, restarts=max(spec.restarts, newest.spec.restarts))
+
+        return change_spec(self.store, spec.job, change, by=self._by, why=why or "submitted", clock=self.clock)
+
+    def start(self, job: str, why: str = "") -> SpecGeneration:
+        """Ask for a job to run; of one that failed for good, that is to try again. One whose input has ended stays finished.
+
+        Raises:
+            UnknownJobError: the job was never submitted.
+        """
+
+        def change(spec: JobSpec) -> JobSpec:
+            status = read_control_status(self.store, job)
+            failed = status is not None and status.lifecycle == "failed"
+            return replace(spec, wanted="running", restarts=spec.restarts + (failed and spec.wanted == "running"))
+
+        return self._change(job, change, why or "start")
+
+    def stop(self, job: str, how: Ending = "finish", why: str = "") -> SpecGeneration:
+        """Ask for a job's driver to end, and for none to be started.
+
+        Args:
+            job: the job's name.
+            how: after the epoch at hand; after all input, with all windows closed; or at once.
+            why: what for.
+
+        Raises:
+            UnknownJobError: the job was never submitted.
+            DefinitionError: it is to drain and does not run.
+        """
+
+        def change(spec: JobSpec) -> JobSpec:
+            status = read_control_status(self.store, job)
+            if how == "drain" and (status is None or status.lifecycle not in {*ACTIVE, "failing"}):
+                raise DefinitionError(
+                    f"job {job!r} does not run ({status.lifecycle if status is not None else 'created'}), so it cannot drain",
+                    fix=f"start it first: `tidemark start {job}`",
+                    job=job,
+                )
+            return replace(spec, wanted="suspended", stop=how)
+
+        return self._change(job, change, why or {"finish": "stop", "drain": "stop --drain", "now": "cancel"}[how])
+
+    def restart(self, job: str, why: str = "") -> SpecGeneration:
+        """Ask for a new driver, also of a job that failed for good or is suspended.
+
+        Raises:
+            UnknownJobError: the job was never submitted.
+        """
+        return self._change(job, lambda spec: replace(spec, wanted="running", restarts=spec.restarts + 1), why or "restart")
+
+    @property
+    def _by(self) -> str:
+        return self.by or who()
+
+    def _change(self, job: str, change: Callable[[JobSpec], JobSpec], why: str) -> SpecGeneration:
+        require_spec(self.store, job)
+
+        def of_newest(newest: SpecGeneration | None) -> JobSpec:
+            return change((newest or require_spec(self.store, job)).spec)
+
+        return change_spec(self.store, job, of_newest, by=self._by, why=why, clock=self.clock)

@@ -1,0 +1,72 @@
+"""Whether a job's code, as it is now, could go on from what is stored: for continuous integration, before anything is stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tidemark.errors import UnknownJobError
+from tidemark.graph.definition_changes import SAME, Names
+from tidemark.graph.job import Job
+from tidemark.savepoints.judging import verdict
+from tidemark.savepoints.root_store import root_store
+from tidemark.savepoints.savepoint_store import SavepointStore
+from tidemark.savepoints.verdict import Verdict
+from tidemark.state.joblog import JobLog
+from tidemark.state.layout import job_folder
+from tidemark.state.records import EpochRecord
+from tidemark.state.store import JobStore
+
+HEAD = "head"
+"""Stands for the newest epoch where a savepoint is to be named."""
+
+
+def check(
+    job: Job,
+    against: str = HEAD,
+    *,
+    store: str | JobStore | None = None,
+    of: str | None = None,
+    uids: Names = SAME,
+    columns: Mapping[str, Names] | None = None,
+    allow_non_restored_state: bool = False,
+) -> Verdict:
+    """Return what would become of stored state and positions if a job went on from them; ``.fits`` says whether it may.
+
+    Reads small files only and starts no JVM. Of types it knows what the graph is certain of; Spark tells the others when the job starts.
+
+    Args:
+        job: the changed job.
+        against: ``head``, the newest epoch, or the name of a savepoint.
+        store: root of the job store; the job's own by default.
+        of: the job whose state it is; the same by default.
+        uids: new uids by stored ones; None for an operator whose state is left behind.
+        columns: of the job's operators by uid, new names of keys, aggregates and columns of the stream by old ones; None for an aggregate
+            whose state is left behind.
+        allow_non_restored_state: leave behind what belongs to nothing in the job.
+
+    Raises:
+        UnknownJobError: nothing is stored of such a job.
+        UnknownSavepointError: it has no such savepoint.
+        DefinitionError: a map names what is not there.
+    """
+    record = stored_epoch(root_store(store, job.store), of or job.name, against)
+    return verdict(record, job, uids=uids, columns=columns, allow_non_restored_state=allow_non_restored_state)
+
+
+def stored_epoch(root: JobStore, job: str, against: str = HEAD) -> EpochRecord:
+    """Return the newest epoch of a job, or that of a savepoint.
+
+    Raises:
+        UnknownJobError: nothing is committed of such a job.
+        UnknownSavepointError: it has no such savepoint.
+    """
+    if against != HEAD:
+        return SavepointStore(root, job).get(against).record
+    head = JobLog(root.at(job_folder(job)), job).load().epoch
+    if head is None:
+        raise UnknownJobError(
+            f"job {job!r} has no epoch in {root.uri}",
+            fix="run it once, name the job whose state it is, or give another store",
+            job=job,
+        )
+    return head

@@ -1,0 +1,136 @@
+"""Holds an epoch's state and positions against a job: every difference at once, nothing is read but the record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tidemark.errors import DefinitionError
+from tidemark.graph.definition import operator_definition
+from tidemark.graph.definition_changes import SAME, Names, definition_changes
+from tidemark.graph.job import Job
+from tidemark.graph.nodes import WindowNode
+from tidemark.savepoints.operator_judging import judge_operator
+from tidemark.savepoints.verdict import Finding, OperatorVerdict, SourceVerdict, Verdict
+from tidemark.state.offsets import positions
+from tidemark.state.records import EpochRecord, OperatorState
+
+StateTypes = Mapping[str, Mapping[str, object]]
+"""Spark's JSON of the types that the columns of each operator's state have from now on, by uid and column."""
+
+
+def verdict(
+    record: EpochRecord,
+    job: Job,
+    *,
+    uids: Names = SAME,
+    columns: Mapping[str, Names] | None = None,
+    allow_non_restored_state: bool = False,
+    types: StateTypes | None = None,
+) -> Verdict:
+    """Return what would become of an epoch's state and positions if a job went on from it.
+
+    Args:
+        record: the epoch.
+        job: what is to go on; its name may be another.
+        uids: new uids by stored ones, None for an operator whose state is left behind.
+        columns: of operators of the job by uid, new names of keys, aggregates and columns of the stream by old ones, None for an
+            aggregate whose state is left behind.
+        allow_non_restored_state: leave behind what belongs to nothing in the job.
+        types: of state columns, where Spark has told them; else they are what the graph is certain of.
+
+    Raises:
+        DefinitionError: a map names what is not there, or two things the same.
+    """
+    nodes = {node.uid: node for node in job.nodes if isinstance(node, WindowNode) and node.uid}
+    columns = columns or {}
+    _check_maps(record, nodes, uids, columns)
+    stored_by = {uids.get(old, old): old for old in record.operators if uids.get(old, old) in nodes}
+    operators = []
+    for uid, node in nodes.items():
+        old = stored_by.get(uid)
+        if old is None:
+            operators.append(OperatorVerdict(uid, None, "new", (Finding("it is new, and begins without state", "compatible"),)))
+            continue
+        known = None if types is None else types.get(uid)
+        operators.append(judge_operator(uid, record.operators[old], node, stored_uid=old, names=columns.get(uid, SAME), types=known))
+    fresh = {uid: node for uid, node in nodes.items() if uid not in stored_by}
+    for old, state in record.operators.items():
+        if old not in stored_by.values():
+            left = allow_non_restored_state or (old in uids and uids[old] is None)
+            operators.append(_dropped(old, state, fresh, left=left))
+    return Verdict(
+        job.name, record.lineage, record.epoch, tuple(operators), _sources(record, list(job.sources), allow=allow_non_restored_state)
+    )
+
+
+def _dropped(uid: str, state: OperatorState, fresh: Mapping[str, WindowNode], *, left: bool) -> OperatorVerdict:
+    rows = sum(file.rows for file in state.files)
+    finding = Finding(
+        "the job has no operator of this uid",
+        "incompatible" if not left else "compatible",
+        f"{rows:,} rows of state, and with them the windows that are still open",
+        "" if left else _claim(uid, state, fresh),
+    )
+    return OperatorVerdict(uid, uid, "dropped", (finding,), left=left)
+
+
+def _claim(uid: str, state: OperatorState, fresh: Mapping[str, WindowNode]) -> str:
+    """Return how a new operator that could take a state over gets it, or how the state is left behind."""
+    heirs = [
+        name
+        for name, node in fresh.items()
+        if all(change.effect == "none" for change in definition_changes(_plain(state), operator_definition(node)))
+    ]
+    leave = "leave its state behind: allow_non_restored_state=True (--allow-non-restored-state)"
+    if heirs:
+        said = f"uids={{{uid!r}: {heirs[0]!r}}} (--map {uid}={heirs[0]})"
+        return (
+            f"give the operators their old uids back, or restore from a savepoint and say that it is {heirs[0]!r} now: {said}, or {leave}"
+        )
+    return f"give the operators their old uids back, or restore from a savepoint and {leave}"
+
+
+def _plain(state: OperatorState) -> dict[str, object]:
+    return {key: value for key, value in state.definition.items() if key != "schema"}
+
+
+def _sources(record: EpochRecord, names: Sequence[str], *, allow: bool) -> tuple[SourceVerdict, ...]:
+    stored = positions(record.offsets)
+    found = []
+    for name in names:
+        if name in stored or name in record.sources:
+            found.append(SourceVerdict(name, "compatible"))
+        else:
+            found.append(SourceVerdict(name, "new", (Finding("it is new, and is read from its beginning", "compatible"),)))
+    for name in sorted(set(stored) - set(names)):
+        finding = Finding(
+            "the job has no source of this name",
+            "incompatible" if not allow else "compatible",
+            "its position: under a new name all of its input would be read again",
+            ""
+            if allow
+            else "give the source its old name back, or restore from a savepoint with allow_non_restored_state=True "
+            "(--allow-non-restored-state)",
+        )
+        found.append(SourceVerdict(name, "dropped", (finding,), left=allow))
+    return tuple(found)
+
+
+def _check_maps(record: EpochRecord, nodes: Mapping[str, WindowNode], uids: Names, columns: Mapping[str, Names]) -> None:
+    unknown = sorted(set(uids) - set(record.operators))
+    if unknown:
+        raise _wrong(f"the map of uids names {unknown[0]!r}, of which nothing is stored", record.operators)
+    missing = sorted(new for new in uids.values() if new is not None and new not in nodes)
+    if missing:
+        raise _wrong(f"the map of uids names {missing[0]!r}, which the job does not have", nodes)
+    claims = [uids.get(old, old) for old in record.operators]
+    twice = sorted({new for new in claims if new is not None and new in nodes and claims.count(new) > 1})
+    if twice:
+        raise _wrong(f"the stored state of two operators would become that of {twice[0]!r}", record.operators)
+    missing = sorted(set(columns) - set(nodes))
+    if missing:
+        raise _wrong(f"the map of columns names the operator {missing[0]!r}, which the job does not have", nodes)
+
+
+def _wrong(what: str, known: Mapping[str, object]) -> DefinitionError:
+    return DefinitionError(what, fix=f"name those there are: {', '.join(sorted(known)) or 'none'}; stored uids stand on the left")

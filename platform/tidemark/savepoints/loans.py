@@ -1,0 +1,155 @@
+"""Loans: what a job that was restored from a savepoint still needs of it, and what it does with it in the end.
+
+A note lies with the borrower, a hold on the files with each job that they lie with. The note comes first, so that what a crash leaves
+is found again; both go once none of the borrower's epochs names a file of the owner's. A savepoint that was claimed goes then, too.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from tidemark.crashpoints import crash_point
+from tidemark.savepoints.restore_marks import read_mark
+from tidemark.savepoints.savepoint import Savepoint
+from tidemark.state.codec import from_plain, to_plain
+from tidemark.state.envelope import seal, unseal
+from tidemark.state.holds import Hold, Holds
+from tidemark.state.joblog import Driver
+from tidemark.state.layout import LOANS, job_folder, loan_path, pin_path
+from tidemark.state.records import EpochRecord
+from tidemark.state.store import JobStore
+from tidemark.state.sweep import KeptEpochs
+
+KIND: Final = "loan"
+
+
+@dataclass(frozen=True)
+class Loan:
+    """A savepoint that a job was restored from.
+
+    Args:
+        token: of the lineage that began with it; the holds have it in their names.
+        identity: of the restore.
+        job: whose savepoint it is.
+        savepoint: its name.
+        claim: whether the borrower disposes of it.
+        epoch: that was restored.
+        owners: other jobs that files lie with.
+        at: when, milliseconds.
+    """
+
+    token: str
+    identity: str
+    job: str
+    savepoint: str
+    claim: bool
+    epoch: int
+    owners: tuple[str, ...]
+    at: int
+
+
+def borrow(driver: Driver, savepoint: Savepoint, record: EpochRecord, *, claim: bool) -> None:
+    """Keep what a lineage's first record needs of other jobs; called under the driver's term, before the record is appended.
+
+    Args:
+        driver: of the job that is restored.
+        savepoint: from which.
+        record: the first of the lineage.
+        claim: whether the savepoint becomes the job's.
+    """
+    files = _files_by_owner(record)
+    if not files and not claim:
+        return
+    folder, now = driver.log.store, driver.log.clock.now_ms()
+    identity = record.restored.identity if record.restored is not None else ""
+    loan = Loan(record.lineage, identity, savepoint.job, savepoint.name, claim, record.epoch, tuple(sorted(files)), now)
+    folder.create(loan_path(loan.token), seal(KIND, to_plain(loan)))
+    for owner, paths in files.items():
+        hold = Hold(_hold_name(driver.log.job, loan), driver.log.job, now, savepoint.name, tuple(sorted(paths)))
+        Holds(folder.beside(job_folder(owner))).put(hold)
+    crash_point("files-held")
+
+
+def loans_of(folder: JobStore) -> tuple[Loan, ...]:
+    """Return the loans of a job. ``folder`` is the store at its folder.
+
+    Raises:
+        CorruptStoreError: a note is damaged.
+    """
+    found = []
+    for file in folder.list(LOANS):
+        _, plain = unseal(folder.get(file.path), kind=KIND, path=file.path)
+        found.append(from_plain(Loan, plain, path=file.path))
+    return tuple(found)
+
+
+def settle(driver: Driver, kept: KeptEpochs) -> None:
+    """Let go of what no epoch needs any more; called by the driver between epochs, beside the sweep.
+
+    Args:
+        driver: of the job.
+        kept: its epochs, read since the driver's last one.
+
+    Raises:
+        FencedError: a newer driver has begun, which may be just borrowing; nothing was let go.
+        CorruptStoreError: a note or a hold is damaged.
+    """
+    folder = driver.log.store
+    loans = loans_of(folder)
+    if not loans:
+        return
+    needed: dict[str, set[str]] = defaultdict(set)
+    for decoded in kept.all:
+        for owner, paths in _files_by_owner(decoded.record).items():
+            needed[owner] |= paths
+    retained = {(decoded.record.lineage, decoded.record.epoch) for decoded in kept.retained}
+    driver.confirm()
+    for loan in loans:
+        settled = [_let_go(folder, driver.log.job, loan, owner, needed) for owner in loan.owners]
+        # Claimed: it is what the job goes back to as long as the epoch that was restored is not superseded.
+        claimed = loan.claim and (loan.token, loan.epoch) in retained
+        if loan.claim and not claimed and _was_made(folder, loan):
+            folder.beside(job_folder(loan.job)).delete([pin_path(loan.savepoint)])
+        if all(settled) and not claimed:
+            folder.delete([loan_path(loan.token)])
+
+
+def give_up(folder: JobStore, job: str) -> None:
+    """Let go of all that a job has borrowed, since the job itself goes. ``folder`` is the store at its folder."""
+    for loan in loans_of(folder):
+        for owner in loan.owners:
+            Holds(folder.beside(job_folder(owner))).remove(_hold_name(job, loan))
+        folder.delete([loan_path(loan.token)])
+
+
+def _was_made(folder: JobStore, loan: Loan) -> bool:
+    """Say whether the restore was made that a loan was for; what crashed before that claims nothing."""
+    mark = read_mark(folder, loan.identity)
+    return mark is not None and mark.lineage == loan.token
+
+
+def _let_go(folder: JobStore, job: str, loan: Loan, owner: str, needed: Mapping[str, set[str]]) -> bool:
+    """Remove the hold on an owner's files if none of them is needed; returns whether there is none any more."""
+    holds = Holds(folder.beside(job_folder(owner)))
+    hold = holds.get(_hold_name(job, loan))
+    if hold is not None and not needed.get(owner, set()).isdisjoint(hold.files):
+        return False
+    holds.remove(_hold_name(job, loan))
+    return True
+
+
+def _hold_name(job: str, loan: Loan) -> str:
+    # A job's name may have a hundred letters, as many as a hold's: the token alone tells holds apart.
+    return f"fork-{loan.token}-{job}"[:100].rstrip(".-")
+
+
+def _files_by_owner(record: EpochRecord) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = defaultdict(set)
+    for state in record.operators.values():
+        for file in state.files:
+            if file.owner:
+                found[file.owner].add(file.path)
+    return dict(found)

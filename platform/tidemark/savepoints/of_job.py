@@ -1,0 +1,89 @@
+"""Savepoints as a program uses them: by a job, or its name, and where its store is."""
+
+from __future__ import annotations
+
+from tidemark.graph.job import Job
+from tidemark.savepoints.export_format import ExportIndex, OnCopy
+from tidemark.savepoints.exporting import export_savepoint as export
+from tidemark.savepoints.importing import import_savepoint as take_in
+from tidemark.savepoints.rewinding import Tell
+from tidemark.savepoints.rewinding import rewind as put_back
+from tidemark.savepoints.root_store import root_store
+from tidemark.savepoints.savepoint import Savepoint
+from tidemark.savepoints.savepoint_store import SavepointStore
+from tidemark.state.records import EpochRecord
+from tidemark.state.store import JobStore
+
+
+def savepoints_of(job: Job | str, *, store: str | JobStore | None = None) -> SavepointStore:
+    """Return the savepoints of a job: ``take``, ``list``, ``get``, ``diff``, ``dispose``. Starts no JVM; the job may run.
+
+    Args:
+        job: the job, or its name.
+        store: root of the job store; else the job's own, ``$TIDEMARK_STORE``, or ``.tidemark/jobs``.
+    """
+    if isinstance(job, Job):
+        return SavepointStore(root_store(store, job.store), job.name)
+    return SavepointStore(root_store(store, None), job)
+
+
+def export_savepoint(
+    job: Job | str, name: str, to: str, *, store: str | JobStore | None = None, on_copy: OnCopy | None = None
+) -> ExportIndex:
+    """Copy a savepoint and all it needs into one folder, which can be moved and imported elsewhere; what was broken off goes on.
+
+    Args:
+        job: the job, or its name.
+        name: of the savepoint.
+        to: the folder, local or of an object store.
+        store: root of the job store, as for ``savepoints_of``.
+        on_copy: called after each file.
+
+    Raises:
+        UnknownSavepointError: there is none of that name.
+        DefinitionError: the folder holds something else.
+        CorruptStoreError: a file of the savepoint's is missing.
+    """
+    found = savepoints_of(job, store=store)
+    return export(found.folder, found.get(name), to, on_copy=on_copy)
+
+
+def import_savepoint(
+    job: Job | str, source: str, *, name: str | None = None, store: str | JobStore | None = None, on_copy: OnCopy | None = None
+) -> Savepoint:
+    """Copy an exported savepoint into a job's folder, every file held against its checksum.
+
+    Args:
+        job: the job, or its name; it need not have run yet.
+        source: the folder that was exported to.
+        name: the savepoint's name here; by default the one it had.
+        store: root of the job store, as for ``savepoints_of``.
+        on_copy: called after each file.
+
+    Raises:
+        InvalidNameError: the job has a savepoint of that name.
+        CorruptStoreError: the folder holds no whole export, or a file in it is damaged; nothing was imported.
+    """
+    return take_in(savepoints_of(job, store=store), source, name=name, on_copy=on_copy)
+
+
+def rewind(
+    job: Job | str, savepoint: str, *, store: str | JobStore | None = None, by: str = "", why: str = "", tell: Tell | None = None
+) -> EpochRecord:
+    """Put a job that does not run back to a savepoint, with its Delta tables; or go on with a rewind that was begun.
+
+    Args:
+        job: the job, or its name.
+        savepoint: its name.
+        store: root of the job store, as for ``savepoints_of``.
+        by: who does it.
+        why: what for.
+        tell: is told of each step.
+
+    Raises:
+        JobRunningError: a driver of the job is alive.
+        RewindError: it may not be done, for the reasons that it lists; nothing was changed.
+        PublishError: a table could not be put back; the same call goes on with it.
+    """
+    found = savepoints_of(job, store=store)
+    return put_back(found.store, found.job, savepoint, by=by, why=why, tell=tell)

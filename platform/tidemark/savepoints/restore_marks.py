@@ -1,0 +1,61 @@
+"""Marks of the restores that were made: one small file each, by which none is made twice, whatever lineages come after it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from tidemark.savepoints.restore import Restore
+from tidemark.state.codec import from_plain, to_plain
+from tidemark.state.envelope import seal, unseal
+from tidemark.state.layout import restored_path
+from tidemark.state.records import EpochRecord, RestoreRef
+from tidemark.state.store import JobStore
+
+KIND: Final = "restored"
+
+
+@dataclass(frozen=True)
+class RestoreMark:
+    """A restore that was made, and the lineage that began with it."""
+
+    restored: RestoreRef
+    lineage: str
+
+
+def note_restored(folder: JobStore, record: EpochRecord | None) -> None:
+    """Mark that the restore which a record's lineage began with was made. ``folder`` is the store at the job's folder."""
+    if record is None or record.restored is None:
+        return
+    path = restored_path(record.restored.identity)
+    if not folder.exists(path):
+        folder.put(path, seal(KIND, to_plain(RestoreMark(record.restored, record.lineage))))
+
+
+def read_mark(folder: JobStore, identity: str) -> RestoreMark | None:
+    """Return the mark of a restore, None where it was not made.
+
+    Raises:
+        CorruptStoreError: it is damaged.
+    """
+    path = restored_path(identity)
+    try:
+        data = folder.get(path)
+    except FileNotFoundError:
+        return None
+    _, plain = unseal(data, kind=KIND, path=path)
+    return from_plain(RestoreMark, plain, path=path)
+
+
+def is_due(folder: JobStore, head: EpochRecord | None, restore: Restore) -> bool:
+    """Say whether a restore is still to be made. One without an identity always is.
+
+    Args:
+        folder: the store at the job's folder.
+        head: the job's newest epoch.
+        restore: the restore.
+    """
+    if not restore.identity:
+        return True
+    made = head is not None and head.restored is not None and head.restored.identity == restore.identity
+    return not made and not folder.exists(restored_path(restore.identity))

@@ -1,0 +1,101 @@
+"""Making a restore: the first record of a new lineage, appended under the term of whoever drives the job."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import replace
+
+from tidemark.crashpoints import crash_point
+from tidemark.errors import CorruptStoreError
+from tidemark.savepoints.loans import borrow
+from tidemark.savepoints.restore import Claimed, Restore, restored_record, with_source_logs
+from tidemark.savepoints.restore_marks import note_restored
+from tidemark.savepoints.savepoint import Savepoint
+from tidemark.savepoints.savepoint_store import SavepointStore
+from tidemark.state.envelope import damaged, sha256
+from tidemark.state.inventory import require_state_files
+from tidemark.state.joblog import Driver
+from tidemark.state.layout import job_folder, pin_path, source_folder
+from tidemark.state.records import EpochRecord, SourceLogFile, SourceLogRef
+from tidemark.state.store import JobStore
+
+
+def prepared(
+    root: JobStore, driver: Driver, restore: Restore, *, claimed: Claimed | None = None, lineage: str | None = None
+) -> tuple[Savepoint, EpochRecord]:
+    """Return the savepoint, and the record that the lineage would begin with; nothing is written.
+
+    Args:
+        root: the root store.
+        driver: of the job that is to be restored.
+        restore: how.
+        claimed: what the job has for state and positions to belong to; None leaves that to the next start.
+        lineage: the new lineage's token; a new one by default.
+
+    Raises:
+        UnknownSavepointError: there is no such savepoint.
+        StateMismatchError: it has what nothing in the job claims.
+        DefinitionError: the map of uids names what is not there.
+        CorruptStoreError: the savepoint is damaged.
+    """
+    log = driver.log
+    savepoint = SavepointStore(root, restore.job or log.job, log.clock).get(restore.savepoint)
+    token = lineage or secrets.token_hex(8)
+    named = replace(restore, identity=restore.identity or f"restore-{token}")
+    return savepoint, restored_record(savepoint, named, job=log.job, term=driver.term, lineage=token, claimed=claimed)
+
+
+def begin_lineage(driver: Driver, restore: Restore, savepoint: Savepoint, record: EpochRecord) -> EpochRecord:
+    """Append the first record of a lineage, and return it: from then on the job goes on from the savepoint.
+
+    Args:
+        driver: of the job; nobody else may append under its term.
+        restore: what was asked for.
+        savepoint: from which.
+        record: as ``prepared`` gave it; its operators may have been migrated since.
+
+    Raises:
+        FencedError: a newer driver has begun.
+        CorruptStoreError: a file of the savepoint's is missing, or the savepoint was disposed of meanwhile; nothing was appended.
+    """
+    folder = driver.log.store
+    note_restored(folder, driver.last)
+    borrow(driver, savepoint, record, claim=restore.mode == "claim")
+    home = folder if savepoint.job == driver.log.job else folder.beside(job_folder(savepoint.job))
+    whole = with_source_logs(record, _copied_logs(home, folder, record)) if home is not folder else record
+    require_state_files(folder, whole)
+    _require_still_there(driver, savepoint)
+    driver.append(whole)
+    crash_point("restored")
+    note_restored(folder, whole)
+    return whole
+
+
+def _require_still_there(driver: Driver, savepoint: Savepoint) -> None:
+    """Make sure that the savepoint kept its files until this job did: from now on holds, or the job's own record, keep them."""
+    if not driver.log.store.beside(job_folder(savepoint.job)).exists(pin_path(savepoint.name)):
+        raise CorruptStoreError(
+            f"savepoint {savepoint.name!r} was disposed of while the job was being restored from it",
+            fix="choose another savepoint; nothing was changed",
+            job=driver.log.job,
+        )
+
+
+def _copied_logs(home: JobStore, folder: JobStore, record: EpochRecord) -> dict[str, SourceLogRef]:
+    """Copy the sources' own logs, which are small, so that nothing but state lies with another job."""
+    return {
+        name: SourceLogRef(tuple(_copied(home, folder, name, file, record.lineage) for file in log.files))
+        for name, log in record.source_logs.items()
+    }
+
+
+def _copied(home: JobStore, folder: JobStore, source: str, file: SourceLogFile, lineage: str) -> SourceLogFile:
+    try:
+        data = home.get(file.path)
+    except FileNotFoundError as error:
+        raise damaged("is missing", home.spark_uri(file.path)) from error
+    if sha256(data) != file.sha256:
+        raise damaged("does not match the checksum that a record states", home.spark_uri(file.path))
+    path = f"{source_folder(source)}/{file.name}-{lineage}-{file.sha256[:16]}"
+    folder.put(path, data)
+    return replace(file, path=path)

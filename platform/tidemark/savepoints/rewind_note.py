@@ -1,0 +1,87 @@
+"""The note that a rewind was begun: written before its first step, gone after its last. Whoever finds it goes on with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from tidemark.errors import RewindError
+from tidemark.savepoints.savepoint import TableVersion
+from tidemark.state.codec import from_plain, to_plain
+from tidemark.state.envelope import seal, unseal
+from tidemark.state.layout import REWIND
+from tidemark.state.store import JobStore
+
+KIND: Final = "rewind"
+
+
+@dataclass(frozen=True)
+class RewindNote:
+    """What a rewind is to do.
+
+    Args:
+        identity: its own name, by which the lineage that begins with it is known.
+        savepoint: where the job is put back to.
+        lineage: that begins there.
+        epoch: the savepoint's.
+        tables: the versions that the Delta tables are put back to, by output.
+        at: when it was begun, milliseconds.
+        by: who began it.
+        why: what for.
+    """
+
+    identity: str
+    savepoint: str
+    lineage: str
+    epoch: int
+    tables: Mapping[str, TableVersion]
+    at: int
+    by: str = ""
+    why: str = ""
+
+
+def read_rewind(folder: JobStore) -> RewindNote | None:
+    """Return the rewind that was begun and is not done, None where there is none. ``folder`` is the store at the job's folder.
+
+    Raises:
+        CorruptStoreError: the note is damaged.
+    """
+    try:
+        data = folder.get(REWIND)
+    except FileNotFoundError:
+        return None
+    path = str(folder.location.joined(REWIND))
+    _, plain = unseal(data, kind=KIND, path=path)
+    return from_plain(RewindNote, plain, path=path)
+
+
+def write_rewind(folder: JobStore, note: RewindNote) -> bool:
+    """Write the note if there is none; False where there is one already."""
+    try:
+        folder.create(REWIND, seal(KIND, to_plain(note)))
+    except FileExistsError:
+        return False
+    return True
+
+
+def remove_rewind(folder: JobStore) -> None:
+    """Take the note away: the rewind is done."""
+    folder.delete([REWIND])
+
+
+def require_no_rewind(folder: JobStore, job: str) -> None:
+    """Make sure that no rewind is half done; called by whoever is about to run the job.
+
+    Raises:
+        RewindError: one is; it says what to do.
+    """
+    note = read_rewind(folder)
+    if note is not None:
+        raise RewindError(
+            f"a rewind of the job to savepoint {note.savepoint!r} (epoch {note.epoch}) was begun and is not done: "
+            "some of its tables may be put back and others not",
+            fix=f"let it go on to its end first: `tidemark rewind {job} --to {note.savepoint}`",
+            job=job,
+            epoch=note.epoch,
+        )

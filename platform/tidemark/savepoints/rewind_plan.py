@@ -1,0 +1,121 @@
+"""What a rewind would do, and why it may not: found out before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from urllib.parse import unquote
+
+from deltalake.exceptions import DeltaError
+
+from tidemark.savepoints.savepoint import Savepoint, TableVersion
+from tidemark.savepoints.table_versions import Commit, commits_back, open_table, table_versions
+from tidemark.state.records import EpochRecord
+from tidemark.state.store import JobStore
+
+NOT_TAKEN_BACK = {
+    "parquet": "files that were written since stay in the folder, and their rows come again",
+    "console": "what was printed stays printed",
+    "memory": "it lives within one process and begins anew with it",
+}
+
+
+@dataclass(frozen=True)
+class RewindPlan:
+    """What a rewind does.
+
+    Args:
+        savepoint: its name.
+        epoch: the savepoint's.
+        from_epoch: the job's newest epoch.
+        tables: the versions that the Delta tables are put back to, by output.
+        changed: tables that are not at that version's content now; the others need nothing.
+        left: outputs that cannot be put back, and what that means.
+        refusals: why it may not be done; empty where it may.
+    """
+
+    savepoint: str
+    epoch: int
+    from_epoch: int
+    tables: Mapping[str, TableVersion]
+    changed: tuple[str, ...]
+    left: Mapping[str, str]
+    refusals: tuple[str, ...]
+
+
+def plan_rewind(savepoint: Savepoint, head: EpochRecord, later: Collection[str], *, now_ms: int) -> RewindPlan:
+    """Return what putting a job back to a savepoint comes to.
+
+    Args:
+        savepoint: the job's own.
+        head: its newest epoch.
+        later: lineages of the job that came after the savepoint's epoch, besides its own.
+        now_ms: the time.
+
+    Raises:
+        SinkError: a table cannot be read.
+    """
+    stored = savepoint.record
+    outputs = {**stored.outputs, **head.outputs}
+    # Recorded when it was taken, or else still to be told from the tables.
+    unknown = {
+        name: output for name, output in outputs.items() if output.sink == "delta" and name not in savepoint.info.tables and output.location
+    }
+    looked_up = table_versions(replace(stored, outputs=unknown), later, now_ms=now_ms)
+    tables = {**looked_up, **savepoint.info.tables}
+    refusals: list[str] = []
+    changed: list[str] = []
+    for name in sorted(outputs):
+        output, version = outputs[name], tables.get(name)
+        if output.sink != "delta" or output.location is None:
+            continue
+        if version is None:
+            if open_table(name, output.location) is not None:
+                refusals.append(
+                    f"output {name!r}: no version of the table at {output.location} is known to show epoch {stored.epoch} and nothing later"
+                )
+            continue
+        reasons, moved = _against(name, output.location, version)
+        refusals += reasons
+        if moved and not reasons:
+            changed.append(name)
+    left = {name: NOT_TAKEN_BACK.get(output.sink, "it is no table") for name, output in outputs.items() if output.sink != "delta"}
+    return RewindPlan(savepoint.name, stored.epoch, head.epoch, tables, tuple(changed), left, tuple(refusals))
+
+
+def shown_since(version: TableVersion, newest: int) -> list[Commit]:
+    """Return the commits of a table after a version, newest first, but those that changed nothing of what it says.
+
+    A commit whose entry is gone ends the list.
+    """
+    after = takewhile(lambda commit: commit.version > version.version, commits_back(version.location, newest))
+    return [commit for commit in after if commit.lineage is not None or commit.foreign]
+
+
+def _against(name: str, location: str, version: TableVersion) -> tuple[list[str], bool]:
+    """Return why a table cannot be put back to a version, and whether it says anything else now."""
+    place = f"output {name!r}: the table at {version.location}"
+    if version.location != location:
+        return [f"{place} was its table then, and the one at {location} is now"], False
+    table = open_table(name, location)
+    if table is None:
+        return [f"{place} is gone"], False
+    newest = table.version()
+    if newest < version.version:
+        return [f"{place} is at version {newest}, which comes before version {version.version}: it was made anew"], False
+    since = shown_since(version, newest)
+    foreign = [commit for commit in since if commit.foreign]
+    if foreign:
+        listed = ", ".join(f"{commit.version} ({commit.operation or 'unknown'})" for commit in foreign[:3])
+        return [f"{place} has versions of somebody else's since, which would be undone: {listed}"], True
+    if not since:
+        return [], False
+    try:
+        table.load_as_version(version.version)
+    except (DeltaError, OSError):
+        return [f"{place} no longer has version {version.version}: its log was cleaned up"], True
+    paths = {unquote(str(path)) for path in table.get_add_actions()["path"].to_pylist()}
+    there = {file.path for file in JobStore.open(location).list()}
+    missing = [path for path in paths if path not in there and "://" not in path and not path.startswith("/")]
+    return ([f"{place} has lost {len(missing)} of {len(paths)} files of version {version.version} to a vacuum"] if missing else []), True

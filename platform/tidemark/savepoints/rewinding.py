@@ -1,0 +1,178 @@
+"""Rewinding: a job and its result tables back to a savepoint. Starts no JVM, and needs no code of the job's.
+
+What is to be done is written down first (``rewind_note``), and every step may be done twice: whoever is interrupted is followed by
+somebody who gives the same command. Readers who want all tables of one epoch filter by the epoch that is committed.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from contextlib import suppress
+
+from deltalake import CommitProperties
+from deltalake.exceptions import DeltaError
+
+from tidemark.clock import SYSTEM_CLOCK, Clock
+from tidemark.crashpoints import crash_point
+from tidemark.errors import PublishError, RewindError, TidemarkError
+from tidemark.savepoints.restore import Restore
+from tidemark.savepoints.restoring import begin_lineage, prepared
+from tidemark.savepoints.rewind_note import RewindNote, read_rewind, remove_rewind, write_rewind
+from tidemark.savepoints.rewind_plan import RewindPlan, plan_rewind, shown_since
+from tidemark.savepoints.savepoint import Savepoint, TableVersion
+from tidemark.savepoints.savepoint_store import SavepointStore
+from tidemark.savepoints.table_versions import open_table
+from tidemark.state.delta_tags import EPOCH, LINEAGE, REWIND
+from tidemark.state.joblog import Driver, JobLog
+from tidemark.state.layout import job_folder
+from tidemark.state.owners import current_owner
+from tidemark.state.records import EpochRecord
+from tidemark.state.redaction import redacted, without_secrets
+from tidemark.state.store import JobStore
+
+Tell = Callable[[str], None]
+"""Is told of each step, in words."""
+
+
+def look(root: JobStore, job: str, name: str, *, clock: Clock = SYSTEM_CLOCK) -> RewindPlan:
+    """Return what a rewind would do and why it may not; nothing is written, and the job may run.
+
+    Raises:
+        UnknownSavepointError: there is no such savepoint.
+        RewindError: the job has no epoch to go back from.
+        SinkError: a table cannot be read.
+    """
+    store = SavepointStore(root, job, clock)
+    savepoint = store.get(name)
+    return _plan(store, savepoint, _require_head(store.pins.log.load().epoch, job))
+
+
+def rewind(
+    root: JobStore, job: str, name: str, *, by: str = "", why: str = "", clock: Clock = SYSTEM_CLOCK, tell: Tell | None = None
+) -> EpochRecord:
+    """Put a job back to a savepoint, with its Delta tables; or go on with a rewind that was begun. Returns the job's newest epoch.
+
+    Args:
+        root: the root store.
+        job: the job's name; it must not run.
+        name: the savepoint.
+        by: who does it.
+        why: what for.
+        clock: the time.
+        tell: is told of each step.
+
+    Raises:
+        JobRunningError: a driver of the job is alive.
+        UnknownSavepointError: there is no such savepoint.
+        RewindError: it may not be done, for the reasons that it lists; nothing was changed. Or another rewind is half done.
+        PublishError: a table could not be put back; the same command goes on with it.
+    """
+    log = JobLog(root.at(job_folder(job)), job, clock)
+    driver = log.acquire(current_owner("rewind"))
+    say = tell or (lambda _: None)
+    try:
+        note = read_rewind(log.store)
+        if note is None:
+            note = _begin(SavepointStore(root, job, clock), driver, name, by=by, why=why, say=say)
+        elif note.savepoint != name:
+            raise RewindError(
+                f"a rewind of the job to savepoint {note.savepoint!r} was begun and is not done",
+                fix=f"let it go on to its end first: `tidemark rewind {job} --to {note.savepoint}`",
+                job=job,
+            )
+        else:
+            say(f"going on with the rewind to {name} that was begun")
+        for output, version in note.tables.items():
+            driver.beat()
+            _put_back(output, version, note, say)
+            crash_point("rewind-table-back")
+        crash_point("rewind-tables-back")
+        head = _restored(root, driver, note)
+        crash_point("rewind-restored")
+        remove_rewind(log.store)
+        say(f"{job} goes on after epoch {head.epoch}, as lineage {head.lineage}")
+        return head
+    finally:
+        with suppress(TidemarkError):
+            driver.release()
+
+
+def _begin(store: SavepointStore, driver: Driver, name: str, *, by: str, why: str, say: Tell) -> RewindNote:
+    """Make sure that it may be done, keep what there is now, and write down what is to be done."""
+    savepoint = store.get(name)
+    plan = _plan(store, savepoint, _require_head(driver.last, store.job))
+    if plan.refusals:
+        raise RewindError(
+            f"the job cannot be put back to savepoint {name!r} with its tables: {'; '.join(plan.refusals)}",
+            fix="mend what is listed, choose another savepoint, or put back the state alone, which leaves tables as they are: "
+            f"`tidemark run MODULE:JOB --restore {name}`",
+            job=store.job,
+            epoch=plan.epoch,
+        )
+    for output, meaning in plan.left.items():
+        say(f"output {output} is not put back: {meaning}")
+    before = store.take(kind="before-rewind", by=by, note=why or f"before the rewind to {name}")
+    say(f"savepoint {before.name} keeps what there is now")
+    tables = {output: plan.tables[output] for output in plan.changed}
+    lineage = secrets.token_hex(8)
+    note = RewindNote(f"rewind-{lineage}", name, lineage, plan.epoch, tables, store.clock.now_ms(), by, why)
+    if not write_rewind(store.folder, note):
+        raise RewindError(
+            "another rewind was begun just now", fix="see what it does; then give the command again", job=store.job, epoch=plan.epoch
+        )
+    crash_point("rewind-noted")
+    return note
+
+
+def _plan(store: SavepointStore, savepoint: Savepoint, head: EpochRecord) -> RewindPlan:
+    return plan_rewind(savepoint, head, store.pins.lineages_after(savepoint.record), now_ms=store.clock.now_ms())
+
+
+def _put_back(output: str, version: TableVersion, note: RewindNote, say: Tell) -> None:
+    """Put a table back, unless that was done: the commit of this rewind's is there."""
+    table = open_table(output, version.location)
+    if table is None:
+        raise RewindError(
+            f"the table of output {output!r} is gone in the middle of a rewind",
+            fix="put it back, and give the same command again",
+            uid=output,
+            place=version.location,
+        )
+    since = shown_since(version, table.version())
+    if any(commit.tags.get(REWIND) == note.identity for commit in since):
+        return
+    if foreign := [commit for commit in since if commit.foreign]:
+        raise RewindError(
+            f"somebody else wrote version {foreign[0].version} of the table of output {output!r} while the rewind was under way",
+            fix="undo that version (Delta's RESTORE to the one before), see that nobody writes there, and give the same command again",
+            uid=output,
+            place=version.location,
+        )
+    tags = {LINEAGE: note.lineage, EPOCH: str(note.epoch), REWIND: note.identity}
+    try:
+        table.restore(version.version, commit_properties=CommitProperties(custom_metadata=tags))
+    except (DeltaError, OSError) as error:
+        text = redacted(str(error)).splitlines()
+        raise PublishError(
+            f"the table of output {output!r} could not be put back to version {version.version}: {text[0] if text else 'no reason given'}",
+            fix="mend the table's place (space, permission, network) and give the same command again: it goes on where it stopped",
+            uid=output,
+            place=version.location,
+        ) from without_secrets(error)
+    say(f"table of {output} is back at version {version.version}")
+
+
+def _restored(root: JobStore, driver: Driver, note: RewindNote) -> EpochRecord:
+    last = driver.last
+    if last is not None and last.restored is not None and last.restored.identity == note.identity:
+        return last
+    restore = Restore(note.savepoint, identity=note.identity)
+    savepoint, record = prepared(root, driver, restore, lineage=note.lineage)
+    return begin_lineage(driver, restore, savepoint, record)
+
+
+def _require_head(head: EpochRecord | None, job: str) -> EpochRecord:
+    if head is None:
+        raise RewindError("the job has no epoch to go back from", fix="run it with --restore instead", job=job)
+    return head

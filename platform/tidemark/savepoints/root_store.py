@@ -1,0 +1,22 @@
+"""Which root store is meant where none, or only an address, is given."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from tidemark.state.store import JobStore
+
+STORE_VARIABLE: Final = "TIDEMARK_STORE"
+DEFAULT_STORE: Final = ".tidemark/jobs"
+
+
+def root_store(store: str | JobStore | None, declared: str | None = None) -> JobStore:
+    """Return the root store: the one given, else the one that the job declares, else that of the environment, as for a run.
+
+    Raises:
+        StoreError: it cannot be reached.
+    """
+    if isinstance(store, JobStore):
+        return store
+    return JobStore.open(store or declared or os.environ.get(STORE_VARIABLE) or DEFAULT_STORE)

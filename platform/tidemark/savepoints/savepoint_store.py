@@ -1,0 +1,171 @@
+"""The savepoints of a job: taken, listed, compared, disposed of. Small files only, of a running job or a stopped one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Final
+
+from tidemark.clock import SYSTEM_CLOCK, Clock
+from tidemark.errors import InvalidNameError, SavepointInUseError, SinkError, UnknownSavepointError
+from tidemark.names import validate_name
+from tidemark.savepoints.differences import SavepointDifference, difference
+from tidemark.savepoints.retention import SavepointRetention, plan_disposal
+from tidemark.savepoints.rewind_note import read_rewind
+from tidemark.savepoints.savepoint import Kind, Savepoint, SavepointInfo, TableVersion, info_of, savepoint_of
+from tidemark.savepoints.table_versions import table_versions
+from tidemark.state.codec import to_plain
+from tidemark.state.holds import Hold, Holds
+from tidemark.state.joblog import JobLog
+from tidemark.state.layout import job_folder, pin_path
+from tidemark.state.pins import Pins, RetainedEpoch
+from tidemark.state.store import JobStore
+
+_TRIES: Final = 100
+
+
+@dataclass(frozen=True)
+class SavepointStore:
+    """The savepoints of one job.
+
+    Args:
+        store: the root store.
+        job: the job's name.
+        clock: the time.
+    """
+
+    store: JobStore
+    job: str
+    clock: Clock = SYSTEM_CLOCK
+
+    @cached_property
+    def folder(self) -> JobStore:
+        """The store at the job's folder."""
+        return self.store.at(job_folder(self.job))
+
+    @cached_property
+    def pins(self) -> Pins:
+        """The pins that the savepoints are."""
+        return Pins(JobLog(self.folder, self.job, self.clock))
+
+    def take(
+        self,
+        name: str | None = None,
+        *,
+        epoch: int | None = None,
+        lineage: str | None = None,
+        kind: Kind = "manual",
+        by: str = "",
+        note: str = "",
+        labels: Mapping[str, str] | None = None,
+    ) -> Savepoint:
+        """Take a savepoint; when this returns, all that it needs is kept until it is disposed of.
+
+        Args:
+            name: its name; by default ``sp-<epoch>-<time>``.
+            epoch: a retained epoch; the newest by default.
+            lineage: of the epoch; the newest that has it by default.
+            kind: what it is taken for.
+            by: who takes it.
+            note: what for, in words.
+            labels: free key-value pairs.
+
+        Raises:
+            InvalidNameError: the name is not allowed, or is taken.
+            CorruptStoreError: the epoch is not retained, or the job has none yet.
+        """
+        if name is not None:
+            validate_name("savepoint", name)
+        found = self.pins.find(epoch, lineage=lineage)
+        info = replace(info_of(found.record), kind=kind, by=by, note=note, labels=dict(labels or {}), tables=self._tables(found))
+        if name is not None:
+            return savepoint_of(self.job, self.pins.pin(name, found, about=to_plain(info)))
+        return self._take_unnamed(found, info)
+
+    def get(self, name: str) -> Savepoint:
+        """Return a savepoint.
+
+        Raises:
+            UnknownSavepointError: there is none of that name.
+            CorruptStoreError: it is damaged.
+        """
+        if not self.folder.exists(pin_path(name)):
+            known = ", ".join(self.pins.names()) or "none"
+            raise UnknownSavepointError(
+                f"job {self.job!r} has no savepoint {name!r}",
+                fix=f"name one of those there are ({known}), or take one: `tidemark savepoint trigger {self.job}`",
+                job=self.job,
+            )
+        return savepoint_of(self.job, self.pins.get(name))
+
+    def list(self) -> tuple[Savepoint, ...]:
+        """Return all savepoints, oldest first.
+
+        Raises:
+            CorruptStoreError: one is damaged.
+        """
+        found = (savepoint_of(self.job, pin) for pin in self.pins.list())
+        return tuple(sorted(found, key=lambda savepoint: (savepoint.taken_at, savepoint.name)))
+
+    def holds(self, name: str) -> tuple[Hold, ...]:
+        """Return the holds that were made for a savepoint: of the jobs that were restored from it and still read its files."""
+        return tuple(hold for hold in Holds(self.folder).list() if hold.savepoint == name)
+
+    def dispose(self, name: str) -> Savepoint:
+        """Dispose of a savepoint and return what it was. What only it kept goes with a later sweep; what other jobs read stays.
+
+        Raises:
+            UnknownSavepointError: there is none of that name.
+            SavepointInUseError: a rewind to it is under way.
+        """
+        savepoint = self.get(name)
+        rewind = read_rewind(self.folder)
+        if rewind is not None and rewind.savepoint == name:
+            raise SavepointInUseError(
+                f"a rewind to savepoint {name!r} is under way",
+                fix=f"let it be finished first: `tidemark rewind {self.job} --to {name}`",
+                job=self.job,
+            )
+        self.pins.remove(name)
+        return savepoint
+
+    def retire(self, retention: SavepointRetention | None = None) -> tuple[Savepoint, ...]:
+        """Dispose of the savepoints that retention lets go, and return them.
+
+        Raises:
+            CorruptStoreError: a savepoint or a hold is damaged; nothing was disposed of.
+        """
+        savepoints = self.list()
+        rewind = read_rewind(self.folder)
+        used = {hold.savepoint for hold in Holds(self.folder).list()} | ({rewind.savepoint} if rewind is not None else set())
+        gone = plan_disposal(savepoints, retention or SavepointRetention(), used=used, now_ms=self.clock.now_ms())
+        for savepoint in gone:
+            self.pins.remove(savepoint.name)
+        return gone
+
+    def diff(self, name: str, other: str) -> SavepointDifference:
+        """Return what changed from one savepoint to another.
+
+        Raises:
+            UnknownSavepointError: there is none of one of the names.
+        """
+        return difference(self.get(name), self.get(other))
+
+    def _tables(self, found: RetainedEpoch) -> Mapping[str, TableVersion]:
+        try:
+            return table_versions(found.record, found.later, now_ms=self.clock.now_ms())
+        except SinkError:
+            # The state is what a savepoint is for; a rewind looks for the version again, and says what is wrong.
+            return {}
+
+    def _take_unnamed(self, found: RetainedEpoch, info: SavepointInfo) -> Savepoint:
+        stamp = datetime.fromtimestamp(self.clock.now_ms() / 1000, UTC)
+        first = f"sp-{found.record.epoch}-{stamp:%Y%m%dT%H%M%SZ}"
+        for number in range(1, _TRIES):
+            try:
+                return savepoint_of(self.job, self.pins.pin(first if number == 1 else f"{first}-{number}", found, about=to_plain(info)))
+            except InvalidNameError:
+                continue
+        raise InvalidNameError(f"{_TRIES} savepoints {first!r} were taken in one second", fix="give a name", job=self.job)

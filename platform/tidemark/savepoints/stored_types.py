@@ -1,0 +1,108 @@
+"""Types of stored columns, in Spark's JSON form: as they are shown, and whether values of one fit into another without loss."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final, Literal
+
+Change = Literal["same", "wider", "other"]
+"""Of a column's type: it holds what it held; it holds that and more; values would be lost or mean something else."""
+
+_DECIMAL: Final = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
+_JSON_NAMES: Final = {"TINYINT": "byte", "SMALLINT": "short", "INT": "integer", "BIGINT": "long"}
+_SHOWN: Final = {json: sql for sql, json in _JSON_NAMES.items()}
+_DIGITS: Final = {"byte": 3, "short": 5, "integer": 10, "long": 20}
+_FRACTIONS: Final = {"double": ("float", "byte", "short", "integer"), "float": ("byte", "short")}
+"""Whole numbers that each of these holds exactly, and the narrower of them."""
+
+_PLAIN: Final = frozenset({"string", "boolean", "timestamp", "timestamp_ntz", "date", "binary", "double", "float", *_DIGITS})
+
+
+def stored_columns(schema: object) -> dict[str, object]:
+    """Return the types of a struct's columns by name; ``schema`` is Spark's JSON of it, anything else has none."""
+    fields = schema.get("fields") if isinstance(schema, Mapping) else None
+    if not isinstance(fields, list):
+        return {}
+    return {str(field["name"]): field["type"] for field in fields if isinstance(field, Mapping)}
+
+
+def type_of_ddl(ddl: str) -> object | None:
+    """Return the JSON form of a type that the graph tells, None for kinds that it is not certain of.
+
+    >>> type_of_ddl("ARRAY<DECIMAL(10, 2)>")
+    {'type': 'array', 'elementType': 'decimal(10,2)', 'containsNull': True}
+    """
+    found = _JSON_NAMES.get(ddl, ddl.lower())
+    if found in _PLAIN:
+        return found
+    if decimal := _DECIMAL.fullmatch(found):
+        return f"decimal({decimal[1]},{decimal[2]})"
+    if ddl.startswith("ARRAY<"):
+        item = type_of_ddl(ddl[6:-1])
+        return None if item is None else {"type": "array", "elementType": item, "containsNull": True}
+    return None
+
+
+def type_change(old: object, new: object) -> Change:
+    """Return what becomes of a column whose type was one and is to be another; whether it may be null does not matter.
+
+    >>> type_change("integer", "long"), type_change("long", "double"), type_change("decimal(10,2)", "decimal(12,2)")
+    ('wider', 'other', 'wider')
+    """
+    if isinstance(old, str) and isinstance(new, str):
+        return "same" if old == new else "wider" if _holds(new, old) else "other"
+    if not (isinstance(old, Mapping) and isinstance(new, Mapping)) or old.get("type") != new.get("type"):
+        return "other"
+    match old.get("type"):
+        case "array":
+            return type_change(old.get("elementType"), new.get("elementType"))
+        case "map":
+            # Two keys that were different stay so: nothing here makes two values one.
+            return _worst([type_change(old.get(part), new.get(part)) for part in ("keyType", "valueType")])
+        case "struct":
+            before, after = stored_columns(old), stored_columns(new)
+            if list(before) != list(after):
+                return "other"
+            return _worst([type_change(before[name], after[name]) for name in before])
+    return "same" if old == new else "other"
+
+
+def _holds(wide: str, narrow: str) -> bool:
+    """Return whether every value of a plain type is one of another, too."""
+    if wide in _DIGITS and narrow in _DIGITS:
+        return _DIGITS[wide] > _DIGITS[narrow]
+    if wide in _FRACTIONS:
+        return narrow in _FRACTIONS[wide]
+    decimal = _DECIMAL.fullmatch(wide)
+    if decimal is None:
+        return False
+    whole, scale = int(decimal[1]) - int(decimal[2]), int(decimal[2])
+    if narrow in _DIGITS:
+        return whole >= _DIGITS[narrow]
+    before = _DECIMAL.fullmatch(narrow)
+    return before is not None and whole >= int(before[1]) - int(before[2]) and scale >= int(before[2])
+
+
+def _worst(changes: list[Change]) -> Change:
+    return "other" if "other" in changes else "wider" if "wider" in changes else "same"
+
+
+def shown_type(kind: object) -> str:
+    """Return a type as SQL has it.
+
+    >>> shown_type({"type": "array", "elementType": "long"})
+    'ARRAY<BIGINT>'
+    """
+    if isinstance(kind, str):
+        return _SHOWN.get(kind, kind.upper())
+    if not isinstance(kind, Mapping):
+        return str(kind)
+    match kind.get("type"):
+        case "array":
+            return f"ARRAY<{shown_type(kind.get('elementType'))}>"
+        case "map":
+            return f"MAP<{shown_type(kind.get('keyType'))}, {shown_type(kind.get('valueType'))}>"
+        case "struct":
+            return f"STRUCT<{', '.join(f'{name}: {shown_type(found)}' for name, found in stored_columns(kind).items())}>"
+    return str(kind.get("type"))

@@ -1,0 +1,153 @@
+"""Which version of a Delta table shows an epoch and nothing later, told from the tags of the table's commits."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from tidemark.errors import SinkError
+from tidemark.locations import Location
+from tidemark.savepoints.savepoint import TableVersion
+from tidemark.state.delta_tags import EPOCH, LINEAGE, MAINTENANCE
+from tidemark.state.records import EpochRecord
+from tidemark.state.redaction import redacted, without_secrets
+from tidemark.state.store import JobStore
+
+_DAY_MS: Final = 24 * 60 * 60 * 1000
+_KEPT: Final = {"delta.logRetentionDuration": 30 * _DAY_MS, "delta.deletedFileRetentionDuration": 7 * _DAY_MS}
+"""Settings that say how long an older version can be read, with Delta's defaults."""
+
+_UNITS: Final = {"millisecond": 1, "second": 1_000, "minute": 60_000, "hour": 3_600_000, "day": _DAY_MS, "week": 7 * _DAY_MS}
+_INTERVAL: Final = re.compile(r"(?:interval\s+)?(\d+)\s*([a-z]+?)s?", re.IGNORECASE)
+_BATCHES: Final = (1, 8, 32)
+_THREADS: Final = 16
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A version of a table: when it was made (milliseconds), what its operation was, and the tags of its metadata."""
+
+    version: int
+    at: int | None
+    operation: str
+    tags: Mapping[str, str]
+
+    @property
+    def lineage(self) -> str | None:
+        """The lineage whose epoch it shows, None for a commit that shows none."""
+        return self.tags.get(LINEAGE)
+
+    @property
+    def foreign(self) -> bool:
+        """Whether somebody else made it."""
+        return LINEAGE not in self.tags and MAINTENANCE not in self.tags
+
+
+def open_table(output: str, location: str) -> DeltaTable | None:
+    """Return a table at its newest version, None where there is none yet.
+
+    Raises:
+        SinkError: it cannot be read.
+    """
+    try:
+        return DeltaTable(Location.parse(location).uri)
+    except TableNotFoundError:
+        return None
+    except (DeltaError, OSError) as error:
+        text = redacted(str(error)).splitlines()
+        raise SinkError(
+            f"the Delta table of output {output!r} cannot be read: {text[0] if text else type(error).__name__}",
+            fix="repair the table, or see to its place and the credentials in the environment",
+            uid=output,
+            place=location,
+        ) from without_secrets(error)
+
+
+def commits_back(location: str, newest: int) -> Iterator[Commit]:
+    """Yield a table's commits from a version back, as far as its log goes; each read as it is asked for, several at a time."""
+    log = JobStore.open(location).at("_delta_log")
+    upper, round_ = newest, 0
+    with ThreadPoolExecutor(_THREADS) as threads:
+        while upper >= 0:
+            count = _BATCHES[min(round_, len(_BATCHES) - 1)]
+            versions = range(upper, max(-1, upper - count), -1)
+            for commit in threads.map(lambda version: _commit(log, version), versions):
+                if commit is None:
+                    return
+                yield commit
+            upper, round_ = versions[-1] - 1, round_ + 1
+
+
+def table_versions(record: EpochRecord, later: Collection[str], *, now_ms: int) -> dict[str, TableVersion]:
+    """Return the versions of an epoch's tables, by output; without those that do not show the epoch yet, or no longer.
+
+    Args:
+        record: of the epoch.
+        later: lineages of the job that came after that epoch, besides its own.
+        now_ms: the time.
+
+    Raises:
+        SinkError: a table cannot be read.
+    """
+    found = {}
+    for name, output in record.outputs.items():
+        if output.sink == "delta" and output.location is not None:
+            version = _version(name, output.location, record, later, staged=bool(output.files), now_ms=now_ms)
+            if version is not None:
+                found[name] = version
+    return found
+
+
+def _version(name: str, location: str, record: EpochRecord, later: Collection[str], *, staged: bool, now_ms: int) -> TableVersion | None:
+    table = open_table(name, location)
+    if table is None:
+        return None
+    version, follower = table.version(), None
+    shown: Commit | None = None
+    for commit in commits_back(location, version):
+        if commit.lineage is None:
+            continue
+        if commit.lineage in later or (commit.lineage == record.lineage and int(commit.tags.get(EPOCH, "-1")) > record.epoch):
+            version, follower = commit.version - 1, commit
+        else:
+            shown = commit
+            break
+    # Committed and not published yet: the driver is just about to, or the next one will.
+    if version < 0 or (staged and not _shows(shown, record)):
+        return None
+    since = now_ms if follower is None or follower.at is None else follower.at
+    return TableVersion(location, version, since + kept_ms(table.metadata().configuration))
+
+
+def _shows(commit: Commit | None, record: EpochRecord) -> bool:
+    return commit is not None and commit.lineage == record.lineage and commit.tags.get(EPOCH) == str(record.epoch)
+
+
+def _commit(log: JobStore, version: int) -> Commit | None:
+    try:
+        lines = log.get(f"{version:020d}.json").decode().splitlines()
+    except FileNotFoundError:  # expired
+        return None
+    infos = [action["commitInfo"] for action in map(json.loads, filter(str.strip, lines)) if "commitInfo" in action]
+    info = infos[0] if infos else {}
+    tags = {key: str(value) for key, value in info.items() if key.startswith("tidemark.")}
+    at = info.get("timestamp")
+    return Commit(version, at if isinstance(at, int) else None, str(info.get("operation", "")), tags)
+
+
+def kept_ms(configuration: Mapping[str, str | None]) -> int:
+    """Return for how long (milliseconds) a table's settings keep what an older version needs."""
+    return min(_interval_ms(configuration.get(key), default) for key, default in _KEPT.items())
+
+
+def _interval_ms(text: str | None, default: int) -> int:
+    found = _INTERVAL.fullmatch(text.strip()) if text else None
+    unit = _UNITS.get(found[2].lower()) if found else None
+    return default if found is None or unit is None else int(found[1]) * unit

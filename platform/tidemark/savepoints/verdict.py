@@ -1,0 +1,161 @@
+"""What becomes of stored state and positions when a job goes on from them: a verdict on each operator and source, with all findings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tidemark.errors import StateMismatchError
+
+Fit = Literal["compatible", "migrates", "incompatible"]
+Status = Literal["compatible", "migrates", "incompatible", "new", "dropped"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that differs: what, what would be lost by it, and what to do. Nothing is lost and to be done where it fits."""
+
+    what: str
+    fit: Fit
+    lost: str = ""
+    fix: str = ""
+
+    def text(self) -> str:
+        """Return the finding as a sentence or three."""
+        parts = (self.what, f"lost would be {self.lost}" if self.fit == "incompatible" and self.lost else self.lost)
+        return "; ".join(filter(None, parts)) + (f". Fix: {self.fix}" if self.fix else "")
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """How the columns of an operator's state change, by their names in state files; nothing that it names is the engine's own.
+
+    ``renamed``: new names by old ones. ``dropped``: what is left behind. ``widened``: Spark's JSON of the new types by new names, where the
+    graph or Spark told it. ``added``: columns that are new, in order. ``without_function``: what a window function kept goes.
+    """
+
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    dropped: tuple[str, ...] = ()
+    widened: Mapping[str, object] = field(default_factory=dict)
+    added: tuple[str, ...] = ()
+    without_function: bool = False
+
+    @property
+    def empty(self) -> bool:
+        """Whether the state stays as it is."""
+        return not (self.renamed or self.dropped or self.widened or self.added or self.without_function)
+
+
+@dataclass(frozen=True)
+class OperatorVerdict:
+    """On one operator.
+
+    ``uid`` is the job's, of what is dropped the stored one; ``stored`` is the stored one, None for a new operator. ``left`` says that
+    what is dropped is meant to be.
+    """
+
+    uid: str
+    stored: str | None
+    status: Status
+    findings: tuple[Finding, ...] = ()
+    rewrite: Rewrite = field(default_factory=Rewrite)
+    left: bool = False
+
+    @property
+    def fits(self) -> bool:
+        """Whether a job may go on so."""
+        return self.status in {"compatible", "migrates", "new"} or (self.status == "dropped" and self.left)
+
+
+@dataclass(frozen=True)
+class SourceVerdict:
+    """On one source, by its name; ``left`` says that a dropped position is meant to be."""
+
+    name: str
+    status: Status
+    findings: tuple[Finding, ...] = ()
+    left: bool = False
+
+    @property
+    def fits(self) -> bool:
+        """Whether a job may go on so."""
+        return self.status != "dropped" or self.left
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """On a job that is to go on from an epoch, of this job or of another one.
+
+    ``job`` is the name of the job that goes on; ``lineage`` and ``epoch`` say from where.
+    """
+
+    job: str
+    lineage: str
+    epoch: int
+    operators: tuple[OperatorVerdict, ...]
+    sources: tuple[SourceVerdict, ...]
+
+    @property
+    def status(self) -> Fit:
+        """The worst of all."""
+        if not (all(each.fits for each in self.operators) and all(each.fits for each in self.sources)):
+            return "incompatible"
+        return "migrates" if any(each.status == "migrates" for each in self.operators) else "compatible"
+
+    @property
+    def fits(self) -> bool:
+        """Whether the job may go on."""
+        return self.status != "incompatible"
+
+    def operator(self, uid: str) -> OperatorVerdict:
+        """Return the verdict on an operator, by the job's uid; of what is dropped, by the stored one.
+
+        Raises:
+            KeyError: neither has such an operator.
+        """
+        found = {each.uid: each for each in sorted(self.operators, key=lambda each: each.status != "dropped")}
+        return found[uid]
+
+    def require(self) -> None:
+        """Make sure that the job may go on.
+
+        Raises:
+            StateMismatchError: it may not; the message has every finding that stands against it.
+        """
+        against = list(self._against())
+        if not against:
+            return
+        named = {uid for uid, _, _ in against}
+        raise StateMismatchError(
+            "the stored state does not fit the job: " + "; ".join(f"{kind} {uid!r}: {each.what}" for uid, kind, each in against),
+            fix=" · ".join(dict.fromkeys(each.fix for _, _, each in against if each.fix)) or "undo the change",
+            job=self.job,
+            uid=next(iter(named)) if len(named) == 1 else None,
+            epoch=self.epoch,
+        )
+
+    def text(self) -> str:
+        """Return the verdict for a terminal: a line for each operator and source, and one for each finding."""
+        shown = [("operator", each) for each in self.operators] + [("source", each) for each in self.sources]
+        lines = [f"job {self.job!r} against epoch {self.epoch} of lineage {self.lineage}: {self.status}"]
+        width = max((len(_name(each)) for _, each in shown), default=0)
+        for kind, each in shown:
+            status = f"{each.status}, left behind" if each.left else each.status
+            lines.append(f"  {kind:8}  {_name(each):{width}}  {status}")
+            lines += [f"    {finding.text()}" for finding in each.findings]
+        return "\n".join(lines)
+
+    def _against(self) -> Iterator[tuple[str, str, Finding]]:
+        for operator in self.operators:
+            if not operator.fits:
+                yield from ((operator.uid, "operator", each) for each in operator.findings if each.fit == "incompatible")
+        for source in self.sources:
+            if not source.fits:
+                yield from ((source.name, "source", each) for each in source.findings if each.fit == "incompatible")
+
+
+def _name(each: OperatorVerdict | SourceVerdict) -> str:
+    if isinstance(each, SourceVerdict):
+        return each.name
+    return each.uid if each.stored in (None, each.uid) else f"{each.uid} (was {each.stored})"

@@ -1,0 +1,127 @@
+"""A job over input without rows: which columns and types come to each window operator, as Spark tells them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import types as T
+
+from tidemark.graph.job import Job
+from tidemark.graph.native_windows import is_native
+from tidemark.graph.nodes import ElementsSpec, FilesSpec, RateSpec, SourceNode, WindowNode
+from tidemark.semantics.assigners import DynamicSession
+from tidemark.spark.expressions import CORRUPT, POSITION, TIME, struct_of
+from tidemark.spark.functions import register_functions
+from tidemark.spark.intake import BLOCK, PATH, ROW, take_in
+from tidemark.spark.rows import EpochRows
+from tidemark.spark.sinks import nullable
+from tidemark.spark.sources import MARKS_CORRUPT, open_source
+from tidemark.spark.topology import build_topology
+from tidemark.spark.windows.buffered_layout import layout_of_rows
+from tidemark.spark.windows.partials import Partials
+from tidemark.state.store import JobStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_POSITION = T.StructType().add("origin", "string").add("block", "long").add("row", "long")
+
+
+@dataclass(frozen=True)
+class EmptyInput:
+    """The input of one window operator: no rows, but the columns that they would have, the engine's among them."""
+
+    node: WindowNode
+    rows: DataFrame
+
+    @property
+    def columns(self) -> T.StructType:
+        """What its state has of keys, and of partials or elements, every one nullable."""
+        partials = Partials(self.node)
+        if is_native(self.node):
+            made = self.rows.groupBy(*partials.key_columns).agg(*partials.creations).schema
+            return nullable(made)
+        keyed = self.rows.select("*", *partials.key_columns)
+        names = {name: column for (name, _), column in zip(self.node.keys, partials.keys, strict=True)}
+        key_types = T.StructType([keyed.schema[key] for key in partials.keys])
+        gaps = isinstance(self.node.assigner, DynamicSession)
+        layout = layout_of_rows(self.node, names, self.rows.schema, key_types, has_gap=gaps)
+        return T.StructType([layout.fields[name] for name in (*layout.keys.values(), *layout.elements.values())])
+
+    @property
+    def types(self) -> dict[str, object]:
+        """The same as Spark's JSON of each type."""
+        return {field.name: field.dataType.jsonValue() for field in self.columns}
+
+    def neutral(self) -> DataFrame:
+        """Return one row with the partials of no elements at all: merged with others, these stay as they are."""
+        return self.rows.agg(*Partials(self.node).creations)
+
+
+def empty_inputs(spark: SparkSession, job: Job, elements: JobStore) -> dict[str, EmptyInput]:
+    """Return the input of each window operator of a job, by uid. Plans are made and none is run.
+
+    Args:
+        spark: the session that the job is to run in.
+        job: the job; its transforms are called with frames without rows, as they are in every epoch.
+        elements: where elements given in the program would be kept; nothing is written there.
+
+    Raises:
+        TidemarkError: a source cannot be opened, or the user's code fails, as it would in an epoch.
+        PySparkException: an expression does not fit its columns.
+    """
+    topology = build_topology(job.outputs)
+    register_functions(spark, topology.windows)
+    intakes = {}
+    for source in topology.sources:
+        ordered = id(source) in topology.ordered
+        batch = _without_rows(spark, source, elements, ordered=ordered)
+        intakes[source.name] = take_in(source, batch, 0, ordered=ordered, strict=False)
+    rows = EpochRows(topology, intakes, {}, lambda _, frame: frame.where("false"), {})
+    found = {}
+    try:
+        for node in topology.windows:
+            given = rows.rows(node.inputs[0])
+            schema = given.schema
+            found[topology.name(node)] = EmptyInput(node, spark.createDataFrame([], schema))
+            rows.set_results(node, spark.createDataFrame([], _results(node, found[topology.name(node)].rows)))
+    finally:
+        rows.release()
+    return found
+
+
+def _without_rows(spark: SparkSession, node: SourceNode, elements: JobStore, *, ordered: bool) -> DataFrame:
+    """Return a batch of a source as ``open_source`` and ``read_files_of_epoch`` give it, without rows."""
+    match node.spec:
+        case ElementsSpec(schema=ddl):
+            schema = struct_of(ddl).add(ROW, "long")
+        case FilesSpec(format=kind, schema=ddl):
+            schema = struct_of(ddl)
+            if kind in MARKS_CORRUPT:
+                schema = schema.add(CORRUPT, "string")
+            if ordered:
+                schema = schema.add(PATH, "string").add(BLOCK, "long")
+        case RateSpec():
+            schema = T.StructType().add("timestamp", "timestamp").add("value", "long")
+        case _:
+            schema = open_source(spark, node, elements, ordered=ordered, read=0).schema
+    return spark.createDataFrame([], schema)
+
+
+def _results(node: WindowNode, rows: DataFrame) -> T.StructType:
+    """Return the columns of a window operator's results, the engine's among them."""
+    partials = Partials(node)
+    keyed = rows.select(*partials.key_columns).selectExpr(*partials.key_results).schema if node.keys else T.StructType()
+    if node.function is not None:
+        made = struct_of(node.function.returns)
+    else:
+        groups = rows.groupBy(*partials.key_columns).agg(*partials.creations).schema
+        # As state is read from files: what merges some partials fails where they cannot be null.
+        stored = rows.sparkSession.createDataFrame([], nullable(groups))
+        made = partials.grouped(stored).selectExpr(*partials.results).schema
+    bounds = T.StructType().add("window_start", "timestamp").add("window_end", "timestamp")
+    pane = T.StructType().add("pane_timing", "string").add("pane_index", "integer")
+    if node.assigner.merging:
+        pane = pane.add("replaces", T.ArrayType(T.TimestampType()))
+    return T.StructType([*keyed, *bounds, *made, *pane]).add(TIME, "long").add(POSITION, _POSITION)

@@ -1,0 +1,15 @@
+"""Keys by which Tidemark's commits to Delta tables are known; they stand in a commit's own metadata."""
+
+from __future__ import annotations
+
+from typing import Final
+
+LINEAGE: Final = "tidemark.lineage"
+EPOCH: Final = "tidemark.epoch"
+"""The epoch that a commit publishes, as text."""
+
+MAINTENANCE: Final = "tidemark.maintenance"
+"""Of commits that change nothing of what a table says, and so are no foreign ones."""
+
+REWIND: Final = "tidemark.rewind"
+"""Of the commit by which a rewind puts a table back; its lineage and epoch are those that begin there."""

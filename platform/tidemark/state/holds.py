@@ -1,0 +1,108 @@
+"""Holds: files of a job that somebody else needs, kept as a pin keeps an epoch's.
+
+A job that was restored from another job's savepoint reads that job's state files where they lie. It holds them before its first record
+names them, and lets go once none of its epochs does. An import holds what it copies until its savepoint names it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from tidemark.errors import CorruptStoreError
+from tidemark.state.codec import from_plain, to_plain
+from tidemark.state.envelope import seal, unseal
+from tidemark.state.layout import HOLDS, hold_path
+from tidemark.state.slots import Slots
+from tidemark.state.store import JobStore
+
+KIND: Final = "hold"
+
+ABANDONED_MS: Final = 7 * 24 * 60 * 60 * 1000
+"""A hold of a job that has no log after so long is of a restore, or an import, that was never finished."""
+
+_LISTINGS: Final = 20
+
+
+@dataclass(frozen=True)
+class Hold:
+    """Files that are needed: by which job, since when (milliseconds), for which savepoint. Paths are relative to the owner's folder.
+
+    ``lasting``: as long as the job has epochs that name them. Else the work that holds them takes the hold away when it is done.
+    """
+
+    name: str
+    job: str
+    held_at: int
+    savepoint: str
+    files: tuple[str, ...]
+    lasting: bool = True
+
+
+@dataclass(frozen=True)
+class Holds:
+    """The holds on a job's files. ``store`` is the store at that job's folder."""
+
+    store: JobStore
+
+    def put(self, hold: Hold) -> None:
+        """Hold files; when this returns, none of them that something keeps now will be deleted until the hold is removed.
+
+        Names are used once: whoever tries again takes another one.
+        """
+        self.store.create(hold_path(hold.name), seal(KIND, to_plain(hold)))
+
+    def get(self, name: str) -> Hold | None:
+        """Return a hold, None where there is none of that name.
+
+        Raises:
+            CorruptStoreError: it is damaged.
+        """
+        path = hold_path(name)
+        try:
+            data = self.store.get(path)
+        except FileNotFoundError:
+            return None
+        _, plain = unseal(data, kind=KIND, path=path)
+        return from_plain(Hold, plain, path=path)
+
+    def list(self) -> tuple[Hold, ...]:
+        """Return all holds, by name.
+
+        Raises:
+            CorruptStoreError: one is damaged.
+        """
+        found: list[Hold | None] = []
+        for _ in range(_LISTINGS):
+            paths = [file.path for file in self.store.list(HOLDS) if file.path.endswith(".json")]
+            found = [self.get(path.removeprefix(f"{HOLDS}/").removesuffix(".json")) for path in paths]
+            # One that went while it was listed may have been followed by another one for the same files: look anew.
+            if all(found):
+                return tuple(hold for hold in found if hold is not None)
+        raise CorruptStoreError(
+            f"the holds in {HOLDS} change faster than they can be listed", fix="try again", place=self.store.spark_uri(HOLDS)
+        )
+
+    def remove(self, name: str) -> None:
+        """Let go; a hold that is not there is fine."""
+        self.store.delete([hold_path(name)])
+
+
+def held_files(store: JobStore, *, now_ms: int) -> frozenset[str]:
+    """Return the files of a job that others hold. Holds that were abandoned long ago are removed.
+
+    Args:
+        store: the store at the job's folder.
+        now_ms: the time.
+
+    Raises:
+        CorruptStoreError: a hold is damaged.
+    """
+    holds = Holds(store)
+    files: set[str] = set()
+    for hold in holds.list():
+        if now_ms - hold.held_at > ABANDONED_MS and (not hold.lasting or not Slots(store.beside(hold.job)).extent().next_slot):
+            holds.remove(hold.name)
+        else:
+            files.update(hold.files)
+    return frozenset(files)

@@ -1,0 +1,129 @@
+"""A sensor that passes the verdicts of asset checks on to the alerts of streaming jobs, whoever made the checks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import timedelta
+from typing import Literal
+
+import dagster as dg
+
+from tidemark.assets.bound_job import JOB_KEY, OUTPUT_KEY
+from tidemark.control.alert_checks import CheckVerdict, report_check
+from tidemark.names import is_name
+from tidemark.sensors.store_sensor import open_root, store_sensor
+from tidemark.state.envelope import sha256
+
+VERDICTS_AT_ONCE = 20
+"""Verdicts of one check that one tick passes on; of more the newest."""
+
+_FORMAT = 1
+
+
+def build_check_sensor(
+    store: str | dg.EnvVar,
+    *,
+    name: str = "tidemark_checks",
+    every: str | timedelta = "30 seconds",
+    default_status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.STOPPED,
+) -> dg.SensorDefinition:
+    """Return a sensor that passes on what the checks on streaming jobs' outputs found, of all jobs in the code location.
+
+    A check that fails is then alerted by ``build_job_health_sensor`` or by a supervisor, and again when it passes. Checks made in a run of
+    the assets, on their own, or reported from outside count alike; of those on several partitions the last verdict counts. A check whose
+    run failed before there was a verdict is the run's failure, and is not passed on.
+
+    Args:
+        store: folder or bucket of the job stores.
+        name: the sensor's.
+        every: time between ticks.
+        default_status: whether the sensor runs as soon as it is deployed.
+
+    Raises:
+        DurationError: ``every`` cannot be read.
+    """
+
+    def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        jobs = jobs_of_checks(context.repository_def)
+        seen = _decode(context.cursor)
+        root = open_root(store)
+        verdicts = list(_new_verdicts(context.instance, jobs, seen))
+        for verdict in verdicts:
+            report_check(root, verdict)
+        failed = sum(not verdict.passed for verdict in verdicts)
+        said = f"{len(jobs)} checks, {len(verdicts)} new verdicts, {failed} of them failures"
+        return dg.SensorResult(skip_reason=said, cursor=json.dumps({"format": _FORMAT, "checks": seen}, sort_keys=True))
+
+    return store_sensor(
+        evaluate,
+        name=name,
+        description="Passes failed asset checks of streaming jobs on to their alerts.",
+        every=every,
+        default_status=default_status,
+    )
+
+
+def jobs_of_checks(repository: dg.RepositoryDefinition | None) -> Mapping[dg.AssetCheckKey, tuple[str, str]]:
+    """Return the checks on outputs of streaming jobs, with the names of job and output."""
+    graph = repository.asset_graph if repository is not None else None
+    found = {}
+    for key in graph.asset_check_keys if graph is not None else ():
+        metadata = graph.get(key.asset_key).metadata if graph is not None and graph.has(key.asset_key) else {}
+        if JOB_KEY in metadata and OUTPUT_KEY in metadata:
+            found[key] = (str(metadata[JOB_KEY]), str(metadata[OUTPUT_KEY]))
+    return found
+
+
+def verdict_name(output: str, check: str) -> str:
+    """Return the name under which a check is alerted.
+
+    >>> verdict_name("hourly", "unique_panes")
+    'hourly.unique_panes'
+    """
+    name = f"{output}.{check}"
+    return name if is_name(name) else f"{''.join(char if char.isalnum() and char.isascii() else '_' for char in name)[:80]}-{_short(name)}"
+
+
+def _new_verdicts(
+    instance: dg.DagsterInstance, jobs: Mapping[dg.AssetCheckKey, tuple[str, str]], seen: dict[str, int]
+) -> Iterator[CheckVerdict]:
+    """Yield what was found since, oldest first for each check, and remember it; of a check that is new, the last verdict."""
+    storage = instance.event_log_storage
+    for key, latest in storage.get_latest_asset_check_execution_by_key(list(jobs)).items():
+        place = key.to_user_string()
+        known = seen.get(place)
+        if known == latest.id:
+            continue
+        # A newer execution may be under way; those before it may have ended meanwhile.
+        records = storage.get_asset_check_execution_history(key, limit=VERDICTS_AT_ONCE)
+        ended = [(record.id, record.evaluation, record.event) for record in records if record.id > (known if known is not None else -1)]
+        found = [(number, made, event.timestamp) for number, made, event in ended if isinstance(made, dg.AssetCheckEvaluation) and event]
+        for number, made, at in reversed(found[:1] if known is None else found):
+            seen[place] = number
+            yield _verdict(jobs[key], made, int(at * 1000))
+
+
+def _verdict(place: tuple[str, str], made: dg.AssetCheckEvaluation, at: int) -> CheckVerdict:
+    job, output = place
+    severity: Literal["warn", "error"] = "warn" if made.severity == dg.AssetCheckSeverity.WARN else "error"
+    return CheckVerdict(job, verdict_name(output, made.check_name), made.passed, at, severity, made.description or "")
+
+
+def _decode(text: str | None) -> dict[str, int]:
+    """Read a cursor; empty where there is none, or somebody else wrote something: then the last verdicts are told again."""
+    try:
+        raw = json.loads(text or "null")
+        if not isinstance(raw, dict) or raw.get("format") != _FORMAT:
+            return {}
+        return {str(key): int(number) for key, number in _items(raw["checks"])}
+    except (ValueError, TypeError, KeyError):
+        return {}
+
+
+def _items(found: object) -> Iterable[tuple[object, int]]:
+    return found.items() if isinstance(found, dict) else ()
+
+
+def _short(name: str) -> str:
+    return sha256(name.encode("utf-8", "surrogatepass"))[:12]

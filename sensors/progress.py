@@ -1,0 +1,230 @@
+"""A sensor that reports what jobs that run on have done: observations and complete partitions of their outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import timedelta
+
+import dagster as dg
+
+from tidemark.assets.bound_job import JOB_KEY, OUTPUT_KEY, bound_job
+from tidemark.clock import SYSTEM_CLOCK, Clock
+from tidemark.durations import format_duration, to_ms
+from tidemark.errors import CorruptStoreError, DefinitionError, StoreError, TidemarkError
+from tidemark.graph.job import Job
+from tidemark.sensors.job_sensor import SensorOptions, store_location
+from tidemark.sensors.progress_cursor import JobMark, decode_marks, encode_marks
+from tidemark.sensors.progress_report import Event, FollowedJob, is_due, report_complete, report_epochs
+from tidemark.sensors.reported_events import ReportedEvents
+from tidemark.state.status import JobStatus, read_status
+from tidemark.state.store import JobStore
+
+TICK_SECONDS = 4.0
+"""After so long a tick reads no further history; the jobs that were not reached are first the next time."""
+
+LEAST_SECONDS = 1.0
+"""So long it reads histories in any case, however long it took to see which jobs have news."""
+
+_THREADS = 32
+_NAMED = 5
+
+
+def build_progress_sensor(
+    specs: Iterable[dg.AssetSpec],
+    *,
+    name: str = "tidemark_progress",
+    interval: str | timedelta = "5 minutes",
+    options: SensorOptions | None = None,
+    clock: Clock = SYSTEM_CLOCK,
+) -> dg.SensorDefinition:
+    """Return a sensor that reports what happened to the outputs of jobs that run outside Dagster.
+
+    Each output gets an observation when there is news, and the last one is long enough ago; it rolls up all epochs since. A time
+    partition gets a materialization when it is complete through the watermark, and another one when late rows corrected it, with lineage
+    and epoch as the data version. Nothing is left out or told twice, whatever happens to a tick.
+
+    Args:
+        specs: what ``build_output_asset_specs`` returned, of one job or of many.
+        name: the sensor's.
+        interval: least time between two observations of an output.
+        options: store, time between ticks, status. It sends no alerts and starts nothing.
+        clock: the time.
+
+    Raises:
+        DefinitionError: the specs are not a streaming job's, or no store is known.
+        DurationError: a duration cannot be read.
+    """
+    chosen = options or SensorOptions()
+    progress = Progress(_followed(specs), chosen, to_ms(interval, what="interval", minimum=1), clock)
+
+    def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        # Dagster keeps a cursor when all that was reported with it is written; this one it has kept.
+        whole = context.cursor is not None and context.cursor == progress.returned
+        told = progress.tick(decode_marks(context.cursor), ReportedEvents(context.instance, whole=whole))
+        progress.returned = encode_marks(told.marks)
+        for job, error in told.errors.items():
+            context.log.warning("%s is left out: %s", job, error)
+        return dg.SensorResult(skip_reason=told.said, asset_events=list(told.events), cursor=progress.returned)
+
+    return dg.SensorDefinition(
+        name=name,
+        evaluation_fn=evaluate,
+        description="Reports observations (at most one per output in "
+        f"{format_duration(progress.interval_ms)}) and complete partitions of {', '.join(progress.names) or 'no job'}.",
+        minimum_interval_seconds=max(1, to_ms(chosen.every, what="every", minimum=1000) // 1000),
+        default_status=chosen.default_status,
+    )
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a tick reports, what it remembers, the jobs whose files could not be read, and all that in words."""
+
+    events: tuple[Event, ...]
+    marks: dict[str, JobMark]
+    errors: dict[str, TidemarkError]
+    said: str
+
+
+class Progress:
+    """Makes ticks over a number of jobs.
+
+    Args:
+        jobs: the jobs.
+        options: where their stores are.
+        interval_ms: least time between two observations.
+        clock: the time.
+
+    Attributes:
+        returned: the cursor that this process returned last; None before the first.
+    """
+
+    def __init__(self, jobs: Sequence[FollowedJob], options: SensorOptions, interval_ms: int, clock: Clock) -> None:
+        for job in jobs:
+            _store_of(options, job.bound.job)
+        self._jobs = {job.bound.job.name: job for job in jobs}
+        self._options = options
+        self._clock = clock
+        self.interval_ms = interval_ms
+        self.returned: str | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The jobs' names."""
+        return tuple(self._jobs)
+
+    def tick(self, marks: dict[str, JobMark], reported: ReportedEvents) -> Told:
+        """Look at all jobs once; one job's trouble does not keep the others from being reported.
+
+        Args:
+            marks: how far each job was reported.
+            reported: what Dagster knows beyond that.
+
+        Raises:
+            StoreError: no store can be reached.
+        """
+        begun = self._clock.monotonic()
+        statuses, errors = self._read()
+        kept = {name: mark for name, mark in marks.items() if name in self._jobs}
+        observed, waiting, events = self._observe(statuses, kept, errors, reported, begun=begun)
+        for name, (_, status) in statuses.items():
+            mark = kept.get(name)
+            # Where another lineage began, the epochs in between are reported first.
+            if self._jobs[name].partitions and mark is not None and status.last is not None and status.last.lineage == mark.lineage:
+                report = report_complete(self._jobs[name], status.last, mark, reported=reported)
+                events += report.events
+                kept[name] = report.mark
+        return Told(tuple(events), kept, errors, _said(observed, waiting, events, errors, len(self._jobs)))
+
+    def _observe(
+        self,
+        statuses: Mapping[str, tuple[JobStore, JobStatus]],
+        marks: dict[str, JobMark],
+        errors: dict[str, TidemarkError],
+        reported: ReportedEvents,
+        *,
+        begun: float,
+    ) -> tuple[int, int, list[Event]]:
+        """Observe the jobs that are due, those first that wait the longest; returns how many were, how many wait, and the events."""
+        now, until = self._clock.now_ms(), max(begun + TICK_SECONDS, self._clock.monotonic() + LEAST_SECONDS)
+        due = [name for name, (_, status) in statuses.items() if is_due(status, marks.get(name), now=now, interval_ms=self.interval_ms)]
+        due.sort(key=lambda name: marks[name].at if name in marks else 0)
+        observed, events = 0, list[Event]()
+        for place, name in enumerate(due):
+            if self._clock.monotonic() >= until:
+                return observed, len(due) - place, events
+            root, status = statuses[name]
+            try:
+                report = report_epochs(root, self._jobs[name], status, marks.get(name), now=now, reported=reported)
+            except TidemarkError as error:
+                errors[name] = error
+                continue
+            if report is not None:
+                observed += 1
+                events += report.events
+                marks[name] = report.mark
+        return observed, 0, events
+
+    def _read(self) -> tuple[dict[str, tuple[JobStore, JobStatus]], dict[str, TidemarkError]]:
+        """Return store and status of the jobs that have committed an epoch, and the errors of those that cannot be read."""
+        roots = {uri: JobStore.open(uri) for uri in {_store_of(self._options, job.bound.job) for job in self._jobs.values()}}
+        places = {name: roots[_store_of(self._options, job.bound.job)] for name, job in self._jobs.items()}
+        statuses: dict[str, tuple[JobStore, JobStatus]] = {}
+        errors: dict[str, TidemarkError] = {}
+        for name, found in _look_at(places):
+            if isinstance(found, TidemarkError):
+                errors[name] = found
+            elif found is not None and found.last is not None:
+                statuses[name] = (places[name], found)
+        if errors and not statuses and all(isinstance(error, StoreError) for error in errors.values()):
+            raise next(iter(errors.values()))
+        return statuses, errors
+
+
+def _look_at(places: Mapping[str, JobStore]) -> Iterable[tuple[str, JobStatus | TidemarkError | None]]:
+    if all(root.location.scheme == "file" for root in places.values()) or len(places) < 2:
+        return [(name, _status(root, name)) for name, root in places.items()]
+    with ThreadPoolExecutor(min(_THREADS, len(places)), thread_name_prefix="tidemark-look") as pool:
+        return list(zip(places, pool.map(_status, places.values(), places), strict=True))
+
+
+def _status(root: JobStore, name: str) -> JobStatus | TidemarkError | None:
+    try:
+        return read_status(root, name)
+    except TidemarkError as error:
+        return error
+
+
+def _store_of(options: SensorOptions, job: Job) -> str:
+    store = options.store if options.store is not None else job.store
+    if store is None:
+        raise DefinitionError("a progress sensor has no job store", fix="give SensorOptions(store=...), or Job(store=...)", job=job.name)
+    return store_location(store, job)
+
+
+def _followed(specs: Iterable[dg.AssetSpec]) -> list[FollowedJob]:
+    by_job: dict[str, list[dg.AssetSpec]] = {}
+    for spec in specs:
+        by_job.setdefault(str(spec.metadata.get(JOB_KEY)), []).append(spec)
+    return [FollowedJob(bound_job(found), _partitions(found)) for found in by_job.values()]
+
+
+def _partitions(specs: Iterable[dg.AssetSpec]) -> dict[str, dg.TimeWindowPartitionsDefinition]:
+    return {
+        str(spec.metadata[OUTPUT_KEY]): spec.partitions_def
+        for spec in specs
+        if isinstance(spec.partitions_def, dg.TimeWindowPartitionsDefinition)
+    }
+
+
+def _said(observed: int, waiting: int, events: Sequence[Event], errors: dict[str, TidemarkError], jobs: int) -> str:
+    partitions = sum(isinstance(event, dg.AssetMaterialization) for event in events)
+    parts = [f"{observed} of {jobs} jobs observed, {partitions} partitions reported"]
+    parts += [f"{waiting} jobs wait for the next tick"] if waiting else []
+    if errors:
+        damaged = sum(isinstance(error, CorruptStoreError) for error in errors.values())
+        named = ", ".join(sorted(errors)[:_NAMED])
+        parts.append(f"{len(errors)} jobs cannot be read ({damaged} of them damaged): {named}")
+    return "; ".join(parts)

@@ -1,0 +1,46 @@
+"""What the progress sensor remembers between ticks: of each job, how far it was reported."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class JobMark:
+    """How far a job was reported.
+
+    ``lineage`` and ``epoch`` name the last epoch that an observation covers, ``at`` is when it was made (milliseconds), ``through`` has by
+    output the end of the last partition that was reported to be complete.
+    """
+
+    lineage: str
+    epoch: int
+    at: int
+    through: Mapping[str, int] = field(default_factory=dict)
+
+
+def encode_marks(marks: Mapping[str, JobMark]) -> str:
+    """Return marks by job as the text that Dagster keeps."""
+    jobs = {name: [mark.lineage, mark.epoch, mark.at, dict(mark.through)] for name, mark in marks.items()}
+    return json.dumps({"format": _FORMAT, "jobs": jobs}, sort_keys=True, separators=(",", ":"))
+
+
+def decode_marks(text: str | None) -> dict[str, JobMark]:
+    """Read marks; none where there is no cursor yet, or where another release or a person wrote something else.
+
+    What was reported by then is found in Dagster's own events, so that it is not reported twice.
+    """
+    try:
+        raw = json.loads(text or "null")
+        if not isinstance(raw, dict) or raw.get("format") != _FORMAT:
+            return {}
+        return {
+            str(name): JobMark(str(lineage), int(epoch), int(at), {str(output): int(end) for output, end in through.items()})
+            for name, (lineage, epoch, at, through) in raw["jobs"].items()
+        }
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return {}

@@ -1,0 +1,112 @@
+"""A sensor that brings jobs to where their specs want them: each tick is one pass of a reconciler."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+
+import dagster as dg
+
+from tidemark.clock import SYSTEM_CLOCK, Clock
+from tidemark.control.actions import Action, AskToStop, Clean, GiveUp, Kill, Say, Start
+from tidemark.control.launcher import Launcher
+from tidemark.control.launchers import launchers_here
+from tidemark.control.reconciler import Reconciler, Report
+from tidemark.sensors.store_sensor import open_root, store_sensor
+
+PASS_SECONDS = 20.0
+"""After so long a tick looks at no further job; Dagster gives a tick a minute."""
+
+_NAMED = 20
+
+
+def build_reconcile_sensor(
+    store: str | dg.EnvVar,
+    *,
+    jobs: Iterable[str] | None = None,
+    name: str = "tidemark_reconcile",
+    every: str | timedelta = "15 seconds",
+    launchers: Callable[[], Mapping[str, Launcher]] = launchers_here,
+    default_status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.STOPPED,
+    clock: Clock = SYSTEM_CLOCK,
+) -> dg.SensorDefinition:
+    """Return a sensor that starts, stops and restarts the drivers of jobs, as ``tidemark supervise`` does.
+
+    Supervisors and sensors may run side by side: what one does the others leave alone. Drivers are processes of their own; they run on
+    when Dagster ends. They inherit the environment of the code location.
+
+    Args:
+        store: folder or bucket of the job stores.
+        jobs: names of the jobs; all of the store by default.
+        name: the sensor's.
+        every: time between ticks. A driver that died is seen at the next one.
+        launchers: what can start drivers, by name; called at the first tick.
+        default_status: whether the sensor runs as soon as it is deployed.
+        clock: processing time.
+
+    Raises:
+        DurationError: ``every`` cannot be read.
+    """
+    names = tuple(jobs) if jobs is not None else None
+    known: list[Reconciler] = []
+
+    def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        if not known:
+            # It remembers what never changes of jobs, so it is kept from tick to tick.
+            known.append(Reconciler(open_root(store), launchers(), clock))
+        with _ended_after(PASS_SECONDS) as stop:
+            report = known[0].pass_over(names, stop=stop)
+        for job, error in report.errors.items():
+            context.log.warning("%s cannot be looked after: %s", job, error)
+        return dg.SensorResult(skip_reason=told(report, ended=stop.is_set()))
+
+    return store_sensor(
+        evaluate,
+        name=name,
+        description="Starts, stops and restarts the drivers of streaming jobs as their specs want it.",
+        every=every,
+        default_status=default_status,
+    )
+
+
+def told(report: Report, *, ended: bool = False) -> str:
+    """Return in words what a pass did."""
+    acted = report.acted
+    parts = [f"{len(report.observations)} jobs looked at, {len(acted)} acted on"]
+    parts += [f"{done.job}: {', '.join(_word(action) for action in done.actions)}" for done in acted[:_NAMED]]
+    busy = sum(done.busy for done in report.done)
+    parts += [f"{busy} are being acted on by others"] if busy else []
+    parts += [f"{job}: {error}" for job, error in list(report.errors.items())[:_NAMED]]
+    parts += ["time was up; the next tick looks at all again"] if ended else []
+    return "; ".join(parts)
+
+
+def _word(action: Action) -> str:
+    match action:
+        case Say(status):
+            return f"{status.lifecycle}" + (f" ({status.reason})" if status.reason else "")
+        case Start(attempt, why):
+            return f"started attempt {attempt} ({why})"
+        case AskToStop(how):
+            return f"asked to stop ({how})"
+        case Kill(why):
+            return f"killed ({why})"
+        case GiveUp(attempt):
+            return f"gave attempt {attempt} up"
+        case Clean():
+            return "tidied"
+
+
+@contextmanager
+def _ended_after(seconds: float) -> Iterator[threading.Event]:
+    """Give an event that is set after so many seconds."""
+    event = threading.Event()
+    timer = threading.Timer(seconds, event.set)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield event
+    finally:
+        timer.cancel()

@@ -1,0 +1,70 @@
+"""What Dagster knows already of a job's outputs, so that a tick which died after it had reported is not reported again."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import dagster as dg
+
+from tidemark.assets.complete_partitions import PartitionChange
+from tidemark.state.progress import EpochProgress
+
+LINEAGE, EPOCH = "tidemark/lineage", "tidemark/epoch"
+_MOST = 1000
+
+
+class ReportedEvents:
+    """Asks an instance.
+
+    Args:
+        instance: the instance.
+        whole: the last tick is known to have come to its end, so that its cursor says all that was reported; then only corrections of
+            partitions are asked for.
+    """
+
+    def __init__(self, instance: dg.DagsterInstance, *, whole: bool = False) -> None:
+        self._instance = instance
+        self._whole = whole
+
+    def not_observed(self, key: dg.AssetKey, epochs: Sequence[EpochProgress]) -> Sequence[EpochProgress]:
+        """Return those of some epochs, oldest first, that come after the asset's last observation."""
+        if self._whole:
+            return epochs
+        for record in self._instance.fetch_observations(key, limit=1).records:
+            found = record.asset_observation
+            last = _epoch_of(found.metadata) if found is not None else None
+            for place, epoch in enumerate(epochs):
+                if (epoch.lineage, epoch.epoch) == last:
+                    return epochs[place + 1 :]
+        return epochs
+
+    def not_materialized(self, key: dg.AssetKey, changes: Sequence[PartitionChange]) -> list[PartitionChange]:
+        """Return those of some changes that the partitions' last materializations do not cover."""
+        if not changes or (self._whole and all(change.cause == "complete" for change in changes)):
+            return list(changes)
+        known = _newest(self._instance, key, {change.partition for change in changes})
+        return [change for change in changes if not _covers(known.get(change.partition), change)]
+
+
+def _newest(instance: dg.DagsterInstance, key: dg.AssetKey, partitions: Collection[str]) -> Mapping[str, tuple[str, int] | None]:
+    """Return of each partition the epoch of its last materialization, None for one that somebody else made."""
+    wanted = dg.AssetRecordsFilter(asset_key=key, asset_partitions=sorted(partitions))
+    newest: dict[str, tuple[str, int] | None] = {}
+    for record in instance.fetch_materializations(wanted, limit=_MOST).records:
+        found = record.asset_materialization
+        if found is not None and found.partition is not None:
+            newest.setdefault(found.partition, _epoch_of(found.metadata))
+    return newest
+
+
+def _covers(last: tuple[str, int] | None, change: PartitionChange) -> bool:
+    if last is None or last[0] != change.lineage:
+        return False
+    # A partition becomes complete once in a lineage; it is touched again by one epoch after the other.
+    return change.cause == "complete" or last[1] >= change.epoch
+
+
+def _epoch_of(metadata: Mapping[str, dg.MetadataValue[Any]]) -> tuple[str, int] | None:
+    lineage, epoch = metadata.get(LINEAGE), metadata.get(EPOCH)
+    return (str(lineage.value), int(str(epoch.value))) if lineage is not None and epoch is not None else None

@@ -1,0 +1,57 @@
+"""What sensors on all jobs of a store have in common: where the store is, which jobs, and how ticks are defined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from datetime import timedelta
+
+import dagster as dg
+
+from tidemark.durations import to_ms
+from tidemark.errors import DefinitionError
+from tidemark.state.store import JobStore
+
+Evaluate = Callable[[dg.SensorEvaluationContext], dg.SensorResult]
+
+
+def open_root(store: str | dg.EnvVar) -> JobStore:
+    """Open a root store.
+
+    Raises:
+        DefinitionError: the environment variable that says where it is is not set.
+        StoreError: it cannot be reached.
+    """
+    location = store.get_value() if isinstance(store, dg.EnvVar) else store
+    if location is None:
+        name = store.env_var_name if isinstance(store, dg.EnvVar) else ""
+        raise DefinitionError("the environment variable of the job store is not set", fix=f"set {name}")
+    return JobStore.open(location)
+
+
+def store_sensor(
+    evaluate: Evaluate,
+    *,
+    name: str,
+    description: str,
+    every: str | timedelta,
+    default_status: dg.DefaultSensorStatus,
+    resource_keys: Collection[str] = (),
+) -> dg.SensorDefinition:
+    """Return a sensor that starts no runs.
+
+    Raises:
+        DurationError: ``every`` cannot be read.
+    """
+
+    def tick(context: dg.SensorEvaluationContext, **_: object) -> dg.SensorResult:
+        # Called directly, as in unit tests, Dagster passes the resources by name as well.
+        return evaluate(context)
+
+    return dg.SensorDefinition(
+        name=name,
+        evaluation_fn=tick,
+        description=description,
+        minimum_interval_seconds=max(1, to_ms(every, what="every", minimum=1000) // 1000),
+        default_status=default_status,
+        required_resource_keys=set(resource_keys),
+    )

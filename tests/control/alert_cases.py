@@ -1,0 +1,78 @@
+"""What the tests of alerts have in common: views of jobs, plain readings, receivers that can be told to fail."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tidemark.control.alert import Alert
+from tidemark.control.alert_gate import Limits
+from tidemark.control.alert_rules import Reading
+from tidemark.control.alert_settings import RuleName
+from tidemark.control.records import Failure
+from tidemark.control.spec import AlertThresholds, JobSpec
+from tidemark.control.view import Health, JobView, SourceView
+from tidemark.errors import AlertError
+from tidemark.state.totals import Totals
+
+T0 = 1_700_000_000_000
+SECOND = 1_000
+MINUTE = 60_000
+HOUR = 3_600_000
+
+
+def source(lag_ms: int | None, *, bound_ms: int | None = 0, held_by: str | None = None) -> SourceView:
+    return SourceView(None if lag_ms is None else T0 - lag_ms, lag_ms, held_by, 0, 0, bound_ms=bound_ms)
+
+
+def totals(rows: int, late: int) -> Totals:
+    return Totals(sources={}, filters={}, operators={"hourly": {"in": rows, "accepted": rows - late, "late": late}}, outputs={})
+
+
+def job_view(
+    job: str = "taxi",
+    *,
+    lag_ms: int | None = 0,
+    health: Health = "ok",
+    rows: int = 0,
+    late: int = 0,
+    failures: tuple[Failure, ...] = (),
+    thresholds: AlertThresholds | None = None,
+    started_at: int | None = T0,
+) -> JobView:
+    return JobView(
+        job,
+        T0,
+        "running",
+        health,
+        spec=JobSpec(job, "m:j", alerts=thresholds or AlertThresholds()),
+        lineage="a1",
+        epoch=7,
+        sources={"trips": source(lag_ms)},
+        totals=totals(rows, late),
+        failures=failures,
+        started_at=started_at,
+    )
+
+
+def failure(at: int, *, code: str = "TM502", message: str = "the executor is gone") -> Failure:
+    return Failure(at, 1, at - SECOND, 7, code, message, transient=True)
+
+
+def reading(value: float | None, *, rule: RuleName = "lag", subject: str = "trips") -> Reading:
+    """A number that warns from 10 and is an error from 30."""
+    return Reading(rule, subject, value, Limits(10, 30), f"{subject} is at {value}", {"value": value})
+
+
+@dataclass
+class Mailbox:
+    """A receiver that keeps what it takes, and takes nothing while it is ``broken``."""
+
+    broken: bool = False
+    taken: list[Alert] = field(default_factory=list)
+    tried: int = 0
+
+    def send(self, alert: Alert) -> None:
+        self.tried += 1
+        if self.broken:
+            raise AlertError(f"alert {alert.title!r} was not delivered", fix="mend the receiver", job=alert.job)
+        self.taken.append(alert)

@@ -1,0 +1,116 @@
+"""A driver without Spark, as a program: claims its attempt, begins a term, beats, commits epochs, does what the spec wants.
+
+``python -m tests.control.beating STORE JOB ATTEMPT``. ``$BEATING`` says how it misbehaves: ``fails`` ends it with an error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tidemark.clock import SYSTEM_CLOCK
+from tidemark.control.attempts import claim_attempt
+from tidemark.control.generations import require_spec
+from tidemark.control.launcher import Probe
+from tidemark.control.processes import spawn
+from tidemark.control.records import Attempt, ProcessHandle
+from tidemark.control.spec import SpecGeneration
+from tidemark.errors import FencedError, SourceError
+from tidemark.state.history import HistoryWriter
+from tidemark.state.joblog import Driver, JobLog
+from tidemark.state.owners import current_owner, known_dead, process_birth
+from tidemark.state.progress import EpochProgress
+from tidemark.state.records import EpochRecord, OwnerInfo
+from tidemark.state.status import JobStatus, State, read_status, write_status
+from tidemark.state.store import JobStore
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class BeatingLauncher:
+    """Starts such programs, as processes of their own."""
+
+    logs_folder: Path
+
+    def launch(self, spec: SpecGeneration, attempt: Attempt, store_uri: str) -> ProcessHandle:
+        log = self.logs_folder / f"attempt-{attempt.number}.log"
+        command = [sys.executable, "-m", "tests.control.beating", store_uri, spec.spec.job, str(attempt.number)]
+        pid = spawn(command, {**os.environ, **spec.spec.variables}, out=log, folder=CHECKOUT)
+        return ProcessHandle("local", current_owner().host, pid, started=process_birth(pid) or "gone", log=str(log))
+
+    def probe(self, handle: ProcessHandle) -> Probe:
+        assert handle.pid is not None
+        return "gone" if known_dead(OwnerInfo(handle.host, handle.pid, handle.started)) else "alive"
+
+    def exit_code(self, _handle: ProcessHandle) -> int | None:
+        return None
+
+    def ask_to_stop(self, handle: ProcessHandle) -> None:
+        self.send(handle, signal.SIGTERM)
+
+    def kill(self, handle: ProcessHandle) -> None:
+        self.send(handle, signal.SIGKILL)
+
+    def logs(self, handle: ProcessHandle, lines: int) -> tuple[str, ...]:
+        return tuple(Path(handle.log or "").read_text(encoding="utf-8").splitlines()[-lines:])
+
+    def send(self, handle: ProcessHandle, number: signal.Signals) -> None:
+        assert handle.pid is not None
+        if self.probe(handle) == "alive":
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(handle.pid, number)
+
+
+def main(store: str, job: str, number: int) -> int:
+    asked: list[int] = []
+    signal.signal(signal.SIGTERM, lambda *_: asked.append(1))
+    root = JobStore.open(store)
+    owner = current_owner(f"attempt-{number}")
+    process = ProcessHandle("local", owner.host, owner.pid, started=owner.started)
+    try:
+        attempt = claim_attempt(root, job, number, process=process, at=SYSTEM_CLOCK.now_ms())
+        term = JobLog(root.at(job), job).acquire(owner, takeover=attempt.takeover)
+        print(f"attempt {number} drives {job}", flush=True)
+        if os.environ.get("BEATING") == "fails":
+            say(root, job, owner, "failed", error=SourceError("the folder is gone", fix="bring it back"))
+            term.release()
+            return 64
+        return run(root, job, owner, term, asked)
+    except FencedError as error:
+        print(error, flush=True)
+        return 70
+
+
+def run(root: JobStore, job: str, owner: OwnerInfo, term: Driver, asked: list[int]) -> int:
+    history, lineage = HistoryWriter(root, job), term.log.origin()
+    while True:
+        spec = require_spec(root, job).spec
+        draining = spec.wanted == "suspended" and spec.stop == "drain"
+        epoch, now = term.last.epoch + 1 if term.last is not None else 0, SYSTEM_CLOCK.now_ms()
+        progress = EpochProgress(job, lineage, epoch, now, 5, 10, 1, end_of_input=draining)
+        term.beat()
+        term.append(EpochRecord(job, lineage, None, term.term, epoch, now, str(epoch), progress))
+        history.append(progress)
+        if asked or spec.wanted == "suspended":
+            say(root, job, owner, "finished" if draining else "stopped", last=progress if draining else None)
+            term.release()
+            return 0
+        say(root, job, owner, "running", last=progress)
+        SYSTEM_CLOCK.sleep(0.1)
+
+
+def say(
+    root: JobStore, job: str, owner: OwnerInfo, state: State, *, error: SourceError | None = None, last: EpochProgress | None = None
+) -> None:
+    now = SYSTEM_CLOCK.now_ms()
+    base = read_status(root, job) or JobStatus(job, "a1", state, now, now)
+    write_status(root, replace(base, state=state, heartbeat_at=now, owner=owner, last=last or base.last).with_error(error))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))

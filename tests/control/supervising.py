@@ -1,0 +1,25 @@
+"""A supervisor of drivers without Spark, as a program: ``python -m tests.control.supervising STORE FOLDER``; it logs to standard error."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from pathlib import Path
+
+from tests.control.beating import BeatingLauncher
+from tidemark.control.reconciler import Reconciler
+from tidemark.control.supervisor import Supervisor
+from tidemark.state.store import JobStore
+
+INTERVAL_MS = 300
+
+
+def main(store: str, folder: str) -> None:
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(message)s")
+    reconciler = Reconciler(JobStore.open(store), {"local": BeatingLauncher(Path(folder))})
+    Supervisor(reconciler, threading.Event(), interval_ms=INTERVAL_MS).run()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])

@@ -1,0 +1,207 @@
+"""The commands on real processes, which beat and commit but need no JVM."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.control.beating import BeatingLauncher
+from tidemark.cli.main import main
+from tidemark.clock import SYSTEM_CLOCK
+from tidemark.control.log_following import followed
+from tidemark.control.observe import job_names, observe, read_control_status
+from tidemark.state.store import JobStore
+
+
+class Terminal:
+    """Types commands for one store."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store = JobStore.open(str(folder / "store"))
+        self.launcher = BeatingLauncher(folder)
+
+    def __call__(self, *arguments: str, code: int = 0) -> Result:
+        done = CliRunner().invoke(main, [*arguments, "--store", self.store.uri], terminal_width=200)
+        assert done.exit_code == code, (done.output, done.exception)
+        return done
+
+    def submit(self, *arguments: str, name: str = "fares", code: int = 0) -> Result:
+        return self("submit", "fares:job", "--name", name, "--why", "a test", "--by", "ada", *arguments, code=code)
+
+    def pid(self, job: str = "fares") -> int:
+        handle = observe(self.store, job, {"local": self.launcher}).handle
+        assert handle is not None
+        assert handle.pid is not None
+        return handle.pid
+
+    def json(self, *arguments: str) -> list[dict[str, object]]:
+        return [json.loads(line) for line in self(*arguments, "--json").stdout.splitlines()]
+
+    def kill_all(self) -> None:
+        for job in job_names(self.store):
+            seen = observe(self.store, job, {"local": self.launcher})
+            if seen.handle is not None:
+                self.launcher.kill(seen.handle)
+
+
+@pytest.fixture
+def tidemark_(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
+    terminal = Terminal(tmp_path)
+    for module in ("options", "steering", "submitting", "supervising", "looking", "top"):
+        monkeypatch.setattr(f"tidemark.cli.{module}.launchers", lambda: {"local": terminal.launcher})
+    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.chdir(tmp_path)
+    yield terminal
+    terminal.kill_all()
+
+
+def test_the_life_of_a_job(tidemark_: Terminal) -> None:
+    assert tidemark_("list").stdout.startswith("no jobs in file:///")
+    lines = tidemark_.submit().stdout.splitlines()
+    assert lines[0] == "fares: starting (a test (ada))"
+    assert lines[-1].startswith("fares: running")
+    header, row = tidemark_("list").stdout.splitlines()
+    assert header.split()[:5] == ["job", "state", "health", "gen", "attempt"]
+    assert row.split()[:5] == ["fares", "running", "ok", "1", "1"]
+    assert tidemark_("logs", "fares").stdout == "attempt 1 drives fares\n"
+
+    shown = tidemark_("status", "fares", "--check").stdout
+    assert shown.startswith("fares: running, ok, since ")
+    assert f"attempt 1: process {tidemark_.pid()} on host" in shown
+    [status] = tidemark_.json("status", "fares")
+    assert (status["job"], status["lifecycle"], status["health"]) == ("fares", "running", "ok")
+
+    first = tidemark_.pid()
+    tidemark_("restart", "fares")
+    assert tidemark_.pid() != first
+    assert tidemark_("stop", "fares").stdout.splitlines()[-1].startswith("fares: suspended")
+    tidemark_("start", "fares")
+    assert tidemark_("cancel", "fares", "--why", "enough").stdout.splitlines()[-1].split(" (")[1].startswith("enough")
+    tidemark_("start", "fares")
+    assert tidemark_("stop", "fares", "--drain").stdout.splitlines()[-1].startswith("fares: finished")
+
+    assert "its input has ended for good" in tidemark_("start", "fares", code=3).stderr
+
+    changes = tidemark_("history", "fares", "--changes", "--limit", "50").stdout
+    for text in ("generation 1 asked", "ada", "restarts 0 -> 1", "attempt 2 started", "stop finish -> now", "enough"):
+        assert text in changes
+    events = tidemark_.json("history", "fares", "--changes")
+    assert {event["kind"] for event in events} == {"asked", "started"}
+    epochs = tidemark_.json("history", "fares", "--limit", "5")
+    assert epochs[-1]["end_of_input"] is True
+
+
+def test_a_log_is_followed_until_ctrl_c(tidemark_: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    def for_a_line(path: Path, lines: int) -> Iterator[str]:
+        yield from islice(followed(path, lines), 1)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tidemark.cli.looking.followed", for_a_line)
+    tidemark_.submit()
+    assert tidemark_("logs", "fares", "--follow").stdout == "attempt 1 drives fares\n"
+
+
+def test_a_killed_driver_comes_back_with_the_supervisor(tidemark_: Terminal) -> None:
+    tidemark_.submit()
+    os.kill(tidemark_.pid(), signal.SIGKILL)
+    for _ in range(100):
+        tidemark_("supervise", "--once")
+        if tidemark_.json("list")[0]["attempt"] == 2:
+            break
+        SYSTEM_CLOCK.sleep(0.05)
+    tidemark_("start", "fares")
+    status = read_control_status(tidemark_.store, "fares")
+    assert status is not None
+    assert (status.attempt, status.lifecycle, len(status.failures)) == (2, "running", 1)
+    assert "attempt 1 failed" in tidemark_("history", "fares", "--changes").stdout
+
+
+def test_a_job_that_fails_for_good_says_why_by_text_and_exit_code(tidemark_: Terminal) -> None:
+    done = tidemark_.submit("--env", "BEATING=fails", code=3)
+    assert done.stderr.startswith("tidemark: [TM200] the folder is gone")
+    assert "last error (does not pass by itself): [TM200]" in tidemark_("status", "fares", "--check", code=3).stdout
+    tidemark_("start", "fares", code=3)
+    assert tidemark_.json("list")[0]["health"] == "failed"
+
+
+def test_what_is_only_asked_for_is_left_to_the_supervisor(tidemark_: Terminal) -> None:
+    assert tidemark_.submit("--suspended").stdout == "fares: generation 1, wanted suspended\n"
+    assert tidemark_("resume", "fares").stdout == "fares: generation 2, wanted running\n"
+    assert tidemark_("suspend", "fares", "--json").stdout.startswith('{"generation": 3')
+    tidemark_("supervise", "--once")
+    status = read_control_status(tidemark_.store, "fares")
+    assert status is not None
+    assert (status.lifecycle, status.attempt) == ("suspended", 0)
+    assert tidemark_("start", "fares", "--no-wait").stdout == "fares: generation 4, wanted running\n"
+
+
+def test_waiting_ends_with_a_code_that_says_try_again(tidemark_: Terminal) -> None:
+    done = tidemark_.submit("--timeout", "1 ms", code=75)
+    assert "[TM416] job 'fares' is starting after 1ms, and not yet running" in done.stderr
+    assert "what was asked for still stands" in done.stderr
+
+
+def test_top_shows_all_jobs_or_one(tidemark_: Terminal) -> None:
+    tidemark_.submit()
+    tidemark_.submit("--suspended", name="bikes")
+    tidemark_("supervise", "--once")
+    shown = tidemark_("top", "--frames", "1").stdout
+    assert "bikes" in shown
+    assert "suspended" in shown
+    page = tidemark_("top", "fares", "--frames", "2", "--every", "10 ms").stdout
+    for text in ("fares: running, ok", "epoch", "watermark"):
+        assert text in page
+    assert tidemark_("top", "nobody", "--frames", "1", code=1).stderr.startswith("tidemark: [TM414]")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("start", "nobody"), "[TM414] no job 'nobody' was submitted"),
+        (("logs", "nobody"), "[TM414] there is no job 'nobody'"),
+        (("stop", "../fares"), "[TM104]"),
+        (("submit", "fares", "--name", "fares"), "[TM100] code='fares' does not name a job"),
+        (("submit", "fares:job", "--name", "fares", "--conf", "spark.x"), "[TM100] --conf 'spark.x' has no value"),
+        (("submit", "fares:job", "--name", "fares", "--env", "TOKEN_SECRET=hunter2"), "looks like a secret"),
+        (("submit", "no.such.module:job"), "[TM100] module 'no.such.module' cannot be imported"),
+    ],
+)
+def test_what_cannot_be_is_one_line_and_an_exit_code(arguments: tuple[str, ...], says: str, tidemark_: Terminal) -> None:
+    done = tidemark_(*arguments, code=1)
+    assert says in done.stderr
+    assert "Fix: " in done.stderr
+    assert "hunter2" not in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_bad_duration_is_a_usage_error(tidemark_: Terminal) -> None:
+    done = tidemark_.submit("--trigger", "soon", code=2)
+    assert "'soon' is not a duration" in done.stderr
+
+
+def test_a_supervisor_runs_until_it_is_told_to_stop(tmp_path: Path) -> None:
+    program = [sys.executable, "-c", "from tidemark.cli.main import main; main()", "supervise", "--store", str(tmp_path / "store")]
+    log = tmp_path / "log"
+    with log.open("w") as out:
+        process = subprocess.Popen([*program, "--every", "50 ms", "--metrics", "0"], stdout=out, stderr=out)
+    try:
+        while "supervises the jobs of file:///" not in log.read_text():
+            assert process.poll() is None, log.read_text()
+            SYSTEM_CLOCK.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.wait()
+    said = log.read_text()
+    assert "metrics at http://127.0.0.1:" in said
+    assert said.rstrip().endswith("ends; drivers run on")

@@ -1,0 +1,142 @@
+"""The daemon: passes go on whatever happens, and what is said is said once."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+import pytest
+
+from tests.control.worlds import World
+from tidemark.control.reconciler import Report
+from tidemark.control.supervisor import Supervisor
+from tidemark.control.wishes import Wishes
+from tidemark.errors import DefinitionError, StoreError, UnknownJobError
+
+
+class Cut:
+    """A network that can be cut."""
+
+    def __init__(self) -> None:
+        self.down = False
+
+    def __call__(self, _operation: str) -> None:
+        if self.down:
+            raise StoreError("cannot list s3://bucket: no route to host", fix="wait")
+
+
+def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name == "tidemark" and record.levelno >= logging.INFO]
+
+
+def test_a_store_that_cannot_be_reached_is_told_now_and_then_and_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+    world, cut = World(), Cut()
+    world.submit()
+    supervisor = Supervisor(world.reconciler(hook=cut), threading.Event(), clock=world.clock)
+    for _ in range(4):
+        supervisor.pass_once()
+        world.tick()
+    cut.down = True
+    caplog.clear()
+    for _ in range(27):
+        assert supervisor.pass_once() is None
+        world.tick()
+    cut.down = False
+    with caplog.at_level(logging.INFO, "tidemark"):
+        report = supervisor.pass_once()
+    assert report is not None
+    assert report.errors == {}
+    said = messages(caplog)
+    assert said[0].startswith("the job store cannot be reached; drivers run on, and it is tried again: [TM400] cannot list s3://bucket")
+    assert [text[:45] for text in said[1:3]] == [
+        "the job store cannot be reached since 1m: [TM",
+        "the job store cannot be reached since 2m: [TM",
+    ]
+    assert said[3].startswith("the job store is back after 2m 15s")
+    assert len(said) == 4
+    assert world.driver().drives, "it ran on"
+
+
+def test_the_trouble_of_a_job_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    world.submit()
+    good = world.store.get("fares/control/specs/00000001.json")
+    world.store.put("fares/control/specs/00000001.json", b"")
+    supervisor = Supervisor(world.reconciler(), threading.Event(), clock=world.clock)
+    for _ in range(3):
+        supervisor.pass_once()
+    assert len([text for text in messages(caplog) if "fares cannot be looked after: [TM401]" in text]) == 1
+    world.store.put("fares/control/specs/00000001.json", good)
+    with caplog.at_level(logging.INFO, "tidemark"):
+        supervisor.pass_once()
+    assert "fares is looked after again" in messages(caplog)
+
+
+def test_odd_trouble_does_not_end_it() -> None:
+    world = World()
+    world.submit()
+
+    def breaks(_operation: str) -> None:
+        raise KeyError("a bug")
+
+    stop = threading.Event()
+    Supervisor(world.reconciler(hook=breaks), stop, interval_ms=1, clock=world.clock).run(passes=2)
+
+
+def test_it_ends_when_it_is_told_to_and_tells_of_each_pass() -> None:
+    world = World()
+    world.submit()
+    stop = threading.Event()
+    seen: list[tuple[Report, float]] = []
+
+    def saw(report: Report, seconds: float) -> None:
+        seen.append((report, seconds))
+        if len(seen) == 3:
+            stop.set()
+
+    Supervisor(world.reconciler(), stop, interval_ms=1, saw=saw, clock=world.clock).run()
+    assert len(seen) == 3
+    assert [len(report.observations) for report, _ in seen] == [1, 1, 1]
+    assert [len(report.acted) for report, _ in seen] == [1, 0, 0]
+
+
+# ----------------------------------------------------------------------------------------------------------------- wishes
+
+
+def test_each_wish_is_a_generation_with_who_and_why() -> None:
+    world = World()
+    wishes = Wishes(world.store, "bob", world.clock)
+    spec = world.submit().spec
+    assert (wishes.stop("fares").why, wishes.start("fares", "again").why, wishes.stop("fares", "now").why) == ("stop", "again", "cancel")
+    assert wishes.stop("fares", "now").generation == 4, "what is wanted already makes no generation"
+    assert (wishes.restart("fares").spec.wanted, wishes.restart("fares").spec.restarts) == ("running", 2)
+    again = wishes.submit(spec)
+    assert (again.by, again.why, again.spec.restarts) == ("bob", "submitted", 2)
+    assert "@" in Wishes(world.store, clock=world.clock).stop("fares").by
+
+
+def test_start_tries_a_failed_job_again_and_leaves_a_running_one_alone() -> None:
+    world = World()
+    wishes = Wishes(world.store, "bob", world.clock)
+    world.submit()
+    reconciler = world.reconciler()
+    world.run(reconciler, 10)
+    assert wishes.start("fares").generation == 1
+    world.driver().doomed = DefinitionError("a bug", fix="mend it")
+    world.run(reconciler, 10)
+    assert world.status().lifecycle == "failed"
+    assert wishes.start("fares").spec.restarts == 1
+    world.run(reconciler, 10)
+    assert world.status().lifecycle == "running"
+
+
+def test_only_a_job_that_runs_can_drain() -> None:
+    world = World()
+    wishes = Wishes(world.store, "bob", world.clock)
+    with pytest.raises(UnknownJobError):
+        wishes.start("fares")
+    world.submit()
+    with pytest.raises(DefinitionError, match=r"does not run \(created\), so it cannot drain.*Fix: start it first: `tidemark start fares`"):
+        wishes.stop("fares", "drain")
+    world.run(world.reconciler(), 10)
+    assert wishes.stop("fares", "drain").spec.stop == "drain"

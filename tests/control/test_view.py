@@ -1,0 +1,141 @@
+"""How a job looks from outside: its health, its lag, its load."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.control.test_plan import (
+    ATTEMPT,
+    BEAT,
+    DRAINING,
+    DRIVER,
+    ELSEWHERE,
+    FAILED,
+    FIRST,
+    GONE,
+    HERE,
+    NEW,
+    NOW,
+    STARTING,
+    WELL,
+    control,
+    says,
+    wants,
+)
+from tidemark.control.observe import Observation
+from tidemark.control.records import Suspicion
+from tidemark.control.view import Health
+from tidemark.control.viewing import view_of
+from tidemark.state.load import Load, Waiting
+from tidemark.state.progress import EpochProgress, FilterProgress, OperatorProgress, OutputProgress, SourceProgress, SplitProgress
+from tidemark.state.totals import add_epoch, empty_totals
+
+HOUR = 3_600_000
+BY_HAND = replace(WELL, generation=None, control=None, attempt=None, attempted=None, claim=None, handle=None, process=None)
+EPOCH = EpochProgress(
+    "fares",
+    "a1",
+    6,
+    processing_time=NOW - 3_000,
+    duration_ms=2_500,
+    rows_in=100,
+    rows_out=40,
+    sources={
+        "trips": SourceProgress(
+            100,
+            97,
+            3,
+            NOW - 63_000,
+            60_000,
+            "p0",
+            {"p0": SplitProgress(90, NOW - 63_000, NOW, idle=False), "p1": SplitProgress(0, None, None, idle=True)},
+        ),
+        "zones": SourceProgress(0, 0, 0, None, None, None),
+    },
+    filters={"paid": FilterProgress(97, 90, 7)},
+    operators={"hourly": OperatorProgress(90, 81, 9, NOW - 63_000, 2, 1, 500, 4_096, 3)},
+    outputs={"tips": OutputProgress(40, 1, 2_048, "delta")},
+)
+LOAD = Load(10_000, 20, 200_000, 0.25, 2_500, 50_000, 4_000, 90_000, 0.5, {"trips": Waiting(files=7), "bikes": Waiting(files=1, rows=10)})
+BUSY = replace(WELL, driver=replace(DRIVER, last=EPOCH, totals=add_epoch(empty_totals(), EPOCH), load=LOAD))
+
+
+@pytest.mark.parametrize(
+    ("seen", "health"),
+    [
+        (WELL, "ok"),
+        (ELSEWHERE, "ok"),
+        (replace(NEW, generation=replace(FIRST, at=NOW - 5_000)), "starting"),
+        (NEW, "unwatched"),
+        (wants(NEW, wanted="suspended"), "stopped"),
+        (STARTING, "starting"),
+        (replace(STARTING, attempt=replace(ATTEMPT, at=NOW - 400_000)), "unwatched"),
+        (replace(WELL, beat=replace(BEAT, at=NOW - 31_000)), "silent"),
+        (control(WELL, suspicion=Suspicion(NOW, 1, "no heartbeat")), "hung"),
+        (GONE, "silent"),
+        (replace(GONE, beat=replace(BEAT, at=NOW - 61_000)), "unwatched"),
+        (control(GONE, lifecycle="failing", next_start_at=NOW + 1), "failing"),
+        (control(GONE, lifecycle="failing", next_start_at=NOW - 60_000), "unwatched"),
+        (control(GONE, lifecycle="failed"), "failed"),
+        (control(GONE, lifecycle="finished"), "stopped"),
+        (control(wants(GONE, wanted="suspended"), lifecycle="suspended"), "stopped"),
+        (control(GONE, lifecycle="suspended"), "unwatched"),
+        (control(wants(WELL, wanted="suspended"), **DRAINING), "ok"),
+        (BY_HAND, "ok"),
+        (replace(BY_HAND, beat_gone=True), "silent"),
+        (replace(BY_HAND, beat=replace(BEAT, at=NOW - 31_000), driver=replace(DRIVER, heartbeat_at=NOW - 31_000)), "silent"),
+        (says(BY_HAND, "stopped"), "stopped"),
+        (says(BY_HAND, "failed", **FAILED), "failed"),
+        (Observation("fares"), "stopped"),
+    ],
+)
+def test_health(seen: Observation, health: Health) -> None:
+    assert view_of(seen, NOW).health == health
+
+
+def test_a_job_that_was_never_submitted_is_as_its_driver_says() -> None:
+    lifecycles = [view_of(says(BY_HAND, state), NOW).lifecycle for state in ("running", "stopped", "finished")]
+    assert lifecycles == ["running", "suspended", "finished"]
+    view = view_of(says(BY_HAND, "failed", **FAILED), NOW)
+    assert view.error is not None
+    assert (view.lifecycle, view.error.code, view.generation, view.spec) == ("failed", "TM200", 0, None)
+
+
+def test_rows_state_and_load() -> None:
+    view = view_of(BUSY, NOW)
+    assert (view.rows.read, view.rows.out, view.rows.late, view.rows.malformed, view.rows.rejected) == (100, 40, 9, 3, 7)
+    assert (view.state_rows, view.state_bytes, view.state_files, view.late_share) == (500, 4_096, 3, 0.1)
+    assert (view.rows_per_second, view.rows_out_per_second) == (250, 20)
+    pressure = view.pressure
+    assert (pressure.busy_share, pressure.waiting_files, pressure.waiting_rows, pressure.waiting_bytes) == (0.25, 8, 10, None)
+    assert (pressure.catch_up_ms, pressure.intake) == (90_000, 0.5)
+    assert (view.process, view.attempt, view.heartbeat_age_ms, view.epoch, view.epoch_ms) == (HERE, 1, 2_000, 6, 2_500)
+
+
+def test_a_long_pause_lowers_the_rate() -> None:
+    later = replace(BUSY, driver=replace(BUSY.driver, heartbeat_at=NOW - 200_000))  # type: ignore[type-var]
+    assert view_of(later, NOW).rows_per_second == 125
+
+
+def test_the_lag_grows_when_an_epoch_is_at_hand_or_nobody_works_and_else_is_the_last_epoch_s() -> None:
+    assert view_of(BUSY, NOW + 20_000).lag_ms == 60_000
+    at_work = replace(BUSY, beat=replace(BEAT, at=NOW + 20_000, busy_since=NOW))
+    assert view_of(at_work, NOW + 20_000).lag_ms == 83_000
+    silent = view_of(BUSY, NOW + HOUR)
+    assert (silent.health, silent.lag_ms) == ("silent", 63_000 + HOUR)
+    assert silent.sources["trips"].splits["p0"].lag_ms == 63_000 + HOUR
+    assert silent.sources["trips"].splits["p1"].lag_ms is None
+    assert silent.sources["zones"].lag_ms is None
+
+
+def test_input_that_has_ended_does_not_lag() -> None:
+    last = replace(EPOCH, sources={"trips": replace(EPOCH.sources["trips"], lag_ms=None)}, end_of_input=True)
+    view = view_of(replace(BUSY, driver=replace(DRIVER, last=last)), NOW + HOUR)
+    assert (view.lag_ms, view.end_of_input) == (None, True)
+
+
+def test_failures_are_counted_from_an_instant_on() -> None:
+    view = view_of(control(WELL, failures=()), NOW)
+    assert view.failures_since(0) == 0

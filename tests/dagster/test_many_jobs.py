@@ -1,0 +1,140 @@
+"""Many jobs in one code location: those that load are there, whatever becomes of the others."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from tests.dagster.instances import temporary_instance
+from tidemark.assets import Conservation
+from tidemark.control.spec import JobSpec
+from tidemark.operations import build_continuous_definitions
+from tidemark.resources import LogAlert
+
+pytestmark = pytest.mark.dagster
+
+JOB = """
+    import tidemark as tm
+
+    files = tm.files({place!r}, format="json", schema="zone INT, at TIMESTAMP")
+    events = tm.source({source!r}, files, watermarks=tm.ascending(timestamp="at"))
+    hourly = events.key_by("zone").window(tm.tumbling("1 hour")).aggregate(n=tm.count()).uid("hourly")
+    job = tm.Job({name!r}, outputs={{"hourly": tm.delta(hourly, "lake/{name}")}})
+"""
+BROKEN = {
+    "lacks_a_module": "import no_such_module_anywhere",
+    "fails": "raise RuntimeError('password=hunter2 is wrong')",
+    "leaves": "import sys; sys.exit(3)",
+    "has_no_job": "job = 3",
+    "is_wrong": "import tidemark as tm; job = tm.Job('x/y', outputs={})",
+    "does_not_parse": "def job(:",
+}
+
+
+@pytest.fixture(scope="module")
+def instance() -> Iterator[dg.DagsterInstance]:
+    with temporary_instance() as found:
+        yield found
+
+
+@pytest.fixture
+def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder whose modules can be imported, and are forgotten afterwards."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+def write_job(folder: Path, module: str, *, name: str = "", source: str = "events", place: str = "landing") -> str:
+    (folder / f"{module}.py").write_text(textwrap.dedent(JOB.format(name=name or module, source=source, place=place)))
+    return f"{module}:job"
+
+
+def keys_of(defs: dg.Definitions) -> set[str]:
+    return {spec.key.to_user_string() for spec in defs.resolve_all_asset_specs()}
+
+
+def loadable(defs: dg.Definitions) -> dg.Definitions:
+    whole = dg.Definitions.merge(defs, dg.Definitions(resources={"alerts": LogAlert()}))
+    dg.Definitions.validate_loadable(whole)
+    return whole
+
+
+def test_jobs_whose_code_fails_are_shown_beside_those_that_load(modules: Path, instance: dg.DagsterInstance) -> None:
+    codes = [write_job(modules, "many_rides"), write_job(modules, "many_fares")]
+    for module, code in BROKEN.items():
+        (modules / f"many_{module}.py").write_text(code)
+    wrong = [f"many_{module}:job" for module in BROKEN]
+    defs = loadable(build_continuous_definitions(codes[0], *wrong, "nonsense", codes[1], store=str(modules / "store")))
+    broken = {f"broken/many_{module}_job" for module in BROKEN} | {"broken/nonsense"}
+    assert keys_of(defs) == {"events", "many_rides/hourly", "many_fares/hourly"} | broken
+    specs = {spec.key.to_user_string(): spec for spec in defs.resolve_all_asset_specs()}
+    text = specs["broken/many_lacks_a_module_job"].description
+    assert text is not None
+    assert "no_such_module_anywhere" in text
+    assert "Fix:" in text
+    assert "hunter2" not in str(specs["broken/many_fails_job"])
+    result = defs.resolve_implicit_global_asset_job_def().execute_in_process(instance=instance)
+    found = {check.asset_key.to_user_string(): check for check in result.get_asset_check_evaluations()}
+    assert set(found) == broken
+    assert {check.passed for check in found.values()} == {False}
+    assert "RuntimeError" in str(found["broken/many_fails_job"].description)
+
+
+def test_the_health_sensor_names_what_is_broken(modules: Path, instance: dg.DagsterInstance) -> None:
+    (modules / "many_gone.py").write_text(BROKEN["lacks_a_module"])
+    defs = build_continuous_definitions("many_gone:job", store=str(modules / "store"), alert_key=None)
+    sensor = defs.resolve_sensor_def("tidemark_job_health")
+    result = sensor(dg.build_sensor_context(instance=instance))
+    assert isinstance(result, dg.SensorResult)
+    assert "the code of many_gone:job cannot be loaded" in str(result.skip_reason)
+
+
+def test_a_check_passes_when_the_code_was_mended(modules: Path, instance: dg.DagsterInstance) -> None:
+    (modules / "many_mended.py").write_text("import no_such_module_anywhere")
+    defs = loadable(build_continuous_definitions("many_mended:job", store=str(modules / "store")))
+    write_job(modules, "many_mended")
+    result = defs.resolve_implicit_global_asset_job_def().execute_in_process(instance=instance)
+    (check,) = result.get_asset_check_evaluations()
+    assert check.passed
+    assert "reload the code location" in str(check.description)
+
+
+def test_jobs_that_do_not_go_together_are_told_apart(modules: Path) -> None:
+    codes = [
+        write_job(modules, "many_one", name="fares"),
+        write_job(modules, "many_two", name="fares"),
+        write_job(modules, "many_three", name="rides", place="elsewhere"),
+        write_job(modules, "many_four", name="trips", source="other", place="elsewhere"),
+    ]
+    defs = loadable(build_continuous_definitions(*codes, codes[0], store=str(modules / "store")))
+    assert keys_of(defs) == {"events", "other", "fares/hourly", "trips/hourly", "broken/many_two_job", "broken/many_three_job"}
+
+
+def test_partitions_checks_specs_and_operations(modules: Path) -> None:
+    codes = [write_job(modules, "many_a"), write_job(modules, "many_b")]
+    hours = dg.HourlyPartitionsDefinition("2024-03-04-00:00")
+    defs = loadable(
+        build_continuous_definitions(
+            *codes,
+            store=str(modules / "store"),
+            partitions=lambda job: hours if job.name == "many_a" else None,
+            checks=lambda _job: [Conservation()],
+            spec=lambda code, job: JobSpec(job.name, code, trigger_ms=1_000),
+        )
+    )
+    specs = {spec.key.to_user_string(): spec for spec in defs.resolve_all_asset_specs()}
+    assert (specs["many_a/hourly"].partitions_def, specs["many_b/hourly"].partitions_def) == (hours, None)
+    jobs = {job.name for job in defs.resolve_all_job_defs()}
+    assert {"many_a_start", "many_b_stop"} <= jobs
+    store_wide = loadable(build_continuous_definitions(*codes, store=str(modules / "store"), operations="store"))
+    assert "tidemark_start" in {job.name for job in store_wide.resolve_all_job_defs()}
+    assert "many_a_start" not in {job.name for job in store_wide.resolve_all_job_defs()}

@@ -1,0 +1,109 @@
+"""The example's job that runs on, operated from Dagster's pages: started, watched by ticking sensors, stopped from the launchpad."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from examples.taxi.generator import TripPlan, write_wave
+from tests.dagster.browser import open_browser, require_chromium
+from tests.dagster.web_server import CHECKOUT, WebServer, wait_for, web_server
+from tidemark.control.launchers import launchers_here
+from tidemark.control.observe import observe
+from tidemark.state.status import read_status
+from tidemark.state.store import JobStore
+
+pytestmark = [pytest.mark.dagster, pytest.mark.spark, pytest.mark.slow, pytest.mark.browser]
+
+JOB = "taxi_live"
+LAUNCH = """
+mutation ($params: ExecutionParams!) {
+  launchPipelineExecution(executionParams: $params) { __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } }
+}
+"""
+RUNS = """
+query ($job: String!) {
+  runsOrError(filter: {pipelineName: $job}, limit: 1) { ... on Runs { results { runId status tags { key value } } } }
+}
+"""
+EVENTS = """
+query ($key: AssetKeyInput!) {
+  assetNodeOrError(assetKey: $key) {
+    ... on AssetNode { assetObservations(limit: 5) { metadataEntries { label } } assetMaterializations(limit: 100) { partition } }
+  }
+}
+"""
+BUTTON = "[...document.querySelectorAll('button')].find(b => b.textContent.trim().startsWith('Launch Run'))"
+READY = f"(() => {{ const b = {BUTTON}; return b && !b.disabled ? true : null }})()"
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """The servers, with trips to read."""
+
+    server: WebServer
+    store: JobStore
+
+
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
+    home = tmp_path_factory.mktemp("live")
+    write_wave(home / "landing", 0, plan=TripPlan(trips_per_day=2000))
+    store = JobStore.open(str(home / "store"))
+    environment = {"TIDEMARK_EXAMPLE_HOME": str(home), "TIDEMARK_LOGS": str(home / "logs")}
+    try:
+        with web_server(home / "dagster", CHECKOUT / "workspace.yaml", environment) as server:
+            yield Deployed(server, store)
+    finally:
+        launchers = launchers_here()
+        seen = observe(store, JOB, launchers)
+        if seen.handle is not None:
+            launchers[seen.handle.launcher].kill(seen.handle)
+
+
+def ended(deployed: Deployed, job: str) -> str:
+    """Wait for the end of the newest run of a Dagster job, and return how it ended."""
+
+    def ask() -> str | None:
+        runs = deployed.server.ask(RUNS, job=job)["runsOrError"]["results"]
+        status = str(runs[0]["status"]) if runs else ""
+        return status if status in {"SUCCESS", "FAILURE", "CANCELED"} else None
+
+    return wait_for(f"the end of {job}", ask, seconds=300, log=deployed.server.log)
+
+
+def test_a_job_is_started_watched_and_stopped_from_the_pages(deployed: Deployed, tmp_path: Path) -> None:
+    server, store = deployed.server, deployed.store
+    selector = {"repositoryLocationName": "taxi", "repositoryName": "__repository__", "pipelineName": f"{JOB}_start"}
+    launched = server.ask(LAUNCH, params={"selector": selector, "mode": "default", "runConfigData": {}})["launchPipelineExecution"]
+    assert launched["__typename"] == "LaunchRunSuccess", launched
+    assert ended(deployed, f"{JOB}_start") == "SUCCESS", server.log.read_text()[-6000:]
+
+    def read() -> bool | None:
+        status = read_status(store, JOB)
+        return True if status is not None and status.last is not None and status.last.epoch >= 1 else None
+
+    wait_for("two epochs", read, seconds=120, log=server.log)
+
+    def reported() -> list[str] | None:
+        node = server.ask(EVENTS, key={"path": [JOB, "hourly_tips"]})["assetNodeOrError"]
+        partitions = sorted(str(item["partition"]) for item in node["assetMaterializations"])
+        return partitions if partitions and node["assetObservations"] else None
+
+    partitions = wait_for("an observation and complete partitions", reported, seconds=150, log=server.log)
+    assert partitions[0] == "2024-03-04-00:00"
+    with open_browser(require_chromium(), tmp_path / "profile") as page:
+        page.open(f"{server.url}/locations/taxi/sensors/tidemark_reconcile")
+        page.wait_for_text("tidemark_reconcile", "jobs looked at")
+        page.open(f"{server.url}/locations/taxi/jobs/{JOB}_stop/launchpad")
+        # The form is filled in with the defaults.
+        page.wait_for_text("Launch Run", f"stop_{JOB}", "finish", "10 minutes")
+        wait_for("the button", lambda: page.evaluate(READY), seconds=60)
+        page.evaluate(f"{BUTTON}.click()")
+        assert ended(deployed, f"{JOB}_stop") == "SUCCESS", server.log.read_text()[-6000:]
+    seen = observe(store, JOB, launchers_here())
+    assert seen.control is not None
+    assert (seen.control.lifecycle, seen.process) == ("suspended", "gone")

@@ -1,0 +1,46 @@
+"""The code location of the page on jobs that run on loads, and shows what does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.docs.test_snippets import CHECKOUT, snippets
+
+pytestmark = [
+    pytest.mark.dagster,
+    pytest.mark.filterwarnings(r"ignore:The `__fields__` attribute is deprecated"),  # Dagster's, over pydantic
+]
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty working folder that modules are imported from."""
+    import sys
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield tmp_path
+    sys.modules.pop("first_job", None)
+
+
+def test_the_code_locations_of_the_page_load(elsewhere: Path) -> None:
+    import dagster as dg
+
+    for snippet in snippets(CHECKOUT / "docs/first-job.md"):
+        if snippet.module is not None:
+            (elsewhere / f"{snippet.module}.py").write_text(snippet.code, encoding="utf-8")
+    space: dict[str, object] = {"__name__": "definitions"}
+    for snippet in snippets(CHECKOUT / "docs/dagster-running-on.md"):
+        exec(compile(snippet.code, snippet.place, "exec"), space)  # noqa: S102 - the project's own page
+    defs, many = space["defs"], space["many"]
+    assert isinstance(defs, dg.Definitions)
+    assert isinstance(many, dg.Definitions)
+    dg.Definitions.validate_loadable(defs)
+    assert {f"fares_{verb}" for verb in ("start", "stop", "cancel", "restart", "suspend", "resume")} <= {
+        job.name for job in defs.resolve_all_job_defs()
+    }
+    keys = {spec.key.to_user_string() for spec in many.resolve_all_asset_specs()}
+    assert {"fares/hourly", "broken/not_written_yet_job"} <= keys

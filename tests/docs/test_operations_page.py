@@ -1,0 +1,42 @@
+"""The page on operations shows commands that there are, and a job that can be defined."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+import pytest
+from click import Context
+
+import tidemark as tm
+from tests.docs.test_snippets import CHECKOUT, snippets
+from tidemark.cli.main import main
+
+PAGE = CHECKOUT / "docs/operations.md"
+MODULES = {f"tidemark.cli.{name}" for name in ("looking", "steering", "submitting", "supervising", "silencing", "top")}
+"""Where the commands are that this page is about; others have pages of their own."""
+
+COMMANDS = re.findall(r"^\$ tidemark (.+?)(?: &)?$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_each_command_is_understood(line: str) -> None:
+    name, *arguments = shlex.split(line)
+    command = main.commands[name]
+    with command.make_context(name, arguments, parent=Context(main)) as context:
+        assert context.params
+
+
+def test_every_command_that_looks_after_jobs_is_shown() -> None:
+    shown = {shlex.split(line)[0] for line in COMMANDS}
+    ours = {name for name, command in main.commands.items() if command.callback is not None and command.callback.__module__ in MODULES}
+    assert ours - shown <= {"silence", "cancel", "start"}, "show it with its output"
+    text = PAGE.read_text(encoding="utf-8")
+    assert [name for name in ours if f"`{name}" not in text and f"tidemark {name}" not in text] == []
+
+
+def test_the_job_of_the_page_can_be_defined() -> None:
+    (snippet,) = snippets(PAGE)
+    space: dict[str, object] = {}
+    exec(compile(snippet.code, snippet.place, "exec"), space)  # noqa: S102 - the project's own page
+    assert isinstance(space["job"], tm.Job)

@@ -1,0 +1,90 @@
+"""A restart may change the allowed lateness: what is over then stays over, for windows that keep their elements as for all others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import tidemark as tm
+from tests.engine.lab import Lab, Ran, elements
+from tests.short_lived import interpreting
+from tidemark.semantics.assigners import Session, Tumbling
+from tidemark.semantics.key_epoch import Arrival
+from tidemark.semantics.operator_clock import OperatorClock
+from tidemark.semantics.watermark_strategy import MIN_WATERMARK
+from tidemark.semantics.window_process import WindowProcess, run_key
+from tidemark.semantics.window_state import HeldElement
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tidemark.semantics.windows import WindowAssigner
+
+FIRST: list[tuple[object, ...]] = [("a", 1, 1), ("z", 42, 1)]
+"""The watermark is 41 after it."""
+
+
+def run_of_both(lab: Lab, lateness: int, *epochs: list[tuple[object, ...]]) -> Ran:
+    """Run a job on the epochs that are new to it: one operator with partial results, one that keeps its elements."""
+    streams = {}
+    source = elements(*epochs, schema="k STRING, t BIGINT, v INT")
+    for name in ("native", "process"):
+        late = tm.OutputTag(f"{name}_late")
+        windows = source.key_by("k").window(tm.tumbling(10)).allowed_lateness(lateness).late_to(late)
+        made = (
+            windows.aggregate(n=tm.count()) if name == "native" else windows.process(lambda rows, _: [{"n": len(rows)}], returns="n BIGINT")
+        )
+        streams[name] = made.uid(name)
+        streams[late.name] = streams[name].side_output(late)
+    return lab.run(streams, end_of_input=False)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(("before", "now"), [(100, 20), (100, 0), (0, 100)])
+def test_less_or_more_lateness_in_jobs(before: int, now: int, spark: SparkSession, tmp_path: Path) -> None:
+    lab = Lab(interpreting(spark), tmp_path)
+    first = run_of_both(lab, before, FIRST)
+    again = run_of_both(lab, now, FIRST, [("a", 5, 4), ("a", 33, 5)])
+    # Of [0, 10) and [30, 40) only the second is not over, and only where 20 milliseconds are allowed now.
+    taken, late = ([("a", 1, "LATE", 0)], [5]) if now == 20 else ([], [33, 5])
+    for name in ("native", "process"):
+        assert first.of(name, "k", "n", "pane_timing", "pane_index") == [("a", 1, "ON_TIME", 0)]
+        assert again.of(name, "k", "n", "pane_timing", "pane_index") == taken
+        assert again.of(f"{name}_late", "t") == late
+
+
+@pytest.mark.spark
+def test_more_lateness_does_not_bring_back_a_window(spark: SparkSession, tmp_path: Path) -> None:
+    lab = Lab(interpreting(spark), tmp_path)
+    run_of_both(lab, 0, FIRST)
+    for lateness in (100, 50):
+        late: list[tuple[object, ...]] = [("a", 5, 4)]
+        again = run_of_both(lab, lateness, FIRST, *[late] * (2 if lateness == 50 else 1))
+        assert (again.rows["native"], again.rows["process"]) == ([], [])
+        assert again.of("native_late", "t") == again.of("process_late", "t") == [5]
+
+
+def late_and_panes(assigner: WindowAssigner, runs: list[tuple[int, list[int], int]]) -> list[tuple[tuple[int, ...], list[object]]]:
+    """Run one key: lateness, times and watermark of each epoch; returns places of late elements, and bounds and sizes of panes."""
+    state: str | None = None
+    stored: tuple[HeldElement, ...] = ()
+    before, found = MIN_WATERMARK, []
+    for epoch, (lateness, times, watermark) in enumerate(runs):
+        process = WindowProcess(assigner, function=lambda rows, _: [{"n": len(rows)}], allowed_lateness_ms=lateness)
+        clock = OperatorClock("event", epoch=epoch, before=before, watermark=watermark, processing_time=0)
+        result = run_key(process, {}, state=state, stored=stored, arrivals=[Arrival(time, {}) for time in times], clock=clock)
+        panes: list[object] = [(pane.window.start, pane.window.end, pane.index, pane.rows) for pane in result.panes]
+        found.append((result.late, panes))
+        state, stored, before = result.state, result.elements, watermark
+    return found
+
+
+def test_less_lateness_forgets_what_is_over_by_it() -> None:
+    assert late_and_panes(Tumbling(10), [(100, [1], 41), (20, [5, 30], 41)])[1] == ((0,), [(30, 40, 0, ({"n": 1},))])
+
+
+def test_sessions_do_not_take_up_one_that_is_over_by_less_lateness() -> None:
+    # [1, 11) is over; [11, 21) is late, and [21, 31) begins anew though it touches what was there.
+    assert late_and_panes(Session(10), [(100, [1], 41), (20, [11, 21, 31], 41)])[1] == ((0,), [(21, 41, 0, ({"n": 2},))])

@@ -1,0 +1,147 @@
+"""State as tables: what is stored of open windows is what their panes will show."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from tests.state_processor.operators import HOUR, MINUTE, RIDES, Lab
+from tidemark.cli.main import main
+from tidemark.errors import DefinitionError, StateMismatchError
+from tidemark.spark.state_processor import first_rows, savepoint
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+OPEN = ("tumbling", "late", "sliding", "session", "triggered", "triggered-session")
+"""Operators whose windows' next panes hold all that they keep, none of which has been emptied."""
+
+
+def test_state_is_what_the_next_panes_show(spark: SparkSession, tmp_path: Path) -> None:
+    lab = Lab(spark, tmp_path)
+    lab.land(0)
+    lab.land(1)
+    job = lab.job("job", changed=False)
+    lab.run(job)
+    found = savepoint("job", store=str(tmp_path / "store"))
+    assert (found.job, found.epoch, list(found.sources)) == ("job", 1, ["rides"])
+    assert found.watermarks["tumbling"] == 101 * MINUTE - 5 * MINUTE - 1
+    assert found.operators["listed"].keeps == "elements"
+    assert found.operators["purging-session"].keeps == "elements"
+    assert (found.operators["late"].keys, found.operators["late"].aggregates[0]) == (("m",), "n")
+    stored = {uid: found.read_window(uid, spark).toArrow().to_pylist() for uid in found.operators}
+
+    # Nothing more comes: the panes at the end of input are made of what was stored, and nothing else.
+    panes = lab.run(job, end_of_input=True)
+    for uid in OPEN:
+        shown = {identity(row): values(row) for row in stored[uid]}
+        fired = {identity(row): values(row) for row in panes[uid]}
+        assert len(shown) == len(stored[uid]), uid
+        assert fired.items() <= shown.items(), uid
+        gone = [row for row in shown if row not in fired]
+        # What is there besides has had its pane, and waits for late elements.
+        assert not gone or uid in {"late", "session"}, (uid, gone)
+
+    check_windows_without_bounds(stored)
+    check_elements(found, spark, stored)
+    check_views(found, spark)
+    check_refusals(found, spark)
+
+
+def identity(row: Mapping[str, Any]) -> tuple[object, ...]:
+    return row.get("k"), row.get("m"), row["window_start"], row["window_end"]
+
+
+def values(row: Mapping[str, Any]) -> tuple[object, ...]:
+    return tuple(row[name] for name in ("n", "low", "high", "total"))
+
+
+def check_windows_without_bounds(stored: Mapping[str, list[dict[str, Any]]]) -> None:
+    """Count windows: slices of what groups to come need."""
+    slices = {(row["k"], row["first_element"], row["n"], row["total"]) for row in stored["count"]}
+    assert slices == {("a", 2, 2, 9), ("b", 0, 2, 1), (None, 0, 1, 2)}
+    assert all(row["window_start"] is None and row["window_end"] is None for row in stored["count"])
+    # Panes of two elements have emptied the windows.
+    assert {(row["k"], row["n"]) for row in stored["purging"]} == {(None, 1)}
+
+
+def check_elements(found: Any, spark: SparkSession, stored: Mapping[str, list[dict[str, Any]]]) -> None:
+    held = {(row["k"], row["window_start"].timestamp(), row["held"]) for row in stored["listed"]}
+    assert held == {("a", 0, 4), ("b", 0, 2), (None, 0, 1)}
+    elements = found.read_elements("listed", spark).toArrow().to_pylist()
+    wanted = [ride for rides in RIDES[:2] for ride in rides]
+    assert sorted((str(row["k"]), row["t"], row["v"]) for row in elements) == sorted((str(r["k"]), r["t"], r["v"]) for r in wanted)
+    assert elements[0]["event_time"].timestamp() * 1000 == elements[0]["t"]
+    # A purged pane's elements are stored until files are merged, and not shown.
+    assert found.read_elements("purging-session", spark).count() == sum(row["held"] for row in stored["purging-session"])
+    keys = found.read_keyed("listed", spark).toArrow().to_pylist()
+    assert {row["k"] for row in keys} == {"a", "b", None}
+    assert all(row["due"] == datetime.fromtimestamp(4 * HOUR / 1000 - 0.001, UTC) for row in keys)
+    assert {row["domain"] for row in found.timers("listed", spark).toArrow().to_pylist()} == {"event"}
+
+
+def check_views(found: Any, spark: SparkSession) -> None:
+    names = found.register(spark)
+    assert names["triggered-session"] == "state_triggered_session"
+    spark.createDataFrame([("a", "Alpha")], "k STRING, name STRING").createOrReplaceTempView("zones")
+    rows = spark.sql("SELECT name, sum(n) AS n FROM state_tumbling JOIN zones USING (k) GROUP BY name").collect()
+    assert [tuple(row) for row in rows] == [("Alpha", 4)]
+    assert [row["n"] for row in first_rows(found.read_window("sliding", spark), where="n > 5", limit=1)] == [7]
+    with pytest.raises(DefinitionError, match="over the columns window_start"):
+        first_rows(found.read_window("sliding", spark), where="absent > 1")
+
+
+def check_refusals(found: Any, spark: SparkSession) -> None:
+    refusals: tuple[tuple[Callable[[], object], str], ...] = (
+        (lambda: found.read_window("absent", spark), "no state of 'absent'"),
+        (lambda: found.read_elements("tumbling", spark), "keeps partial results"),
+        (lambda: found.read_keyed("tumbling", spark), "keeps nothing by key"),
+        (lambda: found.timers("sliding", spark), "has no timers"),
+    )
+    for act, says in refusals:
+        with pytest.raises(StateMismatchError, match=says):
+            act()
+
+
+def test_what_only_the_jobs_functions_can_merge_asks_for_the_job(spark: SparkSession, tmp_path: Path) -> None:
+    lab = Lab(spark, tmp_path)
+    for number in range(3):
+        lab.land(number)
+    job = lab.job("job", changed=True)
+    lab.run(job)
+    without = savepoint("job", store=str(tmp_path / "store"))
+    with pytest.raises(StateMismatchError, match=r"functions can merge the state of c_own.*pass the job"):
+        without.read_window("tumbling", spark)
+    rows = savepoint(job).read_window("tumbling", spark).toArrow().to_pylist()
+    assert {(row["k"], f"{row['window_start']:%H}", row["c_own"], row["c_half"]) for row in rows} == {
+        ("a", "02", 0, None),
+        ("b", "02", 3, 3.0),
+    }
+
+
+def test_the_command(spark: SparkSession, tmp_path: Path) -> None:
+    lab = Lab(spark, tmp_path)
+    lab.land(0)
+    lab.run(lab.job("job", changed=False))
+    store = ("--store", str(tmp_path / "store"))
+    operators = CliRunner().invoke(main, ["state", "show", "job", *store])
+    assert operators.exit_code == 0, operators.output
+    assert "sliding" in operators.output
+    assert "Session(gap_ms=1800000)" in operators.output
+    shown = CliRunner().invoke(main, ["state", "show", "job", "tumbling", *store, "--where", "n > 1", "--json"])
+    assert shown.exit_code == 0, shown.output
+    (row,) = [json.loads(line) for line in shown.stdout.splitlines()]
+    assert (row["k"], row["n"], row["window_end"]) == ("a", 2, "1970-01-01T02:00:00+00:00")
+    table = CliRunner().invoke(main, ["state", "show", "job", "listed", *store, "--elements", "--limit", "2"])
+    assert table.stdout.splitlines()[0].split() == ["k", "t", "v", "event_time", "position"]
+    assert len(table.stdout.splitlines()) == 3
+    unknown = CliRunner().invoke(main, ["state", "show", "job", "absent", *store])
+    assert (unknown.exit_code, "has no state of 'absent'" in unknown.output) == (1, True)

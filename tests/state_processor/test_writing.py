@@ -1,0 +1,147 @@
+"""Savepoints that are made: from a history, and from others with operators changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import tidemark as tm
+from tests.state_processor.operators import AFTER, BEFORE, MINUTE, RIDES, Lab, first_aggregates, operators
+from tidemark.errors import DefinitionError, UserCodeError
+from tidemark.savepoints.importing import import_savepoint
+from tidemark.savepoints.restore import Restore
+from tidemark.savepoints.savepoint_store import SavepointStore
+from tidemark.state.store import JobStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+REACHED = 101 * MINUTE - 5 * MINUTE - 1
+"""The watermark after the first two files."""
+
+
+def without_index(rows: list[dict[str, object]]) -> list[dict[str, object]]:
+    """Return panes without their numbers: a history is one epoch, and so has other early panes."""
+    return [{name: value for name, value in row.items() if name not in {"pane_index", "panes"}} for row in rows]
+
+
+def test_state_from_a_history_is_what_running_over_it_leaves(spark: SparkSession, tmp_path: Path) -> None:
+    running = Lab(spark, tmp_path / "running")
+    running.folder.mkdir()
+    running.land(0)
+    running.land(1)
+    running.run(running.job("job", changed=False))
+    running.land(2)
+    wanted = running.run(running.job("job", changed=False), end_of_input=True)
+
+    lab = Lab(spark, tmp_path)
+    lab.land(2)
+    job = lab.job("job", changed=False)
+    history = spark.createDataFrame([(r["k"], r["t"], r["v"]) for rides in RIDES[:2] for r in rides], BEFORE)
+    made = tm.new_savepoint(f"{tmp_path}/made", job, spark=spark)
+    for uid in job.outputs:
+        made.bootstrap(job, uid, history, time="t", watermark=REACHED)
+    with pytest.raises(DefinitionError, match="state of 'count' already"):
+        made.bootstrap(job, "count", history, time="t")
+    folder = made.write("from-history")
+    import_savepoint(SavepointStore(JobStore.open(str(tmp_path / "store")), "job"), folder)
+    found = lab.run(job, restore=Restore("from-history"), end_of_input=True)
+    for uid, rows in wanted.items():
+        assert without_index(found[uid]) == without_index(rows), uid
+
+
+def test_a_history_that_lacks_a_column_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    job = Lab(spark, tmp_path).job("job", changed=True)
+    made = tm.new_savepoint(f"{tmp_path}/made", job, spark=spark)
+    with pytest.raises(DefinitionError, match="no column 'c'"):
+        made.bootstrap(job, "tumbling", spark.createDataFrame([("a", 1, 2)], BEFORE), time="t")
+    with pytest.raises(DefinitionError, match="no operator 'absent'"):
+        made.bootstrap(job, "absent", spark.createDataFrame([("a", 1, 2, 3)], AFTER), time="t")
+    (tmp_path / "made" / "other").write_text("not ours")
+    with pytest.raises(DefinitionError, match="is not empty"):
+        tm.new_savepoint(f"{tmp_path}/made", job, spark=spark)
+
+
+def rows_of(frame: DataFrame) -> list[dict[str, Any]]:
+    return sorted(frame.toArrow().to_pylist(), key=repr)
+
+
+def test_a_changed_copy(spark: SparkSession, tmp_path: Path) -> None:
+    lab = Lab(spark, tmp_path)
+    lab.land(0)
+    lab.land(1)
+    job = lab.job("job", changed=False)
+    lab.run(job)
+    stored = tm.savepoint(job)
+
+    def doubled(rows: DataFrame) -> DataFrame:
+        return rows.selectExpr("* EXCEPT (total__sum)", "total__sum * 2 AS total__sum")
+
+    def younger(rows: DataFrame) -> DataFrame:
+        return rows.where("t > 1000000")
+
+    writer = tm.changed_savepoint(f"{tmp_path}/changed", stored, spark=spark)
+    writer.filter("tumbling", "k = 'a'").filter("listed", "k IS NULL OR k = 'b'").filter("purging", "k IS NULL").filter(
+        "sliding", "k <> 'b'"
+    )
+    writer.map("late", doubled).map("session", lambda rows: rows.where("k = 'b'"))
+    writer.remove("count").rename("sliding", "everything").map("purging-session", younger)
+    with pytest.raises(UserCodeError, match="lost the column 'n__count'"):
+        writer.map("late", lambda rows: rows.drop("n__count"))
+    with pytest.raises(UserCodeError, match="made 'n__count' a string"):
+        writer.map("late", lambda rows: rows.withColumn("n__count", rows["k"]))
+    for name in ("absent", "count"):
+        with pytest.raises(DefinitionError, match=f"no state of '{name}'"):
+            writer.remove(name)
+    with pytest.raises(DefinitionError, match="state of 'late' already"):
+        writer.rename("tumbling", "late")
+    folder = writer.write("changed")
+
+    found = tm.savepoint(folder)
+    assert set(found.operators) == (set(stored.operators) - {"count", "sliding"}) | {"everything"}
+    assert (found.offsets, found.watermarks["late"]) == (stored.offsets, stored.watermarks["late"])
+    before, after = ({uid: rows_of(each.read_window(uid, spark)) for uid in each.operators} for each in (stored, found))
+    expected: Mapping[str, list[dict[str, Any]]] = {
+        **before,
+        "tumbling": [row for row in before["tumbling"] if row["k"] == "a"],
+        "listed": [row for row in before["listed"] if row["k"] != "a"],
+        "purging": before["purging"],
+        "session": [row for row in before["session"] if row["k"] == "b"],
+        "late": [{**row, "total": twice(row["total"]), "total__sum": twice(row["total__sum"])} for row in before["late"] if row["m"] == 0],
+        "everything": before["sliding"],
+    }
+    for uid, rows in after.items():
+        if uid != "purging-session":
+            assert rows == sorted(expected[uid], key=repr), uid
+    elements = rows_of(found.read_elements("purging-session", spark))
+    assert elements == [row for row in rows_of(stored.read_elements("purging-session", spark)) if row["t"] > 1_000_000]
+    # What it was made from is as it was.
+    assert {uid: rows_of(stored.read_window(uid, spark)) for uid in stored.operators} == before
+
+    # A job goes on from it, without the operator that was removed.
+    import_savepoint(SavepointStore(JobStore.open(str(tmp_path / "store")), "job"), folder)
+    streams = operators(lab.rides(BEFORE), first_aggregates())
+    kept = {uid: streams[uid] for uid in ("late", "session", "listed")}
+    tm.run(
+        tm.Job(
+            "job",
+            outputs={uid: tm.memory(stream, f"{tmp_path}/again/{uid}") for uid, stream in kept.items()},
+            store=str(tmp_path / "store"),
+        ),
+        spark=spark,
+        restore=Restore("changed", allow_non_restored_state=True),
+        end_of_input=True,
+        handle_signals=False,
+    )
+    late = tm.memory_table(f"{tmp_path}/again/late")
+    assert late is not None
+    assert {(row["k"], row["total"]) for row in late.to_pylist()} <= {(row["k"], row["total"]) for row in expected["late"]}
+
+
+def twice(value: int | None) -> int | None:
+    return None if value is None else 2 * value

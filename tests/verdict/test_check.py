@@ -1,0 +1,103 @@
+"""``tm.check`` and ``tidemark check``: a job's code against the store."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from click.testing import CliRunner, Result
+
+import tidemark as tm
+from tests.verdict.stored import record_of, trips
+from tidemark.cli.main import main
+from tidemark.errors import UnknownJobError
+from tidemark.savepoints.checking import check
+from tidemark.savepoints.savepoint_store import SavepointStore
+from tidemark.state.joblog import JobLog
+from tidemark.state.owners import current_owner
+from tidemark.state.store import JobStore
+
+COUNT, FARES = tm.count(), tm.sum("fare")
+
+
+def job(uid: str = "w", **aggregates: tm.Aggregate) -> tm.Job:
+    return tm.Job("taxi", outputs={"out": tm.memory(counted(uid, **aggregates), "out")})
+
+
+def counted(uid: str = "w", **aggregates: tm.Aggregate) -> tm.Stream:
+    return trips().key_by("zone").window(tm.tumbling("1 hour")).aggregate(**aggregates).uid(uid)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """Return a store in which the job ``taxi`` has an epoch, and a savepoint of it."""
+    root = JobStore.open(str(tmp_path / "store"))
+    driver = JobLog(root.at("taxi"), "taxi").acquire(current_owner(""))
+    driver.append(record_of(counted(n=COUNT, f=FARES)))
+    driver.release()
+    SavepointStore(root, "taxi").take("before")
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def code() -> Iterator[ModuleType]:
+    """Return a module that jobs can be put into, so that the command finds them."""
+    module = ModuleType("taxi_code")
+    sys.modules["taxi_code"] = module
+    yield module
+    del sys.modules["taxi_code"]
+
+
+def run(store: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(main, ["check", "taxi_code:job", "--store", str(store), *arguments])
+
+
+@pytest.mark.parametrize("against", ["head", "before"])
+def test_a_job_against_the_head_and_a_savepoint(store: Path, against: str) -> None:
+    found = check(job(n=COUNT, f=FARES, more=tm.max("fare")), against, store=str(store))
+    assert (found.status, found.fits, found.epoch) == ("migrates", True, 3)
+    assert not check(job(n=COUNT), against, store=str(store)).fits
+    assert check(job("v", n=COUNT, f=FARES), against, store=str(store), uids={"w": "v"}).status == "compatible"
+
+
+def test_a_job_of_which_nothing_is_stored(store: Path) -> None:
+    with pytest.raises(UnknownJobError, match="'other' has no epoch"):
+        check(job(n=COUNT), store=str(store), of="other")
+
+
+def test_exit_codes_and_what_is_shown(store: Path, code: ModuleType) -> None:
+    code.job = job(n=COUNT, f=FARES)  # type: ignore[attr-defined]
+    same = run(store)
+    assert (same.exit_code, "taxi' against epoch 3 of lineage a1: compatible" in same.output) == (0, True)
+    code.job = job(m=COUNT)  # type: ignore[attr-defined]
+    refused = run(store, "--against", "before")
+    assert refused.exit_code == 1
+    assert "the aggregate 'n' is gone" in refused.output
+    assert "the aggregate 'f' is gone" in refused.output
+    said = run(store, "--column", "w:n=m", "--column", "w:f=", "--json")
+    assert said.exit_code == 0
+    found = json.loads(said.output)
+    assert (found["status"], found["fits"]) == ("migrates", True)
+    assert found["operators"][0]["rewrite"]["dropped"] == ["f__sum"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--column", "n=m"), "names no operator"),
+        (("--column", "w:n"), "has no '='"),
+        (("--map", "w"), "has no '='"),
+        (("--map", "absent=w"), "'absent', of which nothing is stored"),
+        (("--against", "absent"), "no savepoint 'absent'"),
+        (("--against", "../../x"), "is not allowed"),
+    ],
+)
+def test_what_cannot_be_read_is_said(store: Path, code: ModuleType, arguments: tuple[str, ...], says: str) -> None:
+    code.job = job(n=COUNT, f=FARES)  # type: ignore[attr-defined]
+    found = run(store, *arguments)
+    assert found.exit_code == 1
+    assert says in found.output

@@ -1,0 +1,65 @@
+"""Operators and sources that come, go, and change their names."""
+
+from __future__ import annotations
+
+import tidemark as tm
+from tests.verdict.stored import job_of, record_of, trips
+from tidemark.savepoints.judging import verdict
+
+
+def counted(stream: tm.Stream, uid: str, **aggregates: tm.Aggregate) -> tm.Stream:
+    return stream.key_by("zone").window(tm.tumbling("1 hour")).aggregate(**(aggregates or {"n": tm.count()})).uid(uid)
+
+
+def test_an_operator_without_an_heir_is_refused_until_it_is_left_behind() -> None:
+    stream = trips()
+    record, job = record_of(counted(stream, "w"), counted(stream, "v")), job_of(counted(stream, "w"))
+    found = verdict(record, job)
+    assert (found.status, found.operator("v").status, found.operator("w").status) == ("incompatible", "dropped", "compatible")
+    assert "10 rows of state" in found.text()
+    assert "--allow-non-restored-state" in found.text()
+    for maps in ({"uids": {"v": None}}, {"allow_non_restored_state": True}):
+        left = verdict(record, job, **maps)
+        assert (left.status, left.operator("v").left) == ("compatible", True)
+        left.require()
+
+
+def test_an_operator_under_another_uid() -> None:
+    record, job = record_of(counted(trips(), "w")), job_of(counted(trips(), "v", n=tm.count(), m=tm.max("fare")))
+    unsaid = verdict(record, job)
+    assert {each.uid: each.status for each in unsaid.operators} == {"v": "new", "w": "dropped"}
+    same = verdict(record, job_of(counted(trips(), "v")))
+    assert "uids={'w': 'v'}" in same.text()
+    said = verdict(record, job, uids={"w": "v"})
+    assert (said.status, said.operator("v").stored, said.operator("v").rewrite.added) == ("migrates", "w", ("m__max",))
+    assert "its state is that of 'w'" in said.text()
+
+
+def test_two_operators_that_swap_their_uids() -> None:
+    stream = trips()
+    record = record_of(counted(stream, "a"), counted(stream, "b", m=tm.max("fare")))
+    job = job_of(counted(stream, "a", m=tm.max("fare")), counted(stream, "b"))
+    assert verdict(record, job).status == "incompatible"
+    assert verdict(record, job, uids={"a": "b", "b": "a"}).status == "compatible"
+
+
+def test_sources_come_and_go() -> None:
+    record = record_of(counted(trips(), "w"))
+    joined = trips().union(trips(name="rides"))
+    found = verdict(record, job_of(counted(joined, "w")))
+    assert {each.name: each.status for each in found.sources} == {"trips": "compatible", "rides": "new"}
+    assert found.fits
+    renamed = verdict(record, job_of(counted(trips(name="rides"), "w")))
+    assert {each.name: each.status for each in renamed.sources} == {"trips": "dropped", "rides": "new"}
+    assert not renamed.fits
+    assert "source 'trips'" in str(_refusal(renamed.require))
+    assert verdict(record, job_of(counted(trips(name="rides"), "w")), allow_non_restored_state=True).fits
+
+
+def _refusal(act: object) -> BaseException:
+    assert callable(act)
+    try:
+        act()
+    except Exception as error:  # noqa: BLE001 - the caller looks at it
+        return error
+    raise AssertionError("nothing was refused")
