@@ -73,21 +73,23 @@ def taxi(context: dg.AssetExecutionContext, tidemark: TidemarkResource) -> Itera
 
 EVERY_HALF_MINUTE = SensorOptions(every="30 seconds", default_status=dg.DefaultSensorStatus.RUNNING)
 
-drained = dg.Definitions(
-    assets=[*build_source_asset_specs(job, live_job), taxi],
-    sensors=[
-        build_watermark_lag_sensor(job, reference="newest_event", warn_after="1 hour", options=EVERY_HALF_MINUTE),
-        build_late_data_sensor(job, warn_above=0.05, error_above=0.25, options=EVERY_HALF_MINUTE),
-    ],
-    schedules=[build_drain_schedule(taxi, "*/15 * * * *")],
-    resources={
-        "tidemark": TidemarkResource(
-            store=str(example_home() / "store"),
-            spark=SparkResource(spark_config={"spark.master": "local[2]", "spark.sql.shuffle.partitions": "2"}),
-        ),
-        "alerts": LogAlert(),
-    },
-    executor=dg.in_process_executor,
+# Dagster takes one Definitions per module.
+defs = dg.Definitions.merge(
+    dg.Definitions(
+        assets=[*build_source_asset_specs(job, live_job), taxi],
+        sensors=[
+            build_watermark_lag_sensor(job, reference="newest_event", warn_after="1 hour", options=EVERY_HALF_MINUTE),
+            build_late_data_sensor(job, warn_above=0.05, error_above=0.25, options=EVERY_HALF_MINUTE),
+        ],
+        schedules=[build_drain_schedule(taxi, "*/15 * * * *")],
+        resources={
+            "tidemark": TidemarkResource(
+                store=str(example_home() / "store"),
+                spark=SparkResource(spark_config={"spark.master": "local[2]", "spark.sql.shuffle.partitions": "2"}),
+            ),
+            "alerts": LogAlert(),
+        },
+        executor=dg.in_process_executor,
+    ),
+    live_definitions(EVERY_HALF_MINUTE),
 )
-
-defs = dg.Definitions.merge(drained, live_definitions(EVERY_HALF_MINUTE))

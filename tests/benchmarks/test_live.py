@@ -123,10 +123,10 @@ def test_they_are_measured_only_when_asked_for() -> None:
 @pytest.mark.spark
 @pytest.mark.slow
 def test_a_job_runs_on_and_is_measured(tmp_path: Path) -> None:
-    workload = LatencyWorkload(1_000, rows_per_second=2_000, seconds=5)
+    workload = LatencyWorkload(1_000, rows_per_second=2_000, seconds=12)
     record = measure_latency(workload, "tidemark", tmp_path, memory="1g")
     assert record.latency is not None
-    assert record.latency.epochs >= 2
+    assert record.latency.epochs >= 1
     assert 1_000 < record.latency.window_ms.p50 < 30_000
-    assert record.cells_checked == 5 * DRIVERS
+    assert record.cells_checked == 12 * DRIVERS
     assert list(tmp_path.iterdir()) == []

@@ -57,7 +57,7 @@ class Terminal:
 def tidemark_(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
     terminal = Terminal(tmp_path)
     for module in ("options", "steering", "submitting", "supervising", "looking", "top"):
-        monkeypatch.setattr(f"tidemark.cli.{module}.launchers", lambda: {"local": terminal.launcher})
+        monkeypatch.setattr(f"tidemark.cli.{module}.launchers_here", lambda: {"local": terminal.launcher})
     monkeypatch.setenv("COLUMNS", "160")
     monkeypatch.chdir(tmp_path)
     yield terminal

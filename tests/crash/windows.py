@@ -48,7 +48,7 @@ def make_job(folder: Path) -> tm.Job:
     )
     late = tm.OutputTag("late")
     keyed = source.key_by("k")
-    tens = keyed.window(tm.tumbling(10)).allowed_lateness(30)
+    tens = keyed.window(tm.tumbling(10)).allowed_lateness(60)
     early = tm.event_time_trigger(early=tm.count_trigger(2))
     slices = keyed.window(tm.sliding(40, 10)).allowed_lateness(20).late_to(late)
     sliding = slices.aggregate(n=tm.count(), total=tm.sum("v")).uid("sliding")

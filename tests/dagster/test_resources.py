@@ -163,8 +163,9 @@ def test_the_examples_code_location_loads_fast_and_light() -> None:
 import sys, time
 import dagster as dg
 before = time.process_time()
-from examples.taxi.definitions import defs
+from examples.taxi import definitions
 spent = time.process_time() - before
+(defs,) = [found for found in vars(definitions).values() if isinstance(found, dg.Definitions)]  # more of them Dagster refuses
 dg.Definitions.validate_loadable(defs)
 heavy = {"pyspark", "dagster_pyspark", "great_expectations", "deltalake", "pandas", "pyarrow"} & set(sys.modules)
 assert not heavy, heavy

@@ -32,13 +32,14 @@ def test_the_code_locations_of_the_page_load(elsewhere: Path) -> None:
     for snippet in snippets(CHECKOUT / "docs/first-job.md"):
         if snippet.module is not None:
             (elsewhere / f"{snippet.module}.py").write_text(snippet.code, encoding="utf-8")
-    space: dict[str, object] = {"__name__": "definitions"}
+    found = []
     for snippet in snippets(CHECKOUT / "docs/dagster-running-on.md"):
+        space: dict[str, object] = {"__name__": "definitions"}
         exec(compile(snippet.code, snippet.place, "exec"), space)  # noqa: S102 - the project's own page
-    defs, many = space["defs"], space["many"]
-    assert isinstance(defs, dg.Definitions)
-    assert isinstance(many, dg.Definitions)
-    dg.Definitions.validate_loadable(defs)
+        (defs,) = (value for value in space.values() if isinstance(value, dg.Definitions))
+        dg.Definitions.validate_loadable(defs)
+        found.append(defs)
+    defs, many = found
     assert {f"fares_{verb}" for verb in ("start", "stop", "cancel", "restart", "suspend", "resume")} <= {
         job.name for job in defs.resolve_all_job_defs()
     }

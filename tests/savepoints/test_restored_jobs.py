@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 NOW = 1_700_000_000_000
-EPOCHS = 8
-SPLIT = 3
+EPOCHS = 5
+SPLIT = 2
 """The epoch of the savepoint; more follow."""
 
 SCHEMA = "k STRING, t BIGINT, v INT"
@@ -39,7 +39,7 @@ def land(folder: Path) -> None:
     folder.mkdir()
     for epoch in range(EPOCHS):
         rows = [
-            {"k": random.choice("abc"), "t": max(0, 40 * epoch + random.randint(-60, 40)), "v": random.randint(-9, 9)} for _ in range(40)
+            {"k": random.choice("abc"), "t": max(0, 40 * epoch + random.randint(-90, 40)), "v": random.randint(-9, 9)} for _ in range(40)
         ]
         path = folder / f"{epoch}.json"
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -60,7 +60,7 @@ def streams(landing: Path, prefix: str = "") -> dict[str, tm.Stream]:
     )
     sliding = keyed.window(tm.sliding("60 milliseconds", "20 milliseconds")).aggregate(**aggregates).uid(f"{prefix}sliding")
     growing = keyed.window(tm.cumulative("80 milliseconds", "20 milliseconds")).aggregate(**aggregates).uid(f"{prefix}growing")
-    sessions = keyed.window(tm.session("9 milliseconds")).aggregate(**aggregates).uid(f"{prefix}sessions")
+    sessions = keyed.window(tm.session("2 milliseconds")).aggregate(**aggregates).uid(f"{prefix}sessions")
     counted = keyed.window(tm.count_window(7)).aggregate(**aggregates).uid(f"{prefix}counted")
     early = (
         keyed.window(tm.tumbling("50 milliseconds"))
@@ -130,12 +130,13 @@ def test_a_job_goes_on_from_a_savepoint_as_if_nothing_had_been(spark: SparkSessi
     at_split = tables(tmp_path)
     run(spark, job)
     golden = tables(tmp_path)
-    assert all(len(rows) > len(at_split.get(name, [])) for name, rows in golden.items()), "each table must have rows on both sides"
+    # Otherwise little would be shown: each table has rows from before the savepoint, and from after it.
+    assert {name for name, rows in golden.items() if 0 < len(at_split.get(name, [])) < len(rows)} == set(golden)
 
-    # Of an epoch long past, from nothing but the log; and back to it again and again.
+    # All of that was at two partitions. Of an epoch long past, from nothing but the log; and back to it again and again.
     store.take("split", epoch=SPLIT)
     asked: list[int] = []
-    for parallelism in (1, 2, 7):
+    for parallelism in (1, 7):
         tm.rewind(job, "split")
         assert tables(tmp_path) == at_split
 
@@ -147,7 +148,7 @@ def test_a_job_goes_on_from_a_savepoint_as_if_nothing_had_been(spark: SparkSessi
         assert [epoch.epoch for epoch in result.epochs] == list(range(SPLIT + 1, EPOCHS))
         assert tables(tmp_path) == golden, f"{parallelism} partitions"
     # Asked before each epoch: what is asked for is what the next one runs at.
-    assert {partitions: asked.count(partitions) for partitions in (1, 2, 7)} == dict.fromkeys((1, 2, 7), EPOCHS - SPLIT - 1)
+    assert {partitions: asked.count(partitions) for partitions in (1, 7)} == dict.fromkeys((1, 7), EPOCHS - SPLIT - 1)
 
     # Another job goes on from it, under other uids, and writes elsewhere what came after; the first one may go.
     other = job_of(tmp_path, "other", "new-")
@@ -155,10 +156,10 @@ def test_a_job_goes_on_from_a_savepoint_as_if_nothing_had_been(spark: SparkSessi
     with pytest.raises(StateMismatchError, match="nothing in the job claims"):
         run(spark, other, restore=tm.Restore("split", job="job"))
     restore = tm.Restore("split", job="job", uids=uids, identity="once")
-    run(spark, other, restore=restore, max_epochs=2)
+    run(spark, other, restore=restore, max_epochs=1)
     assert [hold.job for hold in store.holds("split")] == ["other"]
     result = run(spark, other, restore=restore)
-    assert [epoch.epoch for epoch in result.epochs] == list(range(SPLIT + 3, EPOCHS)), "a restore with a name is made once"
+    assert [epoch.epoch for epoch in result.epochs] == list(range(SPLIT + 2, EPOCHS)), "a restore with a name is made once"
     assert tables(tmp_path, "other") == minus(golden, at_split)
 
     # Exported, and gone on from in another store.

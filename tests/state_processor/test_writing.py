@@ -30,6 +30,7 @@ def without_index(rows: list[dict[str, object]]) -> list[dict[str, object]]:
     return [{name: value for name, value in row.items() if name not in {"pane_index", "panes"}} for row in rows]
 
 
+@pytest.mark.slow
 def test_state_from_a_history_is_what_running_over_it_leaves(spark: SparkSession, tmp_path: Path) -> None:
     running = Lab(spark, tmp_path / "running")
     running.folder.mkdir()
@@ -71,6 +72,7 @@ def rows_of(frame: DataFrame) -> list[dict[str, Any]]:
     return sorted(frame.toArrow().to_pylist(), key=repr)
 
 
+@pytest.mark.slow
 def test_a_changed_copy(spark: SparkSession, tmp_path: Path) -> None:
     lab = Lab(spark, tmp_path)
     lab.land(0)

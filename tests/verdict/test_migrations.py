@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.slow
 def test_a_changed_job_goes_on_with_all_its_state(spark: SparkSession, tmp_path: Path) -> None:
     """Columns are added, widened, renamed and left out; the results are those of the new code over all input."""
     lab = Lab(spark, tmp_path)

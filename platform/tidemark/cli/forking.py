@@ -6,9 +6,10 @@ import json
 
 import click
 
-from tidemark.cli.options import echo_json, json_option, launchers, open_store, store_option, wish_options
+from tidemark.cli.options import echo_json, json_option, open_store, store_option, wish_options
 from tidemark.cli.steering import say_made, wait_for, wait_options
 from tidemark.control import forks
+from tidemark.control.launchers import launchers_here
 from tidemark.savepoints.row_diff import RowDiff
 from tidemark.state.codec import to_plain
 
@@ -47,7 +48,7 @@ def fork(
     if suspended or not wait:
         say_made(made, as_json=as_json)
     else:
-        wait_for(root, made, "running", timeout_ms=timeout, as_json=as_json, launchers=launchers())
+        wait_for(root, made, "running", timeout_ms=timeout, as_json=as_json, launchers=launchers_here())
 
 
 @click.command()

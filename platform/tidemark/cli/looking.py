@@ -11,10 +11,11 @@ from typing import Any
 import click
 
 from tidemark.cli.changes import changes_of, changes_text
-from tidemark.cli.options import UNHEALTHY_EXIT, echo_json, json_option, launchers, open_store, store_option, views
+from tidemark.cli.options import UNHEALTHY_EXIT, echo_json, json_option, open_store, store_option, views
 from tidemark.cli.tables import history_table, status_text
 from tidemark.cli.view_text import list_table, view_text
 from tidemark.clock import SYSTEM_CLOCK
+from tidemark.control.launchers import launchers_here
 from tidemark.control.log_following import followed
 from tidemark.control.observe import Observation
 from tidemark.control.view import UNHEALTHY, JobView
@@ -101,7 +102,7 @@ def logs(job: str, store: str | None, lines: int, *, follow: bool) -> None:
             for line in followed(Path(handle.log), lines):
                 click.echo(line)
         return
-    launcher = launchers().get(handle.launcher)
+    launcher = launchers_here().get(handle.launcher)
     found = launcher.logs(handle, lines) if launcher is not None else ()
     if not found:
         place = f"{handle.log or 'nowhere known'} on host {handle.host!r}"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 import click
 
 from tidemark.clock import SYSTEM_CLOCK
+from tidemark.control.launchers import launchers_here
 from tidemark.control.observe import Observation, Observer, job_names
 from tidemark.control.view import JobView
 from tidemark.control.viewing import view_of
@@ -19,9 +20,6 @@ from tidemark.names import validate_name
 from tidemark.state.codec import to_plain
 from tidemark.state.layout import LOG, job_folder
 from tidemark.state.store import JobStore
-
-if TYPE_CHECKING:
-    from tidemark.control.launcher import Launcher
 
 FAILED: Final = 1
 UNHEALTHY_EXIT: Final = 3
@@ -84,21 +82,13 @@ def open_store(store: str | None) -> JobStore:
     return JobStore.open(store or os.environ.get(STORE_VARIABLE) or DEFAULT_STORE)
 
 
-def launchers() -> Mapping[str, Launcher]:
-    """Return what can start drivers from this machine."""
-    from tidemark.control.local_launcher import LocalLauncher
-    from tidemark.control.spark_submit import SparkSubmitLauncher
-
-    return {"local": LocalLauncher(), "spark-submit": SparkSubmitLauncher()}
-
-
 def views(root: JobStore, job: str | None = None, observer: Observer | None = None) -> list[tuple[Observation, JobView]]:
     """Return what is known of a job, or of all jobs of the store.
 
     Raises:
         UnknownJobError: there is no such job.
     """
-    look = observer or Observer(root, launchers())
+    look = observer or Observer(root, launchers_here())
     names = (validate_name("job", job),) if job else job_names(root)
     seen = [look.observe(name) for name in names]
     known = [item for item in seen if item.generation is not None or item.driver is not None or _has_log(root, item.job)]

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import click
 
-from tidemark.cli.options import DURATION, echo_json, json_option, launchers, open_store, store_option, wish_options
+from tidemark.cli.options import DURATION, echo_json, json_option, open_store, store_option, wish_options
 from tidemark.cli.steering import say_made, wait_for, wait_options
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.control.generations import change_spec, read_spec, require_spec, who
+from tidemark.control.launchers import launchers_here
 from tidemark.control.spec import JobSpec, SpecGeneration
 from tidemark.control.wishes import Wishes
 from tidemark.savepoints.rewind_plan import RewindPlan
@@ -46,7 +47,7 @@ def rewind(
     stopped = stop_first and before is not None and before.spec.wanted == "running"
     if stopped:
         made = wishes.stop(job, "finish", why or f"rewind to {name}")
-        wait_for(root, made, "ended", timeout_ms=timeout, as_json=False, launchers=launchers())
+        wait_for(root, made, "ended", timeout_ms=timeout, as_json=False, launchers=launchers_here())
     head = put_back(root, job, name, by=by or who(), why=why, tell=None if as_json else click.echo)
     if as_json:
         echo_json({"job": job, "savepoint": name, "epoch": head.epoch, "lineage": head.lineage})
@@ -71,7 +72,7 @@ def rescale(job: str, parallelism: int, store: str | None, *, wait: bool, timeou
     require_spec(root, job)
     made = change_spec(root, job, change, by=by or who(), why=why or f"rescale to {parallelism}", clock=SYSTEM_CLOCK)
     if wait and made.spec.wanted == "running":
-        wait_for(root, made, "running", timeout_ms=timeout, as_json=as_json, launchers=launchers())
+        wait_for(root, made, "running", timeout_ms=timeout, as_json=as_json, launchers=launchers_here())
     else:
         say_made(made, as_json=as_json)
 

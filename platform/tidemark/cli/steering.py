@@ -15,13 +15,13 @@ from tidemark.cli.options import (
     UNHEALTHY_EXIT,
     echo_json,
     json_option,
-    launchers,
     open_store,
     store_option,
     wish_options,
 )
 from tidemark.cli.savepoint_text import plain_savepoint
 from tidemark.control.generations import who
+from tidemark.control.launchers import launchers_here
 from tidemark.control.spec import SpecGeneration
 from tidemark.control.view import JobView
 from tidemark.control.waiting import Goal, Waiting
@@ -141,7 +141,7 @@ def wait_for(
 
 def _ask(root: JobStore, made: SpecGeneration, goal: Goal, *, wait: bool, timeout: int, as_json: bool) -> None:
     if wait:
-        wait_for(root, made, goal, timeout_ms=timeout, as_json=as_json, launchers=launchers())
+        wait_for(root, made, goal, timeout_ms=timeout, as_json=as_json, launchers=launchers_here())
     else:
         say_made(made, as_json=as_json)
 

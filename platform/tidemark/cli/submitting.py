@@ -7,8 +7,9 @@ from typing import TypedDict, Unpack
 
 import click
 
-from tidemark.cli.options import DURATION, json_option, launchers, open_store, store_option, wish_options
+from tidemark.cli.options import DURATION, json_option, open_store, store_option, wish_options
 from tidemark.cli.steering import say_made, wait_for, wait_options
+from tidemark.control.launchers import launchers_here
 from tidemark.control.loading import load_job
 from tidemark.control.spec import AlertThresholds, JobSpec, LauncherName, RestartKind, RestartPolicy
 from tidemark.control.wishes import Wishes
@@ -83,7 +84,7 @@ def submit(**given: Unpack[Given]) -> None:
     if given["suspended"] or not given["wait"]:
         say_made(made, as_json=given["as_json"])
         return
-    wait_for(root, made, "running", timeout_ms=given["timeout"], as_json=given["as_json"], launchers=launchers())
+    wait_for(root, made, "running", timeout_ms=given["timeout"], as_json=given["as_json"], launchers=launchers_here())
 
 
 def _named(given: Given) -> tuple[JobStore, str]:

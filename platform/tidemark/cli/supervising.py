@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tidemark.cli.options import DURATION, TEMPORARY, launchers, open_store, store_option
+from tidemark.cli.options import DURATION, TEMPORARY, open_store, store_option
 from tidemark.clock import SYSTEM_CLOCK
+from tidemark.control.launchers import launchers_here
 from tidemark.control.reconciler import Reconciler, Report
 from tidemark.control.supervisor import Supervisor
 
@@ -43,7 +44,7 @@ def supervise(store: str | None, every: int, alerts: str | None, metrics: str | 
     root = open_store(store)
     config = load_alert_config(alerts) if alerts is not None else AlertConfig()
     stop, board = threading.Event(), MetricBoard()
-    reconciler = Reconciler(root, launchers(), SYSTEM_CLOCK)
+    reconciler = Reconciler(root, launchers_here(), SYSTEM_CLOCK)
     with ExitStack() as open_:
         if metrics is not None:
             host, port = listening_place(metrics)

@@ -9,9 +9,10 @@ import click
 from rich.console import Console, ConsoleRenderable
 from rich.live import Live
 
-from tidemark.cli.options import DURATION, launchers, open_store, store_option, views
+from tidemark.cli.options import DURATION, open_store, store_option, views
 from tidemark.cli.top_display import job_page, jobs_page
 from tidemark.clock import SYSTEM_CLOCK, format_ms
+from tidemark.control.launchers import launchers_here
 from tidemark.control.observe import Observer
 from tidemark.control.view import JobView
 from tidemark.errors import StoreError
@@ -46,7 +47,7 @@ def top(job: str | None, store: str | None, every: int, frames: int | None) -> N
 
 def _pages(root: JobStore, job: str | None) -> Iterator[ConsoleRenderable]:
     """Yield what to show, for ever; while the store cannot be reached, what was known last, and that."""
-    observer = Observer(root, launchers())
+    observer = Observer(root, launchers_here())
     known: list[JobView] = []
     epochs: list[EpochProgress] = []
     while True:
