@@ -45,7 +45,7 @@ def purges_natively(node: WindowNode) -> bool:
 def test_panes_agree_with_the_reference(merged: bool, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: FBT001
     if merged:
         merge_early(monkeypatch, triggered)
-    examples = times(3)
+    examples = times(1)
     drawn = scenarios(
         sources=1,
         operator_count=4,

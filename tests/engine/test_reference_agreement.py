@@ -72,14 +72,14 @@ def require_variety(cases: set[Case], *, least: int, settings_least: int) -> Non
 
 
 def test_one_source_and_several_operators(spark: SparkSession, tmp_path: Path) -> None:
-    examples = times(4)
+    examples = times(2)
     drawn = scenarios(sources=1, operator_count=4, keys=40, rows=400)
     cases = see_agreement(drawn, spark, tmp_path, examples=examples)
     require_variety(cases, least=120 * examples, settings_least=4 * examples)
 
 
 def test_two_sources_with_splits_that_fall_silent(spark: SparkSession, tmp_path: Path) -> None:
-    examples = times(3)
+    examples = times(2)
     drawn = scenarios(sources=2, operator_count=3, keys=30, rows=160, idle=True)
     cases = see_agreement(drawn, spark, tmp_path, examples=examples)
     require_variety(cases, least=60 * examples, settings_least=3 * examples)
@@ -89,14 +89,14 @@ def test_two_sources_with_splits_that_fall_silent(spark: SparkSession, tmp_path:
 def test_windows_of_slices(stacks: bool, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: FBT001
     if stacks:
         monkeypatch.setattr("tidemark.spark.windows.sliced.MANY_ROWS", 0)
-    examples = times(4)
+    examples = times(2)
     drawn = scenarios(sources=1, operator_count=4, keys=30, rows=200, kinds=sliced_assigners)
     cases = see_agreement(drawn, spark, tmp_path, examples=examples)
     require_variety(cases, least=90 * examples, settings_least=4 * examples)
 
 
 def test_windows_with_triggers_that_have_rules(spark: SparkSession, tmp_path: Path) -> None:
-    examples = times(5)
+    examples = times(3)
     drawn = scenarios(
         sources=1,
         operator_count=4,

@@ -115,7 +115,7 @@ def noting(called: Counter[str], name: str, method: Callable[..., object]) -> Ca
 
 def seeds_beside(known: int, *, few: bool = False) -> list[int]:
     """Return a known seed and some others, or only these."""
-    others = new_seeds(f"sessions {known} {few}", times(3))
+    others = new_seeds(f"sessions {known} {few}", times(2))
     return others if few else [known, *others]
 
 
