@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-POINTS: Final[tuple[str, ...]] = (
+RUN_POINTS: Final = (
     "term-taken",
     "checkpoint-seeded",
     "epoch-planned",
@@ -36,6 +36,12 @@ POINTS: Final[tuple[str, ...]] = (
     "sweep-done",
     "output-sweep-marked",
     "output-sweep-done",
+    "epoch-done",
+    "query-ended",
+)
+"""Those that a run comes to, epoch by epoch."""
+
+OPERATION_POINTS: Final = (
     "pin-put",
     "files-held",
     "restored",
@@ -45,9 +51,12 @@ POINTS: Final[tuple[str, ...]] = (
     "rewind-table-back",
     "rewind-tables-back",
     "rewind-restored",
-    "epoch-done",
-    "query-ended",
+    "upgrade-recorded",
+    "upgrade-acted",
 )
+"""Those of savepoints, restores, rewinds and upgrades."""
+
+POINTS: Final[tuple[str, ...]] = (*RUN_POINTS, *OPERATION_POINTS)
 
 KILLED: Final = "killed at crash point"
 """What the process says on standard error, before the wish itself, when it dies."""

@@ -14,7 +14,7 @@ from tests.crash import fares
 from tests.crash.child import call
 from tests.crash.outcomes import Outcome, check_complete, check_swept, check_visible, head_of, outcome_of
 from tests.crash.warm_jvm import CHECKOUT, warm_jvm
-from tidemark.crashpoints import POINTS, reached
+from tidemark.crashpoints import RUN_POINTS, reached
 from tidemark.testing.crash import Ending, run_until_crash
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def landing(folder: Path) -> Path:
 
 
 def test_the_job_reaches_every_point(undisturbed: Undisturbed) -> None:
-    assert [point for point in POINTS if not undisturbed.reached.get(point)] == []
+    assert [point for point in RUN_POINTS if not undisturbed.reached.get(point)] == []
     assert all(undisturbed.after_end.tables.values()), "an output without rows proves nothing"
     assert all(undisturbed.before_end.state.values())
     epochs = undisturbed.after_end.epoch + 1
@@ -115,7 +115,7 @@ def test_the_job_reaches_every_point(undisturbed: Undisturbed) -> None:
     assert timings == {"ON_TIME", "LATE"}
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", RUN_POINTS)
 def test_killed_twice_at_a_point(
     point: str, undisturbed: Undisturbed, jvm: Mapping[str, str], session: SparkSession, tmp_path: Path
 ) -> None:
@@ -132,7 +132,7 @@ def test_killed_again_while_it_recovers(
     seed: int, undisturbed: Undisturbed, jvm: Mapping[str, str], session: SparkSession, tmp_path: Path
 ) -> None:
     dice = Random(seed)
-    first = dice.choice([point for point in POINTS if undisturbed.reached[point] >= 3])
+    first = dice.choice([point for point in RUN_POINTS if undisturbed.reached[point] >= 3])
     kill(landing(tmp_path), f"{first}:1", jvm).require_killed()
     kill(tmp_path, dice.choice(RECOVERY_POINTS), jvm, 1).require_killed()
     recover(tmp_path, session, undisturbed, 2)
