@@ -146,6 +146,8 @@ class Rig:
         self.store = self.sink.staging
         self.rewriter = ArrowRewriter(self.store)
         self.sink = DeltaSink("rows", str(self.folder), self.upsert, self.rewriter)
+        # No savepoint needs any version.
+        self.sink.keep(frozenset())
 
     def stage(self, *rows: Row, files: int = 1) -> OutputRecord:
         """Stage the rows of the next epoch; the model has them, too."""

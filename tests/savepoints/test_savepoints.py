@@ -119,7 +119,11 @@ def test_retention_keeps_what_it_must_and_no_more(taken: list[tuple[int, Kind, b
     assert all(item.taken_at >= (20 - age) * DAY_MS for item in over)
 
 
-def test_a_vacuum_keeps_what_a_savepoint_needs(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("needed", "expected"),
+    [(None, [True] * 4), (frozenset[int](), [False, False, False, True]), (frozenset({1}), [False, True, False, True])],
+)
+def test_a_vacuum_keeps_what_a_savepoint_needs(needed: frozenset[int] | None, expected: list[bool], tmp_path: Path) -> None:
     for number in range(4):
         write_deltalake(
             str(tmp_path),
@@ -129,13 +133,13 @@ def test_a_vacuum_keeps_what_a_savepoint_needs(tmp_path: Path) -> None:
         )
     table = DeltaTable(str(tmp_path))
     store = JobStore.open(str(tmp_path))
-    keeping = Maintenance("rows", store, SparkRewriter(store, 1), needed=frozenset({1}))
+    keeping = Maintenance("rows", store, SparkRewriter(store, 1), needed=needed)
     keeping.after_publication(table, "tidemark-x")
     readable = []
     for version in range(4):
         old = DeltaTable(str(tmp_path), version=version)
         readable.append(all(Path(uri).exists() for uri in old.file_uris()))
-    assert readable == [False, True, False, True]
+    assert readable == expected
 
 
 def test_a_fork_writes_elsewhere_under_its_own_name(tmp_path: Path) -> None:

@@ -59,13 +59,15 @@ class Maintenance:
         output: that writes to the table.
         store: at the table.
         rewriter: merges files.
-        needed: versions of the table that savepoints need; whatever the table's settings say, these stay readable.
+        needed: versions of the table that savepoints need; whatever the table's settings say, these stay readable. None as long as
+            nobody has looked: then nothing old is given up.
     """
 
     output: str
     store: JobStore
     rewriter: Rewriter
-    needed: frozenset[int] = frozenset()
+    needed: frozenset[int] | None = None
+    _log_is_due: bool = field(default=False, init=False)
     _published: int = field(default=0, init=False)
     _vacuumed_at: int | None = field(default=None, init=False)
 
@@ -77,7 +79,8 @@ class Maintenance:
             folder: the staging of the epoch that was published; merged files go into it.
         """
         number, self._published = self._published, self._published + 1
-        if number % LOOK_EVERY and number % LOG_EVERY:
+        self._log_is_due |= number % LOG_EVERY == 0
+        if number % LOOK_EVERY and not (self._log_is_due and self.needed is not None):
             return
         table.update_incremental()
         if number % LOOK_EVERY == 0 and _may_rewrite(table):
@@ -85,7 +88,8 @@ class Maintenance:
         if number == 0:
             # Of a process before this one; what it began is dead once this one has committed something.
             sweep_attempts(self.store, table, folder)
-        if number % LOG_EVERY == 0:
+        if self._log_is_due and self.needed is not None:
+            self._log_is_due = False
             if table.metadata().configuration.get("delta.enableExpiredLogCleanup") != "false" and not self._needs_old_log(table):
                 table.cleanup_metadata()
             self._vacuum(table)
