@@ -12,6 +12,7 @@ from tidemark.state.progress import EpochProgress
 
 LINEAGE, EPOCH = "tidemark/lineage", "tidemark/epoch"
 _MOST = 1000
+_LOOKED_AT = 20
 
 
 class ReportedEvents:
@@ -31,12 +32,15 @@ class ReportedEvents:
         """Return those of some epochs, oldest first, that come after the asset's last observation."""
         if self._whole:
             return epochs
-        for record in self._instance.fetch_observations(key, limit=1).records:
+        for record in self._instance.fetch_observations(key, limit=_LOOKED_AT).records:
             found = record.asset_observation
             last = _epoch_of(found.metadata) if found is not None else None
+            if last is None:
+                continue  # of a savepoint, or somebody else's
             for place, epoch in enumerate(epochs):
                 if (epoch.lineage, epoch.epoch) == last:
                     return epochs[place + 1 :]
+            break
         return epochs
 
     def not_materialized(self, key: dg.AssetKey, changes: Sequence[PartitionChange]) -> list[PartitionChange]:

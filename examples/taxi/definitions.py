@@ -71,6 +71,7 @@ def taxi(context: dg.AssetExecutionContext, tidemark: TidemarkResource) -> Itera
     yield from tidemark.run(context=context)
 
 
+DRAIN = build_drain_schedule(taxi, "*/15 * * * *")
 EVERY_HALF_MINUTE = SensorOptions(every="30 seconds", default_status=dg.DefaultSensorStatus.RUNNING)
 
 # Dagster takes one Definitions per module.
@@ -81,7 +82,7 @@ defs = dg.Definitions.merge(
             build_watermark_lag_sensor(job, reference="newest_event", warn_after="1 hour", options=EVERY_HALF_MINUTE),
             build_late_data_sensor(job, warn_above=0.05, error_above=0.25, options=EVERY_HALF_MINUTE),
         ],
-        schedules=[build_drain_schedule(taxi, "*/15 * * * *")],
+        schedules=[DRAIN],
         resources={
             "tidemark": TidemarkResource(
                 store=str(example_home() / "store"),

@@ -87,9 +87,9 @@ def run_waves(console: Console, home: Path, plan: TripPlan, *, waves: int) -> tu
     """
     with errors_in(home / LOG), showing(console, home) as progress:
         step = progress.add_task("starting Dagster and Spark", total=waves)
-        from examples.taxi.definitions import defs
+        from examples.taxi.definitions import DRAIN, defs
 
-        assets = defs.resolve_implicit_global_asset_job_def()
+        assets = defs.resolve_job_def(DRAIN.job_name)
         written = WaveCounts()
         checks: Sequence[dg.AssetCheckEvaluation] = ()
         with instance_of_demo() as instance:

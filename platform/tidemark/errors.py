@@ -204,6 +204,12 @@ class RewindError(TidemarkError):
     code = "TM422"
 
 
+class UpgradeError(TidemarkError):
+    """A job cannot be upgraded, or another upgrade of it is under way."""
+
+    code = "TM423"
+
+
 class ConservationError(TidemarkError):
     """Rows in and rows out of an operator do not balance; the epoch was not committed."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.control.beating import BeatingLauncher
+from tidemark.cli.console_log import ConsoleLines
 from tidemark.cli.main import main
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.control.log_following import followed
@@ -148,6 +150,24 @@ def test_waiting_ends_with_a_code_that_says_try_again(tidemark_: Terminal) -> No
     done = tidemark_.submit("--timeout", "1 ms", code=75)
     assert "[TM416] job 'fares' is starting after 1ms, and not yet running" in done.stderr
     assert "what was asked for still stands" in done.stderr
+
+
+def test_a_savepoint_s_name_is_looked_at_before_the_job_is_stopped_for_it(tidemark_: Terminal) -> None:
+    tidemark_.submit()
+    pid = tidemark_.pid()
+    tidemark_.store.put("fares/refs/pins/before.json", b"{}")
+    for name, says in (("../x", "[TM104] savepoint name '../x' is not allowed"), ("before", "there is a savepoint 'before' already")):
+        assert says in tidemark_("stop", "fares", "--savepoint", name, code=1).stderr
+        [job] = tidemark_.json("list")
+        assert (job["lifecycle"], job["generation"], tidemark_.pid()) == ("running", 1, pid)
+
+
+def test_what_a_command_logs_holds_no_credentials() -> None:
+    error = OSError("cannot read https://hunter2@lake/x")
+    record = logging.LogRecord("tidemark", logging.ERROR, "", 0, "DB_PASS=%s failed", ("hunter2",), (OSError, error, None))
+    said = ConsoleLines().format(record)
+    assert "hunter2" not in said
+    assert "OSError: cannot read https://<hidden>@lake/x" in said
 
 
 def test_top_shows_all_jobs_or_one(tidemark_: Terminal) -> None:

@@ -157,7 +157,15 @@ def test_what_earlier_attempts_left_stays_bounded(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("fields", "words"),
-    [({"folder": "/nowhere"}, "/nowhere"), ({"code_paths": ("missing.whl",)}, "missing.whl")],
+    [
+        ({"folder": "/nowhere"}, "/nowhere"),
+        ({"code_paths": ("missing.whl",)}, "missing.whl"),
+        ({"folder": "~no-such-user/x"}, "home directory"),
+        ({"code_paths": ("~no-such-user/x",)}, "home directory"),
+        ({"folder": "/" + "x" * 5000}, "cannot be started|is not there"),
+        ({"variables": {"X": "\ud800"}}, "surrogates not allowed"),
+        ({"variables": {"X=Y": "z"}}, "environment variable name"),
+    ],
 )
 def test_what_cannot_be_started_says_why(launcher: LocalLauncher, fields: dict[str, object], words: str) -> None:
     with pytest.raises(LaunchError, match=words):
@@ -246,6 +254,29 @@ def test_shipped_code_is_named_by_what_it_holds(tmp_path: Path) -> None:
     assert zipfile.ZipFile(first).namelist() == ["pack/__init__.py"]
     (code / "pack" / "__init__.py").write_text("x = 2")
     assert shipped([code], tmp_path / "out") != (first,)
+
+
+def test_settings_and_keys_that_lie_beside_the_code_stay_here(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    code = tmp_path / "code"
+    for name, text in {
+        "fares/__init__.py": "marker = '-----BEGIN PRIVATE KEY-----'",
+        "fares/zones.csv": "1,north",
+        "fares/ca.pem": "-----BEGIN CERTIFICATE-----",
+        "fares/own.pem": "-----BEGIN RSA PRIVATE KEY-----",
+        "id_rsa": "-----BEGIN OPENSSH PRIVATE KEY-----",
+        "lake.key": "hunter2",
+        "store.p12": "hunter2",
+        ".env": "DB_PASS=hunter2",
+        ".env.local": "DB_PASS=hunter2",
+        ".aws/credentials": "hunter2",
+        ".git/config": "https://hunter2@host",
+    }.items():
+        (code / name).parent.mkdir(parents=True, exist_ok=True)
+        (code / name).write_text(text)
+    (archive,) = shipped([code], tmp_path / "out")
+    assert zipfile.ZipFile(archive).namelist() == ["fares/__init__.py", "fares/ca.pem", "fares/zones.csv"]
+    told = [record.getMessage().split()[0] for record in caplog.records]
+    assert sorted(told) == ["id_rsa", "lake.key", "own.pem", "store.p12"]
 
 
 def test_code_that_cannot_be_shipped(tmp_path: Path) -> None:

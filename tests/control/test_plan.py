@@ -154,6 +154,11 @@ ROWS = {
         lambda plan: said(plan).suspicion is not None,
     ),
     "an epoch for long, and allowed to": Row(wants(control(HANGS, generation=2), hang_after_ms=400_000), ()),
+    "ended, its process lives on, and the clock was set back since": Row(
+        says(beats(WELL, released=True), "stopped", heartbeat_at=NOW + 3_600_000),
+        ("say running",),
+        lambda actions: isinstance(actions[0], Say) and actions[0].status.suspicion is not None,
+    ),
     "ended, and its process lives on": Row(says(beats(WELL, released=True), "stopped", heartbeat_at=NOW - 60_000), ("say running",)),
     "elsewhere, silent and still": Row(control(replace(SILENT, process="unknown"), suspicion=SUSPECTED), ("say failing",)),
     # A driver that lives, and a changed spec.

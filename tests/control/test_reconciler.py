@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.control.worlds import START, World
+from tests.control.worlds import START, FakeLauncher, World
 from tidemark.control.attempts import create_attempt, give_up_attempt
 from tidemark.control.driver_warnings import write_warning
 from tidemark.control.generations import KEPT_GENERATIONS, spec_numbers
 from tidemark.control.plan import KEPT_ATTEMPTS
-from tidemark.control.records import Attempt, DriverWarning, Lifecycle
+from tidemark.control.records import Attempt, DriverWarning, Lifecycle, ProcessHandle
 from tidemark.control.spec import RestartPolicy
 from tidemark.errors import EngineError, SourceError
 
@@ -268,6 +268,52 @@ def test_one_job_s_damage_does_not_keep_the_others_from_running(world: World) ->
     report = world.reconciler().pass_over()
     assert set(report.errors) == {"bikes"}
     assert [done.job for done in report.acted] == ["fares"]
+
+
+def test_a_launch_that_fails_in_an_unforeseen_way_fails_as_any_other(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    launch = World.launch
+
+    def odd(self: World, job: str, attempt: Attempt, host: str) -> ProcessHandle:
+        if job == "bikes":
+            raise RuntimeError("no home for postgres://ada:hunter2@db")
+        return launch(self, job, attempt, host)
+
+    monkeypatch.setattr(World, "launch", odd)
+    for job in ("bikes", "fares"):
+        world.submit(job)
+    report = world.reconciler().pass_over()
+    assert (report.errors, world.launched) == ({}, [("fares", 1)])
+    status = world.status("bikes")
+    assert (status.lifecycle, status.next_start_at is not None) == ("failing", True)
+    assert status.error is not None
+    assert "launcher 'local' failed: RuntimeError: no home for postgres://<hidden>@db" in status.error.message
+    assert "hunter2" not in world.store.get("bikes/control/status.json").decode()
+
+
+@pytest.mark.parametrize("place", ["probe", "kill"])
+def test_one_job_s_odd_trouble_is_its_own_and_frees_its_lease(world: World, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for job in ("bikes", "fares"):
+        world.submit(job)
+    world.run(world.reconciler(), 20)
+    for job in ("bikes", "fares"):
+        world.want(job, wanted="suspended", stop="now")
+    usual = getattr(FakeLauncher, place)
+
+    def odd(self: FakeLauncher, handle: ProcessHandle) -> object:
+        if world.find(handle).job == "bikes":
+            raise ValueError("a sign that nobody can read, DB_PASS=hunter2")
+        return usual(self, handle)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FakeLauncher, place, odd)
+        report = world.reconciler().pass_over()
+    assert set(report.errors) == {"bikes"}
+    text = str(report.errors["bikes"])
+    assert "ValueError: a sign that nobody can read, DB_PASS=<hidden> (job 'bikes', at " in text
+    assert ".py:" in text.split(" at ")[1]
+    assert world.alive("fares") == []
+    assert not world.reconciler("host-a").pass_over(["bikes"]).done[0].busy, "another holder may act at once"
+    assert world.alive("bikes") == []
 
 
 def test_a_damaged_status_is_made_anew(world: World) -> None:

@@ -200,6 +200,12 @@ def test_an_unknown_job_has_no_spec(root: JobStore) -> None:
         (replace(SPEC, variables={"A-B": "x"}), "'A-B' cannot be the name"),
         (replace(SPEC, variables={"DB_PASSWORD": "hunter2"}), "DB_PASSWORD looks like a secret"),
         (replace(SPEC, conf={"spark.hadoop.fs.s3a.secret.key": "hunter2"}), "fs.s3a.secret.key looks like a secret"),
+        (replace(SPEC, variables={"MYSQL_PWD": "hunter2"}), "MYSQL_PWD looks like a secret"),
+        (replace(SPEC, conf={"spark.driver.extraJavaOptions": "-Dx=y -Dpw=hunter2"}), "extraJavaOptions looks like a secret"),
+        (replace(SPEC, master="k8s://https://ada:hunter2@host"), "master looks like a secret"),
+        (replace(SPEC, folder="/work?token=hunter2"), "folder looks like a secret"),
+        (replace(SPEC, code_paths=("https://hunter2@host/x.zip",)), "code_paths looks like a secret"),
+        (replace(SPEC, outputs_root="s3://ada:hunter2@lake/x"), "outputs_root looks like a secret"),
         (replace(SPEC, conf={"spark.jars.repositories": "https://ada:hunter2@repo.example/x"}), "looks like a secret"),
         (replace(SPEC, restart=RestartPolicy(initial_ms=10, longest_ms=5)), "restart.longest_ms=5"),
         (replace(SPEC, restart=RestartPolicy(factor=0.5)), "restart.factor=0.5"),
@@ -225,6 +231,14 @@ def test_settings_about_secrets_that_hold_none_are_taken() -> None:
         "spark.ssl.keyStorePasswordFile": "/run/secrets/store",
     }
     assert checked(replace(SPEC, conf=conf)).conf == conf
+
+
+def test_a_job_whose_spec_holds_what_looks_like_a_secret_can_be_stopped() -> None:
+    """A release that knew fewer of them took it."""
+    old = replace(SPEC, wanted="running", variables={"DB_PASS": "hunter2"}, master="k8s://https://ada:hunter2@host")
+    assert checked(replace(old, wanted="suspended"), old).wanted == "suspended"
+    with pytest.raises(DefinitionError, match="DB_PASS looks like a secret"):
+        checked(replace(old, variables={"DB_PASS": "hunter3"}), old)
 
 
 def test_a_spec_says_what_needs_another_driver() -> None:

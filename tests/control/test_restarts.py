@@ -44,6 +44,8 @@ def delay(policy: RestartPolicy, known: tuple[Failure, ...]) -> int | str:
         (RestartPolicy(kind="rate"), in_a_row(3), 10_000),
         (RestartPolicy(kind="rate"), in_a_row(4), "it failed 4 times in 5m, and its restart policy is 3"),
         (RestartPolicy(kind="rate"), failures((0, 5), (5, 9), (9, 12), (12, 400_000)), 10_000),
+        # The clock was set back by an hour before the newest.
+        (RestartPolicy(kind="rate"), failures((HOUR, HOUR), (HOUR, HOUR + 5), (HOUR, HOUR + 9), (0, 5)), 10_000),
         (RestartPolicy(kind="none"), in_a_row(1), "its restart policy is none"),
         (RestartPolicy(), failures((0, 5), transient=False), "error TM502 does not pass by itself"),
         (RestartPolicy(), failures((0, 5), (5, 9), (9, 12), epoch=7), "epoch 7 failed 3 times in a row"),

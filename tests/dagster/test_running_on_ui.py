@@ -36,6 +36,12 @@ query ($key: AssetKeyInput!) {
   }
 }
 """
+TICKS = """
+query ($sensor: SensorSelector!) {
+  sensorOrError(sensorSelector: $sensor) { ... on Sensor { sensorState { ticks(limit: 20) { status skipReason } } } }
+}
+"""
+SENSORS = ("tidemark_progress", "tidemark_reconcile", "tidemark_job_health", "tidemark_checks", f"{JOB}_hourly_tips_partitions")
 BUTTON = "[...document.querySelectorAll('button')].find(b => b.textContent.trim().startsWith('Launch Run'))"
 READY = f"(() => {{ const b = {BUTTON}; return b && !b.disabled ? true : null }})()"
 
@@ -97,13 +103,19 @@ def test_a_job_is_started_watched_and_stopped_from_the_pages(deployed: Deployed,
     assert partitions[0] == "2024-03-04-00:00"
     with open_browser(require_chromium(), tmp_path / "profile") as page:
         page.open(f"{server.url}/locations/taxi/sensors/tidemark_reconcile")
-        page.wait_for_text("tidemark_reconcile", "jobs looked at")
-        page.open(f"{server.url}/locations/taxi/jobs/{JOB}_stop/launchpad")
+        # What a tick said is shown when one points at it; it is asked for below.
+        page.wait_for_text("tidemark_reconcile", "Running", "0 runs requested")
+        page.open(f"{server.url}/locations/taxi/jobs/{JOB}_stop/playground")
         # The form is filled in with the defaults.
         page.wait_for_text("Launch Run", f"stop_{JOB}", "finish", "10 minutes")
         wait_for("the button", lambda: page.evaluate(READY), seconds=60)
         page.evaluate(f"{BUTTON}.click()")
         assert ended(deployed, f"{JOB}_stop") == "SUCCESS", server.log.read_text()[-6000:]
+    for sensor in SENSORS:
+        named = {"repositoryLocationName": "taxi", "repositoryName": "__repository__", "sensorName": sensor}
+        ticks = server.ask(TICKS, sensor=named)["sensorOrError"]["sensorState"]["ticks"]
+        assert {tick["status"] for tick in ticks} <= {"SKIPPED", "SUCCESS", "STARTED"}, (sensor, ticks)
+        assert any(tick["skipReason"] for tick in ticks), (sensor, ticks)
     seen = observe(store, JOB, launchers_here())
     assert seen.control is not None
     assert (seen.control.lifecycle, seen.process) == ("suspended", "gone")

@@ -158,7 +158,7 @@ def test_sensors_tick_and_see_the_run(deployed: Deployed, sensor: str, words: st
 @pytest.mark.browser
 def test_the_pages_show_graph_numbers_and_picture(deployed: Deployed, tmp_path: Path) -> None:
     with open_browser(require_chromium(), tmp_path / "profile") as page:
-        page.open(f"{deployed.server.url}/asset-groups")
+        page.open(f"{deployed.server.url}/locations/taxi/asset-groups/taxi/lineage")
         page.wait_for_text("trips", "hourly_tips", "late_trips", "rejected_trips", "malformed_trips", "Materialized")
         page.open(f"{deployed.server.url}/assets/taxi/hourly_tips?view=overview")
         row_count = f"{metadata(asset(deployed, 'hourly_tips'))['dagster/row_count']:,}"

@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+import dagster as dg
+
 from tidemark.clock import SYSTEM_CLOCK
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -65,11 +67,20 @@ class WebServer:
         return True if loaded else None
 
 
+def make_tables(home: Path) -> None:
+    """Make the tables of a new instance: programs that start together would each make them, and one of them would fail."""
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        instance.get_run_records(limit=1)
+        instance.get_asset_keys()
+        instance.all_instigator_state()
+
+
 @contextmanager
 def web_server(home: Path, workspace: Path, environment: Mapping[str, str]) -> Iterator[WebServer]:
     """Start a web server and a daemon on a new instance in a folder, and end them with all they started."""
     home.mkdir(parents=True, exist_ok=True)
     (home / "dagster.yaml").write_text((CHECKOUT / "dagster.yaml").read_text())
+    make_tables(home)
     env = {**os.environ, **environment, "DAGSTER_HOME": str(home), "DAGSTER_DISABLE_TELEMETRY": "yes"}
     port, log = _free_port(), home / "servers.log"
     programs = (

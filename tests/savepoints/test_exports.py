@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,12 +9,18 @@ import pytest
 
 from tests.savepoints.stored_jobs import StoredJob, clock_ahead, live_files
 from tidemark.errors import CorruptStoreError, DefinitionError, InvalidNameError
-from tidemark.savepoints.export_format import INDEX, CopyProgress, require_index
+from tidemark.savepoints.export_format import INDEX, RECORD, CopyProgress, ExportedFile, ExportIndex, encoded, require_index, write_index
 from tidemark.savepoints.exporting import export_savepoint
 from tidemark.savepoints.importing import import_savepoint
 from tidemark.savepoints.restore import Restore
+from tidemark.spark.checkpoint import SparkCheckpoint
+from tidemark.state.envelope import sha256
 from tidemark.state.holds import Holds
+from tidemark.state.records import EpochRecord, OperatorState, SourceLogFile, SourceLogRef, StateFile
 from tidemark.state.store import JobStore
+
+Change = Callable[[EpochRecord], EpochRecord]
+X = sha256(b"x")
 
 
 @pytest.fixture
@@ -131,3 +139,50 @@ def test_a_name_that_is_taken_is_refused_before_anything_is_copied(job: StoredJo
     with pytest.raises(InvalidNameError, match="has a savepoint 'a' already"):
         import_savepoint(job.savepoints, str(tmp_path / "export"))
     assert job.folder.list() == before
+
+
+def other_logs(*files: SourceLogFile) -> Change:
+    return lambda record: replace(record, source_logs={"trips": SourceLogRef(files)})
+
+
+def other_state(*files: StateFile) -> Change:
+    return lambda record: replace(record, operators={"hourly": OperatorState({}, files)})
+
+
+FORGED: dict[str, Change] = {
+    "a name that leads elsewhere": other_logs(SourceLogFile("/home/me/sitecustomize.py", "sources/trips/p", 1, X)),
+    "a name above": other_logs(SourceLogFile("../../7", "sources/trips/p", 1, X)),
+    "one log twice": other_logs(SourceLogFile("7", "sources/trips/p", 1, X), SourceLogFile("8", "sources/trips/p", 1, X)),
+    "a log elsewhere": other_logs(SourceLogFile("7", "sources/../../p", 1, X)),
+    "state elsewhere": other_state(StateFile("state/../../p", 1, 1, 0, 0, 0)),
+    "state among logs": other_state(StateFile("sources/trips/p", 1, 1, 0, 0, 0)),
+    "state twice": lambda record: replace(
+        record, operators={uid: OperatorState({}, (StateFile("state/p", 1, 1, 0, 0, 0),)) for uid in ("hourly", "daily")}
+    ),
+    "another job's state": other_state(StateFile("state/p", 1, 1, 0, 0, 0, owner="taxi")),
+}
+
+
+@pytest.mark.parametrize("change", FORGED.values(), ids=FORGED)
+def test_a_record_that_names_what_no_export_has_is_refused(job: StoredJob, tmp_path: Path, change: Change) -> None:
+    taken = job.savepoints.take("a")
+    record = change(replace(taken.record, operators={}, source_logs={}))
+    data, _ = encoded(record)
+    forged = JobStore.open(str(tmp_path / "forged"))
+    for path in ("sources/trips/p", "state/p"):
+        forged.put(path, b"x")
+    forged.put(RECORD, data)
+    files = tuple(ExportedFile(path, len(forged.get(path)), sha256(forged.get(path))) for path in ("sources/trips/p", "state/p", RECORD))
+    write_index(forged, ExportIndex("taxi", "a", 0, record.lineage, record.epoch, taken.info, files))
+    with pytest.raises(CorruptStoreError, match=r"record\.json names .*, which no export of Tidemark's does"):
+        import_savepoint(other_store(tmp_path).savepoints, str(tmp_path / "forged"))
+
+
+def test_a_driver_writes_no_log_of_a_name_that_is_not_sparks(job: StoredJob, tmp_path: Path) -> None:
+    job.folder.put("sources/trips/p", b"x")
+    last = job.driver.last
+    assert last is not None
+    for name in (str(tmp_path / "home" / "sitecustomize.py"), "../x", "7.txt"):
+        with closing(SparkCheckpoint(job.folder, 1)) as checkpoint, pytest.raises(CorruptStoreError, match="Spark would not give it"):
+            checkpoint.seed(other_logs(SourceLogFile(name, "sources/trips/p", 1, X))(last))
+    assert not (tmp_path / "home").exists()

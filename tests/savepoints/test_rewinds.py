@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,10 +9,15 @@ from deltalake import DeltaTable
 
 from tests.savepoints.delta_jobs import TABLES, job_with_tables, maintain, publish, rows, run_epoch, write
 from tests.savepoints.stored_jobs import StoredJob, live_files
-from tidemark.errors import JobRunningError, RewindError, SavepointInUseError, UnknownSavepointError
+from tidemark.errors import CorruptStoreError, JobRunningError, RewindError, SavepointInUseError, SinkError, UnknownSavepointError
+from tidemark.savepoints import rewinding
+from tidemark.savepoints.exporting import export_savepoint
+from tidemark.savepoints.importing import import_savepoint
 from tidemark.savepoints.restore import Restore
-from tidemark.savepoints.rewind_note import read_rewind, require_no_rewind
+from tidemark.savepoints.retention import SavepointRetention
+from tidemark.savepoints.rewind_note import RewindNote, read_rewind, require_no_rewind, write_rewind
 from tidemark.savepoints.rewinding import look, rewind
+from tidemark.state.store import JobStore
 from tidemark.testing.crash import run_until_crash
 
 
@@ -160,3 +167,110 @@ def test_somebody_who_writes_in_the_middle_is_found(job: StoredJob, tmp_path: Pa
     with pytest.raises(RewindError, match="somebody else wrote version 6 of the table of output 'late'"):
         go(job, "good")
     assert read_rewind(job.folder) is not None
+
+
+@pytest.mark.parametrize("lost", ["state", "sources"])
+def test_a_savepoint_that_is_not_whole_refuses_it_before_any_table_is_put_back(job: StoredJob, tmp_path: Path, lost: str) -> None:
+    record = job.savepoints.get("good").record
+    path = record.operators["hourly"].files[0].path if lost == "state" else record.source_logs["trips"].files[0].path
+    job.folder.delete([path])
+    (reason,) = look(job.root, "taxi", "good", clock=job.clock).refusals
+    assert reason.startswith("savepoint 'good': ")
+    assert "is missing" in reason
+    with pytest.raises(RewindError, match="is missing"):
+        go(job, "good")
+    assert rows(tmp_path / "hourly") == [0, 1, 2, 3, 4, 5]
+    assert read_rewind(job.folder) is None
+
+
+def test_a_savepoint_that_is_disposed_of_meanwhile_is_gone_back_to_all_the_same(
+    job: StoredJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+
+    def disposed_first(folder: JobStore, note: RewindNote) -> bool:
+        # As by a command that looked for a rewind just before there was one.
+        job.savepoints.dispose("good")
+        assert note.pin in job.savepoints.pins.names()
+        return write_rewind(folder, note)
+
+    monkeypatch.setattr(rewinding, "write_rewind", disposed_first)
+    go(job, "good")
+    assert rows(tmp_path / "hourly") == [0, 1, 2]
+    head = job.log.load().epoch
+    assert head is not None
+    assert (head.epoch, head.restored and head.restored.savepoint) == (2, "good")
+    assert {path for _, path in live_files(head)} <= job.state_files()
+    assert [item.info.kind for item in job.savepoints.list()] == ["before-rewind"]
+
+
+def test_what_a_rewind_keeps_is_not_disposed_of_while_it_is_under_way(job: StoredJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stops(*_: object) -> None:
+        raise SinkError("no way", fix="none")
+
+    monkeypatch.setattr(rewinding, "put_back", stops)
+    with pytest.raises(SinkError):
+        go(job, "good")
+    note = read_rewind(job.folder)
+    assert note is not None
+    job.savepoints.retire(SavepointRetention(count=0, age_ms=0))
+    assert {"good", note.pin} <= set(job.savepoints.pins.names())
+    with pytest.raises(SavepointInUseError, match="a rewind to savepoint 'good' is under way"):
+        job.savepoints.dispose(note.pin)
+
+
+def test_a_savepoint_that_goes_before_the_rewind_has_it_stops_it(job: StoredJob, tmp_path: Path) -> None:
+    def tell(text: str) -> None:
+        if "keeps what there is now" in text:
+            job.savepoints.dispose("good")
+            job.savepoints.take("good", epoch=0)
+
+    with pytest.raises(CorruptStoreError, match="was removed meanwhile"):
+        rewind(job.root, "taxi", "good", clock=job.clock, tell=tell)
+    assert read_rewind(job.folder) is None
+    assert rows(tmp_path / "hourly") == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_table_that_was_made_anew_is_not_the_savepoints(job: StoredJob, tmp_path: Path) -> None:
+    shutil.rmtree(tmp_path / "hourly")
+    job.restart()
+    for _ in range(5):
+        run_epoch(job)
+    (reason,) = look(job.root, "taxi", "good", clock=job.clock).refusals
+    assert reason.endswith("is another one than that of the savepoint: it was made anew")
+
+
+def test_an_imported_savepoint_knows_no_versions_of_the_tables_here(job: StoredJob, tmp_path: Path) -> None:
+    export_savepoint(job.folder, job.savepoints.get("good"), str(tmp_path / "export"))
+    found = import_savepoint(job.savepoints, str(tmp_path / "export"), name="imported")
+    assert dict(found.info.tables) == {}
+    shutil.rmtree(tmp_path / "store")
+    shutil.rmtree(tmp_path / "hourly")
+    shutil.rmtree(tmp_path / "late")
+    other = job_with_tables(tmp_path)
+    for _ in range(4):
+        run_epoch(other)
+    import_savepoint(other.savepoints, str(tmp_path / "export"), name="imported")
+    reasons = look(other.root, "taxi", "imported", clock=other.clock).refusals
+    assert [reason.partition(":")[0] for reason in reasons] == ["output 'hourly'", "output 'late'"]
+
+
+def test_what_a_retired_lineage_wrote_is_not_taken_for_older(tmp_path: Path) -> None:
+    job = job_with_tables(tmp_path)
+    both = dict(job.outputs)
+    job.outputs = {"hourly": both["hourly"]}
+    for _ in range(3):
+        run_epoch(job)
+    job.savepoints.take("good")
+    # The second lineage is the first one that writes to ``late``; the newest epoch has nothing for it.
+    for epochs in (2, 4):
+        job.restore(Restore("good"))
+        job.outputs = both
+        for _ in range(epochs):
+            run_epoch(job)
+    job.outputs = {**both, "late": replace(both["late"], files=(), rows=0)}
+    run_epoch(job)
+    for retained in (100, 2):
+        job.keep_house(retained=retained)
+        plan = look(job.root, "taxi", "good", clock=job.clock)
+        assert "late" not in plan.tables
+        assert [reason.partition(":")[0] for reason in plan.refusals] == ["output 'late'"]

@@ -18,6 +18,7 @@ from tidemark.savepoints.retention import DAY_MS, SavepointRetention, plan_dispo
 from tidemark.savepoints.savepoint import AUTOMATIC, Kind, Savepoint, SavepointInfo
 from tidemark.spark.delta_maintenance import Maintenance
 from tidemark.spark.delta_rewrite import SparkRewriter
+from tidemark.state import pins
 from tidemark.state.pins import Pins
 from tidemark.state.retention import retire
 from tidemark.state.store import JobStore
@@ -149,3 +150,17 @@ def test_a_fork_writes_elsewhere_under_its_own_name(tmp_path: Path) -> None:
     assert (fork.name, fork.sources, job.name) == ("what-if", job.sources, "taxi")
     assert fork.outputs["rows"].sink == DeltaSpec(str(tmp_path / "fork" / "rows"))
     assert fork.outputs["seen"].sink == tm.memory(stream, "what-if_seen").sink
+
+
+def test_an_epoch_that_was_retired_before_its_pin_is_put_is_never_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = StoredJob(store_in_memory())
+    for _ in range(6):
+        job.commit(dropped=0 if job.driver.last is None else 1)
+    # Its tables may be looked up for longer than a lease.
+    found = job.savepoints.pins.find(0)
+    job.sweep_thoroughly(retained=2)
+    put: list[str] = []
+    monkeypatch.setattr(pins, "crash_point", put.append)
+    with pytest.raises(CorruptStoreError, match="epoch 0 is not retained"):
+        job.savepoints.pins.pin("b", found)
+    assert put == []

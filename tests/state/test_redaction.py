@@ -29,11 +29,30 @@ SECRET = "hunter2"  # noqa: S105 - what must not be shown
         ("AZURE_SAS_TOKEN = hunter2", "AZURE_SAS_TOKEN = <hidden>"),
         ("path /x, sig=hunter2", "path /x, sig=<hidden>"),
         ("key AKIAABCDEFGHIJKLMNOP refused", "key <hidden> refused"),
+        ("redis://:hunter2@cache/0 is away", "redis://<hidden>@cache/0 is away"),
+        ("postgres://ada:hunter2@x@h/db", "postgres://<hidden>@h/db"),
+        ("clone git+https://hunter2@github.com/x", "clone git+https://<hidden>@github.com/x"),
+        ("POST https://hooks.slack.com/services/T0/B0/hunter2: 404", "POST https://hooks.slack.com/services/<hidden> 404"),
+        ("https://a.webhook.office.com/webhookb2/hunter2", "https://a.webhook.office.com/<hidden>"),
+        ("DB_PASS=hunter2 DB_HOST=h", "DB_PASS=<hidden> DB_HOST=h"),
+        ("MYSQL_PWD: hunter2, GITHUB_PAT: hunter2", "MYSQL_PWD: <hidden> GITHUB_PAT: <hidden>"),
+        ("PASS=hunter2, pw = hunter2, 'pwd': 'hunter2'", "PASS=<hidden> pw = <hidden> 'pwd': <hidden>"),
+        ("java -Dpw=hunter2 -Dx=y", "java -Dpw=<hidden> -Dx=y"),
+        ("ENCRYPTION_KEY=hunter2 signingKey=hunter2", "ENCRYPTION_KEY=<hidden> signingKey=<hidden>"),
+        ("user = ada\npassword = hunter2 hunter2\nx = y", "user = ada\npassword = <hidden>\nx = y"),
+        ("password = hunter2 hunter2 host = h", "password = <hidden> host = h"),
+        ("password='p\\'hunter2', x", "password=<hidden>, x"),
+        (r"{\"password\": \"p hunter2\", \"x\": 1}", r"{\"password\": <hidden>, \"x\": 1}"),
+        ("Authorization: token hunter2 refused", "Authorization: <hidden> refused"),
+        ("bot xoxb-123-456-hunter2 left", "bot <hidden> left"),
+        ("-----BEGIN RSA PRIVATE KEY-----\nhunter2\n-----END RSA PRIVATE KEY-----\nx", "<hidden>\nx"),
+        ("jwt eyJhbGciOiJI.eyJzdWIiOiIx.hunter2 refused", "jwt <hidden> refused"),
     ],
 )
 def test_credentials_are_taken_out(text: str, shown: str) -> None:
     assert redacted(text) == shown
     assert SECRET not in redacted(text)
+    assert redacted(shown) == shown, "what was redacted before it was stored, and is again when it is shown"
 
 
 @pytest.mark.parametrize(
@@ -45,6 +64,9 @@ def test_credentials_are_taken_out(text: str, shown: str) -> None:
         "did you mean: tokens? (at /x/job.py:7)",
         "Kansas: 3, disaster = 4, design: 5",
         "is it there? Fix: look",
+        "second pass: 3 rows, bypass = yes, compass=4, pattern: *.py",
+        "see https://docs.example/a@b and ssh://git@host/x",
+        "Traceback: the key: 7 is not in the table",
     ],
 )
 def test_other_text_stays(text: str) -> None:
@@ -75,7 +97,7 @@ def test_a_cause_of_the_cause_leaks_nothing_either() -> None:
     assert SECRET not in shown
 
 
-@pytest.mark.parametrize("text", ["x" * 10**5, "a." * 10**5, "token" * 10**5, "://" + "a:" * 10**5, "s3://" + "?" * 10**5])
+@pytest.mark.parametrize("text", ["x" * 10**5, "a." * 10**5, "token" * 10**5, "://" + "a:" * 10**5, "s3://" + "?" * 10**5, " x.y" * 10**5])
 def test_long_values_in_the_text_of_an_error_take_no_time(text: str) -> None:
     # With a step for each pair of characters this would take minutes, and the job would hang with it.
     assert redacted(text)

@@ -18,6 +18,7 @@ from tidemark.clock import SYSTEM_CLOCK
 from tidemark.control.launchers import launchers_here
 from tidemark.control.log_following import followed
 from tidemark.control.observe import Observation
+from tidemark.control.upgrade_records import UpgradeStep, newest_step
 from tidemark.control.view import UNHEALTHY, JobView
 from tidemark.state.codec import to_plain
 from tidemark.state.heartbeat import silent_since
@@ -53,7 +54,8 @@ def status(job: str | None, store: str | None, *, check: bool, as_json: bool) ->
     if not found and not as_json:
         click.echo(f"no jobs in {root.uri}")
     for seen, view in found:
-        click.echo(json.dumps(_plain(seen, view)) if as_json else _text(seen, view))
+        step = newest_step(root, view.job) if seen.generation is not None else None
+        click.echo(json.dumps(_plain(seen, view, step)) if as_json else _text(seen, view, step))
     if check and any(view.health in UNHEALTHY for _, view in found):
         click.get_current_context().exit(UNHEALTHY_EXIT)
 
@@ -111,16 +113,18 @@ def logs(job: str, store: str | None, lines: int, *, follow: bool) -> None:
         click.echo(line)
 
 
-def _plain(seen: Observation, view: JobView) -> dict[str, Any]:
-    """Return the view as JSON, with what the driver itself last wrote."""
-    return {**to_plain(view), "driver": to_plain(seen.driver)}
+def _plain(seen: Observation, view: JobView, step: UpgradeStep | None) -> dict[str, Any]:
+    """Return the view as JSON, with what the driver itself last wrote, and where an upgrade is."""
+    upgrade = {"step": step.step, "heading": step.heading, "text": str(step)} if step is not None else None
+    return {**to_plain(view), "driver": to_plain(seen.driver), "upgrade": upgrade}
 
 
-def _text(seen: Observation, view: JobView) -> str:
+def _text(seen: Observation, view: JobView, step: UpgradeStep | None) -> str:
     said = _driver_text(seen, seen.driver) if seen.driver is not None else ""
     if seen.generation is None:
         return said or f"{view.job}: begun, nothing committed yet"
-    return "\n".join(filter(None, (view_text(view), "\n".join(said.splitlines()[1:]))))
+    under_way = f"  {step}" if step is not None and not step.ended else ""
+    return "\n".join(filter(None, (view_text(view), under_way, "\n".join(said.splitlines()[1:]))))
 
 
 def _driver_text(seen: Observation, driver: JobStatus) -> str:

@@ -20,6 +20,7 @@ from tidemark.cli.steering import cancel, restart, resume, start, stop, suspend
 from tidemark.cli.submitting import submit
 from tidemark.cli.supervising import supervise
 from tidemark.cli.top import top
+from tidemark.cli.upgrading import promote, upgrade
 
 
 @click.group(cls=TidemarkGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -53,5 +54,7 @@ for _command in (
     fork,
     diff,
     discard,
+    promote,
+    upgrade,
 ):
     main.add_command(_command)

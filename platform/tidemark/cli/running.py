@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
-import sys
 
 import click
 
 from tidemark.cli.checking import column_names
+from tidemark.cli.console_log import log_to_console
 from tidemark.cli.options import json_option, store_option
 from tidemark.control.loading import load_job
 from tidemark.durations import to_ms
@@ -58,7 +58,7 @@ def run(
         to_ms(trigger, what="trigger")
     restore = _restore(savepoint, restore_of, uids, columns, allow=allow, claim=claim)
     found = load_job(job)
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(message)s")
+    log_to_console()
     # It tells of every call between Python and the JVM.
     logging.getLogger("py4j").setLevel(logging.WARNING)
     from tidemark.spark.run import run as run_job

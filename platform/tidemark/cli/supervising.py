@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tidemark.cli.console_log import log_to_console
 from tidemark.cli.options import DURATION, TEMPORARY, open_store, store_option
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.control.launchers import launchers_here
@@ -40,7 +40,7 @@ def supervise(store: str | None, every: int, alerts: str | None, metrics: str | 
     from tidemark.control.metric_board import MetricBoard
     from tidemark.control.metric_server import listening_place, serve_metrics
 
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(message)s")
+    log_to_console()
     root = open_store(store)
     config = load_alert_config(alerts) if alerts is not None else AlertConfig()
     stop, board = threading.Event(), MetricBoard()

@@ -60,14 +60,14 @@ def suspect(spec: JobSpec, observation: Observation, now: int) -> Suspicion | No
     attempt, beat, driver = observation.attempt, observation.own_beat, observation.own_driver
     if attempt is None:
         return None
-    if driver is not None and driver.state != "running" and now - driver.heartbeat_at >= LINGER_MS:
+    # By its distance, here and below: what is of the future is as good as old, until it shows that only the clocks differ.
+    if driver is not None and driver.state != "running" and abs(now - driver.heartbeat_at) >= LINGER_MS:
         return Suspicion(now, driver.heartbeat_at, f"its driver has ended ({driver.state}), but its process lives on")
     if beat is None:
         if now - attempt.at < spec.start_timeout_ms:
             return None
         why = f"it gave no sign of life for {format_duration(spec.start_timeout_ms)} after its launch (start_timeout_ms)"
         return Suspicion(now, attempt.number, why)
-    # By its distance: a heartbeat of the future is as good as an old one, until the next shows that only the clocks differ.
     if abs(now - beat.at) >= DEFAULT_LEASE_MS:
         return Suspicion(now, beat.at, f"there is no heartbeat since {format_ms(beat.at)}")
     if beat.busy_since is not None and _busy_ms(beat, beat.busy_since) >= spec.longest_epoch_ms:

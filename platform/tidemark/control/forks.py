@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import logging
 import secrets
+from contextlib import suppress
 from dataclasses import replace
 
 from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.control.generations import change_spec, read_spec, who
+from tidemark.control.observe import job_names
 from tidemark.control.spec import JobSpec, SpecGeneration
-from tidemark.errors import DefinitionError, SavepointInUseError
+from tidemark.errors import DefinitionError, SavepointInUseError, TidemarkError
 from tidemark.graph.window_columns import BOUNDS, PANE
 from tidemark.locations import Location
 from tidemark.names import validate_name
+from tidemark.savepoints.isolation import overlaps, require_apart
 from tidemark.savepoints.loans import give_up
 from tidemark.savepoints.restore import Restore
 from tidemark.savepoints.row_diff import RowDiff, diff_tables
@@ -22,8 +26,11 @@ from tidemark.state.holds import Holds
 from tidemark.state.joblog import JobLog
 from tidemark.state.layout import LOG, job_folder
 from tidemark.state.owners import current_owner
+from tidemark.state.pins import Pins
 from tidemark.state.records import EpochRecord
 from tidemark.state.store import JobStore
+
+logger = logging.getLogger("tidemark")
 
 OUTPUTS = "outputs"
 """Folder of a fork's tables inside its own, where no other root is named."""
@@ -58,16 +65,20 @@ def fork(
 
     Raises:
         UnknownSavepointError: there is no such savepoint.
-        DefinitionError: the name is taken, or the code is not known.
+        DefinitionError: the name is taken, the code is not known, or the folder of its tables is around, or within, what another job has.
+        CorruptStoreError: of another job it cannot be told where its tables lie.
     """
-    SavepointStore(store, job, clock).get(savepoint)
+    found = SavepointStore(store, job, clock).get(savepoint)
     validate_name("job", name)
     submitted = read_spec(store, job)
     if code is None and submitted is None:
         raise DefinitionError(f"job {job!r} was not submitted, so its code is not known", fix="name it: --code MODULE:JOB", job=job)
     base = submitted.spec if submitted is not None else JobSpec(job, code or "")
     if outputs is not None:
-        Location.parse(outputs)
+        head = JobLog(store.at(job_folder(job)), job, clock).load().epoch
+        names = {*found.record.outputs, *(head.outputs if head is not None else ())}
+        root = Location.parse(outputs)
+        require_apart(name, sorted(str(root.joined(output)) for output in names), _places_of_others(store, name))
     spec = replace(
         base,
         job=name,
@@ -89,10 +100,13 @@ def fork(
 def discard(store: JobStore, name: str, *, clock: Clock = SYSTEM_CLOCK) -> tuple[str, ...]:
     """Delete a fork that does not run, with its tables, and let go of what it held; returns the places that were deleted.
 
+    A table where another job has anything is left.
+
     Raises:
         DefinitionError: it is no fork.
         JobRunningError: a driver of it is alive.
-        SavepointInUseError: other jobs read its state.
+        SavepointInUseError: other jobs read its state. Its savepoints may be gone, if such a job began just now; its state and tables stay.
+        CorruptStoreError: of another job it cannot be told where its tables lie; nothing was deleted.
     """
     generation = read_spec(store, name)
     root = generation.spec.outputs_root if generation is not None else None
@@ -101,16 +115,28 @@ def discard(store: JobStore, name: str, *, clock: Clock = SYSTEM_CLOCK) -> tuple
     if generation.spec.wanted == "running":
         raise DefinitionError(f"the fork {name!r} is wanted running", fix=f"stop it first: `tidemark stop {name}`", job=name)
     folder = store.at(job_folder(name))
-    holders = sorted({hold.job for hold in Holds(folder).list()})
-    if holders:
-        raise SavepointInUseError(f"the state of {name!r} is read by {', '.join(holders)}", fix="discard these first", job=name)
+    _require_unread(folder, name)
     driver = JobLog(folder, name, clock).acquire(current_owner("discard"))
-    gone = []
-    for place in _tables(driver.last, root):
-        JobStore.open(place).remove_folder("")
-        gone.append(place)
-    give_up(folder, name)
-    store.remove_folder(name)
+    try:
+        others = [place for places in _places_of_others(store, name).values() for place in places]
+        # Who is being restored from it holds its files first, and then looks whether the savepoint is still there.
+        pins = Pins(driver.log)
+        for pin in pins.names():
+            pins.remove(pin)
+        _require_unread(folder, name)
+        gone = []
+        for place in _tables(driver.last, root):
+            if any(overlaps(place, other) for other in others):
+                logger.warning("%s is left where it is: another job writes there", place)
+                continue
+            JobStore.open(place).remove_folder("")
+            gone.append(place)
+        give_up(folder, name)
+        store.remove_folder(name)
+    except BaseException:
+        with suppress(TidemarkError):
+            driver.release()
+        raise
     return (*gone, str(folder.location))
 
 
@@ -164,6 +190,26 @@ def _keys(record: EpochRecord, output: str, location: str) -> tuple[str, ...]:
 
 def _key_entries(keys: object) -> list[dict[str, object]]:
     return [key for key in keys if isinstance(key, dict)] if isinstance(keys, list) else []
+
+
+def _require_unread(folder: JobStore, name: str) -> None:
+    holders = sorted({hold.job for hold in Holds(folder).list()})
+    if holders:
+        raise SavepointInUseError(f"the state of {name!r} is read by {', '.join(holders)}", fix="discard these first", job=name)
+
+
+def _places_of_others(store: JobStore, name: str) -> dict[str, tuple[str, ...]]:
+    """Return where other jobs have anything: their folders, and the outputs of what they can go on from or back to."""
+    found = {}
+    for job in job_names(store):
+        if job != name:
+            folder = store.at(job_folder(job))
+            log = JobLog(folder, job)
+            head = log.load().epoch
+            records = [*([head] if head is not None else []), *(pin.record for pin in Pins(log).list())]
+            locations = {output.location for record in records for output in record.outputs.values() if output.location is not None}
+            found[f"job {job!r}"] = (str(folder.location), *sorted(locations))
+    return found
 
 
 def _tables(head: EpochRecord | None, root: str) -> list[str]:

@@ -87,7 +87,7 @@ def change_spec(
     folder = store.at(job_folder(job))
     for _ in range(_TRIES):
         newest = read_spec(store, job)
-        spec = checked(change(newest))
+        spec = checked(change(newest), newest.spec if newest is not None else None)
         if newest is not None and spec == newest.spec:
             return newest
         made = SpecGeneration(newest.generation + 1 if newest is not None else 1, clock.now_ms(), by, why, spec)

@@ -7,6 +7,7 @@ import sys
 
 from tidemark.errors import DefinitionError, TidemarkError
 from tidemark.graph.job import Job
+from tidemark.state.redaction import redacted, without_secrets
 
 _FIX = "name it as MODULE:JOB, such as examples.taxi.job:job, from the folder that the module is importable from"
 
@@ -31,13 +32,13 @@ def load_job(reference: str) -> Job:
     except TidemarkError:
         raise
     except ImportError as error:
-        raise DefinitionError(f"module {module_name!r} cannot be imported: {error}", fix=_FIX) from error
+        raise DefinitionError(f"module {module_name!r} cannot be imported: {redacted(str(error))}", fix=_FIX) from without_secrets(error)
     # A script that was meant to be run may leave the interpreter when it is imported.
-    except (Exception, SystemExit) as error:
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - it is raised again, without what it says of credentials
         raise DefinitionError(
-            f"the code of {reference!r} fails: {type(error).__name__}: {error}",
+            f"the code of {reference!r} fails: {redacted(f'{type(error).__name__}: {error}')}",
             fix=f"mend it; `python -c 'import {module_name}'` shows where it fails",
-        ) from error
+        ) from without_secrets(error)
     if not isinstance(found, Job):
         jobs = [key for key, value in vars(module).items() if isinstance(value, Job)]
         raise DefinitionError(

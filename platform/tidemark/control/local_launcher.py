@@ -20,6 +20,7 @@ from tidemark.control.spec import JobSpec, SpecGeneration
 from tidemark.errors import LaunchError
 from tidemark.state.owners import known_dead, process_birth
 from tidemark.state.records import OwnerInfo
+from tidemark.state.redaction import redacted, without_secrets
 
 DRIVER: Final = "tidemark.control.driver"
 
@@ -50,22 +51,25 @@ class LocalLauncher:
             LaunchError: no process was started.
         """
         job = spec.spec
-        folder = Path(job.folder).expanduser() if job.folder is not None else None
-        if folder is not None and not folder.is_dir():
-            raise LaunchError(f"the working directory {folder} of job {job.job!r} is not there", fix="create it, or submit with another")
         files = run_folder(store_uri, job.job, self._logs)
         try:
+            folder = Path(job.folder).expanduser() if job.folder is not None else None
+            if folder is not None and not folder.is_dir():
+                raise LaunchError(
+                    f"the working directory {folder} of job {job.job!r} is not there", fix="create it, or submit with another"
+                )
             files.logs.mkdir(parents=True, exist_ok=True, mode=0o700)
             rotate(files.out)
             variables = self.environment(job, files.scratch_of(attempt.number))
             command = self.command(spec, attempt, store_uri, files)
             pid = spawn(command, variables, out=files.out, folder=folder)
-        except OSError as error:
+        # A home that nobody has (~ada/jobs) is a RuntimeError, a text that the system does not take a ValueError.
+        except (OSError, RuntimeError, ValueError) as error:
             raise LaunchError(
-                f"the driver of job {job.job!r} cannot be started: {error}",
-                fix="see that the program is there and that there is room for its log and its temporary files",
+                f"the driver of job {job.job!r} cannot be started: {redacted(str(error))}",
+                fix="see that the program and the spec's folder and code_paths are there, and room for its log and its temporary files",
                 place=str(files.logs),
-            ) from error
+            ) from without_secrets(error)
         # One that is gone already must not be taken for another that gets its number later.
         return ProcessHandle(self._name, self._host, pid, started=process_birth(pid) or f"{pid} is gone", log=str(files.log))
 

@@ -17,6 +17,7 @@ from tidemark.control.restarts import NoRestart, decide_restart, longest_delay
 from tidemark.control.spec import Ending, SpecGeneration
 from tidemark.control.spec_checks import KEPT_FAILURES
 from tidemark.durations import format_duration
+from tidemark.state.redaction import redacted
 
 KEPT_ATTEMPTS: Final = 100
 ASK_AGAIN_MS: Final = 15_000
@@ -48,7 +49,7 @@ def plan(spec: SpecGeneration, observation: Observation, now: int) -> tuple[Acti
 
 def after_failure(spec: SpecGeneration, status: ControlStatus, failed: Failure, now: int) -> ControlStatus:
     """Return the status of a job whose attempt failed: to be started again at some time, or not any more."""
-    failed = replace(failed, message=_cut(failed.message))
+    failed = replace(failed, message=_to_keep(failed.message))
     failures = (*status.failures, failed)[-KEPT_FAILURES:]
     counted = [*(item for item in failures[:-1] if item.attempt >= status.counted_from), failed]
     verdict = decide_restart(spec.spec.restart, spec.spec.job, counted)
@@ -288,12 +289,13 @@ def _last_error(case: _Case) -> ErrorInfo | None:
     driver = case.seen.own_driver
     if driver is None or driver.state != "failed" or driver.error_code is None:
         return None
-    return ErrorInfo(driver.error_code, _cut(driver.error or ""), driver.error_transient)
+    return ErrorInfo(driver.error_code, _to_keep(driver.error or ""), driver.error_transient)
 
 
 def _why(spec: SpecGeneration) -> str:
     return f"{spec.why} ({spec.by})" if spec.why else f"asked by {spec.by}"
 
 
-def _cut(text: str) -> str:
+def _to_keep(text: str) -> str:
+    text = redacted(text)
     return text if len(text) <= _LONGEST_MESSAGE else f"{text[: _LONGEST_MESSAGE - 1]}…"

@@ -9,8 +9,10 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
+import traceback
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -25,6 +27,7 @@ from tidemark.control.plan import after_failure, plan
 from tidemark.control.records import Attempt, Failure, Lease, ProcessHandle
 from tidemark.control.spec import SpecGeneration
 from tidemark.errors import LaunchError, StoreError, TidemarkError
+from tidemark.state.redaction import redacted, without_secrets
 from tidemark.state.store import JobStore
 
 logger = logging.getLogger("tidemark")
@@ -101,8 +104,8 @@ class Reconciler:
             seen.append(looked)
             try:
                 done.append(self._reconcile(looked))
-            except TidemarkError as error:
-                errors[name] = error.with_job(name)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is this job's, and the others have their turn
+                errors[name] = _of_job(name, error)
         if errors and not seen and all(isinstance(error, StoreError) for error in errors.values()):
             raise next(iter(errors.values()))
         return Report(tuple(seen), tuple(done), errors)
@@ -116,8 +119,8 @@ class Reconciler:
     def _observe(self, name: str) -> Observation | TidemarkError:
         try:
             return self._observer.observe(name)
-        except TidemarkError as error:
-            return error.with_job(name)
+        except Exception as error:  # noqa: BLE001 - as in pass_over
+            return _of_job(name, error)
 
     def _reconcile(self, seen: Observation) -> Done:
         """Do what is to be done for one job, under its lease."""
@@ -127,10 +130,22 @@ class Reconciler:
         lease = take_lease(self._store, seen.job, holder=self.holder, now=self._clock.now_ms())
         if lease is None:
             return Done(seen.job, busy=True)
+        try:
+            done = self._act(seen.job, lease)
+        except Exception:
+            # Others may be able to do it; what went wrong here is said, whatever becomes of the lease.
+            with suppress(TidemarkError):
+                release_lease(self._store, seen.job, lease)
+            raise
+        release_lease(self._store, seen.job, lease)
+        return Done(seen.job, done)
+
+    def _act(self, job: str, lease: Lease) -> tuple[Action, ...]:
+        """Look and do, until nothing is left to do at once."""
         done: list[Action] = []
         for _ in range(_ROUNDS):
             # Under the lease everything is looked at again: who had it before may have done the same.
-            seen = self._observer.observe(seen.job)
+            seen = self._observer.observe(job)
             now = self._clock.now_ms()
             if seen.generation is None or now >= lease.until:
                 break
@@ -139,8 +154,7 @@ class Reconciler:
             done += carried_out
             if not actions or len(carried_out) < len(actions) or all(isinstance(action, AskToStop | Kill) for action in actions):
                 break
-        release_lease(self._store, seen.job, lease)
-        return Done(seen.job, tuple(done))
+        return tuple(done)
 
     def _carry_out(self, spec: SpecGeneration, seen: Observation, actions: tuple[Action, ...], *, lease: Lease) -> tuple[Action, ...]:
         """Do one action after another; stops before the first that another reconciler was faster with."""
@@ -180,7 +194,7 @@ class Reconciler:
         write_control_status(self._store, status)
         logger.info("%s: starts attempt %d: %s", job, attempt.number, action.why)
         try:
-            process = launcher.launch(spec, attempt, self._store.uri)
+            process = self._launched(launcher, spec, attempt)
         except LaunchError as error:
             # Nobody else may launch it, and this one did not: make sure of that, then it has failed.
             if give_up_attempt(self._store, job, attempt.number, by=self.holder, at=self._clock.now_ms()):
@@ -192,6 +206,19 @@ class Reconciler:
         write_control_status(self._store, replace(status, process=process))
         return True
 
+    def _launched(self, launcher: Launcher, spec: SpecGeneration, attempt: Attempt) -> ProcessHandle:
+        try:
+            return launcher.launch(spec, attempt, self._store.uri)
+        except TidemarkError:
+            raise
+        except Exception as error:  # noqa: BLE001 - nothing runs, so it is the launch that failed, and is tried again
+            raise LaunchError(
+                f"launcher {spec.spec.launcher!r} failed: {type(error).__name__}: {redacted(str(error))}",
+                fix="see that what the job's spec names is there and can be read (folder, code_paths, variables)",
+                job=spec.spec.job,
+                place=_place(error),
+            ) from without_secrets(error)
+
     def _launcher(self, name: str) -> Launcher:
         found = self._launchers.get(name)
         if found is None:
@@ -200,6 +227,26 @@ class Reconciler:
                 fix=f"let one that has it act on the job, or submit it with one of these: {', '.join(sorted(self._launchers))}",
             )
         return found
+
+
+def _of_job(job: str, error: Exception) -> TidemarkError:
+    """Return an error of one job as one that says so; what nobody foresaw, too."""
+    if isinstance(error, TidemarkError):
+        return error.with_job(job)
+    found = TidemarkError(
+        f"it failed in a way that was not foreseen: {type(error).__name__}: {redacted(str(error))}",
+        fix="see what of the job's spec or of its machine leads to it; the other jobs are looked after",
+        job=job,
+        place=_place(error),
+    )
+    found.__cause__ = without_secrets(error)
+    return found
+
+
+def _place(error: Exception) -> str | None:
+    """Return where an error was raised, as file and line."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else None
 
 
 def _shown(process: ProcessHandle) -> str:

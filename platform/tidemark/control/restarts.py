@@ -51,7 +51,8 @@ def decide_restart(policy: RestartPolicy, job: str, failures: Sequence[Failure])
             return NoRestart(f"it failed {row} times in a row, and its restart policy is {policy.attempts} attempts")
         return Restart(newest.at + policy.delay_ms, f"restart {row} of {policy.attempts}")
     if policy.kind == "rate":
-        recent = sum(failure.at > newest.at - policy.per_ms for failure in failures)
+        # Those after the newest are of a clock that has been set back since; how long they are ago nobody knows.
+        recent = sum(newest.at - policy.per_ms < failure.at <= newest.at for failure in failures)
         if recent > policy.failures_per:
             return NoRestart(
                 f"it failed {recent} times in {format_duration(policy.per_ms)}, and its restart policy is {policy.failures_per}"

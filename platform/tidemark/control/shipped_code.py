@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import shutil
 import zipfile
 from collections.abc import Iterable, Iterator
@@ -11,8 +12,13 @@ from typing import Final
 
 from tidemark.errors import LaunchError
 
+logger = logging.getLogger("tidemark")
+
 _ARCHIVES: Final = frozenset((".zip", ".whl", ".egg"))
-_NOT_SHIPPED: Final = frozenset(("__pycache__", ".git", ".venv", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis"))
+_KEYS: Final = frozenset((".key", ".p12", ".pfx", ".jks", ".keystore", ".kdbx"))
+"""Files of keys; a ``.pem`` may hold certificates only, so what it holds is looked at."""
+
+_PRIVATE: Final = b"PRIVATE KEY-----"
 _BEGINNING: Final = (1980, 1, 1, 0, 0, 0)
 """The time of every member, so that equal code makes an equal archive."""
 
@@ -21,7 +27,9 @@ def shipped(places: Iterable[Path], folder: Path) -> tuple[Path, ...]:
     """Return the archives of some code, made in a folder.
 
     A wheel becomes a zip, since Spark puts only files of that name on the path of its Python workers; it must be pure Python, as
-    everything imported from an archive. A folder is zipped. Names carry a checksum, so that other code never goes under the same name.
+    everything imported from an archive. A folder is zipped, without what no import finds (whose names begin with a dot, such as
+    ``.env``) and without private keys, since all machines of the cluster read the archive. Names carry a checksum, so that other code
+    never goes under the same name.
 
     Raises:
         LaunchError: something is neither a folder nor an archive, or cannot be read.
@@ -53,8 +61,17 @@ def _shipped(place: Path, folder: Path) -> Path:
 
 def _code_in(folder: Path) -> Iterator[Path]:
     for path in sorted(folder.rglob("*")):
-        if path.is_file() and _NOT_SHIPPED.isdisjoint(path.relative_to(folder).parts) and path.suffix != ".pyc":
-            yield path
+        parts = path.relative_to(folder).parts
+        if not path.is_file() or path.suffix == ".pyc" or any(part == "__pycache__" or part.startswith(".") for part in parts):
+            continue
+        if _holds_key(path):
+            logger.warning("%s is not shipped with the code in %s: it holds a private key", path.name, folder)
+            continue
+        yield path
+
+
+def _holds_key(path: Path) -> bool:
+    return path.suffix in _KEYS or (path.suffix in {".pem", ""} and _PRIVATE in path.read_bytes())
 
 
 def _require_pure(place: Path) -> None:

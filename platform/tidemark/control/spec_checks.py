@@ -19,8 +19,13 @@ _TELLS_WHERE = re.compile(r"(?i)(provider|providers|type|class|path|file|endpoin
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def checked(spec: JobSpec) -> JobSpec:
+def checked(spec: JobSpec, before: JobSpec | None = None) -> JobSpec:
     """Return the spec.
+
+    Args:
+        spec: to be written.
+        before: the newest that was. What it held already may stay, though it looks like a secret: an older release may have taken it,
+            and whoever stops the job does not change it.
 
     Raises:
         DefinitionError: something in it cannot be; it says what, and how to mend it.
@@ -41,18 +46,25 @@ def checked(spec: JobSpec) -> JobSpec:
     for name in spec.variables:
         if not _VARIABLE.fullmatch(name):
             raise _wrong(spec, f"{name!r} cannot be the name of an environment variable", "use letters, digits and '_'")
-    pairs = (*spec.conf.items(), *spec.variables.items())
+    pairs = _pairs(spec)
+    known = frozenset(_pairs(before)) if before is not None else frozenset()
     for name, text in pairs:
-        if _is_secret(name, text):
+        if (name, text) not in known and _is_secret(name, text):
             raise _wrong(
                 spec,
                 f"the value of {name} looks like a secret, and specs are kept for ever and shown",
                 "set it in the environment of who starts the driver (the supervisor's or Dagster's), which a driver inherits",
             )
-    texts = (spec.code, spec.master, spec.folder or "", *spec.code_paths, *(part for pair in pairs for part in pair))
+    texts = (spec.code, *(part for pair in pairs for part in pair))
     if any("\0" in text for text in texts):
         raise _wrong(spec, "a text holds a null character", "remove it")
     return spec
+
+
+def _pairs(spec: JobSpec) -> tuple[tuple[str, str], ...]:
+    """Return the texts of a spec that may be anything, by their names."""
+    places = (("master", spec.master), ("folder", spec.folder or ""), ("outputs_root", spec.outputs_root or ""))
+    return (*places, *(("code_paths", path) for path in spec.code_paths), *spec.conf.items(), *spec.variables.items())
 
 
 def _is_secret(name: str, value: str) -> bool:

@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -23,7 +24,7 @@ from tidemark.savepoints.savepoint import SavepointInfo
 from tidemark.state.codec import from_plain, to_plain
 from tidemark.state.envelope import damaged, seal, sha256, unseal
 from tidemark.state.epoch_codec import SegmentRef, decode_epoch, encode_epoch
-from tidemark.state.layout import segment_path
+from tidemark.state.layout import SOURCES, STATE, is_source_log, segment_path
 from tidemark.state.records import EpochRecord, OperatorState, SourceLogRef
 from tidemark.state.store import JobStore
 
@@ -182,7 +183,7 @@ def read_record(source: JobStore, index: ExportIndex) -> EpochRecord:
     """Return the record of an export, with paths inside its folder.
 
     Raises:
-        CorruptStoreError: it, or one of its segments, is not what the index says.
+        CorruptStoreError: it, or one of its segments, is not what the index says; or it names files that no export has.
     """
     stated = {file.path: file for file in index.files}
 
@@ -195,7 +196,27 @@ def read_record(source: JobStore, index: ExportIndex) -> EpochRecord:
             raise damaged("is not what the export's index says", source.spark_uri(path), fix=BAD_EXPORT)
         return data
 
-    return decode_epoch(read(RECORD), path=source.spark_uri(RECORD), read_segment=lambda ref: read(ref.path)).record
+    record = decode_epoch(read(RECORD), path=source.spark_uri(RECORD), read_segment=lambda ref: read(ref.path)).record
+    _require_own(record, source.spark_uri(RECORD))
+    return record
+
+
+def _require_own(record: EpochRecord, place: str) -> None:
+    """Make sure that a record from elsewhere names its own files, each once: whoever goes on from it writes and reads by these names."""
+    state = [file for operator in record.operators.values() for file in operator.files]
+    logs = [file for log in record.source_logs.values() for file in log.files]
+    paths = [*((file.path, STATE) for file in state), *((file.path, SOURCES) for file in logs)]
+    odd = [path for path, folder in paths if not _is_within(path, folder)]
+    odd += [f"{file.owner}:{file.path}" for file in state if file.owner]
+    odd += [file.name for file in logs if not is_source_log(file.name)]
+    odd += [path for path, count in Counter(path for path, _ in paths).items() if count > 1]
+    if odd:
+        raise damaged(f"names {odd[0]!r}, which no export of Tidemark's does", place, fix="import only what Tidemark exported")
+
+
+def _is_within(path: str, folder: str) -> bool:
+    first, *rest = path.split("/")
+    return first == folder and bool(rest) and all(part not in ("", ".", "..") and "\\" not in part for part in rest)
 
 
 def _copy(store: JobStore, path: str, target: JobStore, wanted: ExportedFile) -> ExportedFile:

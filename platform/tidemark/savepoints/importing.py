@@ -79,7 +79,8 @@ def import_savepoint(
         copy_all(((origin, path, file) for path, file in copies), folder, done=done)
         for path, content in segments.items():
             folder.put(path, content)
-        info = replace(index.info, kind="imported", by=by, imported_from=str(origin.location))
+        # The versions are of the tables of the job that it comes from.
+        info = replace(index.info, kind="imported", by=by, imported_from=str(origin.location), tables={})
         savepoints.pins.adopt(chosen, data, about=to_plain(info))
     finally:
         Holds(folder).remove(hold.name)

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tidemark.crashpoints import crash_point
+from tidemark.errors import SavepointInUseError, UnknownSavepointError
 from tidemark.savepoints.restore_marks import read_mark
 from tidemark.savepoints.savepoint import Savepoint
-from tidemark.state.codec import from_plain, to_plain
+from tidemark.savepoints.savepoint_store import SavepointStore
+from tidemark.state.codec import from_plain, later, to_plain
 from tidemark.state.envelope import seal, unseal
 from tidemark.state.holds import Hold, Holds
 from tidemark.state.joblog import Driver
-from tidemark.state.layout import LOANS, job_folder, loan_path, pin_path
+from tidemark.state.layout import LOANS, job_folder, loan_path
 from tidemark.state.records import EpochRecord
 from tidemark.state.store import JobStore
 from tidemark.state.sweep import KeptEpochs
@@ -39,6 +41,10 @@ class Loan:
         epoch: that was restored.
         owners: other jobs that files lie with.
         at: when, milliseconds.
+        lineage: of the savepoint's epoch.
+        pinned_at: when the savepoint was taken, milliseconds; None in notes of older releases. With the epoch it tells the savepoint
+            from another one of its name.
+        disposed: whether a claimed savepoint was disposed of: that is done once.
     """
 
     token: str
@@ -49,6 +55,9 @@ class Loan:
     epoch: int
     owners: tuple[str, ...]
     at: int
+    lineage: str = later("")
+    pinned_at: int | None = later(None)
+    disposed: bool = later(False)
 
 
 def borrow(driver: Driver, savepoint: Savepoint, record: EpochRecord, *, claim: bool) -> None:
@@ -65,11 +74,22 @@ def borrow(driver: Driver, savepoint: Savepoint, record: EpochRecord, *, claim: 
         return
     folder, now = driver.log.store, driver.log.clock.now_ms()
     identity = record.restored.identity if record.restored is not None else ""
-    loan = Loan(record.lineage, identity, savepoint.job, savepoint.name, claim, record.epoch, tuple(sorted(files)), now)
-    folder.create(loan_path(loan.token), seal(KIND, to_plain(loan)))
+    loan = Loan(
+        record.lineage,
+        identity,
+        savepoint.job,
+        savepoint.name,
+        claim,
+        record.epoch,
+        tuple(sorted(files)),
+        now,
+        savepoint.record.lineage,
+        savepoint.taken_at,
+    )
+    _note(folder, loan)
     for owner, paths in files.items():
         hold = Hold(_hold_name(driver.log.job, loan), driver.log.job, now, savepoint.name, tuple(sorted(paths)))
-        Holds(folder.beside(job_folder(owner))).put(hold)
+        _hold(Holds(folder.beside(job_folder(owner))), hold)
     crash_point("files-held")
 
 
@@ -110,9 +130,11 @@ def settle(driver: Driver, kept: KeptEpochs) -> None:
     for loan in loans:
         settled = [_let_go(folder, driver.log.job, loan, owner, needed) for owner in loan.owners]
         # Claimed: it is what the job goes back to as long as the epoch that was restored is not superseded.
-        claimed = loan.claim and (loan.token, loan.epoch) in retained
-        if loan.claim and not claimed and _was_made(folder, loan):
-            folder.beside(job_folder(loan.job)).delete([pin_path(loan.savepoint)])
+        claimed = loan.claim and not loan.disposed and (loan.token, loan.epoch) in retained
+        if loan.claim and not loan.disposed and not claimed and _was_made(folder, loan):
+            claimed = not _disposed_of(driver, loan)
+            if not claimed and not all(settled):
+                folder.put(loan_path(loan.token), seal(KIND, to_plain(replace(loan, disposed=True))))
         if all(settled) and not claimed:
             folder.delete([loan_path(loan.token)])
 
@@ -123,6 +145,41 @@ def give_up(folder: JobStore, job: str) -> None:
         for owner in loan.owners:
             Holds(folder.beside(job_folder(owner))).remove(_hold_name(job, loan))
         folder.delete([loan_path(loan.token)])
+
+
+def _note(folder: JobStore, loan: Loan) -> None:
+    """Write the note, unless it is there: a rewind that was killed borrows once more what it has borrowed."""
+    path = loan_path(loan.token)
+    try:
+        folder.create(path, seal(KIND, to_plain(loan)))
+    except FileExistsError:
+        _, plain = unseal(folder.get(path), kind=KIND, path=path)
+        if replace(from_plain(Loan, plain, path=path), at=loan.at) != loan:
+            raise
+
+
+def _hold(holds: Holds, hold: Hold) -> None:
+    try:
+        holds.put(hold)
+    except FileExistsError:
+        there = holds.get(hold.name)
+        if there is None or replace(there, held_at=hold.held_at) != hold:
+            raise
+
+
+def _disposed_of(driver: Driver, loan: Loan) -> bool:
+    """Dispose of a claimed savepoint; returns whether it is gone. One that its own job needs just now is left to a later sweep."""
+    savepoints = SavepointStore(driver.log.store.above, loan.job, driver.log.clock)
+    try:
+        there = savepoints.get(loan.savepoint)
+        of_loan = (loan.pinned_at, loan.lineage, loan.epoch)
+        if loan.pinned_at is None or (there.taken_at, there.record.lineage, there.record.epoch) == of_loan:
+            savepoints.dispose(loan.savepoint)
+    except UnknownSavepointError:
+        return True
+    except SavepointInUseError:
+        return False
+    return True
 
 
 def _was_made(folder: JobStore, loan: Loan) -> bool:

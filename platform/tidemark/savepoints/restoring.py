@@ -6,7 +6,7 @@ import secrets
 from dataclasses import replace
 
 from tidemark.crashpoints import crash_point
-from tidemark.errors import CorruptStoreError
+from tidemark.errors import CorruptStoreError, UnknownSavepointError
 from tidemark.savepoints.loans import borrow
 from tidemark.savepoints.restore import Claimed, Restore, restored_record, with_source_logs
 from tidemark.savepoints.restore_marks import note_restored
@@ -15,7 +15,7 @@ from tidemark.savepoints.savepoint_store import SavepointStore
 from tidemark.state.envelope import damaged, sha256
 from tidemark.state.inventory import require_state_files
 from tidemark.state.joblog import Driver
-from tidemark.state.layout import job_folder, pin_path, source_folder
+from tidemark.state.layout import job_folder, source_folder
 from tidemark.state.records import EpochRecord, SourceLogFile, SourceLogRef
 from tidemark.state.store import JobStore
 
@@ -63,7 +63,7 @@ def begin_lineage(driver: Driver, restore: Restore, savepoint: Savepoint, record
     borrow(driver, savepoint, record, claim=restore.mode == "claim")
     home = folder if savepoint.job == driver.log.job else folder.beside(job_folder(savepoint.job))
     whole = with_source_logs(record, _copied_logs(home, folder, record)) if home is not folder else record
-    require_state_files(folder, whole)
+    require_whole(folder, whole)
     _require_still_there(driver, savepoint)
     driver.append(whole)
     crash_point("restored")
@@ -71,9 +71,30 @@ def begin_lineage(driver: Driver, restore: Restore, savepoint: Savepoint, record
     return whole
 
 
+def require_whole(folder: JobStore, record: EpochRecord) -> None:
+    """Make sure that all is there that a job needs to go on from an epoch: state files, and the copies of the sources' logs.
+
+    Args:
+        folder: the store at the folder of the job whose record it is.
+        record: of the epoch.
+
+    Raises:
+        CorruptStoreError: a file is missing or damaged; the message names it.
+    """
+    require_state_files(folder, record)
+    for log in record.source_logs.values():
+        for file in log.files:
+            _source_log(folder, file)
+
+
 def _require_still_there(driver: Driver, savepoint: Savepoint) -> None:
     """Make sure that the savepoint kept its files until this job did: from now on holds, or the job's own record, keep them."""
-    if not driver.log.store.beside(job_folder(savepoint.job)).exists(pin_path(savepoint.name)):
+    try:
+        there: Savepoint | None = SavepointStore(driver.log.store.above, savepoint.job, driver.log.clock).get(savepoint.name)
+    except UnknownSavepointError:
+        there = None
+    # Another one of its name keeps other files.
+    if there is None or (there.taken_at, there.record) != (savepoint.taken_at, savepoint.record):
         raise CorruptStoreError(
             f"savepoint {savepoint.name!r} was disposed of while the job was being restored from it",
             fix="choose another savepoint; nothing was changed",
@@ -90,12 +111,16 @@ def _copied_logs(home: JobStore, folder: JobStore, record: EpochRecord) -> dict[
 
 
 def _copied(home: JobStore, folder: JobStore, source: str, file: SourceLogFile, lineage: str) -> SourceLogFile:
+    path = f"{source_folder(source)}/{file.name}-{lineage}-{file.sha256[:16]}"
+    folder.put(path, _source_log(home, file))
+    return replace(file, path=path)
+
+
+def _source_log(home: JobStore, file: SourceLogFile) -> bytes:
     try:
         data = home.get(file.path)
     except FileNotFoundError as error:
         raise damaged("is missing", home.spark_uri(file.path)) from error
     if sha256(data) != file.sha256:
         raise damaged("does not match the checksum that a record states", home.spark_uri(file.path))
-    path = f"{source_folder(source)}/{file.name}-{lineage}-{file.sha256[:16]}"
-    folder.put(path, data)
-    return replace(file, path=path)
+    return data

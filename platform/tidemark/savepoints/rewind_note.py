@@ -8,9 +8,10 @@ from typing import Final
 
 from tidemark.errors import RewindError
 from tidemark.savepoints.savepoint import TableVersion
-from tidemark.state.codec import from_plain, to_plain
+from tidemark.state.codec import from_plain, later, to_plain
 from tidemark.state.envelope import seal, unseal
 from tidemark.state.layout import REWIND
+from tidemark.state.records import ParentRef
 from tidemark.state.store import JobStore
 
 KIND: Final = "rewind"
@@ -25,10 +26,12 @@ class RewindNote:
         savepoint: where the job is put back to.
         lineage: that begins there.
         epoch: the savepoint's.
-        tables: the versions that the Delta tables are put back to, by output.
+        tables: the versions that the Delta tables are put back to, by output; those that are there already are closed to what went on.
         at: when it was begun, milliseconds.
         by: who began it.
         why: what for.
+        pin: by which the rewind itself keeps the savepoint's epoch, until it is done.
+        ended: the job's newest epoch when it was begun, and its lineage, which ends with it.
     """
 
     identity: str
@@ -39,6 +42,8 @@ class RewindNote:
     at: int
     by: str = ""
     why: str = ""
+    pin: str = later("")
+    ended: ParentRef | None = later(None)  # noqa: RUF009 - it returns a field
 
 
 def read_rewind(folder: JobStore) -> RewindNote | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from urllib.parse import unquote
@@ -11,6 +11,7 @@ from deltalake.exceptions import DeltaError
 
 from tidemark.savepoints.savepoint import Savepoint, TableVersion
 from tidemark.savepoints.table_versions import Commit, commits_back, open_table, table_versions
+from tidemark.state.pins import LaterLineages
 from tidemark.state.records import EpochRecord
 from tidemark.state.store import JobStore
 
@@ -44,13 +45,13 @@ class RewindPlan:
     refusals: tuple[str, ...]
 
 
-def plan_rewind(savepoint: Savepoint, head: EpochRecord, later: Collection[str], *, now_ms: int) -> RewindPlan:
+def plan_rewind(savepoint: Savepoint, head: EpochRecord, later: LaterLineages, *, now_ms: int) -> RewindPlan:
     """Return what putting a job back to a savepoint comes to.
 
     Args:
         savepoint: the job's own.
         head: its newest epoch.
-        later: lineages of the job that came after the savepoint's epoch, besides its own.
+        later: lineages of the job that came after the savepoint's epoch.
         now_ms: the time.
 
     Raises:
@@ -74,6 +75,12 @@ def plan_rewind(savepoint: Savepoint, head: EpochRecord, later: Collection[str],
             if open_table(name, output.location) is not None:
                 refusals.append(
                     f"output {name!r}: no version of the table at {output.location} is known to show epoch {stored.epoch} and nothing later"
+                )
+            elif unpublished := [record.epoch for record in (stored, head) if name in record.outputs and record.outputs[name].files]:
+                # Its rows would never be shown; or whoever stopped before it published them would show them after all.
+                refusals.append(
+                    f"output {name!r}: epoch {unpublished[0]} has rows for it, and there is no table at {output.location}: "
+                    "start the job once, which publishes its newest epoch"
                 )
             continue
         reasons, moved = _against(name, output.location, version)
@@ -102,6 +109,8 @@ def _against(name: str, location: str, version: TableVersion) -> tuple[list[str]
     if table is None:
         return [f"{place} is gone"], False
     newest = table.version()
+    if version.table is not None and str(table.metadata().id) != version.table:
+        return [f"{place} is another one than that of the savepoint: it was made anew"], False
     if newest < version.version:
         return [f"{place} is at version {newest}, which comes before version {version.version}: it was made anew"], False
     since = shown_since(version, newest)

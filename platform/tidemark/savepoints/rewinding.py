@@ -9,26 +9,25 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
-
-from deltalake import CommitProperties
-from deltalake.exceptions import DeltaError
+from dataclasses import replace
 
 from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.crashpoints import crash_point
-from tidemark.errors import PublishError, RewindError, TidemarkError
+from tidemark.errors import CorruptStoreError, RewindError, TidemarkError
 from tidemark.savepoints.restore import Restore
-from tidemark.savepoints.restoring import begin_lineage, prepared
+from tidemark.savepoints.restoring import begin_lineage, prepared, require_whole
 from tidemark.savepoints.rewind_note import RewindNote, read_rewind, remove_rewind, write_rewind
-from tidemark.savepoints.rewind_plan import RewindPlan, plan_rewind, shown_since
-from tidemark.savepoints.savepoint import Savepoint, TableVersion
+from tidemark.savepoints.rewind_plan import RewindPlan, plan_rewind
+from tidemark.savepoints.rewind_tables import put_back
+from tidemark.savepoints.savepoint import Savepoint
 from tidemark.savepoints.savepoint_store import SavepointStore
-from tidemark.savepoints.table_versions import open_table
-from tidemark.state.delta_tags import EPOCH, LINEAGE, REWIND
+from tidemark.savepoints.upgrade_note import require_no_upgrade
+from tidemark.state.codec import to_plain
 from tidemark.state.joblog import Driver, JobLog
 from tidemark.state.layout import job_folder
 from tidemark.state.owners import current_owner
-from tidemark.state.records import EpochRecord
-from tidemark.state.redaction import redacted, without_secrets
+from tidemark.state.pins import Pins
+from tidemark.state.records import EpochRecord, ParentRef, RestoreRef
 from tidemark.state.store import JobStore
 
 Tell = Callable[[str], None]
@@ -49,7 +48,15 @@ def look(root: JobStore, job: str, name: str, *, clock: Clock = SYSTEM_CLOCK) ->
 
 
 def rewind(
-    root: JobStore, job: str, name: str, *, by: str = "", why: str = "", clock: Clock = SYSTEM_CLOCK, tell: Tell | None = None
+    root: JobStore,
+    job: str,
+    name: str,
+    *,
+    by: str = "",
+    why: str = "",
+    clock: Clock = SYSTEM_CLOCK,
+    tell: Tell | None = None,
+    upgrade: str = "",
 ) -> EpochRecord:
     """Put a job back to a savepoint, with its Delta tables; or go on with a rewind that was begun. Returns the job's newest epoch.
 
@@ -61,14 +68,17 @@ def rewind(
         why: what for.
         clock: the time.
         tell: is told of each step.
+        upgrade: the upgrade that it is a step of, by its identity.
 
     Raises:
         JobRunningError: a driver of the job is alive.
+        UpgradeError: an upgrade of the job is under way, and this is none of its steps.
         UnknownSavepointError: there is no such savepoint.
         RewindError: it may not be done, for the reasons that it lists; nothing was changed. Or another rewind is half done.
         PublishError: a table could not be put back; the same command goes on with it.
     """
     log = JobLog(root.at(job_folder(job)), job, clock)
+    require_no_upgrade(log.store, job, but=upgrade)
     driver = log.acquire(current_owner("rewind"))
     say = tell or (lambda _: None)
     try:
@@ -85,11 +95,14 @@ def rewind(
             say(f"going on with the rewind to {name} that was begun")
         for output, version in note.tables.items():
             driver.beat()
-            _put_back(output, version, note, say)
+            if put_back(output, version, note):
+                say(f"table of {output} is back at version {version.version}")
             crash_point("rewind-table-back")
         crash_point("rewind-tables-back")
         head = _restored(root, driver, note)
         crash_point("rewind-restored")
+        if note.pin:
+            Pins(log).remove(note.pin)
         remove_rewind(log.store)
         say(f"{job} goes on after epoch {head.epoch}, as lineage {head.lineage}")
         return head
@@ -100,8 +113,8 @@ def rewind(
 
 def _begin(store: SavepointStore, driver: Driver, name: str, *, by: str, why: str, say: Tell) -> RewindNote:
     """Make sure that it may be done, keep what there is now, and write down what is to be done."""
-    savepoint = store.get(name)
-    plan = _plan(store, savepoint, _require_head(driver.last, store.job))
+    savepoint, head = store.get(name), _require_head(driver.last, store.job)
+    plan = _plan(store, savepoint, head)
     if plan.refusals:
         raise RewindError(
             f"the job cannot be put back to savepoint {name!r} with its tables: {'; '.join(plan.refusals)}",
@@ -114,10 +127,25 @@ def _begin(store: SavepointStore, driver: Driver, name: str, *, by: str, why: st
         say(f"output {output} is not put back: {meaning}")
     before = store.take(kind="before-rewind", by=by, note=why or f"before the rewind to {name}")
     say(f"savepoint {before.name} keeps what there is now")
-    tables = {output: plan.tables[output] for output in plan.changed}
     lineage = secrets.token_hex(8)
-    note = RewindNote(f"rewind-{lineage}", name, lineage, plan.epoch, tables, store.clock.now_ms(), by, why)
+    pin = f"rewind-{lineage}"
+    # The savepoint may be disposed of until the note is there: the rewind keeps what it needs itself.
+    info = replace(savepoint.info, kind="before-rewind", by=by, note=f"kept until the rewind to {name} is done")
+    store.pins.copy(name, pin, pinned_at=savepoint.taken_at, record=savepoint.record, about=to_plain(info))
+    note = RewindNote(
+        f"rewind-{lineage}",
+        name,
+        lineage,
+        plan.epoch,
+        plan.tables,
+        store.clock.now_ms(),
+        by,
+        why,
+        pin=pin,
+        ended=ParentRef(head.lineage, head.epoch),
+    )
     if not write_rewind(store.folder, note):
+        store.pins.remove(pin)
         raise RewindError(
             "another rewind was begun just now", fix="see what it does; then give the command again", job=store.job, epoch=plan.epoch
         )
@@ -126,50 +154,22 @@ def _begin(store: SavepointStore, driver: Driver, name: str, *, by: str, why: st
 
 
 def _plan(store: SavepointStore, savepoint: Savepoint, head: EpochRecord) -> RewindPlan:
-    return plan_rewind(savepoint, head, store.pins.lineages_after(savepoint.record), now_ms=store.clock.now_ms())
-
-
-def _put_back(output: str, version: TableVersion, note: RewindNote, say: Tell) -> None:
-    """Put a table back, unless that was done: the commit of this rewind's is there."""
-    table = open_table(output, version.location)
-    if table is None:
-        raise RewindError(
-            f"the table of output {output!r} is gone in the middle of a rewind",
-            fix="put it back, and give the same command again",
-            uid=output,
-            place=version.location,
-        )
-    since = shown_since(version, table.version())
-    if any(commit.tags.get(REWIND) == note.identity for commit in since):
-        return
-    if foreign := [commit for commit in since if commit.foreign]:
-        raise RewindError(
-            f"somebody else wrote version {foreign[0].version} of the table of output {output!r} while the rewind was under way",
-            fix="undo that version (Delta's RESTORE to the one before), see that nobody writes there, and give the same command again",
-            uid=output,
-            place=version.location,
-        )
-    tags = {LINEAGE: note.lineage, EPOCH: str(note.epoch), REWIND: note.identity}
+    plan = plan_rewind(savepoint, head, store.pins.lineages_after(savepoint.record), now_ms=store.clock.now_ms())
     try:
-        table.restore(version.version, commit_properties=CommitProperties(custom_metadata=tags))
-    except (DeltaError, OSError) as error:
-        text = redacted(str(error)).splitlines()
-        raise PublishError(
-            f"the table of output {output!r} could not be put back to version {version.version}: {text[0] if text else 'no reason given'}",
-            fix="mend the table's place (space, permission, network) and give the same command again: it goes on where it stopped",
-            uid=output,
-            place=version.location,
-        ) from without_secrets(error)
-    say(f"table of {output} is back at version {version.version}")
+        require_whole(store.folder, savepoint.record)
+    except CorruptStoreError as error:
+        return replace(plan, refusals=(*plan.refusals, f"savepoint {savepoint.name!r}: {error.what}"))
+    return plan
 
 
 def _restored(root: JobStore, driver: Driver, note: RewindNote) -> EpochRecord:
     last = driver.last
     if last is not None and last.restored is not None and last.restored.identity == note.identity:
         return last
-    restore = Restore(note.savepoint, identity=note.identity)
+    restore = Restore(note.pin or note.savepoint, identity=note.identity)
     savepoint, record = prepared(root, driver, restore, lineage=note.lineage)
-    return begin_lineage(driver, restore, savepoint, record)
+    named = replace(record, restored=RestoreRef(note.identity, savepoint.job, note.savepoint))
+    return begin_lineage(driver, restore, savepoint, named)
 
 
 def _require_head(head: EpochRecord | None, job: str) -> EpochRecord:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tidemark.clock import format_ms
-from tidemark.state.codec import from_plain
+from tidemark.state.codec import from_plain, later
 from tidemark.state.layout import pin_path
 from tidemark.state.pins import Pin
 from tidemark.state.records import EpochRecord
@@ -25,12 +25,14 @@ AUTOMATIC: frozenset[Kind] = frozenset(("periodic", "before-upgrade", "before-re
 class TableVersion:
     """The version of a Delta table in which a savepoint's epoch can be seen, and nothing later.
 
-    ``until`` is the time (milliseconds) up to which the table's own settings keep that version; None where they do not say.
+    ``until`` is the time (milliseconds) up to which the table's own settings keep that version; None where they do not say. ``table``
+    is the table's own id, by which one that was made anew in its place is known; None in savepoints of older releases.
     """
 
     location: str
     version: int
     until: int | None = None
+    table: str | None = later(None)
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,12 @@ from tidemark.savepoints.retention import SavepointRetention, plan_disposal
 from tidemark.savepoints.rewind_note import read_rewind
 from tidemark.savepoints.savepoint import Kind, Savepoint, SavepointInfo, TableVersion, info_of, savepoint_of
 from tidemark.savepoints.table_versions import table_versions
+from tidemark.savepoints.upgrade_note import read_upgrade
 from tidemark.state.codec import to_plain
 from tidemark.state.holds import Hold, Holds
 from tidemark.state.joblog import JobLog
 from tidemark.state.layout import job_folder, pin_path
-from tidemark.state.pins import Pins, RetainedEpoch
+from tidemark.state.pins import LaterLineages, Pins, RetainedEpoch
 from tidemark.state.store import JobStore
 
 _TRIES: Final = 100
@@ -118,14 +119,21 @@ class SavepointStore:
 
         Raises:
             UnknownSavepointError: there is none of that name.
-            SavepointInUseError: a rewind to it is under way.
+            SavepointInUseError: a rewind to it, or an upgrade that may go back to it, is under way.
         """
         savepoint = self.get(name)
         rewind = read_rewind(self.folder)
-        if rewind is not None and rewind.savepoint == name:
+        if rewind is not None and name in (rewind.savepoint, rewind.pin):
             raise SavepointInUseError(
-                f"a rewind to savepoint {name!r} is under way",
-                fix=f"let it be finished first: `tidemark rewind {self.job} --to {name}`",
+                f"a rewind to savepoint {rewind.savepoint!r} is under way",
+                fix=f"let it be finished first: `tidemark rewind {self.job} --to {rewind.savepoint}`",
+                job=self.job,
+            )
+        upgrade = read_upgrade(self.folder)
+        if upgrade is not None and name in upgrade.savepoints:
+            raise SavepointInUseError(
+                f"an upgrade that may go back to savepoint {name!r} is under way",
+                fix=f"let it be finished first: `tidemark upgrade {self.job}`",
                 job=self.job,
             )
         self.pins.remove(name)
@@ -139,7 +147,9 @@ class SavepointStore:
         """
         savepoints = self.list()
         rewind = read_rewind(self.folder)
-        used = {hold.savepoint for hold in Holds(self.folder).list()} | ({rewind.savepoint} if rewind is not None else set())
+        upgrade = read_upgrade(self.folder)
+        used = {hold.savepoint for hold in Holds(self.folder).list()} | ({rewind.savepoint, rewind.pin} if rewind is not None else set())
+        used |= set(upgrade.savepoints) if upgrade is not None else set()
         gone = plan_disposal(savepoints, retention or SavepointRetention(), used=used, now_ms=self.clock.now_ms())
         for savepoint in gone:
             self.pins.remove(savepoint.name)
@@ -155,7 +165,7 @@ class SavepointStore:
 
     def _tables(self, found: RetainedEpoch) -> Mapping[str, TableVersion]:
         try:
-            return table_versions(found.record, found.later, now_ms=self.clock.now_ms())
+            return table_versions(found.record, LaterLineages(found.later), now_ms=self.clock.now_ms())
         except SinkError:
             # The state is what a savepoint is for; a rewind looks for the version again, and says what is wrong.
             return {}

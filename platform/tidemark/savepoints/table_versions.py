@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
@@ -16,6 +16,7 @@ from tidemark.errors import SinkError
 from tidemark.locations import Location
 from tidemark.savepoints.savepoint import TableVersion
 from tidemark.state.delta_tags import EPOCH, LINEAGE, MAINTENANCE
+from tidemark.state.pins import LaterLineages
 from tidemark.state.records import EpochRecord
 from tidemark.state.redaction import redacted, without_secrets
 from tidemark.state.store import JobStore
@@ -85,12 +86,12 @@ def commits_back(location: str, newest: int) -> Iterator[Commit]:
             upper, round_ = versions[-1] - 1, round_ + 1
 
 
-def table_versions(record: EpochRecord, later: Collection[str], *, now_ms: int) -> dict[str, TableVersion]:
+def table_versions(record: EpochRecord, later: LaterLineages, *, now_ms: int) -> dict[str, TableVersion]:
     """Return the versions of an epoch's tables, by output; without those that do not show the epoch yet, or no longer.
 
     Args:
         record: of the epoch.
-        later: lineages of the job that came after that epoch, besides its own.
+        later: lineages of the job that came after that epoch.
         now_ms: the time.
 
     Raises:
@@ -105,17 +106,21 @@ def table_versions(record: EpochRecord, later: Collection[str], *, now_ms: int) 
     return found
 
 
-def _version(name: str, location: str, record: EpochRecord, later: Collection[str], *, staged: bool, now_ms: int) -> TableVersion | None:
+def _version(name: str, location: str, record: EpochRecord, later: LaterLineages, *, staged: bool, now_ms: int) -> TableVersion | None:
     table = open_table(name, location)
     if table is None:
         return None
     version, follower = table.version(), None
     shown: Commit | None = None
+    before = {record.lineage, record.parent.lineage if record.parent is not None else None}
     for commit in commits_back(location, version):
         if commit.lineage is None:
             continue
-        if commit.lineage in later or (commit.lineage == record.lineage and int(commit.tags.get(EPOCH, "-1")) > record.epoch):
+        if commit.lineage in later.names or (commit.lineage == record.lineage and int(commit.tags.get(EPOCH, "-1")) > record.epoch):
             version, follower = commit.version - 1, commit
+        elif not later.all and commit.lineage not in before:
+            # It may be of a lineage that came later and was retired.
+            return None
         else:
             shown = commit
             break
@@ -123,7 +128,8 @@ def _version(name: str, location: str, record: EpochRecord, later: Collection[st
     if version < 0 or (staged and not _shows(shown, record)):
         return None
     since = now_ms if follower is None or follower.at is None else follower.at
-    return TableVersion(location, version, since + kept_ms(table.metadata().configuration))
+    metadata = table.metadata()
+    return TableVersion(location, version, since + kept_ms(metadata.configuration), str(metadata.id))
 
 
 def _shows(commit: Commit | None, record: EpochRecord) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from tidemark.errors import CorruptStoreError
+from tidemark.state.layout import is_source_log, source_folder
 from tidemark.state.records import EpochRecord, SourceLogFile, SourceLogRef
 from tidemark.state.store import JobStore
 
@@ -36,7 +37,11 @@ class SparkCheckpoint:
         return f"file://{self._folder.name}"
 
     def seed(self, record: EpochRecord | None) -> int:
-        """Fill the empty folder so that a query goes on after the record's epoch; returns the number of its first batch."""
+        """Fill the empty folder so that a query goes on after the record's epoch; returns the number of its first batch.
+
+        Raises:
+            CorruptStoreError: a copy of a source's log is missing or damaged, or has no name of Spark's.
+        """
         root = Path(self._folder.name)
         if record is None or not record.offsets:
             return 0
@@ -46,8 +51,9 @@ class SparkCheckpoint:
         _write(root / "offsets" / str(batch), record.offsets)
         _write(root / "commits" / str(batch), _COMMIT)
         for source, log in record.source_logs.items():
+            folder = root / source_folder(source)
             for file in log.files:
-                _write(root / "sources" / source / file.name, self._load(source, file).decode())
+                _write(folder / file.name, self._load(source, file).decode())
             self._saved[source] = {file.name: file for file in log.files}
         return batch + 1
 
@@ -83,6 +89,13 @@ class SparkCheckpoint:
         self._folder.cleanup()
 
     def _load(self, source: str, file: SourceLogFile) -> bytes:
+        if not is_source_log(file.name):
+            raise CorruptStoreError(
+                f"the log of source {source!r} has a file of the name {file.name!r}, which Spark would not give it",
+                fix="go on from a savepoint that Tidemark took; this one was made or changed by somebody else",
+                uid=source,
+                place=self._store.spark_uri(file.path),
+            )
         try:
             data: bytes | None = self._store.get(file.path)
         except FileNotFoundError:

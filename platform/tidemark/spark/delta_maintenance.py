@@ -136,7 +136,7 @@ class Maintenance:
             return
         self._vacuumed_at = now
         # A vacuum is two commits, so it is worth a look whether there is anything.
-        needed = sorted(self.needed) or None
+        needed = sorted(self.needed or ()) or None
         if table.vacuum(dry_run=True, keep_versions=needed):
             gone = table.vacuum(
                 dry_run=False, keep_versions=needed, commit_properties=CommitProperties(custom_metadata={MAINTENANCE: "vacuum"})

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
@@ -27,6 +28,7 @@ from tidemark.savepoints.exporting import seal_export
 from tidemark.savepoints.savepoint import info_of
 from tidemark.semantics.watermarks import MIN_WATERMARK
 from tidemark.spark.empty_input import empty_inputs
+from tidemark.spark.error_text import first_line
 from tidemark.spark.expressions import META, POSITION, SPLIT, TIME, quoted, visible_of
 from tidemark.spark.rewriting import Rewriting
 from tidemark.spark.state_processor import StoredState
@@ -143,7 +145,7 @@ class SavepointWriter:
             condition: SQL over its keys.
 
         Raises:
-            DefinitionError: there is no state of such an operator.
+            DefinitionError: there is no state of such an operator, or the condition is not one over its keys.
         """
         held = self._held(uid)
         names = {key_column(key): key for key in _keys_of(held.state)}
@@ -151,7 +153,14 @@ class SavepointWriter:
         def kept(rows: DataFrame) -> DataFrame:
             stored = F.struct(*(F.col(quoted(name)) for name in rows.columns)).alias(META)
             shown = rows.select(*(F.col(quoted(column)).alias(key) for column, key in names.items()), stored)
-            return shown.where(condition).select(f"{META}.*")
+            try:
+                return shown.where(condition).select(f"{META}.*")
+            except PySparkException as error:
+                raise DefinitionError(
+                    f"the condition {condition!r} cannot be used: {first_line(error)}",
+                    fix=f"write SQL over the keys of {uid!r}: {', '.join(names.values()) or 'there are none'}",
+                    uid=uid,
+                ) from error
 
         return self._rewrite(uid, kept, {file.part for file in held.state.files})
 
@@ -166,7 +175,7 @@ class SavepointWriter:
 
         Raises:
             DefinitionError: there is no state of such an operator.
-            UserCodeError: the function lost a column, or gave one another type.
+            UserCodeError: the function failed, lost a column, or gave one another type.
         """
         keys = {key_column(key): key for key in _keys_of(self._held(uid).state)}
 
@@ -179,7 +188,11 @@ class SavepointWriter:
                 *(F.col(quoted(column)).alias(name) for column, name in shown.items()),
                 F.struct(*(F.col(quoted(name)) for name in hidden)).alias(META),
             )
-            after = function(given)
+            try:
+                after = function(given)
+            except Exception as error:
+                what = f"the function failed: {type(error).__name__}: {first_line(error)}"
+                raise UserCodeError(what, fix="mend it; nothing was changed", uid=uid) from error
             lost = [name for name in (*shown.values(), META) if name not in after.columns]
             if lost:
                 raise UserCodeError(f"the function lost the column {lost[0]!r} of the state", fix="keep every column", uid=uid)

@@ -11,6 +11,7 @@
 ``refs/loans/<name>.json``   savepoints that this job was restored from, as long as it needs something of theirs
 ``refs/restored/<id>.json``  restores that were made, each once
 ``refs/rewind.json``         a rewind that was begun and is not done yet
+``refs/upgrade.json``        an upgrade that is under way, and the savepoints that it needs
 ``sweep/``                   files found unused, waiting for their deletion
 ``sweep-outputs/``           the same of files that were staged for outputs
 ``staging/<output>/``        files staged for outputs that live within one process
@@ -38,6 +39,7 @@ HOLDS: Final = "refs/holds"
 LOANS: Final = "refs/loans"
 RESTORED: Final = "refs/restored"
 REWIND: Final = "refs/rewind.json"
+UPGRADE: Final = "refs/upgrade.json"
 SWEEP: Final = "sweep"
 OUTPUT_SWEEP: Final = "sweep-outputs"
 STAGING: Final = "staging"
@@ -48,6 +50,7 @@ PLAN: Final = "plan.json"
 
 _SLOT_DIGITS = 12
 _RECORD = re.compile(rf"(?:.*/)?(\d{{{_SLOT_DIGITS}}})\.json")
+_SOURCE_LOG = re.compile(r"[0-9]+(\.compact)?")
 _FLOOR = re.compile(rf"(?:.*/)?(\d{{{_SLOT_DIGITS}}})\.floor")
 
 
@@ -98,6 +101,15 @@ def source_folder(name: str) -> str:
         InvalidNameError: Spark would not take the name.
     """
     return f"{SOURCES}/{validate_source_name(name)}"
+
+
+def is_source_log(name: str) -> bool:
+    """Say whether Spark could have given a file of a source's own log that name; it becomes a path of the driver's machine.
+
+    >>> is_source_log("7"), is_source_log("9.compact"), is_source_log("../7")
+    (True, True, False)
+    """
+    return _SOURCE_LOG.fullmatch(name) is not None
 
 
 def segment_path(term: int, sha256: str) -> str:

@@ -71,6 +71,14 @@ class RetainedEpoch:
 
 
 @dataclass(frozen=True)
+class LaterLineages:
+    """Lineages of a job that came after an epoch, besides its own; ``all`` says that there were no others, retired since."""
+
+    names: frozenset[str]
+    all: bool = True
+
+
+@dataclass(frozen=True)
 class Pins:
     """The pins of a job, which lie with the files they keep."""
 
@@ -95,14 +103,14 @@ class Pins:
             passed.add(its_lineage)
         raise self._not_retained(epoch)
 
-    def lineages_after(self, record: EpochRecord) -> frozenset[str]:
+    def lineages_after(self, record: EpochRecord) -> LaterLineages:
         """Return the other lineages that the log has after an epoch; all it has, where the epoch is not retained."""
         passed: set[str] = set()
         for _, _, lineage, epoch in self._identities():
             if (lineage, epoch) == (record.lineage, record.epoch):
-                break
+                return LaterLineages(frozenset(passed - {record.lineage}))
             passed.add(lineage)
-        return frozenset(passed - {record.lineage})
+        return LaterLineages(frozenset(passed - {record.lineage}), all=False)
 
     def pin(self, name: str, found: RetainedEpoch, *, about: Mapping[str, object] | None = None) -> Pin:
         """Pin an epoch; when this returns, nothing that it needs will be deleted until the pin is removed.
@@ -111,6 +119,9 @@ class Pins:
             InvalidNameError: the name is not allowed, or is taken.
             CorruptStoreError: the epoch was retired while it was being pinned.
         """
+        # Its files may be gone by now; a pin of it would look good to whoever finds it before it is taken back.
+        if self.log.slots.floor() > found.slot:
+            raise self._not_retained(found.record.epoch)
         self.adopt(name, found.data, about=about)
         # A sweep reads the log first and the pins afterwards. So if the record is still in the log now, any sweep that no
         # longer finds it there will find the pin.
@@ -134,6 +145,31 @@ class Pins:
                 f"there is a pin {name!r} already", fix="choose another name, or remove that pin first", job=self.log.job
             ) from error
         crash_point("pin-put")
+
+    def copy(self, name: str, to: str, *, pinned_at: int, record: EpochRecord, about: Mapping[str, object]) -> Pin:
+        """Keep what a pin keeps under another name, too, whatever becomes of that pin.
+
+        Args:
+            name: of the pin.
+            to: the other name.
+            pinned_at: of the pin, so that no other one of its name is taken for it.
+            record: of the pin, for the same reason.
+            about: what the copy says besides.
+
+        Raises:
+            InvalidNameError: the other name is not allowed, or is taken.
+            CorruptStoreError: the pin is not there any more, or is damaged.
+        """
+        body = self._body(name)
+        data = json.dumps(body.record).encode() if body is not None else b""
+        wanted = (pinned_at, _Identity(record.lineage, record.epoch))
+        if body is not None and (body.pinned_at, _identity(data, pin_path(name))) == wanted:
+            self.adopt(to, data, about=about)
+            # A sweep that does not find the pin any more finds the copy, if the pin is still there now.
+            if self._body(name) == body:
+                return self.get(to)
+            self.remove(to)
+        raise damaged("was removed meanwhile", pin_path(name), fix="name one of the pins there are").with_job(self.log.job)
 
     def get(self, name: str) -> Pin:
         """Return a pin.
@@ -178,23 +214,27 @@ class Pins:
                 for slot, data in zip(slots, threads.map(self.log.slots.read, slots), strict=True):
                     if data is None:  # retired meanwhile, and so are those before it
                         return
-                    kind, body = unseal(data, kind=(TERM, EPOCH), path=record_path(slot))
-                    if kind == EPOCH:
-                        identity = from_plain(_Identity, {key: body.get(key) for key in ("lineage", "epoch")}, path=record_path(slot))
+                    identity = _identity(data, record_path(slot))
+                    if identity is not None:
                         yield slot, data, identity.lineage, identity.epoch
                 upper, count = slots[-1], _MOST_READ
 
     def _read(self, name: str) -> Pin | None:
+        body = self._body(name)
+        if body is None:
+            return None
+        record = json.dumps(body.record).encode()
+        decoded = decode_epoch(record, path=pin_path(name), read_segment=self.log.segments.read)
+        return Pin(body.name, body.pinned_at, decoded, body.about)
+
+    def _body(self, name: str) -> _PinBody | None:
         path = pin_path(name)
         try:
             data = self.log.store.get(path)
         except FileNotFoundError:
             return None
         _, plain = unseal(data, kind=KIND, path=path)
-        body = from_plain(_PinBody, plain, path=path)
-        record = json.dumps(body.record).encode()
-        decoded = decode_epoch(record, path=path, read_segment=self.log.segments.read)
-        return Pin(body.name, body.pinned_at, decoded, body.about)
+        return from_plain(_PinBody, plain, path=path)
 
     def _not_retained(self, epoch: int | None) -> CorruptStoreError:
         return CorruptStoreError(
@@ -203,3 +243,9 @@ class Pins:
             job=self.log.job,
             epoch=epoch,
         )
+
+
+def _identity(data: bytes, path: str) -> _Identity | None:
+    """Return which epoch a record is of, None for a term's."""
+    kind, body = unseal(data, kind=(TERM, EPOCH), path=path)
+    return from_plain(_Identity, {key: body.get(key) for key in ("lineage", "epoch")}, path=path) if kind == EPOCH else None

@@ -13,6 +13,7 @@ from tidemark.state.layout import LOG, STATUS, job_folder
 from tidemark.state.load import Load
 from tidemark.state.progress import EpochProgress
 from tidemark.state.records import OwnerInfo
+from tidemark.state.redaction import redacted
 from tidemark.state.store import JobStore
 from tidemark.state.totals import Totals, empty_totals
 
@@ -54,10 +55,10 @@ class JobStatus:
     load: Load | None = later(None)  # noqa: RUF009 - it returns a field
 
     def with_error(self, error: TidemarkError | None) -> JobStatus:
-        """Return the status with an error, or with none."""
+        """Return the status with an error, or with none. Whatever raised it, no credential of its text is kept."""
         if error is None:
             return replace(self, error=None, error_code=None, error_transient=False, error_epoch=None)
-        return replace(self, error=str(error), error_code=error.code, error_transient=error.transient, error_epoch=error.epoch)
+        return replace(self, error=redacted(str(error)), error_code=error.code, error_transient=error.transient, error_epoch=error.epoch)
 
 
 def write_status(store: JobStore, status: JobStatus) -> None:

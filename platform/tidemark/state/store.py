@@ -80,6 +80,13 @@ class JobStore:
         path = self.location.path.removesuffix(own) + name
         return JobStore(replace(self.location, path=path), self.objects, f"{above}/{name}" if above else name)
 
+    @property
+    def above(self) -> JobStore:
+        """A view of the folder that this one lies in: the root store, of a job's folder."""
+        above, _, own = self.prefix.rpartition("/")
+        path = self.location.path.removesuffix(own).rstrip("/")
+        return JobStore(replace(self.location, path=path), self.objects, above)
+
     def get(self, path: str) -> bytes:
         """Return an object's bytes.
 

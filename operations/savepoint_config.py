@@ -1,0 +1,122 @@
+"""The forms of the operations on savepoints, as the launchpad shows them. What would change results by being launched as it is does not."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeVar
+
+import dagster as dg
+from pydantic import Field, create_model
+
+Form = TypeVar("Form", bound="JobForm")
+
+_JOB_HELP = "Name of the job."
+_SAVEPOINT_HELP = "Name of the savepoint; empty for the newest."
+_TIMEOUT_HELP = "How long to wait at most; what was asked for stands all the same."
+
+
+class JobForm(dg.Config):
+    """What all operations take."""
+
+    job: str = Field(description=_JOB_HELP)
+    why: str = Field(default="", description="What for; kept with the change.")
+
+
+class SavepointForm(JobForm):
+    """Of ``savepoint``."""
+
+    name: str = Field(default="", description="Its name; empty for sp-EPOCH-TIME.")
+    epoch: int | None = Field(default=None, description="A retained epoch; the newest by default.")
+    kind: Literal["manual", "periodic"] = Field(
+        default="manual", description="manual: it stays until somebody disposes of it. periodic: retention lets it go."
+    )
+    labels: dict[str, str] = Field(default={}, description="Free key-value pairs.")
+
+
+class DisposeForm(JobForm):
+    """Of ``dispose_savepoints``."""
+
+    names: list[str] = Field(default=[], description="Savepoints to dispose of; empty for those that retention lets go.")
+    keep: int = Field(default=10, ge=0, description="Without names: so many of those taken automatically are kept.")
+    age: str = Field(default="7 days", description="Without names: for so long they are kept.")
+
+
+class ExportForm(JobForm):
+    """Of ``export_savepoint``."""
+
+    savepoint: str = Field(default="", description=_SAVEPOINT_HELP)
+    to: str = Field(default="", description="Folder to export to; empty for _exports/JOB/SAVEPOINT in the job store.")
+
+
+class RewindForm(JobForm):
+    """Of ``rewind``."""
+
+    savepoint: str = Field(default="", description=_SAVEPOINT_HELP)
+    dry_run: bool = Field(default=True, description="Only say what would be done, and what stands against it.")
+    stop: bool = Field(default=True, description="Stop the job first, and start it again afterwards.")
+    timeout: str = Field(default="10 minutes", description=_TIMEOUT_HELP)
+
+
+class ForkForm(JobForm):
+    """Of ``fork``."""
+
+    savepoint: str = Field(default="", description=_SAVEPOINT_HELP)
+    name: str = Field(default="", description="The fork's name; empty for JOB-what-if.")
+    code: str = Field(default="", description="The changed code, MODULE:JOB; empty for the job's own.")
+    outputs: str = Field(default="", description="Folder of the fork's tables; empty for one inside the fork's own folder.")
+    start: bool = Field(default=True, description="Start it at once.")
+
+
+class RescaleForm(JobForm):
+    """Of ``rescale``."""
+
+    parallelism: int | None = Field(default=None, ge=1, description="Shuffle partitions from the next epoch on; none for the job's own.")
+
+
+class RestoreForm(JobForm):
+    """Of ``restore``."""
+
+    savepoint: str = Field(default="", description="Name of the savepoint; there is no default, since tables stay as they are.")
+    uids: dict[str, str] = Field(default={}, description="Operators that have another uid now: the new one by the old one.")
+    allow_non_restored_state: bool = Field(default=False, description="Leave behind what belongs to nothing in the job.")
+
+
+class UpgradeForm(JobForm):
+    """Of ``upgrade``."""
+
+    code: str = Field(default="", description="The new code, MODULE:JOB; empty to go on with the upgrade that is under way.")
+    version: str = Field(default="", description="A label of the new code.")
+    code_paths: list[str] = Field(default=[], description="Folders, zips and wheels that it is in; empty to leave them as they are.")
+    variables: dict[str, str] = Field(default={}, description="Variables of its driver, besides those there are. No secrets.")
+    uids: dict[str, str] = Field(default={}, description="Operators that have another uid now: the new one by the old one.")
+    allow_non_restored_state: bool = Field(default=False, description="Leave behind what belongs to nothing in the new code.")
+    good_epochs: int = Field(default=3, ge=1, description="So many epochs the new code has to commit.")
+    checks_within: str = Field(default="5 minutes", description="How long it has for that, and for its checks.")
+    checks: list[str] = Field(default=[], description="Names of checks that have to pass in that time.")
+    end: Literal["", "abort", "accept"] = Field(
+        default="", description="Of the upgrade that is under way: abort: go back. accept: the new code stays, whatever it showed."
+    )
+    timeout: str = Field(default="30 minutes", description="How long to wait at most; it can be gone on with.")
+
+
+class PromoteForm(JobForm):
+    """Of ``promote``."""
+
+    fork: str = Field(default="", description="Name of the fork; empty for JOB-what-if.")
+    good_epochs: int = Field(default=3, ge=1, description="So many epochs its code has to commit.")
+    checks_within: str = Field(default="5 minutes", description="How long it has for that.")
+    timeout: str = Field(default="30 minutes", description="How long to wait at most; it can be gone on with.")
+
+
+class MaintenanceForm(JobForm):
+    """Of ``maintenance``."""
+
+    keep: int = Field(default=10, ge=0, description="So many savepoints of those taken automatically are kept.")
+    age: str = Field(default="7 days", description="For so long they are kept.")
+    sweep: bool = Field(default=True, description="Delete state files that nothing needs, where the job does not run.")
+    vacuum: bool = Field(default=True, description="Delete old files of the tables, but for what savepoints need.")
+
+
+def job_form(form: type[Form], job: str | None) -> type[Form]:
+    """Return a form in which the job's name is filled in, where it is known."""
+    name = Field(description=_JOB_HELP) if job is None else Field(default=job, description=_JOB_HELP)
+    return create_model(form.__name__, __base__=form, job=(str, name))

@@ -1,0 +1,157 @@
+"""Dagster jobs and schedules for savepoints and what they make possible; launched from the launchpad as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import dagster as dg
+
+from tidemark.assets.metadata_values import MetadataItem
+from tidemark.assets.translator import TidemarkTranslator, group_of
+from tidemark.clock import SYSTEM_CLOCK, Clock
+from tidemark.control.launcher import Launcher
+from tidemark.control.launchers import launchers_here
+from tidemark.control.upgrade_request import Judge
+from tidemark.control.upgrade_verdict import judge_code
+from tidemark.errors import DefinitionError
+from tidemark.graph.job import Job
+from tidemark.operations.savepoint_config import (
+    DisposeForm,
+    ExportForm,
+    ForkForm,
+    JobForm,
+    MaintenanceForm,
+    PromoteForm,
+    RescaleForm,
+    RestoreForm,
+    RewindForm,
+    SavepointForm,
+    UpgradeForm,
+    job_form,
+)
+from tidemark.operations.savepoint_ops import SavepointOperator
+from tidemark.operations.upgrade_ops import UpgradeOperator
+from tidemark.sensors.store_sensor import open_root
+
+EVERY_SIX_HOURS = "0 */6 * * *"
+EVERY_NIGHT = "30 3 * * *"
+
+_VERBS: Mapping[str, tuple[type[JobForm], str]] = {
+    "savepoint": (SavepointForm, "Takes a savepoint of {job}, whether it runs or not, and observes its outputs with it."),
+    "dispose_savepoints": (DisposeForm, "Disposes of savepoints of {job}: of named ones, or of those that retention lets go."),
+    "export_savepoint": (ExportForm, "Copies a savepoint of {job} and all it needs into one folder."),
+    "rewind": (RewindForm, "Puts {job} back to a savepoint with its tables; as it is, only says what that would do."),
+    "restore": (RestoreForm, "Lets {job} go on from a savepoint; its tables stay as they are."),
+    "fork": (ForkForm, "Starts a variant of {job} from a savepoint, with tables of its own."),
+    "promote": (PromoteForm, "Gives {job} the code of its fork: it goes back to where the fork began, and reads on with it."),
+    "rescale": (RescaleForm, "Runs {job} at another parallelism from its next epoch on, without a restart."),
+    "upgrade": (UpgradeForm, "Gives {job} other code: judge, stop, savepoint, start, watch; if it is not well, all is put back."),
+    "maintenance": (MaintenanceForm, "Lets old savepoints of {job} go, and deletes what nothing needs any more."),
+}
+
+
+def savepoint_jobs(
+    job: Job | None = None,
+    *,
+    store: str | dg.EnvVar | None = None,
+    translator: TidemarkTranslator | None = None,
+    savepoint_cron: str = EVERY_SIX_HOURS,
+    maintenance_cron: str = EVERY_NIGHT,
+    launchers: Callable[[], Mapping[str, Launcher]] = launchers_here,
+    clock: Clock = SYSTEM_CLOCK,
+    judge: Judge = judge_code,
+    default_status: dg.DefaultScheduleStatus = dg.DefaultScheduleStatus.STOPPED,
+) -> dg.Definitions:
+    """Return the Dagster jobs ``<job>_savepoint``, ``_rewind``, ``_fork``, ``_upgrade`` and so on, and schedules for two of them.
+
+    They merge with those of ``control_jobs``::
+
+        defs = dg.Definitions.merge(defs, control_jobs(job, store=store), savepoint_jobs(job, store=store))
+
+    Without a job they are called ``tidemark_savepoint`` and so on, ask for the name of any job of the store, and have no schedules.
+
+    Args:
+        job: the job.
+        store: folder or bucket of the job stores; the job's own by default.
+        translator: that gave the job's outputs their asset keys.
+        savepoint_cron: when a savepoint is taken that retention lets go by and by.
+        maintenance_cron: when old savepoints and files go.
+        launchers: what can start drivers, by name; called in a run.
+        clock: the time.
+        judge: holds new code against stored state.
+        default_status: whether the schedules run as soon as they are deployed.
+
+    Raises:
+        DefinitionError: no store is known.
+    """
+    given = store if store is not None else job.store if job is not None else None
+    name = job.name if job is not None else None
+    if given is None:
+        raise DefinitionError("the operations have no job store", fix="give store=..., or Job(store=...)", job=name)
+    operator = SavepointOperator(lambda: open_root(given), launchers, job, translator or TidemarkTranslator(), clock)
+    jobs = {verb: _job(verb, name, carry_out) for verb, carry_out in _carried_out(operator, judge).items()}
+    return dg.Definitions(
+        jobs=list(jobs.values()),
+        schedules=[] if name is None else _schedules(name, jobs, savepoint_cron, maintenance_cron, default_status),
+    )
+
+
+def _carried_out(operator: SavepointOperator, judge: Judge) -> Mapping[str, Callable[..., Mapping[str, MetadataItem]]]:
+    upgrades = UpgradeOperator(operator, judge)
+    return {
+        "savepoint": operator.take,
+        "dispose_savepoints": operator.dispose,
+        "export_savepoint": operator.export,
+        "rewind": operator.rewind,
+        "restore": operator.restore,
+        "fork": operator.fork,
+        "promote": upgrades.promote,
+        "rescale": operator.rescale,
+        "upgrade": upgrades.upgrade,
+        "maintenance": operator.maintain,
+    }
+
+
+def _job(verb: str, job: str | None, do: Callable[..., Mapping[str, MetadataItem]]) -> dg.JobDefinition:
+    form, help_ = _VERBS[verb]
+    stem = group_of(job) if job is not None else "tidemark"
+    description = help_.format(job=f"`{job}`" if job is not None else "a job")
+    form_here = job_form(form, job)
+
+    def carry_out(context: dg.OpExecutionContext, config: JobForm) -> None:
+        context.add_output_metadata({"tidemark/job": config.job, **do(context, config)})
+
+    # Dagster makes the launchpad's form from the annotation, and the form is made for this job.
+    carry_out.__annotations__ = {"context": dg.OpExecutionContext, "config": form_here, "return": None}
+    operation = dg.op(name=f"{verb}_{stem}", description=description, out=dg.Out(dg.Nothing))(carry_out)
+    return dg.GraphDefinition(name=f"{stem}_{verb}", node_defs=[operation]).to_job(
+        description=description,
+        executor_def=dg.in_process_executor,
+        tags={"tidemark/job": job} if job is not None else None,
+        # What can be set is filled in, so that the launchpad shows it.
+        config={"ops": {operation.name: {"config": form_here(job=job).model_dump()}}} if job is not None else None,
+    )
+
+
+def _schedules(
+    job: str, jobs: Mapping[str, dg.JobDefinition], savepoint_cron: str, maintenance_cron: str, status: dg.DefaultScheduleStatus
+) -> Sequence[dg.ScheduleDefinition]:
+    stem = group_of(job)
+    periodic = {"ops": {f"savepoint_{stem}": {"config": {"job": job, "kind": "periodic", "why": "periodic"}}}}
+    return [
+        dg.ScheduleDefinition(
+            name=f"{stem}_savepoint_schedule",
+            job=jobs["savepoint"],
+            cron_schedule=savepoint_cron,
+            run_config=periodic,
+            default_status=status,
+            description=f"Takes a savepoint of `{job}`; retention lets old ones go.",
+        ),
+        dg.ScheduleDefinition(
+            name=f"{stem}_maintenance_schedule",
+            job=jobs["maintenance"],
+            cron_schedule=maintenance_cron,
+            default_status=status,
+            description=f"Lets old savepoints of `{job}` go, and deletes what nothing needs any more.",
+        ),
+    ]

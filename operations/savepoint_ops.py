@@ -1,0 +1,228 @@
+"""What the operations on savepoints do; each returns what came of it, as metadata."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+import dagster as dg
+
+from tidemark.assets.metadata_values import MetadataItem
+from tidemark.assets.translator import TidemarkTranslator
+from tidemark.clock import SYSTEM_CLOCK, Clock
+from tidemark.control import forks
+from tidemark.control.generations import change_spec, read_spec, require_spec, who
+from tidemark.control.launcher import Launcher
+from tidemark.control.spec import JobSpec, SpecGeneration
+from tidemark.control.waiting import Waiting
+from tidemark.control.wishes import Wishes
+from tidemark.durations import to_ms
+from tidemark.errors import DefinitionError, UnknownSavepointError
+from tidemark.graph.job import Job
+from tidemark.operations.savepoint_config import (
+    DisposeForm,
+    ExportForm,
+    ForkForm,
+    JobForm,
+    MaintenanceForm,
+    RescaleForm,
+    RestoreForm,
+    RewindForm,
+    SavepointForm,
+)
+from tidemark.operations.savepoint_observations import savepoint_metadata, savepoint_observations
+from tidemark.savepoints.exporting import export_savepoint
+from tidemark.savepoints.restore import Restore
+from tidemark.savepoints.retention import SavepointRetention
+from tidemark.savepoints.rewinding import look, rewind
+from tidemark.savepoints.savepoint import Savepoint
+from tidemark.savepoints.savepoint_store import SavepointStore
+from tidemark.savepoints.upkeep import retire_savepoints, sweep_job, vacuum_tables
+from tidemark.state.store import JobStore
+
+EXPORTS = "_exports"
+"""Folder of the job store for exports that name no other; no job has a name like it."""
+
+Found = dict[str, MetadataItem]
+
+
+@dataclass(frozen=True)
+class SavepointOperator:
+    """Does what an operation on savepoints asks for.
+
+    Args:
+        open_store: opens the root store.
+        launchers: what can start drivers, by name.
+        job: the job of this code location, whose outputs are observed; None where jobs are known by name only.
+        translator: gives the outputs their asset keys.
+        clock: the time.
+    """
+
+    open_store: Callable[[], JobStore]
+    launchers: Callable[[], Mapping[str, Launcher]]
+    job: Job | None = None
+    translator: TidemarkTranslator = field(default_factory=TidemarkTranslator)
+    clock: Clock = SYSTEM_CLOCK
+
+    def take(self, context: dg.OpExecutionContext, form: SavepointForm) -> Found:
+        """Take a savepoint, and observe the outputs with it."""
+        found = self._savepoints(form)
+        taken = found.take(form.name or None, epoch=form.epoch, kind=form.kind, by=caller(context), note=form.why, labels=dict(form.labels))
+        context.log.info("%s", taken)
+        for observation in savepoint_observations(taken, self.job, self.translator):
+            context.log_event(observation)
+        return dict(savepoint_metadata(taken))
+
+    def dispose(self, context: dg.OpExecutionContext, form: DisposeForm) -> Found:
+        """Dispose of named savepoints, or of those that retention lets go."""
+        found = self._savepoints(form)
+        if form.names:
+            for name in form.names:
+                found.get(name)
+            gone = tuple(found.dispose(name).name for name in form.names)
+        else:
+            gone = retire_savepoints(found.store, form.job, _retention(form.keep, form.age), clock=self.clock)
+        context.log.info("%s: disposed of %s", form.job, ", ".join(gone) or "nothing")
+        return {"tidemark/disposed": ", ".join(gone), "tidemark/savepoints": len(found.list())}
+
+    def export(self, context: dg.OpExecutionContext, form: ExportForm) -> Found:
+        """Copy a savepoint and all it needs into one folder."""
+        found = self._savepoints(form)
+        savepoint = self._chosen(found, form.savepoint)
+        to = form.to or str(found.store.at(EXPORTS).at(form.job).at(savepoint.name).location)
+        index = export_savepoint(found.folder, savepoint, to)
+        context.log.info("%s: %d files, %d bytes at %s", savepoint.name, len(index.files), index.bytes, to)
+        exported: Found = {"tidemark/export": dg.MetadataValue.path(to), "tidemark/files": len(index.files), "tidemark/bytes": index.bytes}
+        return {**savepoint_metadata(savepoint), **exported}
+
+    def rewind(self, context: dg.OpExecutionContext, form: RewindForm) -> Found:
+        """Put a job back to a savepoint with its tables, or say what that would do."""
+        timeout_ms = to_ms(form.timeout, what="timeout", minimum=1)
+        found = self._savepoints(form)
+        savepoint = self._chosen(found, form.savepoint)
+        if form.dry_run:
+            plan = look(found.store, form.job, savepoint.name, clock=self.clock)
+            lines = [f"from epoch {plan.from_epoch} back to epoch {plan.epoch} ({plan.savepoint})"]
+            lines += [f"table of {output}: back to version {plan.tables[output].version}" for output in plan.changed]
+            lines += [f"output {output} is not put back: {meaning}" for output, meaning in plan.left.items()]
+            lines += [f"refused: {reason}" for reason in plan.refusals]
+            for line in lines:
+                context.log.info("%s", line)
+            said: Found = {"tidemark/plan": dg.MetadataValue.md("\n".join(f"- {line}" for line in lines))}
+            return {**said, "tidemark/refusals": len(plan.refusals), "tidemark/dry_run": True}
+        before = read_spec(found.store, form.job)
+        wishes = Wishes(found.store, caller(context), self.clock)
+        why = form.why or f"rewind to {savepoint.name}"
+        stopped = form.stop and before is not None and before.spec.wanted == "running"
+        if stopped:
+            made = wishes.stop(form.job, "finish", why)
+            waiting = Waiting(found.store, self.launchers(), self.clock)
+            waiting.until(form.job, "ended", generation=made.generation, timeout_ms=timeout_ms)
+        head = rewind(found.store, form.job, savepoint.name, by=caller(context), why=form.why, clock=self.clock, tell=context.log.info)
+        if stopped:
+            wishes.start(form.job, why)
+        return {"tidemark/epoch": head.epoch, "tidemark/lineage": head.lineage, "tidemark/savepoint": savepoint.name}
+
+    def fork(self, context: dg.OpExecutionContext, form: ForkForm) -> Found:
+        """Submit a variant of a job that reads on from a savepoint into tables of its own."""
+        found = self._savepoints(form)
+        savepoint = self._chosen(found, form.savepoint)
+        made = forks.fork(
+            found.store,
+            form.job,
+            savepoint.name,
+            name=form.name or fork_name(form.job),
+            code=form.code or None,
+            outputs=form.outputs or None,
+            start=form.start,
+            by=caller(context),
+            why=form.why,
+            clock=self.clock,
+        )
+        tables = dg.MetadataValue.path(made.spec.outputs_root or "")
+        return {**_spec_metadata(made), "tidemark/fork": made.spec.job, "tidemark/tables": tables, "tidemark/savepoint": savepoint.name}
+
+    def rescale(self, context: dg.OpExecutionContext, form: RescaleForm) -> Found:
+        """Run a submitted job at another parallelism from its next epoch on."""
+        words = "as the job has it" if form.parallelism is None else str(form.parallelism)
+        made = self._change(context, form, lambda spec: replace(spec, parallelism=form.parallelism), form.why or f"rescale to {words}")
+        return {**_spec_metadata(made), "tidemark/parallelism": words}
+
+    def restore(self, context: dg.OpExecutionContext, form: RestoreForm) -> Found:
+        """Let a submitted job go on from a savepoint, once; its driver is started anew for it, and tables stay as they are."""
+        if not form.savepoint:
+            raise DefinitionError(
+                "a restore names its savepoint, since rows that the tables have from later epochs come again",
+                fix="give `savepoint`; to put the tables back, too, launch the rewind",
+                job=form.job,
+            )
+        savepoint = self._savepoints(form).get(form.savepoint)
+        restore = Restore(
+            savepoint.name,
+            uids=dict(form.uids),
+            allow_non_restored_state=form.allow_non_restored_state,
+            identity=f"restore-{secrets.token_hex(8)}",
+        )
+        made = self._change(context, form, lambda spec: replace(spec, restore=restore), form.why or f"restore from {savepoint.name}")
+        return {**_spec_metadata(made), "tidemark/savepoint": savepoint.name}
+
+    def maintain(self, context: dg.OpExecutionContext, form: MaintenanceForm) -> Found:
+        """Let savepoints go that retention does, delete what nothing needs any more, and old files of tables."""
+        found = self._savepoints(form)
+        gone = retire_savepoints(found.store, form.job, _retention(form.keep, form.age), clock=self.clock)
+        said: Found = {"tidemark/disposed": ", ".join(gone), "tidemark/savepoints": len(found.list())}
+        if form.sweep:
+            submitted = read_spec(found.store, form.job)
+            if submitted is None or submitted.spec.wanted != "running":
+                swept = sweep_job(found.store, form.job, clock=self.clock)
+                said |= {"tidemark/files_marked": swept.marked, "tidemark/files_deleted": swept.deleted}
+            else:
+                context.log.info("%s runs: its driver sweeps", form.job)
+        if form.vacuum:
+            for output, files in vacuum_tables(found.store, form.job, clock=self.clock).items():
+                said[f"tidemark/vacuumed_{output}"] = files
+        return said
+
+    def _savepoints(self, form: JobForm) -> SavepointStore:
+        return SavepointStore(self.open_store(), form.job, self.clock)
+
+    def _chosen(self, found: SavepointStore, name: str) -> Savepoint:
+        if name:
+            return found.get(name)
+        known = found.list()
+        if not known:
+            raise UnknownSavepointError(f"job {found.job!r} has no savepoint", fix="take one first: launch its operation", job=found.job)
+        return known[-1]
+
+    def _change(self, context: dg.OpExecutionContext, form: JobForm, change: Callable[[JobSpec], JobSpec], why: str) -> SpecGeneration:
+        root = self.open_store()
+
+        def of_newest(newest: SpecGeneration | None) -> JobSpec:
+            return change((newest or require_spec(root, form.job)).spec)
+
+        require_spec(root, form.job)
+        return change_spec(root, form.job, of_newest, by=caller(context), why=why, clock=self.clock)
+
+
+def caller(context: dg.OpExecutionContext) -> str:
+    """Return who asks: this process, for a run of Dagster's."""
+    return f"{who()} (Dagster run {context.run_id[:8]})"
+
+
+def fork_name(job: str) -> str:
+    """Return the name of a fork that was given none."""
+    return f"{job}-what-if"
+
+
+def _retention(keep: int, age: str) -> SavepointRetention:
+    return SavepointRetention(keep, to_ms(age, what="age"))
+
+
+def _spec_metadata(made: SpecGeneration) -> Found:
+    return {
+        "tidemark/generation": made.generation,
+        "tidemark/wanted": made.spec.wanted,
+        "tidemark/code": made.spec.code,
+        "tidemark/asked_by": made.by,
+    }

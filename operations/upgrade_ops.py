@@ -1,0 +1,91 @@
+"""What the operations that give a job other code do: begin an upgrade, or go on with the one that is under way, to one of its two ends."""
+
+from __future__ import annotations
+
+import dagster as dg
+
+from tidemark.assets.metadata_values import MetadataItem
+from tidemark.control.promoting import promotion_of
+from tidemark.control.upgrade_records import UpgradeStep, code_text
+from tidemark.control.upgrade_request import Judge, UpgradeRequest, begin_upgrade
+from tidemark.control.upgrade_verdict import Maps, judge_code
+from tidemark.control.upgrading import Upgrading
+from tidemark.durations import to_ms
+from tidemark.operations.savepoint_config import JobForm, PromoteForm, UpgradeForm
+from tidemark.operations.savepoint_ops import SavepointOperator, caller, fork_name
+
+
+class UpgradeOperator:
+    """Does what an operation on a job's code asks for.
+
+    Args:
+        operator: knows the store, the launchers and the clock.
+        judge: holds new code against stored state.
+    """
+
+    def __init__(self, operator: SavepointOperator, judge: Judge = judge_code) -> None:
+        self._operator = operator
+        self._judge = judge
+
+    def upgrade(self, context: dg.OpExecutionContext, form: UpgradeForm) -> dict[str, MetadataItem]:
+        """Give a job other code, with a way back."""
+        upgrading = self._upgrading(context)
+        if form.code:
+            request = UpgradeRequest(
+                form.job,
+                form.code,
+                version=form.version,
+                code_paths=tuple(form.code_paths) or None,
+                variables=dict(form.variables),
+                maps=Maps(dict(form.uids), allow_non_restored_state=form.allow_non_restored_state),
+                good_epochs=form.good_epochs,
+                within_ms=to_ms(form.checks_within, what="checks_within", minimum=1),
+                checks=tuple(form.checks),
+            )
+            self._begin(context, upgrading, request, form)
+        if form.end == "abort":
+            upgrading.abort(form.job, form.why)
+        elif form.end == "accept":
+            upgrading.accept(form.job, form.why)
+        return _outcome(upgrading.go_on(form.job, timeout_ms=to_ms(form.timeout, what="timeout", minimum=1)))
+
+    def promote(self, context: dg.OpExecutionContext, form: PromoteForm) -> dict[str, MetadataItem]:
+        """Give a job the code of its fork: it goes back to where the fork began, and reads on with it."""
+        upgrading = self._upgrading(context)
+        within_ms = to_ms(form.checks_within, what="checks_within", minimum=1)
+        request = promotion_of(upgrading.store, form.fork or fork_name(form.job), good_epochs=form.good_epochs, within_ms=within_ms)
+        self._begin(context, upgrading, request, form)
+        return _outcome(upgrading.go_on(request.job, timeout_ms=to_ms(form.timeout, what="timeout", minimum=1)))
+
+    def _upgrading(self, context: dg.OpExecutionContext) -> Upgrading:
+        found = self._operator
+        return Upgrading(found.open_store(), found.launchers(), found.clock, by=caller(context), tell=context.log.info)
+
+    def _begin(self, context: dg.OpExecutionContext, upgrading: Upgrading, request: UpgradeRequest, form: JobForm) -> None:
+        begin_upgrade(
+            upgrading.store,
+            request,
+            launchers=upgrading.launchers,
+            by=caller(context),
+            why=form.why,
+            clock=self._operator.clock,
+            judge=self._judge,
+        )
+
+
+def _outcome(end: UpgradeStep) -> dict[str, MetadataItem]:
+    """Return what came of an upgrade.
+
+    Raises:
+        dagster.Failure: the old code has the job again.
+    """
+    metadata: dict[str, MetadataItem] = {
+        "tidemark/upgrade": end.upgrade.identity,
+        "tidemark/upgrade_end": end.step,
+        "tidemark/code": code_text(end.upgrade.after if end.step == "done" else end.upgrade.before),
+        "tidemark/savepoint": end.upgrade.savepoint,
+        "tidemark/reason": end.reason,
+    }
+    if end.step == "rolled-back":
+        raise dg.Failure(str(end), metadata=dict(metadata), allow_retries=False)
+    return metadata

@@ -1,0 +1,179 @@
+"""``tidemark upgrade`` and ``tidemark promote``: other code for a job that runs on, with a way back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypedDict, TypeVar, Unpack
+
+import click
+
+from tidemark.cli.checking import column_names
+from tidemark.cli.options import DURATION, UNHEALTHY_EXIT, echo_json, json_option, open_store, store_option, wish_options
+from tidemark.control.generations import read_spec, who
+from tidemark.control.launchers import launchers_here
+from tidemark.control.promoting import promotion_of
+from tidemark.control.spec import JobSpec
+from tidemark.control.upgrade_records import UpgradeStep
+from tidemark.control.upgrade_request import UpgradeRequest, begin_upgrade
+from tidemark.control.upgrade_verdict import Maps, judge_code
+from tidemark.control.upgrading import Upgrading
+from tidemark.errors import DefinitionError
+from tidemark.savepoints.checking import HEAD
+from tidemark.savepoints.savepoint_store import SavepointStore
+from tidemark.state.store import JobStore
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+class Given(TypedDict):
+    """What ``upgrade`` was given, by the names of its options."""
+
+    job: str
+    store: str | None
+    code: str | None
+    version: str
+    code_paths: tuple[str, ...]
+    folder: str | None
+    variables: tuple[str, ...]
+    uids: tuple[str, ...]
+    columns: tuple[str, ...]
+    allow: bool
+    good_epochs: int
+    within: int
+    checks: tuple[str, ...]
+    abort: bool
+    accept: bool
+    wait: bool
+    timeout: int
+    by: str
+    why: str
+    as_json: bool
+
+
+def _probation(command: F) -> F:
+    """Add what the new code has to show, and how long to wait."""
+    for add in (
+        json_option,
+        wish_options,
+        click.option("--timeout", type=DURATION, default="30 minutes", show_default=True, help="How long to wait; it can be gone on with."),
+        click.option("--wait/--no-wait", default=True, show_default=True, help="Go on to the end; else only begin it."),
+        click.option("--checks-within", "within", type=DURATION, default="5 minutes", show_default=True, help="For epochs and checks."),
+        click.option("--good-epochs", type=click.IntRange(min=1), default=3, show_default=True, help="The new code has to commit so many."),
+        store_option,
+    ):
+        command = add(command)
+    return command
+
+
+@click.command()
+@click.argument("job")
+@click.option("--to", "code", default=None, metavar="MODULE:JOB", help="The new code; without it, what was begun is gone on with.")
+@click.option("--version", default="", help="A label of the new code.")
+@click.option("--code-path", "code_paths", multiple=True, metavar="PATH", help="Folder, zip or wheel with it.  [default: as they are]")
+@click.option("--folder", default=None, help="Working directory of its driver.  [default: as it is]")
+@click.option("--env", "variables", multiple=True, metavar="KEY=VALUE", help="A variable of its driver, besides those there are.")
+@click.option("--map", "uids", multiple=True, metavar="OLD=NEW", help="An operator has another uid now; may be repeated.")
+@click.option("--column", "columns", multiple=True, metavar="UID:OLD=NEW", help="A key, aggregate or column has another name now.")
+@click.option("--allow-non-restored-state", "allow", is_flag=True, help="Leave behind what belongs to nothing in the new code.")
+@click.option("--check", "checks", multiple=True, metavar="NAME", help="A check that has to pass in time; may be repeated.")
+@click.option("--abort", is_flag=True, help="Let the upgrade that is under way go back.")
+@click.option("--accept", is_flag=True, help="Let the new code of the upgrade that is under way stay, whatever it showed.")
+@_probation
+def upgrade(**given: Unpack[Given]) -> None:
+    """Give a job other code: judge it, stop, take a savepoint, start it, watch it; if it is not well, put all back.
+
+    Given again after a crash, the command goes on; `tidemark status` says where it is heading for. JOB is a job's name.
+    """
+    root, job = open_store(given["store"]), given["job"]
+    if (given["code"] is not None) + given["abort"] + given["accept"] > 1:
+        raise DefinitionError("--to, --abort and --accept exclude one another", fix="leave all but one of them out")
+    upgrading = _upgrading(root, given["by"], as_json=given["as_json"])
+    code = given["code"]
+    if code is not None and read_spec(root, job) is None:
+        _prepare(root, job, code, given)
+        return
+    if code is not None:
+        begin_upgrade(root, _request(job, code, given), launchers=launchers_here(), by=given["by"] or who(), why=given["why"])
+    elif given["abort"]:
+        upgrading.abort(job, given["why"])
+    elif given["accept"]:
+        upgrading.accept(job, given["why"])
+    _finish(upgrading, job, wait=given["wait"], timeout=given["timeout"], as_json=given["as_json"])
+
+
+@click.command()
+@click.argument("fork")
+@_probation
+def promote(
+    *, fork: str, store: str | None, good_epochs: int, within: int, wait: bool, timeout: int, by: str, why: str, as_json: bool
+) -> None:
+    """Give a job the code of its fork: the job goes back to where the fork began, and reads on with it. FORK is the fork's name."""
+    root = open_store(store)
+    request = promotion_of(root, fork, good_epochs=good_epochs, within_ms=within)
+    begin_upgrade(root, request, launchers=launchers_here(), by=by or who(), why=why or f"promotion of {fork}")
+    _finish(_upgrading(root, by, as_json=as_json), request.job, wait=wait, timeout=timeout, as_json=as_json)
+
+
+def _upgrading(root: JobStore, by: str, *, as_json: bool) -> Upgrading:
+    return Upgrading(root, launchers_here(), by=by or who(), tell=(lambda _: None) if as_json else click.echo)
+
+
+def _finish(upgrading: Upgrading, job: str, *, wait: bool, timeout: int, as_json: bool) -> None:
+    end: UpgradeStep = upgrading.go_on(job, timeout_ms=timeout) if wait else upgrading.require_step(job)
+    if as_json:
+        echo_json(end)
+    elif not wait:
+        click.echo(str(end))
+    if end.step == "rolled-back":
+        click.get_current_context().exit(UNHEALTHY_EXIT)
+
+
+def _request(job: str, code: str, given: Given) -> UpgradeRequest:
+    return UpgradeRequest(
+        job,
+        code,
+        version=given["version"],
+        code_paths=tuple(map(_absolute, given["code_paths"])) or None,
+        folder=_absolute(given["folder"]) if given["folder"] is not None else None,
+        variables=dict(_pair("--env", text) for text in given["variables"]),
+        maps=_maps(given),
+        good_epochs=given["good_epochs"],
+        within_ms=given["within"],
+        checks=given["checks"],
+    )
+
+
+def _prepare(root: JobStore, job: str, code: str, given: Given) -> None:
+    """Judge the code and take the savepoint for a job that was not submitted: whoever runs it next runs the new code."""
+    maps = _maps(given)
+    spec = JobSpec(
+        job,
+        code,
+        code_paths=tuple(map(_absolute, given["code_paths"])),
+        folder=given["folder"],
+        variables=dict(_pair("--env", text) for text in given["variables"]),
+    )
+    judge_code(root, spec, maps, HEAD).require()
+    taken = SavepointStore(root, job).take(kind="before-upgrade", by=given["by"] or who(), note=given["why"] or f"before {code}")
+    if given["as_json"]:
+        echo_json({"job": job, "savepoint": taken.name, "epoch": taken.record.epoch, "submitted": False})
+        return
+    click.echo(f"{job} was not submitted, so there is no driver to replace. The new code fits its state; savepoint {taken.name} keeps it.")
+    renamed = "" if maps.empty else f" --restore {taken.name}, with the same --map, --column and --allow-non-restored-state"
+    click.echo(f"The next run takes the new code: `tidemark run {code}`{renamed}. The way back: `tidemark rewind {job} --to {taken.name}`.")
+
+
+def _maps(given: Given) -> Maps:
+    return Maps(dict(_pair("--map", text) for text in given["uids"]), column_names(given["columns"]), given["allow"])
+
+
+def _absolute(path: str) -> str:
+    return path if "://" in path else str(Path(path).expanduser().resolve())
+
+
+def _pair(option: str, text: str) -> tuple[str, str]:
+    old, sign, new = text.partition("=")
+    if not (old and sign and new):
+        raise DefinitionError(f"{option} {text!r} has no value", fix=f"write {option} OLD=NEW")
+    return old, new

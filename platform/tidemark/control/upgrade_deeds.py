@@ -1,0 +1,126 @@
+"""What an upgrade does to a job. Each deed may be done twice.
+
+Nothing is done by who was overtaken: the record of the step is looked at once more right before the job is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tidemark.clock import Clock
+from tidemark.control.generations import change_spec, require_spec
+from tidemark.control.spec import JobSpec, SpecGeneration
+from tidemark.control.upgrade_plan import old_spec, wanted_as, with_code_of
+from tidemark.control.upgrade_records import UpgradeStep, code_text, newest_step
+from tidemark.errors import InvalidNameError, TidemarkError
+from tidemark.savepoints.rewind_note import read_rewind
+from tidemark.savepoints.rewinding import Tell, rewind
+from tidemark.savepoints.savepoint import Savepoint
+from tidemark.savepoints.savepoint_store import SavepointStore
+from tidemark.savepoints.upgrade_note import UpgradeNote, write_upgrade
+from tidemark.state.joblog import JobLog
+from tidemark.state.layout import job_folder
+from tidemark.state.records import EpochRecord
+from tidemark.state.store import JobStore
+
+
+class OvertakenError(TidemarkError):
+    """Somebody else has gone on with the upgrade meanwhile; nothing was done."""
+
+    code = "TM424"
+    transient = True
+
+
+def suspend(store: JobStore, step: UpgradeStep, clock: Clock) -> None:
+    """Ask for the job's driver to end after the epoch at hand."""
+    _keep(store, step)
+    _change(store, step, clock, lambda spec: spec if spec.wanted == "suspended" else replace(spec, wanted="suspended", stop="finish"))
+
+
+def save(store: JobStore, step: UpgradeStep, clock: Clock) -> Savepoint:
+    """Take the savepoint of where the old code ended, unless it is there, and keep it until the upgrade has ended."""
+    upgrade = step.upgrade
+    _keep(store, step)
+    savepoints = SavepointStore(store, upgrade.job, clock)
+    if upgrade.savepoint not in savepoints.pins.names():
+        try:
+            return savepoints.take(
+                upgrade.savepoint,
+                kind="before-upgrade",
+                by=upgrade.by,
+                note=upgrade.why or f"before the upgrade to {code_text(upgrade.after)}",
+                labels={"upgrade": upgrade.identity},
+            )
+        except InvalidNameError:
+            # Somebody who goes on with the same upgrade was faster.
+            pass
+    return savepoints.get(upgrade.savepoint)
+
+
+def put_back(store: JobStore, step: UpgradeStep, name: str, clock: Clock, tell: Tell | None = None) -> None:
+    """Put the job back to a savepoint with its tables, unless it is there and nothing was committed since.
+
+    Raises:
+        JobRunningError: a driver of the job is alive.
+        RewindError: it may not be done; the upgrade goes on from here when that is mended.
+        PublishError: a table could not be put back; it is gone on with.
+    """
+    upgrade = step.upgrade
+    folder = store.at(job_folder(upgrade.job))
+    savepoint = SavepointStore(store, upgrade.job, clock).get(name)
+    head = JobLog(folder, upgrade.job, clock).load().epoch
+    if read_rewind(folder) is None and _is_at(head, savepoint):
+        return
+    _require_newest(store, step)
+    why = f"upgrade to {code_text(upgrade.after)}"
+    rewind(store, upgrade.job, name, by=upgrade.by, why=why, clock=clock, tell=tell, upgrade=upgrade.identity)
+
+
+def switch(store: JobStore, step: UpgradeStep, clock: Clock) -> None:
+    """Ask for the new code, or for the old one where the upgrade goes back."""
+    target = old_spec(step) if step.heading == "rolled-back" else step.upgrade.after
+    _change(store, step, clock, lambda spec: spec if wanted_as(spec, target) else with_code_of(spec, target))
+
+
+def _is_at(head: EpochRecord | None, savepoint: Savepoint) -> bool:
+    """Say whether a job's newest epoch is that of a savepoint, or was put back to it with the tables."""
+    stored = savepoint.record
+    if head is None or head.epoch != stored.epoch:
+        return False
+    restored = head.restored
+    rewound = restored is not None and restored.savepoint == savepoint.name and restored.identity.startswith("rewind-")
+    return head.lineage == stored.lineage or rewound
+
+
+def _keep(store: JobStore, step: UpgradeStep) -> None:
+    """Keep the savepoints that the way back needs, and other rewinds off."""
+    _require_newest(store, step)
+    upgrade = step.upgrade
+    names = tuple(name for name in (upgrade.savepoint, upgrade.back_to) if name)
+    write_upgrade(store.at(job_folder(upgrade.job)), UpgradeNote(upgrade.identity, names, upgrade.at))
+
+
+def _change(store: JobStore, step: UpgradeStep, clock: Clock, change: Callable[[JobSpec], JobSpec]) -> None:
+    upgrade = step.upgrade
+
+    def of_newest(newest: SpecGeneration | None) -> JobSpec:
+        # In this order: who has gone on since writes its record first and its spec afterwards, and of two specs one is refused.
+        spec = (newest or require_spec(store, upgrade.job)).spec
+        _require_newest(store, step)
+        return change(spec)
+
+    change_spec(store, upgrade.job, of_newest, by=upgrade.by, why=_why(step), clock=clock)
+
+
+def _why(step: UpgradeStep) -> str:
+    upgrade = step.upgrade
+    if step.heading == "rolled-back":
+        return f"back to {code_text(upgrade.before)}: {step.reason}"
+    return f"upgrade to {code_text(upgrade.after)}" + (f": {upgrade.why}" if upgrade.why else "")
+
+
+def _require_newest(store: JobStore, step: UpgradeStep) -> None:
+    newest = newest_step(store, step.upgrade.job)
+    if newest is None or newest.number != step.number:
+        raise OvertakenError("somebody else has gone on with the upgrade", fix="see how far it is: `tidemark status`", job=step.upgrade.job)

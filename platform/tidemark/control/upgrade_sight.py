@@ -1,0 +1,60 @@
+"""Looks at a job with the eyes of its upgrade: what is wanted, whether a driver is there, how the new code does."""
+
+from __future__ import annotations
+
+from tidemark.control.alert_checks import failed_checks, verdict_files
+from tidemark.control.observe import Observation
+from tidemark.control.spec import SpecGeneration
+from tidemark.control.upgrade_plan import Sight
+from tidemark.control.upgrade_records import UpgradeStep, read_upgrade_checks
+from tidemark.state.store import JobStore
+
+
+def sight_of(store: JobStore, step: UpgradeStep, newest: SpecGeneration, seen: Observation) -> Sight:
+    """Return what is seen of a job.
+
+    Args:
+        store: the root store.
+        step: of the upgrade.
+        newest: the newest generation of the spec.
+        seen: the job.
+    """
+    control = seen.control
+    acted_on = control is not None and control.generation >= newest.generation
+    failed, passed = _checks(store, step) if step.step == "watching" else ((), frozenset[str]())
+    return Sight(
+        spec=newest.spec,
+        generation=newest.generation,
+        by=newest.by,
+        lifecycle=control.lifecycle if control is not None and acted_on else None,
+        good_epochs=_good_epochs(step, seen),
+        failures=tuple(failure for failure in control.failures if failure.attempt > step.attempt) if control is not None else (),
+        failed_checks=failed,
+        passed_checks=passed,
+    )
+
+
+def _good_epochs(step: UpgradeStep, seen: Observation) -> int:
+    """Return how many epochs the new code has committed and published: since the savepoint all are its own."""
+    driver = seen.own_driver
+    ours = seen.attempt is not None and seen.attempt.number > step.attempt and seen.attempt.generation >= step.generation
+    if step.epoch is None or driver is None or driver.last is None or not ours:
+        return 0
+    return max(0, driver.last.epoch - step.epoch)
+
+
+def _checks(store: JobStore, step: UpgradeStep) -> tuple[tuple[str, ...], frozenset[str]]:
+    """Return the checks that failed since the new code is watched, in words, and the names of those that passed."""
+    upgrade = step.upgrade
+    told = read_upgrade_checks(store, upgrade.job, upgrade.identity)
+    failed = [f"check {check.check}{f' ({check.text})' if check.text else ''}" for check in told if not check.passed]
+    files = [file for file in verdict_files(store).get(upgrade.job, ()) if file.at >= step.at]
+    # What failed and passed again since is well.
+    newest = {file.check: file for file in files}
+    still = [file for file in newest.values() if not file.passed]
+    failed += [
+        f"check {check.check}{f' ({check.text})' if check.text else ''}"
+        for check in failed_checks(store, still)
+        if check.severity == "error"
+    ]
+    return tuple(failed), frozenset(check.check for check in told if check.passed)

@@ -1,0 +1,219 @@
+"""Upgrades: other code for a job that runs on, with a way back. It ends with the new code that works, or with the old one and its results.
+
+Each step is written down before it is taken (``upgrade_records``), and what comes next is decided by a pure planner (``upgrade_plan``) from
+that and from what is seen. So whoever dies on the way is followed by anybody who says ``go_on``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from tidemark.clock import SYSTEM_CLOCK, Clock
+from tidemark.control.attempts import newest_attempt
+from tidemark.control.generations import who
+from tidemark.control.launcher import Launcher
+from tidemark.control.observe import Observation, Observer
+from tidemark.control.reconciler import Reconciler
+from tidemark.control.upgrade_deeds import OvertakenError, put_back, save, suspend, switch
+from tidemark.control.upgrade_plan import Act, Deed, Go, Move, Wait, decide
+from tidemark.control.upgrade_records import BACK, UpgradeStep, create_step, newest_step
+from tidemark.control.upgrade_sight import sight_of
+from tidemark.control.waiting import POLL_SECONDS
+from tidemark.crashpoints import crash_point
+from tidemark.durations import format_duration
+from tidemark.errors import JobRunningError, NotReachedError, UpgradeError
+from tidemark.savepoints.rewind_note import read_rewind
+from tidemark.savepoints.savepoint_store import SavepointStore
+from tidemark.savepoints.upgrade_note import remove_upgrade
+from tidemark.state.layout import job_folder
+from tidemark.state.store import JobStore
+
+_LOOK_SECONDS = 0.5
+
+
+@dataclass
+class Upgrading:
+    """Goes on with upgrades of jobs of a store, and reconciles these jobs meanwhile.
+
+    Args:
+        store: the root store.
+        launchers: what can start drivers, by name.
+        clock: the time.
+        by: who goes on; ``user@host`` by default.
+        tell: is told of each step, in words.
+    """
+
+    store: JobStore
+    launchers: Mapping[str, Launcher]
+    clock: Clock = SYSTEM_CLOCK
+    by: str = ""
+    tell: Callable[[str], None] = field(default=lambda _: None)
+
+    def __post_init__(self) -> None:
+        """Make what looks at jobs; it remembers what never changes."""
+        self._observer = Observer(self.store, self.launchers)
+        self._reconciler = Reconciler(self.store, self.launchers, self.clock)
+        self._looked: float | None = None
+        self._said = ""
+
+    def go_on(self, job: str, *, timeout_ms: int) -> UpgradeStep:
+        """Go on with the upgrade that was begun until it has come to one of its two ends; returns that.
+
+        Args:
+            job: the job's name.
+            timeout_ms: how long to wait at most; what was begun can be gone on with.
+
+        Raises:
+            UpgradeError: no upgrade of the job was begun.
+            NotReachedError: it took too long.
+            RewindError: the tables cannot be put back; it can be gone on with when that is mended.
+            TidemarkError: the job's files cannot be read or written.
+        """
+        begun = self.clock.monotonic()
+        while True:
+            step = self.require_step(job)
+            self._say(str(step))
+            if step.ended:
+                return step
+            move = self.advance(step)
+            if isinstance(move, Wait):
+                if self.clock.monotonic() - begun >= timeout_ms / 1000:
+                    raise NotReachedError(
+                        f"the upgrade of job {job!r} is {step.step} after {format_duration(timeout_ms)}, waits ({move.why}), "
+                        f"and is heading for {step.heading}",
+                        fix=f"go on with it: `tidemark upgrade {job}`; or back: `tidemark upgrade {job} --abort`",
+                        job=job,
+                    )
+                self.clock.sleep(POLL_SECONDS)
+
+    def advance(self, step: UpgradeStep) -> Move:
+        """Do what is next, without waiting, and return what it was."""
+        job = step.upgrade.job
+        self._reconcile(job)
+        seen = self._observer.observe(job)
+        if seen.generation is None:
+            raise UpgradeError("the job's spec is gone", fix="submit the job again; its upgrade is over", job=job)
+        move = decide(step, sight_of(self.store, step, seen.generation, seen), self.clock.now_ms())
+        match move:
+            case Go():
+                self._record(self._next(step, move, seen))
+            case Act(deed):
+                return self._do(step, deed)
+        return move
+
+    def abort(self, job: str, why: str = "") -> UpgradeStep:
+        """Let an upgrade head for the old code, wherever it is; ``go_on`` goes there. One that has ended stays as it is.
+
+        Raises:
+            UpgradeError: no upgrade of the job was begun.
+        """
+        while True:
+            step = self.require_step(job)
+            if step.ended or step.step in BACK:
+                return step
+            reason = f"aborted by {self._by}" + (f": {why}" if why else "")
+            back = replace(step, number=step.number + 1, step="reverting", at=self.clock.now_ms(), by=self._by, reason=reason)
+            if self._record(back):
+                return back
+
+    def accept(self, job: str, why: str = "") -> UpgradeStep:
+        """Let an upgrade head for the new code without further questions: also one that was going back, while all is where that left it.
+
+        Raises:
+            UpgradeError: no upgrade of the job was begun, the new code did not start yet, or it is put back already.
+        """
+        while True:
+            step = self.require_step(job)
+            if step.step in {"accepting", "done"}:
+                return step
+            if step.step not in {"watching", "reverting", "putting-back"} or read_rewind(self.store.at(job_folder(job))) is not None:
+                raise UpgradeError(
+                    f"the new code cannot be accepted now: {step}", fix=f"go on with the upgrade: `tidemark upgrade {job}`", job=job
+                )
+            reason = f"accepted by {self._by}" + (f": {why}" if why else "")
+            on = replace(step, number=step.number + 1, step="accepting", at=self.clock.now_ms(), by=self._by, reason=reason)
+            if self._record(on):
+                return on
+
+    def require_step(self, job: str) -> UpgradeStep:
+        """Return where the job's newest upgrade is.
+
+        Raises:
+            UpgradeError: there was none.
+        """
+        step = newest_step(self.store, job)
+        if step is None:
+            raise UpgradeError("no upgrade of the job was begun", fix=f"begin one: `tidemark upgrade {job} --to MODULE:JOB`", job=job)
+        return step
+
+    @property
+    def _by(self) -> str:
+        return self.by or who()
+
+    def _do(self, step: UpgradeStep, deed: Deed) -> Move:
+        """Do something to the job. What cannot be done while a driver still gives signs of life is tried again."""
+        upgrade = step.upgrade
+        try:
+            match deed:
+                case "suspend":
+                    suspend(self.store, step, self.clock)
+                case "switch" | "start-old":
+                    switch(self.store, step, self.clock)
+                case "save":
+                    saved = save(self.store, step, self.clock)
+                    self._say(f"savepoint {saved.name} keeps what the old code ended with, epoch {saved.record.epoch}")
+                    crash_point("upgrade-acted")
+                    after = Go("going-back" if upgrade.back_to else "starting")
+                    attempt = newest_attempt(self.store, upgrade.job)
+                    self._record(replace(self._next(step, after), epoch=saved.record.epoch, attempt=attempt))
+                    return after
+                case "go-back":
+                    put_back(self.store, step, upgrade.back_to, self.clock, self._say)
+                    crash_point("upgrade-acted")
+                    origin = SavepointStore(self.store, upgrade.job, self.clock).get(upgrade.back_to)
+                    self._record(replace(self._next(step, Go("starting")), epoch=origin.record.epoch))
+                    return Go("starting")
+                case "put-back":
+                    put_back(self.store, step, upgrade.savepoint, self.clock, self._say)
+                    crash_point("upgrade-acted")
+                    self._record(self._next(step, Go("starting-old")))
+                    return Go("starting-old")
+        except JobRunningError as error:
+            return Wait(error.what)
+        except OvertakenError:
+            return Wait("somebody else goes on with it")
+        crash_point("upgrade-acted")
+        return Act(deed)
+
+    def _next(self, step: UpgradeStep, move: Go, seen: Observation | None = None) -> UpgradeStep:
+        now = self.clock.now_ms()
+        reason = move.reason or (step.reason if step.step in BACK else "")
+        made = replace(
+            step, number=step.number + 1, step=move.step, at=now, by=self._by, reason=reason, stopped=step.stopped or move.stopped
+        )
+        if move.step == "watching" and seen is not None and seen.generation is not None:
+            return replace(made, generation=seen.generation.generation, until=now + step.upgrade.within_ms)
+        return made
+
+    def _record(self, step: UpgradeStep) -> bool:
+        if step.ended:
+            # Before the record: what is over must not keep anything.
+            remove_upgrade(self.store.at(job_folder(step.upgrade.job)))
+        made = create_step(self.store, step)
+        crash_point("upgrade-recorded")
+        return made
+
+    def _reconcile(self, job: str) -> None:
+        now = self.clock.monotonic()
+        if self._looked is not None and now - self._looked < _LOOK_SECONDS:
+            return
+        self._looked = now
+        errors = self._reconciler.pass_over([job]).errors
+        if job in errors:
+            raise errors[job]
+
+    def _say(self, text: str) -> None:
+        if text != self._said:
+            self._said = text
+            self.tell(text)

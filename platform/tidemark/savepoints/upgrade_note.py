@@ -1,0 +1,68 @@
+"""The note that an upgrade of a job is under way: it keeps the savepoints that the way back needs, and other rewinds off."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from tidemark.errors import UpgradeError
+from tidemark.state.codec import from_plain, to_plain
+from tidemark.state.envelope import seal, unseal
+from tidemark.state.layout import UPGRADE
+from tidemark.state.store import JobStore
+
+KIND: Final = "upgrade-note"
+
+
+@dataclass(frozen=True)
+class UpgradeNote:
+    """An upgrade that is under way: its own name, and the savepoints that it may yet need."""
+
+    identity: str
+    savepoints: tuple[str, ...]
+    at: int
+
+
+def read_upgrade(folder: JobStore) -> UpgradeNote | None:
+    """Return the upgrade that is under way, None where there is none. ``folder`` is the store at the job's folder.
+
+    Raises:
+        CorruptStoreError: the note is damaged.
+    """
+    try:
+        data = folder.get(UPGRADE)
+    except FileNotFoundError:
+        return None
+    path = str(folder.location.joined(UPGRADE))
+    _, plain = unseal(data, kind=KIND, path=path)
+    return from_plain(UpgradeNote, plain, path=path)
+
+
+def write_upgrade(folder: JobStore, note: UpgradeNote) -> None:
+    """Write the note, over one of the same upgrade."""
+    folder.put(UPGRADE, seal(KIND, to_plain(note)))
+
+
+def remove_upgrade(folder: JobStore) -> None:
+    """Take the note away: the upgrade has come to its end."""
+    folder.delete([UPGRADE])
+
+
+def require_no_upgrade(folder: JobStore, job: str, *, but: str = "") -> None:
+    """Make sure that no upgrade is under way; called before a job is put back.
+
+    Args:
+        folder: the store at the job's folder.
+        job: its name.
+        but: the upgrade that does so itself.
+
+    Raises:
+        UpgradeError: one is.
+    """
+    note = read_upgrade(folder)
+    if note is not None and note.identity != but:
+        raise UpgradeError(
+            f"an upgrade of the job is under way ({note.identity})",
+            fix=f"let it come to its end first: `tidemark upgrade {job}`, or `tidemark upgrade {job} --abort`",
+            job=job,
+        )

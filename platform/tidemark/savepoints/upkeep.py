@@ -1,0 +1,97 @@
+"""Keeping the house of a job that does not run, as its driver does between epochs: savepoints, state files, old versions of tables."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+
+from deltalake import CommitProperties
+from deltalake.exceptions import DeltaError
+
+from tidemark.clock import SYSTEM_CLOCK, Clock
+from tidemark.errors import JobRunningError, SinkError, TidemarkError
+from tidemark.savepoints.loans import settle
+from tidemark.savepoints.retention import SavepointRetention
+from tidemark.savepoints.savepoint_store import SavepointStore
+from tidemark.savepoints.table_versions import open_table
+from tidemark.state.delta_tags import MAINTENANCE
+from tidemark.state.joblog import JobLog
+from tidemark.state.layout import job_folder
+from tidemark.state.owners import current_owner
+from tidemark.state.redaction import redacted, without_secrets
+from tidemark.state.store import JobStore
+from tidemark.state.sweep import kept_epochs, sweep
+
+
+@dataclass(frozen=True)
+class SweptJob:
+    """What a sweep did: how many files it marked, and how many of those marked before it deleted. ``running``: left to the driver."""
+
+    marked: int = 0
+    deleted: int = 0
+    running: bool = False
+
+
+def retire_savepoints(root: JobStore, job: str, retention: SavepointRetention, *, clock: Clock = SYSTEM_CLOCK) -> tuple[str, ...]:
+    """Dispose of the savepoints that retention lets go, and return their names."""
+    return tuple(savepoint.name for savepoint in SavepointStore(root, job, clock).retire(retention))
+
+
+def sweep_job(root: JobStore, job: str, *, clock: Clock = SYSTEM_CLOCK) -> SweptJob:
+    """Delete state files that nothing needs any more; the driver of a job that runs does so itself.
+
+    What is found unused is marked, and deleted by a later sweep if it still is.
+
+    Raises:
+        CorruptStoreError: what is needed is not known; nothing was deleted.
+    """
+    log = JobLog(root.at(job_folder(job)), job, clock)
+    if log.load().epoch is None:
+        return SweptJob()
+    try:
+        driver = log.acquire(current_owner("maintenance"))
+    except JobRunningError:
+        return SweptJob(running=True)
+    try:
+        kept = kept_epochs(log)
+        settle(driver, kept)
+        report = sweep(driver, kept=kept)
+    finally:
+        with suppress(TidemarkError):
+            driver.release()
+    return SweptJob(report.marked, len(report.deleted))
+
+
+def vacuum_tables(root: JobStore, job: str, *, clock: Clock = SYSTEM_CLOCK) -> dict[str, int]:
+    """Delete files of the job's Delta tables that their own settings give up, but for those of versions that savepoints need.
+
+    Returns how many were deleted, by output. The job may run.
+
+    Raises:
+        SinkError: a table cannot be read, or not be written to.
+        CorruptStoreError: a savepoint is damaged; nothing was deleted.
+    """
+    head = JobLog(root.at(job_folder(job)), job, clock).load().epoch
+    if head is None:
+        return {}
+    needed = [table for savepoint in SavepointStore(root, job, clock).list() for table in savepoint.info.tables.values()]
+    found = {}
+    for name, output in head.outputs.items():
+        table = open_table(name, output.location) if output.sink == "delta" and output.location is not None else None
+        if table is None or output.location is None:
+            continue
+        versions = sorted({item.version for item in needed if item.location == output.location}) or None
+        try:
+            gone = table.vacuum(dry_run=True, keep_versions=versions)
+            if gone:
+                tags = CommitProperties(custom_metadata={MAINTENANCE: "vacuum"})
+                gone = table.vacuum(dry_run=False, keep_versions=versions, commit_properties=tags)
+        except (DeltaError, OSError) as error:
+            raise SinkError(
+                f"old files of the table of output {name!r} cannot be deleted: {redacted(str(error))}",
+                fix="see that the place can be written to; what savepoints need is still there",
+                uid=name,
+                place=output.location,
+            ) from without_secrets(error)
+        found[name] = len(gone)
+    return found

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import tidemark as tm
+from tests.savepoints.delta_jobs import TABLES, job_with_tables, rows, run_epoch
+from tests.savepoints.stored_jobs import StoredJob, live_files
+from tidemark.control import forks
+from tidemark.control.generations import read_spec
+from tidemark.errors import CorruptStoreError, DefinitionError, SavepointInUseError
+from tidemark.savepoints.isolation import isolated
+from tidemark.savepoints.restore import Restore
+from tidemark.savepoints.restoring import begin_lineage, prepared
+from tidemark.state.pins import Pins
+from tidemark.state.records import OutputRecord, StagedFile
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> StoredJob:
+    made = job_with_tables(tmp_path)
+    for _ in range(3):
+        run_epoch(made)
+    made.savepoints.take("a")
+    made.driver.release()
+    return made
+
+
+def forked(job: StoredJob, name: str, *, of: str = "taxi", savepoint: str = "a", outputs: Path | None = None) -> StoredJob:
+    """Return a fork that was submitted and began, as its driver does."""
+    folder = None if outputs is None else str(outputs)
+    forks.fork(job.root, of, savepoint, name=name, code="m:j", outputs=folder, start=False, clock=job.clock)
+    spec = read_spec(job.root, name)
+    assert spec is not None
+    staged = (StagedFile("a.parquet", 1, 1),)
+    made = StoredJob(
+        job.root,
+        name,
+        job.clock,
+        outputs={table: OutputRecord("delta", f"{spec.spec.outputs_root}/{table}", "{}", staged, 1) for table in TABLES},
+    )
+    made.restore(Restore(savepoint, job=of))
+    run_epoch(made)
+    made.savepoints.take("own")
+    made.driver.release()
+    return made
+
+
+@pytest.mark.parametrize("outputs", ["", "hourly", "../{name}", "link", "store"])
+def test_a_folder_that_others_have_is_refused(job: StoredJob, tmp_path: Path, outputs: str) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+    if outputs == "store":  # an output of the name of a job
+        StoredJob(job.root, "late", job.clock).driver.release()
+    root = tmp_path / outputs.format(name=tmp_path.name)
+    with pytest.raises(DefinitionError, match="the fork 'what-if' would write to") as refused:
+        forks.fork(job.root, "taxi", "a", name="what-if", code="m:j", outputs=str(root), start=False, clock=job.clock)
+    assert "--outputs" in refused.value.fix
+    assert read_spec(job.root, "what-if") is None
+
+
+def test_a_folder_of_an_older_table_is_refused(job: StoredJob, tmp_path: Path) -> None:
+    job.restart()
+    job.outputs = {}
+    job.commit()
+    with pytest.raises(DefinitionError, match="job 'taxi' writes to"):
+        forks.fork(job.root, "taxi", "a", name="what-if", code="m:j", outputs=str(tmp_path), start=False, clock=job.clock)
+
+
+def test_code_that_writes_where_its_fork_is_to_write_is_refused(tmp_path: Path) -> None:
+    stream = tm.source("t", tm.from_elements([(1,)], schema="at BIGINT"), watermarks=tm.ingestion_time())
+    job = tm.Job("taxi", outputs={"new": tm.delta(stream, str(tmp_path / "new" / "deep")), "seen": tm.memory(stream, "seen")})
+    with pytest.raises(DefinitionError, match=r"the fork 'what-if' would write to .*/new, and job 'taxi' writes to .*/new/deep"):
+        isolated(job, name="what-if", root=str(tmp_path))
+
+
+def test_a_discarded_fork_goes_with_its_tables_and_nothing_else(job: StoredJob, tmp_path: Path) -> None:
+    fork = forked(job, "what-if", outputs=tmp_path / "apart")
+    # Since then another job began to write to one of them.
+    other = StoredJob(job.root, "other", job.clock, outputs={"mine": OutputRecord("delta", str(tmp_path / "apart" / "late"))})
+    other.commit()
+    gone = forks.discard(job.root, "what-if", clock=fork.clock)
+    assert gone == (str(tmp_path / "apart" / "hourly"), str(fork.folder.location))
+    assert rows(tmp_path / "apart" / "late") == [3]
+    assert [rows(tmp_path / name) for name in TABLES] == [[0, 1, 2]] * 2
+    assert not (tmp_path / "apart" / "hourly").exists()
+    assert "what-if" not in job.root.folders()
+
+
+def test_where_others_write_has_to_be_known(job: StoredJob, tmp_path: Path) -> None:
+    fork = forked(job, "what-if", outputs=tmp_path / "apart")
+    other = StoredJob(job.root, "other", job.clock)
+    other.commit()
+    other.folder.put("log/000000000001.json", b"{}")
+    with pytest.raises(CorruptStoreError):
+        forks.discard(job.root, "what-if", clock=fork.clock)
+    assert [item.name for item in fork.savepoints.list()] == ["own"]
+    shutil.rmtree(tmp_path / "store" / "other")
+    # And it was given up: no lease is to be waited for.
+    assert forks.discard(job.root, "what-if", clock=fork.clock)
+
+
+def test_a_fork_of_a_fork_that_began_meanwhile_is_seen(job: StoredJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two = forked(job, "one"), StoredJob(job.root, "two", job.clock)
+    remove = Pins.remove
+
+    def meanwhile(pins: Pins, name: str) -> None:
+        two.restore(Restore("own", job="one"))
+        remove(pins, name)
+
+    monkeypatch.setattr(Pins, "remove", meanwhile)
+    with pytest.raises(SavepointInUseError, match="is read by two"):
+        forks.discard(job.root, "one", clock=job.clock)
+    assert two.driver.last is not None
+    assert {path for owner, path in live_files(two.driver.last) if owner == "one"} <= one.state_files()
+
+
+def test_a_fork_of_a_fork_that_begins_too_late_finds_no_savepoint(job: StoredJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    forked(job, "one")
+    two = StoredJob(job.root, "two", job.clock)
+    restore = Restore("own", job="one")
+    savepoint, record = prepared(job.root, two.driver, restore)
+    remove = Pins.remove
+
+    def meanwhile(pins: Pins, name: str) -> None:
+        remove(pins, name)
+        with pytest.raises(CorruptStoreError, match="disposed of"):
+            begin_lineage(two.driver, restore, savepoint, record)
+
+    monkeypatch.setattr(Pins, "remove", meanwhile)
+    with pytest.raises(SavepointInUseError):
+        forks.discard(job.root, "one", clock=job.clock)
+    assert two.log.load().epoch is None

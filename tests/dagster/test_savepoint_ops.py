@@ -1,0 +1,232 @@
+"""Operations on savepoints and on a job's code, as the launchpad starts them; drivers are fakes that commit to a real log and table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from deltalake import DeltaTable
+
+from tests.dagster.fake_engine import make_job
+from tests.dagster.instances import temporary_instance
+from tests.upgrade.upgrade_worlds import JOB, NEW, OLD, UpgradeWorld, fits
+from tidemark.control.generations import read_spec, require_spec
+from tidemark.control.upgrade_records import newest_step
+from tidemark.errors import DefinitionError, JobRunningError, RewindError, UnknownSavepointError, UpgradeError
+from tidemark.operations import control_jobs, savepoint_jobs
+from tidemark.savepoints.savepoint_store import SavepointStore
+from tidemark.savepoints.upkeep import vacuum_tables
+from tidemark.sensors.reported_events import EPOCH, LINEAGE, ReportedEvents
+from tidemark.state.history import read_history
+from tidemark.state.layout import STATE
+from tidemark.state.progress import EpochProgress
+
+pytestmark = pytest.mark.dagster
+
+VERBS = (
+    *("savepoint", "dispose_savepoints", "export_savepoint", "rewind", "restore", "fork", "promote", "rescale", "upgrade"),
+    "maintenance",
+)
+
+
+@pytest.fixture(scope="module")
+def instance() -> Iterator[dg.DagsterInstance]:
+    with temporary_instance() as found:
+        yield found
+
+
+class Launchpad:
+    """Launches the operations of the job ``fares``, four epochs of which are there."""
+
+    def __init__(self, folder: Path, instance: dg.DagsterInstance, world: UpgradeWorld) -> None:
+        self.folder, self.instance, self.world = folder, instance, world
+        self.job = make_job(folder, JOB, store=world.store.uri)
+        self.defs = savepoint_jobs(self.job, launchers=lambda: world.launchers, clock=world.clock, judge=fits)
+
+    @property
+    def savepoints(self) -> SavepointStore:
+        return SavepointStore(self.world.store, JOB, self.world.clock)
+
+    def launch(self, verb: str, **config: object) -> dict[str, object]:
+        """Launch with the launchpad's defaults but for some settings, and return what the output says."""
+        given = {"ops": {f"{verb}_{JOB}": {"config": config}}} if config else None
+        result = self.defs.resolve_job_def(f"{JOB}_{verb}").execute_in_process(run_config=given, instance=self.instance)
+        (output,) = (event.step_output_data for event in result.all_events if event.event_type_value == "STEP_OUTPUT")
+        return {key.removeprefix("tidemark/"): value.value for key, value in output.metadata.items()}
+
+    def suspend(self) -> None:
+        self.world.want(JOB, wanted="suspended")
+        self.world.run(self.world.reconciler(), 20)
+
+
+@pytest.fixture
+def pad(tmp_path: Path, instance: dg.DagsterInstance) -> Launchpad:
+    return Launchpad(tmp_path, instance, UpgradeWorld(tmp_path).started())
+
+
+def test_a_savepoint_is_observed_on_every_output(pad: Launchpad) -> None:
+    said = pad.launch("savepoint", name="good", why="before the tariff", labels={"ticket": "7"})
+    assert (said["savepoint"], said["savepoint_epoch"], said["savepoint_kind"], said["state_rows"]) == ("good", 3, "manual", 40)
+    taken = pad.savepoints.get("good")
+    assert (taken.info.note, dict(taken.info.labels)) == ("before the tariff", {"ticket": "7"})
+    assert "Dagster run" in taken.info.by
+    for output in pad.job.outputs:
+        (record,) = pad.instance.fetch_observations(dg.AssetKey([JOB, output]), limit=1).records
+        observed = record.asset_observation
+        assert observed is not None
+        assert observed.metadata["tidemark/savepoint"].value == "good"
+        # These say how far the job was reported by the progress sensor, which a savepoint does not.
+        assert "tidemark/epoch" not in observed.metadata
+        assert ("tidemark/table_version" in observed.metadata) == (output == "hourly")
+
+
+def test_an_observed_savepoint_does_not_hide_how_far_the_job_was_reported(pad: Launchpad) -> None:
+    epochs = read_history(pad.world.store, JOB) or [EpochProgress(JOB, "a1", epoch, epoch, 100, 10, 1) for epoch in range(4)]
+    key = dg.AssetKey([JOB, "late"])
+    pad.instance.report_runless_asset_event(dg.AssetObservation(key, metadata={LINEAGE: epochs[1].lineage, EPOCH: epochs[1].epoch}))
+    pad.launch("savepoint")
+    assert [epoch.epoch for epoch in ReportedEvents(pad.instance).not_observed(key, epochs)] == [2, 3]
+
+
+def test_savepoints_are_exported_and_disposed_of(pad: Launchpad) -> None:
+    with pytest.raises(UnknownSavepointError, match="has no savepoint"):
+        pad.launch("export_savepoint")
+    pad.launch("savepoint", name="a")
+    for _ in range(3):
+        pad.world.clock.advance(1000)
+        pad.launch("savepoint", kind="periodic")
+    said = pad.launch("export_savepoint", savepoint="a")
+    assert str(said["export"]).endswith(f"_exports/{JOB}/a")
+    assert (Path(str(said["export"])) / "index.json").exists()
+    assert pad.launch("export_savepoint", to=str(pad.folder / "there"))["savepoint_kind"] == "periodic"
+    assert pad.launch("dispose_savepoints")["savepoints"] == 4
+    assert pad.launch("dispose_savepoints", keep=1)["savepoints"] == 2
+    assert pad.launch("dispose_savepoints", names=["a"])["disposed"] == "a"
+    with pytest.raises(UnknownSavepointError):
+        pad.launch("dispose_savepoints", names=["a"])
+
+
+def test_a_rewind_says_first_what_it_would_do(pad: Launchpad) -> None:
+    pad.launch("savepoint", name="good", epoch=1)
+    said = pad.launch("rewind")
+    assert "table of hourly: back to version 1" in str(said["plan"])
+    assert (said["dry_run"], said["refusals"]) == (True, 0)
+    assert len(pad.world.rows()) == 4
+    said = pad.launch("rewind", dry_run=False)
+    assert (said["epoch"], said["savepoint"]) == (1, "good")
+    assert pad.world.rows() == [(0, OLD), (1, OLD)]
+    assert pad.world.spec.wanted == "running"
+    pad.world.run(pad.world.reconciler(), 60)
+    with pytest.raises(JobRunningError):
+        pad.launch("rewind", savepoint="good", dry_run=False, stop=False)
+
+
+def test_a_fork_is_made_and_promoted(pad: Launchpad) -> None:
+    pad.launch("savepoint", name="good", epoch=1)
+    said = pad.launch("fork", code=NEW, start=False)
+    assert (said["fork"], said["code"], said["wanted"]) == ("fares-what-if", NEW, "suspended")
+    said = pad.launch("promote")
+    assert (said["upgrade_end"], said["reason"]) == ("done", "3 good epochs")
+    assert pad.world.rows() == [(0, OLD), (1, OLD), (2, NEW), (3, NEW), (4, NEW)]
+
+
+def test_a_job_is_rescaled_and_restored_by_its_spec(pad: Launchpad) -> None:
+    assert pad.launch("rescale", parallelism=8)["parallelism"] == "8"
+    assert pad.world.spec.parallelism == 8
+    assert pad.launch("rescale")["parallelism"] == "as the job has it"
+    pad.launch("savepoint", name="good", epoch=1)
+    with pytest.raises(DefinitionError, match="a restore names its savepoint"):
+        pad.launch("restore")
+    pad.launch("restore", savepoint="good", uids={"hourly": "hourly"})
+    restore = pad.world.spec.restore
+    assert restore is not None
+    assert (restore.savepoint, dict(restore.uids)) == ("good", {"hourly": "hourly"})
+    assert restore.identity
+
+
+def test_an_upgrade_comes_to_its_end_and_fails_the_run_when_it_is_the_other_one(pad: Launchpad) -> None:
+    with pytest.raises(UpgradeError, match="no upgrade of the job was begun"):
+        pad.launch("upgrade")
+    said = pad.launch("upgrade", code=NEW, version="2")
+    assert (said["upgrade_end"], said["code"]) == ("done", "fares_v2:job version 2")
+    assert pad.savepoints.get(str(said["savepoint"])).info.kind == "before-upgrade"
+    with pytest.raises(dg.Failure, match="is rolled back") as failed:
+        pad.launch("upgrade", code="fares_v3:job", end="abort", why="a mistake")
+    assert failed.value.metadata["tidemark/code"].value == "fares_v2:job version 2"
+    # Given again, it says how the last one ended.
+    with pytest.raises(dg.Failure, match="a mistake"):
+        pad.launch("upgrade")
+    step = newest_step(pad.world.store, JOB)
+    assert step is not None
+    assert "Dagster run" in step.by
+
+
+def test_maintenance_keeps_what_savepoints_need(pad: Launchpad) -> None:
+    pad.launch("savepoint", name="good", epoch=1)
+    folder = pad.world.store.at(JOB)
+    assert "files_marked" not in pad.launch("maintenance"), "a driver that runs sweeps itself"
+    pad.suspend()
+    before = {file.path for file in folder.list(STATE)}
+    folder.put(f"{STATE}/hourly/1-99.parquet", b"nobody's")
+    # By the table's settings nothing is kept that is not in the newest version; the savepoint's files stay all the same.
+    table = DeltaTable(str(pad.world.table))
+    table.alter.set_table_properties({"delta.deletedFileRetentionDuration": "interval 0 days"})
+    table.optimize.compact()
+    assert len(table.file_uris()) == 1
+    needed = {Path(file) for file in DeltaTable(str(pad.world.table), version=1).file_uris()}
+    pad.world.clock.advance(4_000_000_000_000)
+    assert pad.launch("maintenance")["files_marked"] == 1
+    pad.world.clock.advance(4_000_000_000_000)
+    assert pad.launch("maintenance")["files_deleted"] == 1
+    assert {file.path for file in folder.list(STATE)} == before
+    left = {path.resolve() for path in pad.world.table.glob("*.parquet")}
+    assert {Path(str(path).removeprefix("file://")).resolve() for path in needed} <= left
+    with pytest.raises(RewindError, match="somebody else's"):
+        pad.launch("rewind", dry_run=False)
+    assert set(vacuum_tables(pad.world.store, JOB, clock=pad.world.clock)) == {"hourly"}
+
+
+def test_each_form_is_filled_in_and_explains_itself(pad: Launchpad) -> None:
+    jobs = {job.name: job for job in pad.defs.resolve_all_job_defs()}
+    for verb in VERBS:
+        job = jobs[f"{JOB}_{verb}"]
+        resolved = dg.validate_run_config(job)["ops"][f"{verb}_{JOB}"]["config"]
+        assert resolved["job"] == JOB
+        assert job.description
+        (node,) = job.graph.node_defs
+        schema = node.config_schema
+        assert schema is not None
+        fields = getattr(schema.config_type, "fields")  # noqa: B009 - not every type of a configuration has them
+        assert all(field.description for field in fields.values()), verb
+
+
+def test_schedules_take_savepoints_that_retention_lets_go(pad: Launchpad) -> None:
+    schedules = {schedule.name: schedule for schedule in pad.defs.schedules or ()}
+    assert {name: schedule.cron_schedule for name, schedule in schedules.items() if isinstance(schedule, dg.ScheduleDefinition)} == {
+        "fares_savepoint_schedule": "0 */6 * * *",
+        "fares_maintenance_schedule": "30 3 * * *",
+    }
+    schedule = schedules["fares_savepoint_schedule"]
+    assert isinstance(schedule, dg.ScheduleDefinition)
+    ticked = schedule.evaluate_tick(dg.build_schedule_context(instance=pad.instance))
+    (request,) = ticked.run_requests or ()
+    job = pad.defs.resolve_job_def("fares_savepoint")
+    assert job.execute_in_process(run_config=request.run_config, instance=pad.instance).success
+    assert [item.info.kind for item in pad.savepoints.list()] == ["periodic"]
+
+
+def test_they_merge_with_other_operations_and_with_those_of_a_store(pad: Launchpad, tmp_path: Path) -> None:
+    store = pad.world.store.uri
+    defs = dg.Definitions.merge(pad.defs, control_jobs(pad.job), savepoint_jobs(store=store, launchers=lambda: pad.world.launchers))
+    dg.Definitions.validate_loadable(defs)
+    assert {f"{stem}_{verb}" for stem in (JOB, "tidemark") for verb in VERBS} <= {job.name for job in defs.resolve_all_job_defs()}
+    job = defs.resolve_job_def("tidemark_savepoint")
+    assert job.execute_in_process(
+        run_config={"ops": {"savepoint_tidemark": {"config": {"job": JOB, "name": "by-name"}}}}, instance=pad.instance
+    ).success
+    assert pad.savepoints.get("by-name").record.epoch == 3
+    assert require_spec(pad.world.store, JOB) == read_spec(pad.world.store, JOB)
+    with pytest.raises(DefinitionError, match="no job store"):
+        savepoint_jobs(make_job(tmp_path))

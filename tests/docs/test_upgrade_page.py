@@ -1,0 +1,55 @@
+"""The page on upgrades shows commands, jobs and forms that there are."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import get_args
+
+import click
+import dagster as dg
+import pytest
+from click import Context
+
+from tests.docs.test_snippets import CHECKOUT, snippets
+from tidemark.cli.main import main
+from tidemark.control.upgrade_records import Step
+from tidemark.operations import savepoint_jobs
+
+PAGE = CHECKOUT / "docs/upgrade.md"
+TEXT = PAGE.read_text(encoding="utf-8")
+COMMANDS = re.findall(r"^\$ tidemark (.+)$", TEXT, re.MULTILINE)
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_each_command_is_understood(line: str) -> None:
+    name, *arguments = shlex.split(line)
+    with main.commands[name].make_context(name, arguments, parent=Context(main)) as context:
+        assert context.params
+
+
+def test_every_option_that_is_named_is_there() -> None:
+    command = main.commands["upgrade"]
+    assert isinstance(command, click.Command)
+    there = {option for parameter in command.params for option in parameter.opts}
+    named = set(re.findall(r"`(--[a-z-]+)", TEXT))
+    assert named - there == set()
+
+
+def test_every_step_is_explained() -> None:
+    shown = {step.replace("-", " ") for step in get_args(Step)} - {"going back", "accepting"}
+    assert [step for step in shown if f"`{step.replace(' ', '-')}`" not in TEXT] == []
+
+
+@pytest.mark.dagster
+def test_every_dagster_job_is_there() -> None:
+    defs = savepoint_jobs(store="jobs")
+    there = {job.name.removeprefix("tidemark") for job in defs.jobs or () if isinstance(job, dg.JobDefinition)}
+    assert set(re.findall(r"^\| `<job>(\w+)`", TEXT, re.MULTILINE)) == there
+
+
+def test_the_function_can_be_defined() -> None:
+    found = snippets(PAGE)
+    space: dict[str, object] = {}
+    exec(compile(found[0].code, found[0].place, "exec"), space)  # noqa: S102 - what the page shows
+    assert callable(space["upgrade"])

@@ -1,0 +1,116 @@
+"""Drivers that stopped between the commit of an epoch and its publication, and wake when a rewind took the epoch back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from tests.savepoints.stored_jobs import StoredJob
+from tidemark.errors import RewindError
+from tidemark.savepoints.rewinding import look, rewind
+from tidemark.spark.delta_sink import DeltaSink
+from tidemark.spark.publication import publish
+from tidemark.spark.sinks import BoundSink
+from tidemark.state.records import EpochRecord, OutputRecord, StagedFile
+from tidemark.state.store import JobStore
+
+SCHEMA = json.dumps({"type": "struct", "fields": [{"name": "epoch", "type": "long", "nullable": True, "metadata": {}}]})
+NAMES = ("always", "at-times")
+
+
+class Publishing:
+    """A job whose epochs are published by the sinks themselves; ``at-times`` has rows only in some epochs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.job = StoredJob(JobStore.open(str(folder / "store")))
+        self.sinks = {name: BoundSink(name, DeltaSink(name, str(folder / name))) for name in NAMES}
+
+    def stage(self, epoch: int, names: tuple[str, ...] = NAMES) -> EpochRecord:
+        self.job.outputs = {name: self._staged(name, epoch) if name in names else self._empty(name) for name in NAMES}
+        record = self.job.commit()
+        assert record.epoch == epoch
+        return record
+
+    def publish(self, record: EpochRecord) -> None:
+        publish(record, self.sinks)
+
+    def rows(self, name: str) -> list[int]:
+        return sorted(DeltaTable(str(self.folder / name)).to_pyarrow_table()["epoch"].to_pylist())
+
+    def rewind(self, name: str) -> EpochRecord:
+        self.job.driver.release()
+        self.job.clock.advance(3_600_000)
+        head = rewind(self.job.root, "taxi", name, clock=self.job.clock)
+        self.job.restart()
+        return head
+
+    def _empty(self, name: str) -> OutputRecord:
+        return OutputRecord("delta", str(self.folder / name))
+
+    def _staged(self, name: str, epoch: int) -> OutputRecord:
+        path = f"tidemark-e{epoch}-{self.job.driver.term}/part-{epoch}.parquet"
+        place = self.folder / name / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table({"epoch": pa.array([epoch], pa.int64())}), place)
+        return OutputRecord("delta", str(self.folder / name), SCHEMA, (StagedFile(path, 1, place.stat().st_size),), 1)
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Publishing:
+    made = Publishing(tmp_path)
+    for epoch in range(3):
+        made.publish(made.stage(epoch))
+        if epoch in (1, 2):
+            made.job.savepoints.take(f"sp-{epoch}")
+    return made
+
+
+@pytest.mark.parametrize(("name", "shown"), [("sp-1", [0, 1]), ("sp-2", [0, 1, 2])])
+def test_it_publishes_nothing_of_what_was_taken_back(job: Publishing, name: str, shown: list[int]) -> None:
+    stopped = job.stage(3)
+    head = job.rewind(name)
+    assert [job.rows(each) for each in NAMES] == [shown] * 2
+    job.publish(stopped)
+    assert [job.rows(each) for each in NAMES] == [shown] * 2
+    # The lineage that begins there publishes as ever, and a table that was only closed counts as unchanged.
+    plan = look(job.job.root, "taxi", name, clock=job.job.clock)
+    assert plan.refusals == ()
+    assert plan.changed == (() if name == "sp-2" else NAMES)
+    for epoch in range(head.epoch + 1, 5):
+        job.publish(job.stage(epoch))
+    assert [job.rows(each) for each in NAMES] == [[0, 1, 2, 3, 4]] * 2
+
+
+def test_a_table_that_has_all_is_left_alone(job: Publishing, tmp_path: Path) -> None:
+    job.rewind("sp-2")
+    assert [DeltaTable(str(tmp_path / name)).version() for name in NAMES] == [3, 3]
+
+
+def test_a_table_that_had_no_rows_in_the_newest_epoch_is_closed_too(job: Publishing) -> None:
+    job.publish(job.stage(3, names=("always",)))
+    stopped = job.stage(4)
+    job.rewind("sp-2")
+    job.publish(stopped)
+    assert [job.rows(each) for each in NAMES] == [[0, 1, 2]] * 2
+
+
+def test_rows_that_no_table_has_yet_refuse_it(tmp_path: Path) -> None:
+    job = Publishing(tmp_path)
+    job.stage(0)
+    job.job.savepoints.take("first")
+    job.job.driver.release()
+    reasons = look(job.job.root, "taxi", "first", clock=job.job.clock).refusals
+    assert [reason.partition(", and")[0] for reason in reasons] == [f"output '{name}': epoch 0 has rows for it" for name in NAMES]
+    with pytest.raises(RewindError, match="start the job once"):
+        rewind(job.job.root, "taxi", "first", clock=job.job.clock)
+    # Nor may an earlier savepoint be gone back to while somebody may yet make the table.
+    job.job.restart()
+    job.stage(1)
+    job.job.driver.release()
+    assert look(job.job.root, "taxi", "first", clock=job.job.clock).refusals

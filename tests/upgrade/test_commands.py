@@ -1,0 +1,113 @@
+"""``tidemark upgrade`` and ``promote`` as they are typed; the new code is judged in a process of its own, and nothing is started."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.savepoints.delta_jobs import job_with_tables, run_epoch
+from tests.upgrade.upgrade_worlds import JOB, NEW, OLD, UpgradeWorld, fits
+from tidemark.cli.main import main
+from tidemark.control.forks import fork
+from tidemark.control.promoting import promotion_of
+from tidemark.control.spec import JobSpec
+from tidemark.control.upgrade_request import begin_upgrade
+from tidemark.control.upgrade_verdict import Maps, judge_code
+from tidemark.errors import UpgradeError
+from tidemark.savepoints.savepoint_store import SavepointStore
+
+CODE = """
+import os
+import tidemark as tm
+
+trips = tm.source("trips", tm.rate(rows_per_second=1), watermarks=tm.ascending(timestamp="timestamp"))
+counts = trips.window_all(tm.tumbling("1 hour")).aggregate(n=tm.count()).uid("hourly" + os.environ.get("SUFFIX", ""))
+job = tm.Job(os.environ.get("NAME", "taxi"), outputs={"hourly": tm.memory(counts, "hourly")})
+"""
+
+
+def type_in(*words: str, store: str) -> Result:
+    return CliRunner().invoke(main, [*words, "--store", store])
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Path:
+    folder = tmp_path / "code"
+    folder.mkdir()
+    (folder / "taxi_v2.py").write_text(CODE)
+    return folder
+
+
+def test_code_is_judged_where_its_driver_would_find_it(tmp_path: Path, code: Path) -> None:
+    made = job_with_tables(tmp_path)
+    run_epoch(made)
+    spec = JobSpec("taxi", "taxi_v2:job", code_paths=(str(code),), variables={"SUFFIX": "-new"})
+    found = judge_code(made.root, spec, Maps())
+    assert {each.uid: each.status for each in found.operators} == {"hourly": "dropped", "hourly-new": "new"}
+    assert not found.fits
+    assert judge_code(made.root, spec, Maps(allow_non_restored_state=True)).fits
+    with pytest.raises(UpgradeError, match="hourly-other"):
+        judge_code(made.root, spec, Maps({"hourly": "hourly-other"}))
+    with pytest.raises(UpgradeError, match="is job 'cabs', not 'taxi'"):
+        judge_code(made.root, JobSpec("taxi", "taxi_v2:job", code_paths=(str(code),), variables={"NAME": "cabs"}), Maps())
+    with pytest.raises(UpgradeError, match="No module named 'taxi_v3'"):
+        judge_code(made.root, JobSpec("taxi", "taxi_v3:job"), Maps())
+
+
+def test_a_job_that_only_drains_gets_a_verdict_and_a_savepoint(tmp_path: Path, code: Path) -> None:
+    made = job_with_tables(tmp_path)
+    run_epoch(made)
+    store = str(tmp_path / "store")
+    words = ("upgrade", "taxi", "--to", "taxi_v2:job", "--code-path", str(code), "--env", "SUFFIX=-new")
+    refused = type_in(*words, store=store)
+    assert refused.exit_code == 1
+    assert "the stored state does not fit the job" in refused.output
+    assert made.savepoints.list() == ()
+    said = type_in(*words, "--allow-non-restored-state", store=store)
+    assert said.exit_code == 0, said.output
+    (taken,) = made.savepoints.list()
+    assert taken.info.kind == "before-upgrade"
+    assert f"`tidemark run taxi_v2:job` --restore {taken.name}" in said.output
+    nothing = type_in("upgrade", "taxi", store=store)
+    assert (nothing.exit_code, "no upgrade of the job was begun" in nothing.output) == (1, True)
+
+
+def test_status_says_where_an_upgrade_is_heading_for(tmp_path: Path) -> None:
+    world = UpgradeWorld(tmp_path).started()
+    store = str(tmp_path / "store")
+    world.begin()
+    assert "is stopping, heading for fares_v2:job version 2" in type_in("status", JOB, store=store).output
+    aborted = type_in("upgrade", JOB, "--abort", "--no-wait", "--why", "a mistake", store=store)
+    assert "is reverting, heading for fares:job (aborted by" in aborted.output
+    upgrade = json.loads(type_in("status", JOB, "--json", store=store).output)["upgrade"]
+    assert (upgrade["step"], upgrade["heading"]) == ("reverting", "rolled-back")
+    both = type_in("upgrade", JOB, "--abort", "--accept", store=store)
+    assert "exclude one another" in both.output
+    world.upgrading().go_on(JOB, timeout_ms=600_000)
+    assert "heading" not in type_in("status", JOB, store=store).output
+
+
+def test_a_fork_takes_the_jobs_place_in_its_tables(tmp_path: Path) -> None:
+    world = UpgradeWorld(tmp_path).started()
+    with pytest.raises(UpgradeError, match="is no fork"):
+        promotion_of(world.store, JOB)
+    SavepointStore(world.store, JOB, world.clock).take("good", epoch=1)
+    fork(world.store, JOB, "good", name="what-if", code=NEW, start=False, clock=world.clock)
+    begin_upgrade(world.store, promotion_of(world.store, "what-if"), launchers=world.launchers, clock=world.clock, judge=fits)
+    end = world.upgrading().go_on(JOB, timeout_ms=600_000)
+    assert end.step == "done"
+    assert world.rows() == [(0, OLD), (1, OLD), (2, NEW), (3, NEW), (4, NEW)]
+    assert world.spec.outputs_root is None
+
+
+def test_a_fork_that_does_not_prove_itself_leaves_the_job_as_it_was(tmp_path: Path) -> None:
+    world = UpgradeWorld(tmp_path, breaks_at=3).started()
+    SavepointStore(world.store, JOB, world.clock).take("good", epoch=1)
+    fork(world.store, JOB, "good", name="what-if", code=NEW, start=False, clock=world.clock)
+    begin_upgrade(world.store, promotion_of(world.store, "what-if"), launchers=world.launchers, clock=world.clock, judge=fits)
+    assert world.upgrading().go_on(JOB, timeout_ms=600_000).step == "rolled-back"
+    assert world.rows() == [(epoch, OLD) for epoch in range(4)]
+    assert world.spec.code == OLD

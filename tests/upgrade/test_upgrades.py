@@ -1,0 +1,272 @@
+"""Upgrades of a job that runs on come to one of two ends, with all results there once, wherever they are interrupted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from tests.control.worlds import START
+from tests.upgrade.upgrade_worlds import JOB, NEW, OLD, UpgradeWorld, fits
+from tidemark.control.alert_checks import CheckVerdict, report_check
+from tidemark.control.spec import JobSpec
+from tidemark.control.upgrade_records import UpgradeCheck, UpgradeStep, newest_step, report_upgrade_check
+from tidemark.control.upgrade_request import begin_upgrade
+from tidemark.control.upgrade_verdict import Maps
+from tidemark.control.wishes import Wishes
+from tidemark.errors import (
+    JobRunningError,
+    NotReachedError,
+    RewindError,
+    SavepointInUseError,
+    StateMismatchError,
+    UnknownSavepointError,
+    UpgradeError,
+)
+from tidemark.savepoints.rewinding import rewind
+from tidemark.savepoints.savepoint_store import SavepointStore
+from tidemark.savepoints.upgrade_note import read_upgrade
+from tidemark.savepoints.verdict import Finding, OperatorVerdict, Verdict
+from tidemark.state.store import JobStore
+from tidemark.testing.crash import run_until_crash
+
+TEN_MINUTES = 600_000
+LATER = 3_600_000
+BREAKS = 6
+"""The epoch at which new code fails that does: one of it is out then, after four of the old code."""
+
+
+def check_end(world: UpgradeWorld, end: UpgradeStep) -> None:
+    """Every epoch is there once; the end's code has the job, and goes on."""
+    rows = world.rows()
+    assert [epoch for epoch, _ in rows] == list(range(len(rows)))
+    news = [code for _, code in rows].count(NEW)
+    assert [code for _, code in rows] == [OLD] * (len(rows) - news) + [NEW] * news
+    assert (end.step == "done") == (news > 0) == (world.spec.code == NEW)
+    assert read_upgrade(world.store.at(JOB)) is None
+    world.run(world.reconciler(), 60, every=10)
+    after = world.rows()
+    assert [epoch for epoch, _ in after] == list(range(len(after)))
+    assert len(after) > len(rows)
+    assert after[-1][1] == world.spec.code
+
+
+def test_new_code_that_is_well_stays(tmp_path: Path) -> None:
+    world = UpgradeWorld(tmp_path).started()
+    world.begin()
+    upgrading = world.upgrading()
+    end = upgrading.go_on(JOB, timeout_ms=TEN_MINUTES)
+    assert (end.step, end.heading, end.reason, end.epoch) == ("done", "done", "3 good epochs", 3)
+    assert world.rows() == [(epoch, OLD) for epoch in range(4)] + [(epoch, NEW) for epoch in range(4, 7)]
+    check_end(world, end)
+    assert [item.info.kind for item in SavepointStore(world.store, JOB).list()] == ["before-upgrade"]
+    assert world.said[-1] == f"upgrade {end.upgrade.identity} is done: fares has fares_v2:job version 2 (3 good epochs)"
+    assert (world.spec.version, world.spec.trigger_ms) == ("2", 1000)
+    # Going on with what has ended is to say how.
+    assert upgrading.go_on(JOB, timeout_ms=0) == end
+
+
+def test_new_code_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    world = UpgradeWorld(tmp_path, breaks_at=BREAKS).started()
+    world.begin()
+    end = world.upgrading().go_on(JOB, timeout_ms=TEN_MINUTES)
+    assert (end.step, end.heading) == ("rolled-back", "rolled-back")
+    assert "attempt 2 failed: [TM502] the new code divides by nought" in end.reason
+    assert world.rows() == [(epoch, OLD) for epoch in range(4)]
+    assert any("table of hourly is back at version 3" in line for line in world.said)
+    check_end(world, end)
+    # Another upgrade may be begun then.
+    world.breaks_at = None
+    world.begin()
+    assert world.upgrading().go_on(JOB, timeout_ms=TEN_MINUTES).step == "done"
+
+
+def test_new_code_that_does_nothing_in_its_time_goes(tmp_path: Path) -> None:
+    world = UpgradeWorld(tmp_path).started()
+    world.begin(good_epochs=10_000, within_ms=5_000)
+    end = world.upgrading().go_on(JOB, timeout_ms=TEN_MINUTES)
+    assert end.step == "rolled-back"
+    assert end.reason.startswith("after 5s: ")
+    assert end.reason.endswith(" of 10000 good epochs")
+    check_end(world, end)
+
+
+def test_checks_have_their_word(tmp_path: Path) -> None:
+    world = UpgradeWorld(tmp_path).started()
+    world.begin(checks=("rows",))
+    upgrading = world.upgrading()
+    with pytest.raises(NotReachedError, match=r"check rows has not passed.*heading for done"):
+        upgrading.go_on(JOB, timeout_ms=5_000)
+    step = newest_step(world.store, JOB)
+    assert step is not None
+    report_upgrade_check(world.store, JOB, UpgradeCheck(step.upgrade.identity, "rows", passed=True, at=world.clock.now_ms()))
+    report_check(world.store, CheckVerdict(JOB, "old", passed=False, at=step.at - 1, text="before"))
+    report_check(world.store, CheckVerdict(JOB, "mild", passed=False, at=step.at + 1, severity="warn", text="mild"))
+    assert upgrading.go_on(JOB, timeout_ms=TEN_MINUTES).step == "done"
+    # What anybody reports to the alerts counts as well.
+    world.begin(code="fares_v3:job", version="3", good_epochs=10_000)
+    with pytest.raises(NotReachedError, match="good epochs"):
+        upgrading.go_on(JOB, timeout_ms=5_000)
+    report_check(world.store, CheckVerdict(JOB, "balance", passed=False, at=world.clock.now_ms(), text="7 rows are missing"))
+    end = upgrading.go_on(JOB, timeout_ms=TEN_MINUTES)
+    assert (end.step, end.reason) == ("rolled-back", "failed: check balance (7 rows are missing)")
+    assert world.spec.code == NEW
+
+
+def test_aborted_it_goes_back_from_wherever_it_is(tmp_path: Path) -> None:
+    world = UpgradeWorld(tmp_path).started()
+    upgrading = world.upgrading()
+    for ended in range(2):
+        world.begin(good_epochs=10_000)
+        if ended:
+            with pytest.raises(NotReachedError):
+                upgrading.go_on(JOB, timeout_ms=5_000)
+        assert upgrading.abort(JOB, "a mistake").heading == "rolled-back"
+        end = upgrading.go_on(JOB, timeout_ms=TEN_MINUTES)
+        assert (end.step, end.reason) == ("rolled-back", "aborted by ada: a mistake")
+        check_end(world, end)
+        assert upgrading.abort(JOB) == end
+
+
+def test_somebody_who_stops_the_job_meanwhile_is_heard(tmp_path: Path) -> None:
+    world = UpgradeWorld(tmp_path).started()
+    world.begin(good_epochs=10_000)
+    upgrading = world.upgrading()
+    with pytest.raises(NotReachedError):
+        upgrading.go_on(JOB, timeout_ms=5_000)
+    Wishes(world.store, "bob", world.clock).stop(JOB)
+    end = upgrading.go_on(JOB, timeout_ms=TEN_MINUTES)
+    assert end.step == "rolled-back"
+    assert "by bob asked for something else" in end.reason
+    assert (world.spec.code, world.spec.wanted) == (OLD, "suspended")
+    assert world.rows() == [(epoch, OLD) for epoch in range(4)]
+
+
+def test_what_is_under_way_keeps_others_off(tmp_path: Path) -> None:
+    world = UpgradeWorld(tmp_path).started()
+    savepoints = SavepointStore(world.store, JOB, world.clock)
+    other = savepoints.take("other")
+    world.begin(good_epochs=10_000)
+    first = newest_step(world.store, JOB)
+    world.begin(good_epochs=10_000)
+    assert newest_step(world.store, JOB) == first, "the same command goes on with it"
+    with pytest.raises(UpgradeError, match=r"another upgrade is under way: upgrade .* is stopping, heading for fares_v2:job"):
+        world.begin(code="fares_v3:job")
+    with pytest.raises(NotReachedError):
+        world.upgrading().go_on(JOB, timeout_ms=5_000)
+    with pytest.raises(UpgradeError, match="an upgrade of the job is under way"):
+        rewind(world.store, JOB, other.name, clock=world.clock)
+    assert first is not None
+    with pytest.raises(SavepointInUseError, match="may go back to savepoint"):
+        savepoints.dispose(first.upgrade.savepoint)
+
+
+def test_what_cannot_be_is_refused_and_nothing_is_changed(tmp_path: Path) -> None:
+    world = UpgradeWorld(tmp_path)
+    with pytest.raises(UpgradeError, match="was not submitted"):
+        world.begin()
+    world.submit(JOB, code=OLD)
+    with pytest.raises(UpgradeError, match="has no epoch yet"):
+        world.begin()
+    world.started()
+    with pytest.raises(UpgradeError, match="has that code already"):
+        world.begin(code=OLD)
+    with pytest.raises(UnknownSavepointError):
+        world.begin(back_to="nowhere")
+    with pytest.raises(UpgradeError, match="no upgrade of the job was begun"):
+        world.upgrading().go_on(JOB, timeout_ms=0)
+    world.want(JOB, wanted="suspended")
+    world.run(world.reconciler(), 20)
+    by_hand = world.by_hand(JOB)
+    with pytest.raises(JobRunningError, match="was not started here"):
+        world.begin()
+    by_hand.release()
+    assert (newest_step(world.store, JOB), read_upgrade(world.store.at(JOB))) == (None, None)
+
+
+def test_a_table_that_cannot_be_put_back_is_said_and_gone_on_with(tmp_path: Path) -> None:
+    world = UpgradeWorld(tmp_path, breaks_at=BREAKS).started()
+    world.begin()
+    upgrading = world.upgrading()
+    step = upgrading.require_step(JOB)
+    while step.step != "reverting":
+        upgrading.advance(step)
+        world.tick(1)
+        step = upgrading.require_step(JOB)
+    write_deltalake(str(world.table), pa.table({"epoch": [99], "code": ["foreign"]}), mode="append")
+    for _ in range(2):
+        with pytest.raises(RewindError, match="somebody else's since"):
+            upgrading.go_on(JOB, timeout_ms=TEN_MINUTES)
+        assert upgrading.require_step(JOB).step == "putting-back"
+    # The way out where there is none back: the new code stays.
+    world.breaks_at = None
+    assert upgrading.accept(JOB, "their rows are needed").heading == "done"
+    end = upgrading.go_on(JOB, timeout_ms=TEN_MINUTES)
+    assert (end.step, end.reason) == ("done", "accepted by ada: their rows are needed")
+    DeltaTable(str(world.table)).delete("epoch = 99")
+    check_end(world, end)
+
+
+GOOD = ["upgrade-recorded:1", "upgrade-acted:1", "upgrade-recorded:2", "pin-put", "upgrade-acted:2", "upgrade-recorded:3"]
+SWITCHED = ["upgrade-acted:3", "upgrade-recorded:4"]
+BACK = [
+    *("upgrade-recorded:5", "upgrade-acted:4", "upgrade-recorded:6", "rewind-noted", "rewind-tables-back", "rewind-restored"),
+    *("upgrade-acted:5", "upgrade-recorded:7", "upgrade-acted:6", "upgrade-recorded:8"),
+]
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("point", [*GOOD, *SWITCHED, "upgrade-recorded:5", *(f"back {point}" for point in BACK)])
+def test_killed_between_any_two_steps_it_comes_to_an_end(tmp_path: Path, point: str) -> None:
+    """The drivers die with the command. One of the new code's that dies on probation is a failure; so the end may be the other one."""
+    fails, _, at = point.rpartition(" ")
+    breaks = str(BREAKS) if fails else ""
+    run_until_crash("tests.upgrade.upgrade_worlds:upgrade_in_process", at, [str(tmp_path), breaks]).require_killed()
+    world = UpgradeWorld(tmp_path, now=START + LATER, breaks_at=BREAKS if fails else None)
+    step = newest_step(world.store, JOB)
+    assert step is not None
+    assert step.heading == ("rolled-back" if fails else "done")
+    end = world.upgrading().go_on(JOB, timeout_ms=TEN_MINUTES)
+    assert end.upgrade.identity == step.upgrade.identity
+    if fails:
+        assert end.step == "rolled-back"
+    elif at in GOOD:
+        assert end.step == "done"
+    check_end(world, end)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_several_at_once_and_one_that_sleeps_do_not_get_in_each_others_way(tmp_path: Path, seed: int) -> None:
+    dice = Random(seed)
+    world = UpgradeWorld(tmp_path, breaks_at=BREAKS if seed % 2 else None).started()
+    world.begin()
+    several = [world.upgrading() for _ in range(3)]
+    known = [upgrading.require_step(JOB) for upgrading in several]
+    for _ in range(400):
+        number = dice.randrange(3)
+        # Each acts on what it last saw, however long ago that was.
+        if not known[number].ended:
+            several[number].advance(known[number])
+        if dice.random() < 0.5:
+            known[number] = several[number].require_step(JOB)
+        if dice.random() < 0.3:
+            world.tick(1)
+        if all(step.ended for step in known):
+            break
+    end = several[0].require_step(JOB)
+    assert end.step == ("rolled-back" if seed % 2 else "done")
+    check_end(world, end)
+
+
+def test_code_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    def does_not(store: JobStore, spec: JobSpec, maps: Maps, against: str) -> Verdict:
+        finding = Finding("the key is another", "incompatible", "40 rows", "give it another uid")
+        return Verdict(fits(store, spec, maps, against).job, "a", 3, (OperatorVerdict("hourly", "hourly", "incompatible", (finding,)),), ())
+
+    world = UpgradeWorld(tmp_path).started()
+    with pytest.raises(StateMismatchError, match="the key is another"):
+        begin_upgrade(world.store, world.request(), launchers=world.launchers, clock=world.clock, judge=does_not)
+    assert newest_step(world.store, JOB) is None
