@@ -74,12 +74,12 @@ def main(store: str, job: str, number: int) -> int:
     process = ProcessHandle("local", owner.host, owner.pid, started=owner.started)
     try:
         attempt = claim_attempt(root, job, number, process=process, at=SYSTEM_CLOCK.now_ms())
+        if os.environ.get("BEATING") == "fails":
+            # As one whose code cannot be loaded: it never begins, so that nobody sees it run.
+            say(root, job, owner, "failed", error=SourceError("the folder is gone", fix="bring it back"))
+            return 64
         term = JobLog(root.at(job), job).acquire(owner, takeover=attempt.takeover)
         print(f"attempt {number} drives {job}", flush=True)
-        if os.environ.get("BEATING") == "fails":
-            say(root, job, owner, "failed", error=SourceError("the folder is gone", fix="bring it back"))
-            term.release()
-            return 64
         return run(root, job, owner, term, asked)
     except FencedError as error:
         print(error, flush=True)
