@@ -10,7 +10,9 @@ import pytest
 import tidemark as tm
 from tidemark.crashpoints import reached
 from tidemark.errors import FencedError
+from tidemark.spark.delta_sink import DeltaSink
 from tidemark.spark.housekeeping import RETENTION_SLACK, SWEEP_EPOCHS, SWEEP_INTERVAL_MS, Housekeeping
+from tidemark.spark.sinks import BoundSink
 from tidemark.state.history import read_history
 from tidemark.state.joblog import Driver, JobLog
 from tidemark.state.owners import current_owner
@@ -92,6 +94,22 @@ def test_old_epochs_gather_a_little_and_retire_together(tmp_path: Path, retained
     assert len(list(office.log.epochs())) == retained + slack
     office.run(1, every=SECOND)
     assert len(list(office.log.epochs())) == retained
+
+
+class NotingSink(DeltaSink):
+    """Notes which versions of its table it was told to keep, None as long as nobody said."""
+
+    kept: frozenset[int] | None = None
+
+    def keep(self, versions: frozenset[int]) -> None:
+        self.kept = versions
+
+
+def test_a_table_learns_which_versions_savepoints_need_also_that_there_is_none(tmp_path: Path) -> None:
+    office, sink = Office(tmp_path / "store"), NotingSink("rows", str(tmp_path / "rows"))
+    keeping = Housekeeping(office.store, office.job, office.driver, sinks={"rows": BoundSink("rows", sink)}, clock=office.clock)
+    keeping.begin(office.driver.last, LINEAGE)
+    assert sink.kept == frozenset(), "else nothing old of the table would ever go"
 
 
 def test_what_can_wait_does_not_stop_a_job(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -161,8 +161,6 @@ class Housekeeping:
     def _look_after_savepoints(self) -> None:
         """Let those go that retention does, and say which versions of the tables the others need."""
         savepoints = SavepointStore(self._store, self._job.name, self._clock)
-        if not savepoints.pins.names():
-            return
         savepoints.retire()
         left = savepoints.list()
         for bound in self._sinks.values():
