@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 
 import dagster as dg
 
-from tidemark.assets.translator import group_of
 from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.control.launcher import Launcher
 from tidemark.control.launchers import launchers_here
@@ -16,6 +15,7 @@ from tidemark.errors import DefinitionError
 from tidemark.graph.job import Job
 from tidemark.operations.control_config import StartForm, StopForm, WishForm, form_for
 from tidemark.operations.control_ops import Operator, Verb
+from tidemark.operations.launchpad import launchpad_job
 from tidemark.sensors.store_sensor import open_root
 
 _VERBS: Mapping[Verb, tuple[type[WishForm], bool, str]] = {
@@ -66,21 +66,8 @@ def control_jobs(
 
 def _job(verb: Verb, job: str | None, operator: Operator) -> dg.JobDefinition:
     form, wait, help_ = _VERBS[verb]
-    stem = group_of(job) if job is not None else "tidemark"
-    description = help_.format(job=f"`{job}`" if job is not None else "a job")
-    form_here = form_for(form, job, wait=wait)
 
     def carry_out(context: dg.OpExecutionContext, config: WishForm) -> None:
         operator.carry_out(context, verb, config)
 
-    # Dagster makes the launchpad's form from the annotation, and the form is made for this job.
-    carry_out.__annotations__ = {"context": dg.OpExecutionContext, "config": form_here, "return": None}
-    operation = dg.op(name=f"{verb}_{stem}", description=description, out=dg.Out(dg.Nothing))(carry_out)
-
-    return dg.GraphDefinition(name=f"{stem}_{verb}", node_defs=[operation]).to_job(
-        description=description,
-        executor_def=dg.in_process_executor,
-        tags={"tidemark/job": job} if job is not None else None,
-        # What can be set is filled in, so that the launchpad shows it.
-        config={"ops": {operation.name: {"config": form_here(job=job).model_dump()}}} if job is not None else None,
-    )
+    return launchpad_job(verb, job, help_=help_, form=form_for(form, job, wait=wait), carry_out=carry_out)

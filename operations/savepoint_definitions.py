@@ -15,6 +15,7 @@ from tidemark.control.upgrade_request import Judge
 from tidemark.control.upgrade_verdict import judge_code
 from tidemark.errors import DefinitionError
 from tidemark.graph.job import Job
+from tidemark.operations.launchpad import launchpad_job
 from tidemark.operations.savepoint_config import (
     DisposeForm,
     ExportForm,
@@ -114,23 +115,11 @@ def _carried_out(operator: SavepointOperator, judge: Judge) -> Mapping[str, Call
 
 def _job(verb: str, job: str | None, do: Callable[..., Mapping[str, MetadataItem]]) -> dg.JobDefinition:
     form, help_ = _VERBS[verb]
-    stem = group_of(job) if job is not None else "tidemark"
-    description = help_.format(job=f"`{job}`" if job is not None else "a job")
-    form_here = job_form(form, job)
 
     def carry_out(context: dg.OpExecutionContext, config: JobForm) -> None:
         context.add_output_metadata({"tidemark/job": config.job, **do(context, config)})
 
-    # Dagster makes the launchpad's form from the annotation, and the form is made for this job.
-    carry_out.__annotations__ = {"context": dg.OpExecutionContext, "config": form_here, "return": None}
-    operation = dg.op(name=f"{verb}_{stem}", description=description, out=dg.Out(dg.Nothing))(carry_out)
-    return dg.GraphDefinition(name=f"{stem}_{verb}", node_defs=[operation]).to_job(
-        description=description,
-        executor_def=dg.in_process_executor,
-        tags={"tidemark/job": job} if job is not None else None,
-        # What can be set is filled in, so that the launchpad shows it.
-        config={"ops": {operation.name: {"config": form_here(job=job).model_dump()}}} if job is not None else None,
-    )
+    return launchpad_job(verb, job, help_=help_, form=job_form(form, job), carry_out=carry_out)
 
 
 def _schedules(

@@ -10,13 +10,13 @@ import dagster as dg
 from tidemark.assets.complete_partitions import Cause, PartitionChange, PartitionMark, complete_partitions, has_times, touched_partitions
 from tidemark.assets.job_streams import StreamData, output_streams
 from tidemark.clock import format_ms
-from tidemark.control.epochs_after import epoch_numbered, epochs_after
 from tidemark.errors import DefinitionError
 from tidemark.graph.job import Job
 from tidemark.sensors.job_sensor import Decision, RunWanted, SensorOptions, job_sensor, sensor_name
 from tidemark.sensors.late_data import MAX_RUNS
 from tidemark.sensors.progress_report import EPOCHS_AT_ONCE
 from tidemark.sensors.sensor_cursor import SensorCursor
+from tidemark.state.epochs_after import epoch_numbered, epochs_after
 from tidemark.state.history import read_history
 from tidemark.state.progress import EpochProgress
 from tidemark.state.status import JobStatus

@@ -14,9 +14,9 @@ from tidemark.assets.known_times import known_time
 from tidemark.assets.metadata_values import MetadataItem, MetadataValues
 from tidemark.assets.output_metadata import output_figures
 from tidemark.assets.run_report import RunReport
-from tidemark.control.epochs_after import epoch_numbered, epochs_after
 from tidemark.sensors.progress_cursor import JobMark
 from tidemark.sensors.reported_events import EPOCH, LINEAGE, ReportedEvents
+from tidemark.state.epochs_after import epoch_numbered, epochs_after
 from tidemark.state.history import read_history
 from tidemark.state.progress import EpochProgress
 from tidemark.state.status import JobStatus

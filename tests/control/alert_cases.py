@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tidemark.control.alert import Alert
-from tidemark.control.alert_gate import Limits
+from tidemark.control.alert_gate import Limits, Patience
 from tidemark.control.alert_rules import Reading
-from tidemark.control.alert_settings import RuleName
+from tidemark.control.alert_settings import RULES, AlertSettings, Grouping, RuleName, RuleSettings
+from tidemark.control.alert_watch import AlertWatch
+from tidemark.control.delivery_queue import Receiver
 from tidemark.control.records import Failure
 from tidemark.control.spec import AlertThresholds, JobSpec
 from tidemark.control.view import Health, JobView, SourceView
 from tidemark.errors import AlertError
+from tidemark.state.store import JobStore
 from tidemark.state.totals import Totals
+from tidemark.testing.manual_clock import ManualClock
 
 T0 = 1_700_000_000_000
 SECOND = 1_000
@@ -76,3 +81,14 @@ class Mailbox:
         if self.broken:
             raise AlertError(f"alert {alert.title!r} was not delivered", fix="mend the receiver", job=alert.job)
         self.taken.append(alert)
+
+
+AT_ONCE = AlertSettings({rule: RuleSettings(Patience()) for rule in RULES}, Grouping(0, 0))
+
+
+def watch(root: JobStore, clock: ManualClock, receivers: Mapping[str, Receiver], *, holder: str = "one") -> AlertWatch:
+    return AlertWatch(root, settings=AT_ONCE, receivers=receivers, holder=holder, clock=clock)
+
+
+def titles(mailbox: Mailbox) -> list[str]:
+    return [alert.title for alert in mailbox.taken]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
 from pathlib import Path
 from threading import Barrier, Thread
 
@@ -11,21 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.control.alert_cases import HOUR, MINUTE, SECOND, T0, Mailbox, job_view
+from tests.control.alert_cases import HOUR, MINUTE, SECOND, T0, Mailbox, job_view, titles, watch
 from tidemark.control.alert import Alert
 from tidemark.control.alert_book import ALERTS, Page, read_alerts, write_alerts
-from tidemark.control.alert_gate import Patience
-from tidemark.control.alert_settings import RULES, AlertSettings, Grouping, RuleSettings
 from tidemark.control.alert_state import JobAlerts
-from tidemark.control.alert_watch import AlertWatch
 from tidemark.control.delivery_queue import Receiver
 from tidemark.control.layout import ALERT_LEASES
 from tidemark.control.leases import LEASE_MS, StandingLease
 from tidemark.errors import StoreError
 from tidemark.state.store import JobStore
 from tidemark.testing.manual_clock import ManualClock
-
-AT_ONCE = AlertSettings({rule: RuleSettings(Patience()) for rule in RULES}, Grouping(0, 0))
 
 
 @pytest.fixture
@@ -36,14 +30,6 @@ def root(tmp_path: Path) -> JobStore:
 @pytest.fixture
 def clock() -> ManualClock:
     return ManualClock(T0)
-
-
-def watch(root: JobStore, clock: ManualClock, receivers: Mapping[str, Receiver], *, holder: str = "one") -> AlertWatch:
-    return AlertWatch(root, settings=AT_ONCE, receivers=receivers, holder=holder, clock=clock)
-
-
-def titles(mailbox: Mailbox) -> list[str]:
-    return [alert.title for alert in mailbox.taken]
 
 
 def test_of_several_supervisors_one_tells(root: JobStore, clock: ManualClock) -> None:

@@ -10,14 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.control.alert_cases import HOUR, MINUTE, SECOND, T0, Mailbox, failure, job_view, source
+from tests.control.alert_cases import HOUR, MINUTE, SECOND, T0, Mailbox, failure, job_view, source, titles, watch
 from tidemark.control.alert import Alert
 from tidemark.control.alert_book import ALERTS, read_alerts
 from tidemark.control.alert_checks import CHECKS, CheckVerdict, report_check
-from tidemark.control.alert_gate import Patience
-from tidemark.control.alert_settings import RULES, AlertSettings, Grouping, Route, RuleSettings
+from tidemark.control.alert_settings import Route
 from tidemark.control.alert_silences import Silence, add_silence, end_silence, forget_ended, read_silences
-from tidemark.control.alert_watch import AlertWatch
 from tidemark.control.delivery_queue import Pace, Receiver
 from tidemark.control.leases import LEASE_MS
 from tidemark.control.records import ErrorInfo
@@ -28,8 +26,6 @@ from tidemark.state.layout import PINS
 from tidemark.state.store import JobStore
 from tidemark.testing.manual_clock import ManualClock
 
-AT_ONCE = AlertSettings({rule: RuleSettings(Patience()) for rule in RULES}, Grouping(0, 0))
-
 
 @pytest.fixture
 def root(tmp_path: Path) -> JobStore:
@@ -39,14 +35,6 @@ def root(tmp_path: Path) -> JobStore:
 @pytest.fixture
 def clock() -> ManualClock:
     return ManualClock(T0)
-
-
-def watch(root: JobStore, clock: ManualClock, receivers: Mapping[str, Receiver], *, holder: str = "one") -> AlertWatch:
-    return AlertWatch(root, settings=AT_ONCE, receivers=receivers, holder=holder, clock=clock)
-
-
-def titles(mailbox: Mailbox) -> list[str]:
-    return [alert.title for alert in mailbox.taken]
 
 
 def test_what_is_wrong_is_told_and_then_that_it_is_over(root: JobStore, clock: ManualClock) -> None:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.control.worlds import START, FakeLauncher, World
+from tests.control.worlds import START, FakeLauncher, World, lifecycle
 from tidemark.control.attempts import create_attempt, give_up_attempt
 from tidemark.control.driver_warnings import write_warning
 from tidemark.control.generations import KEPT_GENERATIONS, spec_numbers
 from tidemark.control.plan import KEPT_ATTEMPTS
-from tidemark.control.records import Attempt, DriverWarning, Lifecycle, ProcessHandle
+from tidemark.control.records import Attempt, DriverWarning, ProcessHandle
 from tidemark.control.spec import RestartPolicy
 from tidemark.errors import EngineError, SourceError
 
@@ -19,11 +19,6 @@ from tidemark.errors import EngineError, SourceError
 @pytest.fixture
 def world() -> World:
     return World()
-
-
-def lifecycle(world: World, expected: Lifecycle) -> None:
-    status = world.status()
-    assert status.lifecycle == expected, status
 
 
 def test_a_submitted_job_is_started_and_runs(world: World) -> None:

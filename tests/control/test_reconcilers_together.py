@@ -8,19 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.control.worlds import World
-from tidemark.control.records import Lifecycle
+from tests.control.worlds import World, lifecycle
 from tidemark.state.store import JobStore
 
 
 @pytest.fixture
 def world() -> World:
     return World()
-
-
-def lifecycle(world: World, expected: Lifecycle) -> None:
-    status = world.status()
-    assert status.lifecycle == expected, status
 
 
 def test_another_machine_takes_over_when_the_driver_s_is_gone(world: World) -> None:

@@ -17,7 +17,7 @@ from tidemark.control.generations import change_spec, require_spec
 from tidemark.control.launcher import Probe
 from tidemark.control.observe import Observation, observe, read_control_status
 from tidemark.control.reconciler import Reconciler, Report
-from tidemark.control.records import Attempt, ControlStatus, ProcessHandle
+from tidemark.control.records import Attempt, ControlStatus, Lifecycle, ProcessHandle
 from tidemark.control.spec import JobSpec, SpecGeneration
 from tidemark.errors import FencedError, JobRunningError, LaunchError, StoreError, TidemarkError
 from tidemark.locations import Location
@@ -286,3 +286,9 @@ class FakeLauncher:
 
     def logs(self, handle: ProcessHandle, lines: int) -> tuple[str, ...]:
         return tuple(f"line {number} of process {handle.pid}" for number in range(lines))
+
+
+def lifecycle(world: World, expected: Lifecycle) -> None:
+    """Check what a job is doing by its status."""
+    status = world.status()
+    assert status.lifecycle == expected, status

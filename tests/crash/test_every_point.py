@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -13,7 +13,7 @@ import pytest
 from tests.crash import fares
 from tests.crash.child import call
 from tests.crash.outcomes import Outcome, check_complete, check_swept, check_visible, head_of, outcome_of
-from tests.crash.warm_jvm import CHECKOUT, warm_jvm
+from tests.crash.warm_jvm import CHECKOUT
 from tidemark.crashpoints import RUN_POINTS, reached
 from tidemark.testing.crash import Ending, run_until_crash
 
@@ -36,21 +36,6 @@ class Undisturbed:
     before_end: Outcome
     after_end: Outcome
     reached: Mapping[str, int]
-
-
-@pytest.fixture(scope="module")
-def jvm() -> Iterator[dict[str, str]]:
-    with warm_jvm() as variables:
-        yield variables
-
-
-@pytest.fixture(scope="module")
-def session(spark: SparkSession) -> SparkSession:
-    """A session with the settings of the killed job; other tests' session keeps its own."""
-    own = spark.newSession()
-    for key, value in fares.SETTINGS.items():
-        own.conf.set(key, value)
-    return own
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.crash import fares, upserts
-from tests.crash.warm_jvm import CHECKOUT, warm_jvm
+from tests.crash.warm_jvm import CHECKOUT
 from tidemark import crashpoints
 from tidemark.spark import delta_merge
 from tidemark.state.joblog import JobLog
@@ -27,20 +27,6 @@ pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.slow]
 
 UPSERTED = {"newest": ("zone", "window_start"), "last": ("zone",)}
 Row = dict[str, Any]
-
-
-@pytest.fixture(scope="module")
-def jvm() -> Iterator[Mapping[str, str]]:
-    with warm_jvm() as variables:
-        yield variables
-
-
-@pytest.fixture(scope="module")
-def session(spark: SparkSession) -> SparkSession:
-    own = spark.newSession()
-    for key, value in fares.SETTINGS.items():
-        own.conf.set(key, value)
-    return own
 
 
 @dataclass(frozen=True)

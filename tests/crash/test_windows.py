@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
-from tests.crash import fares, sessions, windows
-from tests.crash.warm_jvm import CHECKOUT, warm_jvm
+from tests.crash import sessions, windows
+from tests.crash.warm_jvm import CHECKOUT
 from tidemark.crashpoints import reached
 from tidemark.spark.windows.session_deferral import PUT_OFF
 from tidemark.spark.windows.tables import MAIN
@@ -36,20 +36,6 @@ class Undisturbed:
     tables: Tables
     reached: Mapping[str, int]
     state: Mapping[str, Collection[str]]
-
-
-@pytest.fixture(scope="module")
-def jvm() -> Iterator[Mapping[str, str]]:
-    with warm_jvm() as variables:
-        yield variables
-
-
-@pytest.fixture(scope="module")
-def session(spark: SparkSession) -> SparkSession:
-    own = spark.newSession()
-    for key, value in fares.SETTINGS.items():
-        own.conf.set(key, value)
-    return own
 
 
 @pytest.fixture(scope="module", params=JOBS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from typing import Final, TypeVar
 
@@ -19,6 +18,7 @@ from tidemark.errors import TidemarkError, UnknownJobError
 from tidemark.names import validate_name
 from tidemark.state.codec import to_plain
 from tidemark.state.layout import LOG, job_folder
+from tidemark.state.root_store import DEFAULT_STORE, STORE_VARIABLE, root_store
 from tidemark.state.store import JobStore
 
 FAILED: Final = 1
@@ -26,8 +26,6 @@ UNHEALTHY_EXIT: Final = 3
 TEMPORARY: Final = 75
 """Exit codes: an error; a job that is not well (``status --check``, and waiting for one that failed); an error that may pass."""
 
-DEFAULT_STORE: Final = ".tidemark/jobs"
-STORE_VARIABLE: Final = "TIDEMARK_STORE"
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -79,7 +77,7 @@ def open_store(store: str | None) -> JobStore:
     Raises:
         StoreError: it cannot be reached.
     """
-    return JobStore.open(store or os.environ.get(STORE_VARIABLE) or DEFAULT_STORE)
+    return root_store(store)
 
 
 def views(root: JobStore, job: str | None = None, observer: Observer | None = None) -> list[tuple[Observation, JobView]]:

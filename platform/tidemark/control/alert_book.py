@@ -13,9 +13,9 @@ from typing import Final
 
 from tidemark.control.alert_state import JobAlerts, LateWindow
 from tidemark.control.layout import number_in, numbered
-from tidemark.control.sealed import create_sealed, read_sealed
 from tidemark.errors import CorruptStoreError
 from tidemark.state.layout import job_folder
+from tidemark.state.sealed import create_sealed, read_sealed
 from tidemark.state.store import JobStore
 
 ALERTS: Final = "control/alerts"

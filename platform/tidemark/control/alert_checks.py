@@ -13,10 +13,10 @@ from typing import Final, Literal
 from uuid import uuid4
 
 from tidemark.control.alert_rules import FailedCheck
-from tidemark.control.sealed import create_sealed, read_sealed
 from tidemark.errors import CorruptStoreError, FormatError
 from tidemark.names import validate_name
 from tidemark.state.layout import job_folder
+from tidemark.state.sealed import create_sealed, read_sealed
 from tidemark.state.store import JobStore
 
 CHECKS: Final = "_alerts/checks"

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from tidemark.control.alert_settings import RULES, RuleName
-from tidemark.control.sealed import create_sealed, read_sealed
 from tidemark.errors import CorruptStoreError, DefinitionError, FormatError
 from tidemark.names import validate_name
+from tidemark.state.sealed import create_sealed, read_sealed
 from tidemark.state.store import JobStore
 
 SILENCES = "_alerts/silences"

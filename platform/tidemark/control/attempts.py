@@ -11,9 +11,9 @@ from typing import Final
 
 from tidemark.control.layout import ATTEMPTS, CLAIMS, WARNINGS, number_in, numbered
 from tidemark.control.records import Attempt, Claim, ProcessHandle
-from tidemark.control.sealed import create_sealed, read_sealed
 from tidemark.errors import FencedError
 from tidemark.state.layout import job_folder
+from tidemark.state.sealed import create_sealed, read_sealed
 from tidemark.state.store import JobStore
 
 ATTEMPT: Final = "attempt"

@@ -6,9 +6,9 @@ from typing import Final
 
 from tidemark.control.layout import WARNINGS, numbered
 from tidemark.control.records import DriverWarning
-from tidemark.control.sealed import read_sealed, write_sealed
 from tidemark.errors import CorruptStoreError
 from tidemark.state.layout import job_folder
+from tidemark.state.sealed import read_sealed, write_sealed
 from tidemark.state.store import JobStore
 
 KIND: Final = "driver-warning"

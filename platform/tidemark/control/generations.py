@@ -11,11 +11,11 @@ from typing import Final
 from tidemark.clock import Clock
 from tidemark.control.attempts import newest_attempt, read_attempt
 from tidemark.control.layout import SPECS, number_in, numbered
-from tidemark.control.sealed import create_sealed, read_sealed
 from tidemark.control.spec import JobSpec, SpecGeneration
 from tidemark.control.spec_checks import checked
 from tidemark.errors import SpecConflictError, TidemarkError, UnknownJobError
 from tidemark.state.layout import job_folder
+from tidemark.state.sealed import create_sealed, read_sealed
 from tidemark.state.store import JobStore
 
 KIND: Final = "spec"

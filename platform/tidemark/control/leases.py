@@ -12,9 +12,9 @@ from typing import Final
 from tidemark.clock import Clock
 from tidemark.control.layout import LEASES, number_in, numbered
 from tidemark.control.records import Lease
-from tidemark.control.sealed import create_sealed, read_sealed
 from tidemark.errors import CorruptStoreError
 from tidemark.state.layout import job_folder
+from tidemark.state.sealed import create_sealed, read_sealed
 from tidemark.state.store import JobStore
 
 KIND: Final = "lease"

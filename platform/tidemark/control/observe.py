@@ -12,13 +12,13 @@ from tidemark.control.generations import read_generation
 from tidemark.control.launcher import Launcher, Probe
 from tidemark.control.layout import ATTEMPTS, CLAIMS, CONTROL, CONTROL_STATUS, SPECS, WARNINGS, number_in
 from tidemark.control.records import Attempt, Claim, ControlStatus, DriverWarning, ProcessHandle, attempt_of
-from tidemark.control.sealed import read_sealed, write_sealed
 from tidemark.control.spec import SpecGeneration
 from tidemark.errors import CorruptStoreError
 from tidemark.names import is_name
 from tidemark.state.heartbeat import Heartbeat, read_heartbeat
 from tidemark.state.layout import job_folder
 from tidemark.state.owners import known_dead
+from tidemark.state.sealed import read_sealed, write_sealed
 from tidemark.state.status import JobStatus, read_status
 from tidemark.state.store import JobStore
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from tidemark.control.layout import UPGRADE_CHECKS, UPGRADES, number_in, numbered
-from tidemark.control.sealed import create_sealed, read_sealed, write_sealed
 from tidemark.control.spec import JobSpec
 from tidemark.errors import TidemarkError
 from tidemark.names import validate_name
 from tidemark.state.layout import job_folder
+from tidemark.state.sealed import create_sealed, read_sealed, write_sealed
 from tidemark.state.store import JobStore
 
 KIND: Final = "upgrade"

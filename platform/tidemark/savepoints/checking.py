@@ -8,12 +8,12 @@ from tidemark.errors import UnknownJobError
 from tidemark.graph.definition_changes import SAME, Names
 from tidemark.graph.job import Job
 from tidemark.savepoints.judging import verdict
-from tidemark.savepoints.root_store import root_store
 from tidemark.savepoints.savepoint_store import SavepointStore
 from tidemark.savepoints.verdict import Verdict
 from tidemark.state.joblog import JobLog
 from tidemark.state.layout import job_folder
 from tidemark.state.records import EpochRecord
+from tidemark.state.root_store import root_store
 from tidemark.state.store import JobStore
 
 HEAD = "head"

@@ -21,11 +21,11 @@ from typing import Final
 
 from tidemark.errors import CorruptStoreError
 from tidemark.savepoints.savepoint import SavepointInfo
-from tidemark.state.codec import from_plain, to_plain
-from tidemark.state.envelope import damaged, seal, sha256, unseal
+from tidemark.state.envelope import damaged, sha256
 from tidemark.state.epoch_codec import SegmentRef, decode_epoch, encode_epoch
 from tidemark.state.layout import SOURCES, STATE, is_source_log, segment_path
 from tidemark.state.records import EpochRecord, OperatorState, SourceLogRef
+from tidemark.state.sealed import read_sealed, write_sealed
 from tidemark.state.store import JobStore
 
 KIND: Final = "savepoint-export"
@@ -142,7 +142,7 @@ def copy_all(
 
 def write_index(target: JobStore, index: ExportIndex) -> None:
     """Write the index, which makes the folder an export."""
-    target.put(INDEX, seal(KIND, to_plain(index)))
+    write_sealed(target, INDEX, kind=KIND, value=index)
 
 
 def read_index(source: JobStore) -> ExportIndex | None:
@@ -152,13 +152,7 @@ def read_index(source: JobStore) -> ExportIndex | None:
         CorruptStoreError: it is damaged.
         FormatError: a newer release wrote it.
     """
-    try:
-        data = source.get(INDEX)
-    except FileNotFoundError:
-        return None
-    path = str(source.location.joined(INDEX))
-    _, plain = unseal(data, kind=KIND, path=path)
-    return from_plain(ExportIndex, plain, path=path)
+    return read_sealed(source, INDEX, kind=KIND, form=ExportIndex)
 
 
 def require_index(source: JobStore) -> ExportIndex:

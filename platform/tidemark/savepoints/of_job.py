@@ -8,10 +8,10 @@ from tidemark.savepoints.exporting import export_savepoint as export
 from tidemark.savepoints.importing import import_savepoint as take_in
 from tidemark.savepoints.rewinding import Tell
 from tidemark.savepoints.rewinding import rewind as put_back
-from tidemark.savepoints.root_store import root_store
 from tidemark.savepoints.savepoint import Savepoint
 from tidemark.savepoints.savepoint_store import SavepointStore
 from tidemark.state.records import EpochRecord
+from tidemark.state.root_store import root_store
 from tidemark.state.store import JobStore
 
 

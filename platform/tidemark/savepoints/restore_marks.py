@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from tidemark.savepoints.restore import Restore
-from tidemark.state.codec import from_plain, to_plain
-from tidemark.state.envelope import seal, unseal
 from tidemark.state.layout import restored_path
 from tidemark.state.records import EpochRecord, RestoreRef
+from tidemark.state.sealed import read_sealed, write_sealed
 from tidemark.state.store import JobStore
 
 KIND: Final = "restored"
@@ -29,7 +28,7 @@ def note_restored(folder: JobStore, record: EpochRecord | None) -> None:
         return
     path = restored_path(record.restored.identity)
     if not folder.exists(path):
-        folder.put(path, seal(KIND, to_plain(RestoreMark(record.restored, record.lineage))))
+        write_sealed(folder, path, kind=KIND, value=RestoreMark(record.restored, record.lineage))
 
 
 def read_mark(folder: JobStore, identity: str) -> RestoreMark | None:
@@ -38,13 +37,7 @@ def read_mark(folder: JobStore, identity: str) -> RestoreMark | None:
     Raises:
         CorruptStoreError: it is damaged.
     """
-    path = restored_path(identity)
-    try:
-        data = folder.get(path)
-    except FileNotFoundError:
-        return None
-    _, plain = unseal(data, kind=KIND, path=path)
-    return from_plain(RestoreMark, plain, path=path)
+    return read_sealed(folder, restored_path(identity), kind=KIND, form=RestoreMark)
 
 
 def is_due(folder: JobStore, head: EpochRecord | None, restore: Restore) -> bool:

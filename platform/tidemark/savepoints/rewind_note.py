@@ -8,10 +8,10 @@ from typing import Final
 
 from tidemark.errors import RewindError
 from tidemark.savepoints.savepoint import TableVersion
-from tidemark.state.codec import from_plain, later, to_plain
-from tidemark.state.envelope import seal, unseal
+from tidemark.state.codec import later
 from tidemark.state.layout import REWIND
 from tidemark.state.records import ParentRef
+from tidemark.state.sealed import create_sealed, read_sealed
 from tidemark.state.store import JobStore
 
 KIND: Final = "rewind"
@@ -52,22 +52,12 @@ def read_rewind(folder: JobStore) -> RewindNote | None:
     Raises:
         CorruptStoreError: the note is damaged.
     """
-    try:
-        data = folder.get(REWIND)
-    except FileNotFoundError:
-        return None
-    path = str(folder.location.joined(REWIND))
-    _, plain = unseal(data, kind=KIND, path=path)
-    return from_plain(RewindNote, plain, path=path)
+    return read_sealed(folder, REWIND, kind=KIND, form=RewindNote)
 
 
 def write_rewind(folder: JobStore, note: RewindNote) -> bool:
     """Write the note if there is none; False where there is one already."""
-    try:
-        folder.create(REWIND, seal(KIND, to_plain(note)))
-    except FileExistsError:
-        return False
-    return True
+    return create_sealed(folder, REWIND, kind=KIND, value=note)
 
 
 def remove_rewind(folder: JobStore) -> None:

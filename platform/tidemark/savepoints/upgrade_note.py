@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from tidemark.errors import UpgradeError
-from tidemark.state.codec import from_plain, to_plain
-from tidemark.state.envelope import seal, unseal
 from tidemark.state.layout import UPGRADE
+from tidemark.state.sealed import read_sealed, write_sealed
 from tidemark.state.store import JobStore
 
 KIND: Final = "upgrade-note"
@@ -29,18 +28,12 @@ def read_upgrade(folder: JobStore) -> UpgradeNote | None:
     Raises:
         CorruptStoreError: the note is damaged.
     """
-    try:
-        data = folder.get(UPGRADE)
-    except FileNotFoundError:
-        return None
-    path = str(folder.location.joined(UPGRADE))
-    _, plain = unseal(data, kind=KIND, path=path)
-    return from_plain(UpgradeNote, plain, path=path)
+    return read_sealed(folder, UPGRADE, kind=KIND, form=UpgradeNote)
 
 
 def write_upgrade(folder: JobStore, note: UpgradeNote) -> None:
     """Write the note, over one of the same upgrade."""
-    folder.put(UPGRADE, seal(KIND, to_plain(note)))
+    write_sealed(folder, UPGRADE, kind=KIND, value=note)
 
 
 def remove_upgrade(folder: JobStore) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,16 +22,13 @@ from tidemark.spark.session import build_session, engine_settings
 from tidemark.state.joblog import JobLog
 from tidemark.state.owners import current_owner
 from tidemark.state.progress import EpochProgress, format_progress
+from tidemark.state.root_store import root_store
 from tidemark.state.status import write_failure
-from tidemark.state.store import JobStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 logger = logging.getLogger("tidemark")
-
-DEFAULT_STORE = ".tidemark/jobs"
-STORE_VARIABLE = "TIDEMARK_STORE"
 
 
 @dataclass(frozen=True)
@@ -100,7 +96,7 @@ def run(
         TidemarkError: of the class that fits what went wrong; nothing of the failed epoch was committed.
     """
     interval = _interval(trigger, end_of_input=end_of_input, adaptive_intake=adaptive_intake)
-    root = JobStore.open(store or job.store or os.environ.get(STORE_VARIABLE) or DEFAULT_STORE)
+    root = root_store(store, job.store)
     session = spark or build_session(app_name=f"tidemark {job.name}")
     term = JobLog(root.at(job.name), job.name, clock).acquire(current_owner(run_id), takeover=takeover)
     stopping = stop or threading.Event()

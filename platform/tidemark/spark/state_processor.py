@@ -23,7 +23,6 @@ from tidemark.graph.nodes import WindowNode
 from tidemark.graph.state_columns import ELEMENT_ORDER, FUNCTION_PART
 from tidemark.savepoints.checking import HEAD, stored_epoch
 from tidemark.savepoints.export_format import read_record, require_index
-from tidemark.savepoints.root_store import root_store
 from tidemark.savepoints.stored_types import stored_columns
 from tidemark.semantics.source_state import SourceState
 from tidemark.spark.error_text import first_line
@@ -38,6 +37,7 @@ from tidemark.spark.windows.steps import step_of
 from tidemark.state.layout import job_folder
 from tidemark.state.offsets import positions
 from tidemark.state.records import EpochRecord, OperatorState
+from tidemark.state.root_store import root_store
 from tidemark.state.store import JobStore
 
 if TYPE_CHECKING:

@@ -6,20 +6,17 @@ Blocks are numbered in the order they were begun and hold up to ``BLOCK_LINES`` 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
-from typing import Final
 
 from tidemark.crashpoints import crash_point
-from tidemark.errors import CorruptStoreError
-from tidemark.state.envelope import FORMAT, canonical, damaged, newer_format
-from tidemark.state.layout import HISTORY, history_path, job_folder
-from tidemark.state.progress import EpochProgress, decode_progress, encode_progress
+from tidemark.state.envelope import FORMAT, canonical
+from tidemark.state.history_blocks import BLOCK_LINES, blocks_of, decode_line, read_lines
+from tidemark.state.layout import history_path, job_folder
+from tidemark.state.progress import EpochProgress, encode_progress
 from tidemark.state.records import EpochRecord
 from tidemark.state.store import JobStore
 
-BLOCK_LINES: Final = 100
-BLOCKS_KEPT: Final = 1000
+BLOCKS_KEPT = 1000
 
 
 class HistoryWriter:
@@ -27,10 +24,10 @@ class HistoryWriter:
 
     def __init__(self, store: JobStore, job: str) -> None:
         self._store = store.at(job_folder(job))
-        blocks = _blocks(self._store)
+        blocks = blocks_of(self._store)
         self._block = blocks[-1] if blocks else 0
         # As text: a line never changes, so it is encoded once, however often its block is written.
-        self._lines = _read_lines(self._store, self._block) if blocks else []
+        self._lines = read_lines(self._store, self._block) if blocks else []
 
     def backfill(self, records: Iterable[EpochRecord]) -> int:
         """Append what a crash kept from being written; call it once at start, before ``append``.
@@ -61,14 +58,14 @@ class HistoryWriter:
 
     def _newest(self) -> EpochProgress | None:
         block = self._block if self._lines else self._block - 1
-        lines = self._lines or (_read_lines(self._store, block) if block >= 0 else [])
-        return _decode(lines[-1], len(lines), self._store, block) if lines else None
+        lines = self._lines or (read_lines(self._store, block) if block >= 0 else [])
+        return decode_line(lines[-1], len(lines), self._store, block) if lines else None
 
     def _add(self, progress: EpochProgress) -> None:
         if len(self._lines) >= BLOCK_LINES:
             self._write()
             self._block, self._lines = self._block + 1, []
-            self._store.delete(history_path(block) for block in _blocks(self._store)[: -BLOCKS_KEPT + 1])
+            self._store.delete(history_path(block) for block in blocks_of(self._store)[: -BLOCKS_KEPT + 1])
         self._lines.append(canonical({"format": FORMAT, **encode_progress(progress)}))
 
     def _write(self) -> None:
@@ -84,36 +81,12 @@ def read_history(store: JobStore, job: str, limit: int = 100) -> list[EpochProgr
     """
     folder = store.at(job_folder(job))
     found: list[EpochProgress] = []
-    for block in reversed(_blocks(folder)):
+    for block in reversed(blocks_of(folder)):
         if len(found) >= limit:
             break
-        lines = list(enumerate(_read_lines(folder, block), start=1))[-(limit - len(found)) :]
-        found = [*(_decode(line, number, folder, block) for number, line in lines), *found]
+        lines = list(enumerate(read_lines(folder, block), start=1))[-(limit - len(found)) :]
+        found = [*(decode_line(line, number, folder, block) for number, line in lines), *found]
     return found
-
-
-def _blocks(folder: JobStore) -> list[int]:
-    names = (file.path.removeprefix(f"{HISTORY}/").removesuffix(".jsonl") for file in folder.list(HISTORY))
-    return sorted(int(name) for name in names if name.isdecimal())
-
-
-def _read_lines(folder: JobStore, block: int) -> list[bytes]:
-    try:
-        return folder.get(history_path(block)).splitlines()
-    except FileNotFoundError:
-        return []  # the writer dropped it as too old just now
-
-
-def _decode(line: bytes, number: int, folder: JobStore, block: int) -> EpochProgress:
-    path = str(folder.location.joined(history_path(block)))
-    try:
-        plain = json.loads(line)
-        version = plain.pop("format")
-        if isinstance(version, int) and version > FORMAT:
-            raise newer_format(version, path)
-        return decode_progress(plain, path=path)
-    except (ValueError, KeyError, AttributeError, TypeError, CorruptStoreError) as error:
-        raise damaged(f"is damaged in line {number}", path, fix=f"delete {path}; only the job's history is lost") from error
 
 
 def _identity(progress: EpochProgress) -> tuple[str, int]:

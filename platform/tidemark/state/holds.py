@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from tidemark.errors import CorruptStoreError
-from tidemark.state.codec import from_plain, to_plain
-from tidemark.state.envelope import seal, unseal
+from tidemark.state.codec import to_plain
+from tidemark.state.envelope import seal
 from tidemark.state.layout import HOLDS, hold_path
+from tidemark.state.sealed import read_sealed
 from tidemark.state.slots import Slots
 from tidemark.state.store import JobStore
 
@@ -58,13 +59,7 @@ class Holds:
         Raises:
             CorruptStoreError: it is damaged.
         """
-        path = hold_path(name)
-        try:
-            data = self.store.get(path)
-        except FileNotFoundError:
-            return None
-        _, plain = unseal(data, kind=KIND, path=path)
-        return from_plain(Hold, plain, path=path)
+        return read_sealed(self.store, hold_path(name), kind=KIND, form=Hold)
 
     def list(self) -> tuple[Hold, ...]:
         """Return all holds, by name.

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from tidemark.errors import CorruptStoreError, InvalidNameError, TidemarkError
-from tidemark.state.codec import from_plain, later, to_plain
-from tidemark.state.envelope import seal, unseal
+from tidemark.state.codec import later
 from tidemark.state.layout import LOG, STATUS, job_folder
 from tidemark.state.load import Load
 from tidemark.state.progress import EpochProgress
 from tidemark.state.records import OwnerInfo
 from tidemark.state.redaction import redacted
+from tidemark.state.sealed import read_sealed, write_sealed
 from tidemark.state.store import JobStore
 from tidemark.state.totals import Totals, empty_totals
 
@@ -63,7 +63,7 @@ class JobStatus:
 
 def write_status(store: JobStore, status: JobStatus) -> None:
     """Write a job's status. ``store`` is the root store."""
-    store.at(job_folder(status.job)).put(STATUS, seal(KIND, to_plain(status)))
+    write_sealed(store.at(job_folder(status.job)), STATUS, kind=KIND, value=status)
 
 
 def write_failure(store: JobStore, job: str, error: TidemarkError, *, owner: OwnerInfo, at: int) -> None:
@@ -91,14 +91,7 @@ def read_status(store: JobStore, job: str) -> JobStatus | None:
         CorruptStoreError: the file is damaged; the job's next start writes it anew.
         FormatError: a newer release wrote it.
     """
-    folder = store.at(job_folder(job))
-    try:
-        data = folder.get(STATUS)
-    except FileNotFoundError:
-        return None
-    path = str(folder.location.joined(STATUS))
-    _, body = unseal(data, kind=KIND, path=path)
-    return from_plain(JobStatus, body, path=path)
+    return read_sealed(store.at(job_folder(job)), STATUS, kind=KIND, form=JobStatus)
 
 
 def list_jobs(store: JobStore) -> list[str]:

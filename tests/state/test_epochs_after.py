@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.control.epochs_after import epoch_numbered, epochs_after
 from tidemark.errors import CorruptStoreError, FormatError
-from tidemark.state.history import BLOCK_LINES, HistoryWriter
+from tidemark.state.epochs_after import epoch_numbered, epochs_after
+from tidemark.state.history import HistoryWriter
+from tidemark.state.history_blocks import BLOCK_LINES
 from tidemark.state.layout import history_path
 from tidemark.state.progress import EpochProgress
 from tidemark.state.store import JobStore

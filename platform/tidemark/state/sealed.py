@@ -1,4 +1,4 @@
-"""Small sealed files of the control plane: read, written over, or created once."""
+"""Small sealed files that each hold one dataclass: read, written over, or created once."""
 
 from __future__ import annotations
 

@@ -9,11 +9,9 @@ import json
 from collections.abc import Iterator
 from typing import Final
 
-from tidemark.errors import CorruptStoreError
-from tidemark.state.envelope import FORMAT, damaged, newer_format
-from tidemark.state.history import BLOCK_LINES
-from tidemark.state.layout import HISTORY, history_path, job_folder
-from tidemark.state.progress import EpochProgress, decode_progress
+from tidemark.state.history_blocks import BLOCK_LINES, blocks_of, decode_line, read_lines
+from tidemark.state.layout import job_folder
+from tidemark.state.progress import EpochProgress
 from tidemark.state.store import JobStore
 
 _MARKS: Final = ("lineage", "epoch")
@@ -37,15 +35,15 @@ def epochs_after(store: JobStore, job: str, lineage: str, epoch: int, *, limit: 
         FormatError: a newer release wrote it.
     """
     folder = store.at(job_folder(job))
-    blocks = _blocks(folder)
+    blocks = blocks_of(folder)
     found = _place_of(folder, blocks, lineage, epoch)
     first, after = found if found is not None else (0, -1)
     epochs: list[EpochProgress] = []
     for block in blocks[first:]:
-        lines = _read_lines(folder, block)
+        lines = read_lines(folder, block)
         start = after + 1 if block == blocks[first] else 0
         for number, line in enumerate(lines[start : start + limit - len(epochs)], start + 1):
-            epochs.append(_decode(line, number, folder, block, splits=splits))
+            epochs.append(decode_line(line, number, folder, block, splits=splits))
         if len(epochs) >= limit:
             break
     return tuple(epochs)
@@ -64,9 +62,9 @@ def epoch_numbered(store: JobStore, job: str, epoch: int, *, before: EpochProgre
     """
     folder = store.at(job_folder(job))
     passed = False
-    for block, number, line in _backwards(folder, _blocks(folder)):
+    for block, number, line in _backwards(folder, blocks_of(folder)):
         if passed and _is(line, None, epoch):
-            return _decode(line, number, folder, block)
+            return decode_line(line, number, folder, block)
         passed = passed or _is(line, before.lineage, before.epoch)
     return None
 
@@ -75,11 +73,11 @@ def _place_of(folder: JobStore, blocks: list[int], lineage: str, epoch: int) -> 
     """Return the index of the block that an epoch is in, and that of its line."""
     if not blocks:
         return None
-    newest = _read_lines(folder, blocks[-1])
+    newest = read_lines(folder, blocks[-1])
     at = _guess(newest, len(blocks), lineage, epoch)
     if at is not None:
         index, line = at
-        lines = newest if index == len(blocks) - 1 else _read_lines(folder, blocks[index])
+        lines = newest if index == len(blocks) - 1 else read_lines(folder, blocks[index])
         if line < len(lines) and _is(lines[line], lineage, epoch):
             return at
     places = {block: index for index, block in enumerate(blocks)}
@@ -103,7 +101,7 @@ def _guess(newest: list[bytes], blocks: int, lineage: str, epoch: int) -> tuple[
 
 def _backwards(folder: JobStore, blocks: list[int]) -> Iterator[tuple[int, int, bytes]]:
     for block in reversed(blocks):
-        lines = _read_lines(folder, block)
+        lines = read_lines(folder, block)
         yield from ((block, number, lines[number - 1]) for number in range(len(lines), 0, -1))
 
 
@@ -122,29 +120,3 @@ def _marks(line: bytes) -> tuple[str, int] | None:
     except (ValueError, KeyError, TypeError):
         return None
     return str(lineage), int(epoch)
-
-
-def _blocks(folder: JobStore) -> list[int]:
-    names = (file.path.removeprefix(f"{HISTORY}/").removesuffix(".jsonl") for file in folder.list(HISTORY))
-    return sorted(int(name) for name in names if name.isdecimal())
-
-
-def _read_lines(folder: JobStore, block: int) -> list[bytes]:
-    try:
-        return folder.get(history_path(block)).splitlines()
-    except FileNotFoundError:
-        return []  # the writer dropped it as too old just now
-
-
-def _decode(line: bytes, number: int, folder: JobStore, block: int, *, splits: bool = True) -> EpochProgress:
-    path = str(folder.location.joined(history_path(block)))
-    try:
-        plain = json.loads(line)
-        version = plain.pop("format")
-        if isinstance(version, int) and version > FORMAT:
-            raise newer_format(version, path)
-        if not splits:
-            plain["sources"] = {name: {**source, "splits": {}} for name, source in plain["sources"].items()}
-        return decode_progress(plain, path=path)
-    except (ValueError, KeyError, AttributeError, TypeError, CorruptStoreError) as error:
-        raise damaged(f"is damaged in line {number}", path, fix=f"delete {path}; only the job's history is lost") from error
