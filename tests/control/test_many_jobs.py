@@ -1,16 +1,14 @@
-"""A thousand jobs in one store: a pass that has nothing to do reads little, and is over in seconds."""
+"""Many jobs in one store: a pass that has nothing to do reads little. How long it takes, ``benchmarks.control`` measures."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.control import NoLauncher, fill, measure
+from benchmarks.control import NoLauncher, fill
 from tests.control.worlds import WatchedStore
 from tidemark.control.reconciler import Reconciler
 from tidemark.state.store import JobStore
-
-JOBS = 200
 
 
 @dataclass
@@ -19,14 +17,6 @@ class Counter:
 
     def __call__(self, operation: str) -> None:
         self.operations.append(operation)
-
-
-def test_a_pass_over_many_jobs_is_quick(tmp_path: Path) -> None:
-    store = JobStore.open(str(tmp_path))
-    found = measure(store, 2, fill(store, JOBS))
-    assert found.well == JOBS
-    # Five seconds for a thousand is the promise; on a machine that does other things, too, this is three times what it takes.
-    assert min(found.later) < 5 * JOBS / 1_000
 
 
 def test_in_the_steady_state_a_job_costs_one_listing_and_three_reads(tmp_path: Path) -> None:
