@@ -13,6 +13,7 @@ SOAK_SEED ?= 7
 UI_PORT ?= 3000
 DAGSTER_HOME ?= $(CURDIR)/.dagster
 PYTEST_ARGS ?=
+WORKERS ?= 2
 
 .PHONY: help setup demo ui bench soak check lint types layers test format lock clean
 
@@ -60,8 +61,8 @@ layers: setup .layout ## imports run one way
 .layout: setup
 	@$(RUN) python scripts/layout.py .layout
 
-test: setup ## every test (PYTEST_ARGS="-k windows")
-	$(RUN) pytest $(PYTEST_ARGS)
+test: setup ## every test (PYTEST_ARGS="-k windows" WORKERS=2)
+	$(RUN) pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 format: setup ## put the code into shape
 	$(RUN) ruff check --fix-only .

@@ -9,16 +9,17 @@ from tidemark.spark.session import JAVA_OPTIONS, LOCAL
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# The JVM's second compiler pays for what it costs only where something runs for long.
-SHORT_LIVED = {JAVA_OPTIONS: f"{LOCAL[JAVA_OPTIONS]} -XX:TieredStopAtLevel=1"}
+# For a few rows, compiling a plan costs more than it saves; and the JVM's second compiler pays only where something runs for long.
+SHORT_LIVED = {
+    JAVA_OPTIONS: f"{LOCAL[JAVA_OPTIONS]} -XX:TieredStopAtLevel=1",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 
-INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-"""For a few rows, compiling a plan costs more than it saves."""
 
-
-def interpreting(spark: SparkSession) -> SparkSession:
-    """Return a new session on the same context that compiles no plans."""
+def compiling(spark: SparkSession) -> SparkSession:
+    """Return a new session on the same context that compiles its plans, as a job's does."""
     session = spark.newSession()
-    for setting, value in INTERPRETED.items():
-        session.conf.set(setting, value)
+    session.conf.set("spark.sql.codegen.wholeStage", "true")
+    session.conf.set("spark.sql.codegen.factoryMode", "FALLBACK")
     return session

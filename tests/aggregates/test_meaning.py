@@ -14,6 +14,7 @@ import pytest
 import tidemark as tm
 from tests.aggregates.rig import results, run
 from tests.aggregates.streams import Row, frame, random_rows
+from tests.short_lived import compiling
 from tidemark.graph.aggregates import Aggregate
 from tidemark.semantics.reference_operator import Fold
 from tidemark.testing import folds
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 CASES = 150
-INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 Agreement = Callable[[object, object, list[object]], bool]
 
 
@@ -142,19 +142,12 @@ PARTS = [NAMES[start::4] for start in range(4)]  # a few at a time: one plan of 
 
 @pytest.mark.parametrize("names", PARTS, ids=["part 1", "part 2", "part 3", "part 4"])
 def test_equals_its_meaning_in_many_epochs(spark: SparkSession, tmp_path: Path, names: list[str]) -> None:
-    check(spark, tmp_path, names, seed=1, most_epochs=6)
+    check(compiling(spark), tmp_path, names, seed=1, most_epochs=4)
 
 
 def test_equals_its_meaning_in_one_epoch_without_generated_code(spark: SparkSession, tmp_path: Path) -> None:
     # Spark falls back to interpreted expressions where generated code gets too large; they have to agree.
-    before = {key: str(spark.conf.get(key)) for key in INTERPRETED}
-    for key, value in INTERPRETED.items():
-        spark.conf.set(key, value)
-    try:
-        check(spark, tmp_path, NAMES, seed=2, most_epochs=1)
-    finally:
-        for key, value in before.items():
-            spark.conf.set(key, value)
+    check(spark, tmp_path, NAMES, seed=2, most_epochs=1)
 
 
 def check(spark: SparkSession, folder: Path, names: list[str], *, seed: int, most_epochs: int) -> None:

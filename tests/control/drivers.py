@@ -12,7 +12,7 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
-from tests.short_lived import INTERPRETED, SHORT_LIVED
+from tests.short_lived import SHORT_LIVED
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.control.attempts import create_attempt, newest_attempt
 from tidemark.control.generations import change_spec
@@ -100,7 +100,7 @@ class Landing:
                 trigger_ms=300,
                 parallelism=2,
                 master="local[2]",
-                conf={**SHORT_LIVED, **INTERPRETED, **self.conf},
+                conf={**SHORT_LIVED, **self.conf},
                 code_paths=(str(self.root / "code"),),
                 variables={"LANDING_ROOT": str(self.root)},
             )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from unittest import mock
 
 import tidemark as tm
-from tests.short_lived import INTERPRETED, SHORT_LIVED
+from tests.short_lived import SHORT_LIVED
 from tidemark.spark.session import build_session
 from tidemark.testing.manual_clock import ManualClock
 
@@ -32,7 +32,6 @@ EPOCH_LENGTH = 160_000
 SETTINGS = {
     "spark.sql.files.maxRecordsPerFile": "2",
     "spark.sql.shuffle.partitions": "1",
-    **INTERPRETED,
 }
 JVM_SETTINGS = {**SETTINGS, **SHORT_LIVED}
 SCHEMA = "id BIGINT, zone STRING, at BIGINT, fare BIGINT"

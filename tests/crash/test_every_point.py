@@ -14,6 +14,7 @@ from tests.crash import fares
 from tests.crash.child import call
 from tests.crash.outcomes import Outcome, check_complete, check_swept, check_visible, head_of, outcome_of
 from tests.crash.warm_jvm import CHECKOUT
+from tests.seeds import PROFILE
 from tidemark.crashpoints import RUN_POINTS, reached
 from tidemark.testing.crash import Ending, run_until_crash
 
@@ -100,14 +101,19 @@ def test_the_job_reaches_every_point(undisturbed: Undisturbed) -> None:
     assert timings == {"ON_TIME", "LATE"}
 
 
-@pytest.mark.parametrize("point", RUN_POINTS)
-def test_killed_twice_at_a_point(
-    point: str, undisturbed: Undisturbed, jvm: Mapping[str, str], session: SparkSession, tmp_path: Path
+PAIRS = [(RUN_POINTS[place if PROFILE == "long" else place - 1], point) for place, point in enumerate(RUN_POINTS)]
+PAIRS = PAIRS if PROFILE == "long" else PAIRS[::2]
+"""Where a job is killed at first, and where its successor is: every point is one of them."""
+
+
+@pytest.mark.parametrize("points", PAIRS, ids=" then ".join)
+def test_killed_at_a_point_and_its_successor_at_another(
+    points: tuple[str, str], undisturbed: Undisturbed, jvm: Mapping[str, str], session: SparkSession, tmp_path: Path
 ) -> None:
-    times = undisturbed.reached.get(point, 0)
-    assert times >= 2, f"{point} is reached {times} times; give the job settings that reach it"
-    kill(landing(tmp_path), point, jvm).require_killed()
-    kill(tmp_path, f"{point}:{max(1, (times - 1) * 2 // 3)}", jvm, 1).require_killed()
+    times = [undisturbed.reached.get(point, 0) for point in points]
+    assert min(times) >= 2, f"{points} are reached {times} times; give the job settings that reach them"
+    kill(landing(tmp_path), points[0], jvm).require_killed()
+    kill(tmp_path, f"{points[1]}:{max(1, (times[1] - 1) * 2 // 3)}", jvm, 1).require_killed()
     recover(tmp_path, session, undisturbed, 2)
     sweep_up(tmp_path, session, 3)
 

@@ -103,14 +103,14 @@ def require_what_was_merged(undisturbed: Undisturbed) -> None:
 
 
 # What a commit does is the same for all windows; it is killed in test_every_point.
-@pytest.mark.parametrize("point", ["state-staged", "compaction-staged"])
-def test_killed_twice_at_a_point(
-    point: str, undisturbed: Undisturbed, jvm: Mapping[str, str], session: SparkSession, tmp_path: Path
+def test_killed_where_state_is_staged_and_where_it_is_merged(
+    undisturbed: Undisturbed, jvm: Mapping[str, str], session: SparkSession, tmp_path: Path
 ) -> None:
-    times = undisturbed.reached.get(point, 0)
-    assert times >= 4, f"{point} is reached {times} times only"
     job = undisturbed.job
-    kill(job, sessions.write_landing(tmp_path), f"{point}:{times // 2}", jvm, 0)
-    kill(job, tmp_path, f"{point}:{max(1, times // 4)}", jvm, 1)
+    sessions.write_landing(tmp_path)
+    for attempt, (point, share) in enumerate((("state-staged", 2), ("compaction-staged", 4))):
+        times = undisturbed.reached.get(point, 0)
+        assert times >= 4, f"{point} is reached {times} times only"
+        kill(job, tmp_path, f"{point}:{times // share}", jvm, attempt)
     JOBS[job].run_to_the_end(tmp_path, session, 2)
     assert tables(job, tmp_path) == undisturbed.tables

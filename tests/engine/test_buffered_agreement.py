@@ -11,7 +11,6 @@ import pytest
 
 from tests.engine.buffered_cases import random_case, require_same, run_engine, run_expected
 from tests.seeds import new_seeds, times
-from tests.short_lived import interpreting
 from tidemark.spark.windows import buffered, buffered_feed, buffered_keys, result_functions
 from tidemark.state.compaction import plan_compaction
 
@@ -62,7 +61,7 @@ def see_agreement(spark: SparkSession, folder: Path, seeds: Iterable[int], kinds
 def test_windows_agree_with_the_reference(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     for change in WAYS[way]:
         change(monkeypatch)
-    cases = see_agreement(interpreting(spark), tmp_path, new_seeds(f"buffered {way}", times(1)))
+    cases = see_agreement(spark, tmp_path, new_seeds(f"buffered {way}", times(1)))
     # Most operators have keys, and each key that has elements is a case.
     assert len(cases) >= 100
 
@@ -70,10 +69,9 @@ def test_windows_agree_with_the_reference(spark: SparkSession, tmp_path: Path, m
 def test_a_run_that_stops_and_goes_on_elsewhere_does_the_same(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read_what_is_needed(monkeypatch)
     case = random_case(SEED, kinds=("tumbling", "session", "count"), keys=8, rows=80)
-    session = interpreting(spark)
-    found = run_engine(case, session, tmp_path, epochs=2, end_of_input=False)
+    found = run_engine(case, spark, tmp_path, epochs=2, end_of_input=False)
     merge_early(monkeypatch)
-    found += run_engine(case, session, tmp_path, epochs=3, end_of_input=False, first=len(found), parallelism=3)
+    found += run_engine(case, spark, tmp_path, epochs=3, end_of_input=False, first=len(found), parallelism=3)
     monkeypatch.undo()
-    found += run_engine(case, session, tmp_path, first=len(found), parallelism=1)
+    found += run_engine(case, spark, tmp_path, first=len(found), parallelism=1)
     require_same(found, run_expected(case), case)

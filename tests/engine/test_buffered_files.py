@@ -10,7 +10,6 @@ import pytest
 
 import tidemark as tm
 from tests.engine.lab import NOW, elements, require_conservation
-from tests.short_lived import interpreting
 from tidemark.state.joblog import JobLog
 from tidemark.state.store import JobStore
 from tidemark.testing.manual_clock import ManualClock
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-EPOCHS, ROWS, KEYS, GROUP = 24, 6, 7, 5
+EPOCHS, ROWS, KEYS, GROUP = 20, 6, 7, 5
 
 
 def listed(rows: Sequence[Mapping[str, Any]], context: tm.WindowContext) -> Iterator[dict[str, object]]:
@@ -35,7 +34,7 @@ def test_files_stay_few_over_many_epochs(spark: SparkSession, tmp_path: Path) ->
     fives = stream.window(tm.count_window(GROUP)).process(listed, returns="values ARRAY<INT>").uid("fives")
     outputs = {"whole": tm.memory(whole, f"{tmp_path}/whole"), "fives": tm.memory(fives, f"{tmp_path}/fives")}
     job = tm.Job("job", outputs=outputs, store=str(tmp_path / "store"), parallelism=1)
-    ran = tm.run(job, spark=interpreting(spark), clock=ManualClock(NOW), end_of_input=True, handle_signals=False)
+    ran = tm.run(job, spark=spark, clock=ManualClock(NOW), end_of_input=True, handle_signals=False)
     for epoch in ran.epochs:
         require_conservation(epoch)
         # Two tables, each with fewer files than make a merge.

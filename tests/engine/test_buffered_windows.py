@@ -11,7 +11,6 @@ import pytest
 
 import tidemark as tm
 from tests.engine.lab import NOW, Lab, elements, require_conservation
-from tests.short_lived import interpreting
 from tidemark.errors import UserCodeError
 from tidemark.semantics.triggers import QuietTrigger, TriggerContext, TriggerResult
 from tidemark.semantics.windows import Window
@@ -35,7 +34,7 @@ def listed(rows: Sequence[Mapping[str, Any]], context: tm.WindowContext) -> Iter
 
 @pytest.fixture
 def lab(spark: SparkSession, tmp_path: Path) -> Lab:
-    return Lab(interpreting(spark), tmp_path)
+    return Lab(spark, tmp_path)
 
 
 def waiting(job: tm.Job, spark: SparkSession, *, waits: Sequence[int]) -> list[EpochProgress]:
@@ -75,7 +74,7 @@ def test_windows_of_processing_time_and_steps_of_the_clock_fire_without_input(sp
     outputs = {"clock": tm.memory(by_clock, names["clock"]), "steps": tm.memory(steps, names["steps"])}
     job = tm.Job("job", outputs=outputs, store=str(tmp_path / "store"))
     to_step, to_minute = 10_000 - NOW % 10_000, 60_000 - NOW % 60_000
-    seen = waiting(job, interpreting(spark), waits=[to_step, 10_000, to_minute - to_step - 10_000])
+    seen = waiting(job, spark, waits=[to_step, 10_000, to_minute - to_step - 10_000])
     assert [epoch.processing_time - NOW for epoch in seen] == [0, to_step, to_step + 10_000, to_minute]
     assert [epoch.operators["steps"].panes_early for epoch in seen] == [0, 2, 2, 2]
     assert [epoch.operators["clock"].panes_on_time for epoch in seen] == [0, 0, 0, 2]
@@ -89,7 +88,7 @@ def test_a_silent_source_lets_event_time_timers_fire(spark: SparkSession, tmp_pa
     stream = elements([("a", NOW - 5, 1)], schema=SCHEMA, watermarks=strategy)
     panes = stream.key_by("k").window(tm.session("2 minutes")).process(listed, returns=LISTED).uid("w")
     job = tm.Job("job", outputs={"panes": tm.memory(panes, f"{tmp_path}/panes")}, store=str(tmp_path / "store"))
-    seen = waiting(job, interpreting(spark), waits=[60_000, 120_000])
+    seen = waiting(job, spark, waits=[60_000, 120_000])
     assert [epoch.operators["w"].panes_on_time for epoch in seen] == [0, 0, 1]
 
 

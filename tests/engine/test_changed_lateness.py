@@ -9,7 +9,6 @@ import pytest
 
 import tidemark as tm
 from tests.engine.lab import Lab, Ran, elements
-from tests.short_lived import interpreting
 from tidemark.semantics.assigners import Session, Tumbling
 from tidemark.semantics.key_epoch import Arrival
 from tidemark.semantics.operator_clock import OperatorClock
@@ -44,7 +43,7 @@ def run_of_both(lab: Lab, lateness: int, *epochs: list[tuple[object, ...]]) -> R
 @pytest.mark.spark
 @pytest.mark.parametrize(("before", "now"), [(100, 20), (100, 0), (0, 100)])
 def test_less_or_more_lateness_in_jobs(before: int, now: int, spark: SparkSession, tmp_path: Path) -> None:
-    lab = Lab(interpreting(spark), tmp_path)
+    lab = Lab(spark, tmp_path)
     first = run_of_both(lab, before, FIRST)
     again = run_of_both(lab, now, FIRST, [("a", 5, 4), ("a", 33, 5)])
     # Of [0, 10) and [30, 40) only the second is not over, and only where 20 milliseconds are allowed now.
@@ -57,7 +56,7 @@ def test_less_or_more_lateness_in_jobs(before: int, now: int, spark: SparkSessio
 
 @pytest.mark.spark
 def test_more_lateness_does_not_bring_back_a_window(spark: SparkSession, tmp_path: Path) -> None:
-    lab = Lab(interpreting(spark), tmp_path)
+    lab = Lab(spark, tmp_path)
     run_of_both(lab, 0, FIRST)
     for lateness in (100, 50):
         late: list[tuple[object, ...]] = [("a", 5, 4)]

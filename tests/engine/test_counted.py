@@ -12,7 +12,6 @@ from tests.engine.buffered_cases import random_case, require_same, run_engine, r
 from tests.engine.lab import Lab, elements
 from tests.engine.merging_early import merge_early
 from tests.seeds import new_seeds
-from tests.short_lived import interpreting
 from tidemark.errors import StateMismatchError
 from tidemark.graph.native_windows import is_native
 from tidemark.spark.windows import counted
@@ -28,22 +27,21 @@ SCHEMA = "k STRING, t BIGINT, v INT"
 
 @pytest.fixture
 def lab(spark: SparkSession, tmp_path: Path) -> Lab:
-    return Lab(interpreting(spark), tmp_path)
+    return Lab(spark, tmp_path)
 
 
 @pytest.mark.slow
 def test_groups_agree_with_the_reference(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (seed,) = new_seeds("counted")
     case = random_case(seed, kinds=["count"] * 3, wanted=lambda node: is_native(node) and node.function is None)
-    session = interpreting(spark)
     try:
-        found = run_engine(case, session, tmp_path, epochs=2, end_of_input=False)
+        found = run_engine(case, spark, tmp_path, epochs=2, end_of_input=False)
         # From here on each epoch looks for the keys that have input, and merges its files.
         monkeypatch.setattr(counted, "FEW_ROWS", -1)
         monkeypatch.setattr(counted, "FEW_TOUCHED", 0)
         merge_early(monkeypatch, counted)
-        found += run_engine(case, session, tmp_path, epochs=3, end_of_input=False, first=len(found), parallelism=3)
-        found += run_engine(case, session, tmp_path, first=len(found), parallelism=1)
+        found += run_engine(case, spark, tmp_path, epochs=3, end_of_input=False, first=len(found), parallelism=3)
+        found += run_engine(case, spark, tmp_path, first=len(found), parallelism=1)
         require_same(found, run_expected(case), case)
     except BaseException as error:
         error.add_note(f"seed {seed}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,9 @@ import pytest
 
 import tidemark as tm
 from tests.engine.lab import NOW, elements, require_conservation
-from tests.short_lived import interpreting
+from tests.seeds import PROFILE
+from tidemark.spark.windows import session_run, sliced, triggered
+from tidemark.state.compaction import plan_compaction
 from tidemark.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:
@@ -19,10 +21,11 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 MINUTE = 60_000
-EPOCHS = 10_000 if os.environ.get("HYPOTHESIS_PROFILE") == "long" else 30
+LONG = PROFILE == "long"
+EPOCHS, MERGED = (10_000, 8) if LONG else (16, 3)
+"""How many epochs there are, and how many files of a size make a merge: twice as many in the smallest size, where reading costs less."""
+
 KEYS = 6
-SHOWN_FILES = 16
-"""Files up to so many of the smallest size are not merged: reading them costs less."""
 
 
 def windows(source: tm.Stream) -> dict[str, tm.Stream]:
@@ -36,12 +39,14 @@ def windows(source: tm.Stream) -> dict[str, tm.Stream]:
     }
 
 
-def test_live_files_stay_few(spark: SparkSession, tmp_path: Path) -> None:
+def test_live_files_stay_few(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (triggered, sliced, session_run):
+        monkeypatch.setattr(module, "plan_compaction", partial(plan_compaction, min_files=MERGED))
     batches = [[(NOW + epoch * MINUTE, f"k{(epoch + key) % KEYS}") for key in range(3)] for epoch in range(EPOCHS)]
     streams = windows(elements(*batches, schema="t BIGINT, k STRING"))
     outputs = {name: tm.memory(stream, f"{tmp_path}/{name}") for name, stream in streams.items()}
     job = tm.Job("job", outputs, store=str(tmp_path / "store"), parallelism=2)
-    seen = tm.run(job, spark=interpreting(spark), clock=ManualClock(NOW), handle_signals=False).epochs
+    seen = tm.run(job, spark=spark, clock=ManualClock(NOW), handle_signals=False).epochs
     assert len(seen) == EPOCHS
     for epoch in seen:
         require_conservation(epoch)
@@ -49,7 +54,7 @@ def test_live_files_stay_few(spark: SparkSession, tmp_path: Path) -> None:
     for uid, count in tables.items():
         files = [epoch.operators[uid].state_files for epoch in seen]
         # An epoch adds a file per partition to each table, and the merging of them takes place at its end.
-        assert max(files) <= count * (SHOWN_FILES + 2), uid
+        assert max(files) <= count * 2 * (MERGED + 1), uid
         assert max(files[EPOCHS // 2 :]) <= max(files[: EPOCHS // 2]), uid
     panes = tm.memory_table(f"{tmp_path}/early")
     assert panes is not None

@@ -15,7 +15,6 @@ from tests.engine.merging_early import merge_early
 from tests.engine.streams import assigners, purging_triggers, scenarios, sliced_assigners
 from tests.engine.test_reference_agreement import require_variety, see_agreement
 from tests.seeds import new_seeds, times
-from tests.short_lived import interpreting
 from tidemark.graph.native_windows import is_native
 from tidemark.graph.nodes import WindowNode
 from tidemark.semantics.assigners import GlobalWindows
@@ -33,7 +32,7 @@ KINDS = ("tumbling", "sliding", "cumulative", "global")
 
 @pytest.fixture
 def lab(spark: SparkSession, tmp_path: Path) -> Lab:
-    return Lab(interpreting(spark), tmp_path)
+    return Lab(spark, tmp_path)
 
 
 def purges_natively(node: WindowNode) -> bool:
@@ -54,8 +53,7 @@ def test_panes_agree_with_the_reference(merged: bool, spark: SparkSession, tmp_p
         kinds=lambda unit: assigners(unit) | sliced_assigners(unit) | st.just(GlobalWindows()),
         triggers=purging_triggers,
     )
-    # Compiled plans do no more in the second run than in the first.
-    cases = see_agreement(drawn, interpreting(spark) if merged else spark, tmp_path, examples=examples)
+    cases = see_agreement(drawn, spark, tmp_path, examples=examples)
     require_variety(cases, least=90 * examples, settings_least=4 * examples)
 
 
@@ -64,12 +62,11 @@ def test_a_run_that_stops_and_goes_on_elsewhere_does_the_same(spark: SparkSessio
     (seed,) = new_seeds("purging")
     # Among these are steps of the clock, which the scenarios do not have.
     case = random_case(seed, kinds=KINDS, wanted=purges_natively)
-    session = interpreting(spark)
     try:
-        found = run_engine(case, session, tmp_path, epochs=2, end_of_input=False)
+        found = run_engine(case, spark, tmp_path, epochs=2, end_of_input=False)
         merge_early(monkeypatch, triggered)
-        found += run_engine(case, session, tmp_path, epochs=3, end_of_input=False, first=len(found), parallelism=3)
-        found += run_engine(case, session, tmp_path, first=len(found), parallelism=1)
+        found += run_engine(case, spark, tmp_path, epochs=3, end_of_input=False, first=len(found), parallelism=3)
+        found += run_engine(case, spark, tmp_path, first=len(found), parallelism=1)
         require_same(found, run_expected(case), case)
     except BaseException as error:
         error.add_note(f"seed {seed}")

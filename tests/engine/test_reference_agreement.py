@@ -20,7 +20,7 @@ from tests.engine.drive import Seen, run_engine
 from tests.engine.expected import run_expected
 from tests.engine.streams import Case, Scenario, assigners, scenarios, sliced_assigners, triggers_with_rules
 from tests.seeds import REPEATABLE, times
-from tests.short_lived import interpreting
+from tests.short_lived import compiling
 from tidemark.semantics.assigners import GlobalWindows
 
 if TYPE_CHECKING:
@@ -50,14 +50,14 @@ def require_agreement(scenario: Scenario, spark: SparkSession, folder: Path, nam
 def see_agreement(drawn: st.SearchStrategy[Scenario], spark: SparkSession, folder: Path, *, examples: int) -> set[Case]:
     """Draw scenarios and hold the engine against the reference; returns the cases that were seen."""
     runs, cases = count(), set[Case]()
-    uncompiled = interpreting(spark)
+    compiled = compiling(spark)
 
     @settings(max_examples=examples, phases=_PHASES, derandomize=REPEATABLE, print_blob=True)
     @given(drawn)
     def agrees(scenario: Scenario) -> None:
         number = next(runs)
         # Compiling takes most of a small job's time, so only the first one's plans are compiled.
-        require_agreement(scenario, uncompiled if number else spark, folder, f"job{number}")
+        require_agreement(scenario, spark if number else compiled, folder, f"job{number}")
         cases.update(scenario.cases)
 
     agrees()

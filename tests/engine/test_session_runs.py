@@ -12,7 +12,6 @@ import pytest
 import tidemark as tm
 from tests.engine.lab import NOW, Lab, elements, run_on
 from tests.engine.test_sessions import put_off
-from tests.short_lived import interpreting
 from tidemark.spark.windows import session_deferral, session_run
 from tidemark.spark.windows.session_state import SessionState
 from tidemark.state.joblog import JobLog
@@ -47,7 +46,7 @@ def panes_of(rows: Sequence[dict[str, object]]) -> list[tuple[object, ...]]:
 
 def runs_with_lateness(spark: SparkSession, folder: Path, runs: Sequence[tuple[int, Sequence[Rows]]]) -> list[list[tuple[object, ...]]]:
     """Run a job again and again, each time with an allowed lateness and further epochs; return each run's panes of key ``a``."""
-    lab, epochs, shown = Lab(interpreting(spark), folder), list[Rows](), []
+    lab, epochs, shown = Lab(spark, folder), list[Rows](), []
     for lateness, further in runs:
         epochs += further
         windows = elements(*epochs, schema=SCHEMA).key_by("k").window(tm.session(10)).allowed_lateness(lateness)
@@ -140,7 +139,7 @@ def test_few_due_among_many_open(spark: SparkSession, tmp_path: Path, monkeypatc
     epochs: list[Rows] = [many, [("k3", 400), ("z", 4000)], [("z", 4540), (None, 4540)], [("z", 4541)]]
     windows = elements(*epochs, schema=SCHEMA, watermarks=tm.bounded_out_of_orderness(4000, timestamp="t")).key_by("k")
     panes = windows.window(tm.session(500)).aggregate(n=tm.count()).uid("sessions")
-    ran = Lab(interpreting(spark), tmp_path).run({"panes": panes}, end_of_input=False)
+    ran = Lab(spark, tmp_path).run({"panes": panes}, end_of_input=False)
     assert asked.count(True) >= 3, "neither absorbing nor firing looked for keys"
     assert sorted(panes_of(ran.rows["panes"]), key=str) == [
         (f"k{number}", number * 10, number * 10 + 500, "ON_TIME", 0, (), 1) for number in (0, 1, 2, 4)

@@ -12,7 +12,6 @@ from tests.engine.lab import Lab, elements
 from tests.engine.session_cases import require_same, run_engine, run_expected, triggered_case
 from tests.engine.test_sessions import SCHEMA, merge_files_early, take_rows_one_by_one, write_touched_only
 from tests.seeds import new_seeds, times
-from tests.short_lived import interpreting
 from tidemark.graph.nodes import WindowNode
 from tidemark.semantics.builtin_triggers import (
     ContinuousEventTimeTrigger,
@@ -51,7 +50,7 @@ def test_triggered_sessions_agree_with_the_reference(
     for seed in others if WAYS[way] else [35]:
         try:
             case = triggered_case(seed)
-            require_same(run_engine(case, interpreting(spark), tmp_path / str(seed)), run_expected(case))
+            require_same(run_engine(case, spark, tmp_path / str(seed)), run_expected(case))
         except BaseException as error:
             error.add_note(f"seed {seed}")
             raise
@@ -61,9 +60,8 @@ def test_triggered_sessions_agree_with_the_reference(
 def test_triggered_sessions_go_on_elsewhere(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_touched_only(monkeypatch)
     case = triggered_case(36, most=3)
-    session = interpreting(spark)
-    found = run_engine(case, session, tmp_path, epochs=3, end_of_input=False)
-    found += run_engine(case, session, tmp_path, first=len(found), parallelism=3)
+    found = run_engine(case, spark, tmp_path, epochs=3, end_of_input=False)
+    found += run_engine(case, spark, tmp_path, first=len(found), parallelism=3)
     require_same(found, run_expected(case))
 
 
@@ -131,7 +129,7 @@ def test_an_early_pane_is_replaced_when_the_session_grows(spark: SparkSession, t
     trigger = EventTimeTrigger(early=CountTrigger(2))
     strategy = tm.bounded_out_of_orderness(100, timestamp="t")
     stream = elements(*epochs, schema=SCHEMA, watermarks=strategy).key_by("k").window(tm.session(10)).trigger(trigger)
-    ran = Lab(interpreting(spark), tmp_path).run({"panes": stream.aggregate(n=tm.count()).uid("sessions")})
+    ran = Lab(spark, tmp_path).run({"panes": stream.aggregate(n=tm.count()).uid("sessions")})
     panes = [
         (row["pane_timing"], row["pane_index"], row["n"], [int(start.timestamp() * 1000) for start in row["replaces"]])
         for row in ran.rows["panes"]

@@ -18,7 +18,7 @@ import tidemark as tm
 from tests.engine.lab import Lab, elements
 from tests.engine.session_cases import random_case, require_same, run_engine, run_expected
 from tests.seeds import PROFILE, new_seeds, times
-from tests.short_lived import interpreting
+from tests.short_lived import compiling
 from tidemark.errors import UserCodeError
 from tidemark.graph.nodes import WindowNode
 from tidemark.semantics.assigners import DynamicSession, Session
@@ -82,8 +82,7 @@ def see_agreement(spark: SparkSession, folder: Path, seeds: Iterable[int], *, ca
 def test_sessions_agree_with_the_reference(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     for change in WAYS[way]:
         change(monkeypatch)
-    # Compiling takes most of a small job's time.
-    see_agreement(interpreting(spark), tmp_path, seeds_beside(1, few=bool(WAYS[way])))
+    see_agreement(spark, tmp_path, seeds_beside(1, few=bool(WAYS[way])))
 
 
 @pytest.mark.slow
@@ -97,7 +96,7 @@ def test_sessions_that_are_put_off_agree_with_the_reference(
     for name in ("_put_off", "_settle"):
         method = getattr(session_deferral.DeferringSessionRun, name)
         monkeypatch.setattr(session_deferral.DeferringSessionRun, name, noting(called, name, method))
-    see_agreement(interpreting(spark), tmp_path, seeds_beside(1), calm=True)
+    see_agreement(spark, tmp_path, seeds_beside(1), calm=True)
     assert called["_put_off"] >= 4
     assert called["_settle"] >= 2
 
@@ -121,24 +120,23 @@ def seeds_beside(known: int, *, few: bool = False) -> list[int]:
 
 @pytest.mark.slow
 def test_compiled_sessions_agree_with_the_reference(spark: SparkSession, tmp_path: Path) -> None:
-    see_agreement(spark, tmp_path, [2])
+    see_agreement(compiling(spark), tmp_path, [2])
 
 
 @pytest.mark.slow
 def test_a_run_that_stops_and_goes_on_elsewhere_does_the_same(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_touched_only(monkeypatch)
     case = random_case(4, most=3)
-    session = interpreting(spark)
-    found = run_engine(case, session, tmp_path, epochs=2, end_of_input=False)
-    found += run_engine(case, session, tmp_path, epochs=4, end_of_input=False, first=len(found), parallelism=3)
+    found = run_engine(case, spark, tmp_path, epochs=2, end_of_input=False)
+    found += run_engine(case, spark, tmp_path, epochs=4, end_of_input=False, first=len(found), parallelism=3)
     monkeypatch.undo()
-    found += run_engine(case, session, tmp_path, first=len(found), parallelism=1)
+    found += run_engine(case, spark, tmp_path, first=len(found), parallelism=1)
     require_same(found, run_expected(case))
 
 
 def test_sessions_of_processing_time(spark: SparkSession, tmp_path: Path) -> None:
     case = random_case(3, keys=8, rows=60, domain="processing")
-    require_same(run_engine(case, interpreting(spark), tmp_path), run_expected(case))
+    require_same(run_engine(case, spark, tmp_path), run_expected(case))
 
 
 SCHEMA = "k STRING, t BIGINT, g BIGINT"
@@ -154,7 +152,7 @@ def sessions_of(
 ) -> list[tuple[object, ...]]:
     """Return the panes over these elements, in the order they came: key, bounds, timing, index, replaced starts, number of elements."""
     stream = elements(*epochs, schema=SCHEMA).key_by("k").window(assigner).allowed_lateness(lateness)
-    rows = Lab(interpreting(spark), folder).run({"panes": stream.aggregate(n=tm.count()).uid("sessions")}).rows["panes"]
+    rows = Lab(spark, folder).run({"panes": stream.aggregate(n=tm.count()).uid("sessions")}).rows["panes"]
 
     def millis(moment: datetime) -> int:
         return (moment.replace(tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
@@ -240,7 +238,7 @@ def test_all_rows_in_one_stream_of_sessions(spark: SparkSession, tmp_path: Path)
     stream = elements([("a", 0, 5), ("b", 10, 5)], [("a", 21, 5), ("b", 3, 5)], schema=SCHEMA).window_all(Session(10))
     late = tm.OutputTag("late")
     panes = stream.late_to(late).aggregate(n=tm.count()).uid("sessions")
-    ran = Lab(interpreting(spark), tmp_path).run({"panes": panes, "late": panes.side_output(late)})
+    ran = Lab(spark, tmp_path).run({"panes": panes, "late": panes.side_output(late)})
     assert ran.of("panes", "n") == [1, 3]
     assert ran.of("late", "k") == []
 
@@ -252,7 +250,7 @@ def test_an_epoch_that_touches_few_sessions_reads_and_writes_those(
     many: list[tuple[object, ...]] = [(f"k{number}", 0, 0) for number in range(400)]
     epochs: list[list[tuple[object, ...]]] = [many, [("k1", 1, 0), (None, 1, 0)], [("k1", 2, 0), (None, 2, 0), ("k2", 40, 0)]]
     stream = elements(*epochs, schema=SCHEMA).key_by("k").window(Session(1000)).aggregate(n=tm.count()).uid("sessions")
-    ran = Lab(interpreting(spark), tmp_path).run({"panes": stream})
+    ran = Lab(spark, tmp_path).run({"panes": stream})
     assert [epoch.operators["sessions"].state_rows for epoch in ran.epochs] == [400, 401, 404, 0]
     assert max(epoch.spark_jobs for epoch in ran.epochs) <= 3
     assert ran.of("panes", "n") == [1] * 398 + [2, 2, 3]

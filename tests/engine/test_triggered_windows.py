@@ -9,7 +9,6 @@ import pytest
 
 import tidemark as tm
 from tests.engine.lab import Lab, elements
-from tests.short_lived import interpreting
 from tidemark.graph.nodes import WindowNode
 from tidemark.spark.windows.steps import step_of
 from tidemark.state.records import OperatorState, StateFile
@@ -26,7 +25,7 @@ HOUR = 3_600_000
 @pytest.mark.spark
 @pytest.mark.parametrize("trigger", [tm.count_trigger(2), tm.purging_trigger(tm.each_epoch_trigger())])
 def test_global_windows_take_nothing_after_the_end_of_input(trigger: Trigger, spark: SparkSession, tmp_path: Path) -> None:
-    lab = Lab(interpreting(spark), tmp_path)
+    lab = Lab(spark, tmp_path)
     epochs = [[("a", 1, 1), ("a", 2, 2), ("a", 3, 3)], [("a", 4, 4), ("b", 5, 5)]]
 
     def streams(count: int) -> dict[str, tm.Stream]:

@@ -17,7 +17,6 @@ from deltalake import DeltaTable
 import tidemark as tm
 from tests.engine.delta_rig import COLUMNS, LINEAGE, SESSIONS, WINDOWS, Rig, Row, as_table, row
 from tests.engine.lab import MINUTE, NOW, elements
-from tests.short_lived import interpreting
 from tidemark.errors import SinkError
 from tidemark.spark.delta_files import live_files
 from tidemark.spark.delta_maintenance import Maintenance
@@ -38,7 +37,7 @@ HOUR = 60 * MINUTE
 
 @pytest.fixture(scope="module")
 def session(spark: SparkSession) -> SparkSession:
-    own = interpreting(spark)
+    own = spark.newSession()
     own.conf.set("spark.sql.shuffle.partitions", "2")
     own.conf.set("spark.sql.session.timeZone", "UTC")
     own.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")

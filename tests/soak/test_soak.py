@@ -22,7 +22,6 @@ import tidemark as tm
 from tests.control.drivers import until
 from tests.control.log_proofs import Term, require_single_starts, terms
 from tests.http_server import http_server
-from tests.short_lived import interpreting
 from tests.soak.chaos import Chaos, left_behind
 from tests.soak.keepers import Keeper, daemon, logs_folder, sensor_log, supervisor
 from tests.soak.recovery import outages, recoveries
@@ -190,7 +189,7 @@ def require_tables(root: Path, feeder: Feeder, request: pytest.FixtureRequest, m
     monkeypatch.setenv("SOAK_OUT", str(root / "calm"))
     monkeypatch.syspath_prepend(str(root / "code"))
     module = import_module("soak_jobs")
-    session = interpreting(request.getfixturevalue("spark"))
+    session = request.getfixturevalue("spark")
     try:
         for job in JOBS:
             tm.run(getattr(module, job)(), store=str(root / "calm-store"), spark=session, end_of_input=True)
