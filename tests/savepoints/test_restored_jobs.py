@@ -13,7 +13,6 @@ import pytest
 from deltalake import DeltaTable
 
 import tidemark as tm
-from tests.short_lived import interpreting
 from tidemark.errors import RewindError, StateMismatchError
 from tidemark.savepoints.rewind_note import RewindNote, remove_rewind, write_rewind
 from tidemark.state.joblog import JobLog
@@ -144,7 +143,7 @@ def test_a_job_goes_on_from_a_savepoint_as_if_nothing_had_been(spark: SparkSessi
             asked.append(partitions)
             return partitions
 
-        result = run(interpreting(spark), job, parallelism=wanted)
+        result = run(spark, job, parallelism=wanted)
         assert [epoch.epoch for epoch in result.epochs] == list(range(SPLIT + 1, EPOCHS))
         assert tables(tmp_path) == golden, f"{parallelism} partitions"
     # Asked before each epoch: what is asked for is what the next one runs at.
