@@ -69,6 +69,11 @@ def job(**change: Any) -> tm.Job:
     )
 
 
+def named(change: dict[str, Any]) -> str:
+    """Return what is changed: where a function lies in memory is no name for a case."""
+    return ", ".join(f"{key}={value.__qualname__ if callable(value) else value}" for key, value in change.items()) or "nothing"
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -88,7 +93,7 @@ def job(**change: Any) -> tm.Job:
         {"sink": tm.parquet},
         {"output": "tips"},
     ],
-    ids=str,
+    ids=named,
 )
 def test_changes_with_what_is_computed(change: dict[str, Any]) -> None:
     assert code_version(job(**change)) != code_version(job())
@@ -97,7 +102,7 @@ def test_changes_with_what_is_computed(change: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "change",
     [{}, {"landing": "/elsewhere"}, {"path": "s3://bucket/hourly"}, {"description": "tips"}, {"parallelism": 7}, {"function": times(2)}],
-    ids=str,
+    ids=named,
 )
 def test_stays_wherever_it_is_deployed(change: dict[str, Any]) -> None:
     assert code_version(job(**change)) == code_version(job())
