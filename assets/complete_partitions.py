@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Literal
+from functools import lru_cache
+from typing import Final, Literal
 
 import dagster as dg
 
@@ -24,6 +25,8 @@ from tidemark.state.progress import EpochProgress, OperatorProgress
 Cause = Literal["complete", "corrected", "late rows"]
 """``complete``: the watermark passed its end. ``corrected``: late rows changed results that were out. ``late rows``: rows came too late
 for it, and are in the late side output or dropped."""
+
+_ENDS_KEPT: Final = 4096
 
 FindEpoch = Callable[[EpochProgress, int], EpochProgress | None]
 """Returns the newest epoch of a number that is older than an epoch."""
@@ -96,7 +99,7 @@ def complete_partitions(
         limit: greatest number of partitions; the next call goes on behind them.
     """
     settled = settled_before(stream, epoch)
-    if settled is None:
+    if settled is None or (mark.through is not None and _next_end(partitions_def, mark.through) > settled):
         return (), mark
     newest = newest_event_of_all(epoch) if settled >= MAX_WATERMARK else None
     found: list[PartitionChange] = []
@@ -170,6 +173,16 @@ def _touches(stream: StreamData, epoch: EpochProgress) -> Iterator[tuple[int, Ca
     operators = _operators(stream, epoch)
     yield from ((start, "late rows") for operator in operators for start in operator.late_windows)
     yield from ((start, "corrected") for operator in operators for start in operator.refired_windows)
+
+
+@lru_cache(maxsize=_ENDS_KEPT)
+def _next_end(partitions_def: dg.TimeWindowPartitionsDefinition, through: int) -> int:
+    """Return the end of the first partition after an instant, whether there is that partition by now or not.
+
+    At most ticks nothing has become complete, which is seen by this without a look at what partitions there are.
+    """
+    window = partitions_def.get_next_partition_window(datetime.fromtimestamp(through / 1000, UTC), respect_bounds=False)
+    return MAX_WATERMARK if window is None else int(window.end.timestamp() * 1000)
 
 
 def _windows_after(partitions_def: dg.TimeWindowPartitionsDefinition, through: int | None) -> Iterator[tuple[str, int, int]]:

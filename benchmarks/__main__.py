@@ -6,7 +6,8 @@ Spark long have fewer. It writes ``benchmarks/results.json`` and ``docs/performa
 place of earlier ones.
 
 Jobs that run on are measured only when asked for by name, since that takes an hour: ``--workload latency`` (or one of ``latency-1s``,
-``latency-10s``, ``latency-60s``) for ``BENCH_SECONDS`` each, 300 by default, and ``--workload start``.
+``latency-10s``, ``latency-60s``) for ``BENCH_SECONDS`` each, 300 by default, and ``--workload start``. So are savepoints:
+``--workload savepoints``, of a job with ``BENCH_KEYS`` keys of state, 10,000,000 by default.
 """
 
 from __future__ import annotations
@@ -22,11 +23,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from benchmarks.comparison import Comparison, Step, compare
-from benchmarks.engines import ENGINES, parse_engine
+from benchmarks.engines import ENGINES, Engine, parse_engine
 from benchmarks.latency import SECONDS, LatencyWorkload, latency_workloads, measure_latency
 from benchmarks.processes import CHECKOUT
 from benchmarks.records import Record, read_records, write_records
 from benchmarks.report import headline, render
+from benchmarks.savepoints import KEYS, LEAST_KEYS, SavepointWorkload, measure_savepoints
+from benchmarks.savepoints import NAME as SAVEPOINTS
 from benchmarks.start_time import NAME as START
 from benchmarks.start_time import measure_start
 from benchmarks.workloads import MANY_EPOCHS, Workload, standard_workloads
@@ -41,6 +44,9 @@ LATENCY = "latency"
 RESULTS = Path("benchmarks") / "results.json"
 PAGE = Path("docs") / "performance.md"
 
+Live = LatencyWorkload | SavepointWorkload | None
+"""A workload whose job runs on; None is that of starting."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the comparison; returns 0 if every engine gave the right results."""
@@ -50,7 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rows = _number("BENCH_ROWS", DEFAULT_ROWS, least=LEAST_ROWS)
         epochs = _number("BENCH_EPOCHS", MANY_EPOCHS, least=LEAST_EPOCHS)
         seconds = _number("BENCH_SECONDS", SECONDS, least=LEAST_SECONDS)
-        drained, live = chosen(standard_workloads(rows, epochs=epochs), latency_workloads(seconds), asked.workload)
+        savepoints = SavepointWorkload(_number("BENCH_KEYS", KEYS, least=LEAST_KEYS))
+        drained, live = chosen(standard_workloads(rows, epochs=epochs), latency_workloads(seconds), asked.workload, savepoints=savepoints)
         comparison = Comparison(
             workloads=drained,
             engines=tuple(map(parse_engine, asked.engine)) if asked.engine else ENGINES,
@@ -78,7 +85,7 @@ def beside_earlier(records: Sequence[Record], root: Path) -> tuple[Record, ...]:
     measured = {record.workload for record in records}
     kept = [record for record in earlier if record.workload not in measured]
     order = [workload.name for workload in standard_workloads(DEFAULT_ROWS)]
-    order += [*(workload.name for workload in latency_workloads()), START]
+    order += [*(workload.name for workload in latency_workloads()), START, SAVEPOINTS]
     return tuple(sorted([*kept, *records], key=lambda record: order.index(record.workload)))
 
 
@@ -122,17 +129,22 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def chosen(
-    drained: Sequence[Workload], latency: Sequence[LatencyWorkload], names: Sequence[str] | None
-) -> tuple[tuple[Workload, ...], tuple[LatencyWorkload | None, ...]]:
+    drained: Sequence[Workload],
+    latency: Sequence[LatencyWorkload],
+    names: Sequence[str] | None,
+    *,
+    savepoints: SavepointWorkload = SavepointWorkload(),  # noqa: B008 - frozen
+) -> tuple[tuple[Workload, ...], tuple[Live, ...]]:
     """Return the workloads to drain, and those that run on, None for that of starting; without names all that are drained.
 
     Raises:
         DefinitionError: there is no workload of a name.
     """
-    live: dict[str, tuple[LatencyWorkload | None, ...]] = {
+    live: dict[str, tuple[Live, ...]] = {
         LATENCY: tuple(latency),
         **{item.name: (item,) for item in latency},
         START: (None,),
+        SAVEPOINTS: (savepoints,),
     }
     known = [*(workload.name for workload in drained), *live]
     unknown = set(names or ()) - set(known)
@@ -142,8 +154,8 @@ def chosen(
     return wanted, tuple(dict.fromkeys(item for name in names or () for item in live.get(name, ())))
 
 
-def measure_live(workloads: Sequence[LatencyWorkload | None], comparison: Comparison, console: Console) -> tuple[Record, ...]:
-    """Measure workloads whose job runs on, on each engine.
+def measure_live(workloads: Sequence[Live], comparison: Comparison, console: Console) -> tuple[Record, ...]:
+    """Measure workloads whose job runs on, on each engine that can.
 
     Raises:
         MeasurementError: a process failed.
@@ -152,13 +164,21 @@ def measure_live(workloads: Sequence[LatencyWorkload | None], comparison: Compar
     found: list[Record] = []
     for workload in workloads:
         for engine in comparison.engines:
+            if isinstance(workload, SavepointWorkload) and engine != "tidemark":
+                continue
             console.print(f"{START if workload is None else workload.name} on {engine}")
-            found.append(
-                measure_start(engine, comparison.scratch)
-                if workload is None
-                else measure_latency(workload, engine, comparison.scratch, memory=comparison.memory)
-            )
+            found.append(_measured(workload, engine, comparison))
     return tuple(found)
+
+
+def _measured(workload: Live, engine: Engine, comparison: Comparison) -> Record:
+    match workload:
+        case SavepointWorkload():
+            return measure_savepoints(workload, comparison.scratch, memory=comparison.memory)
+        case LatencyWorkload():
+            return measure_latency(workload, engine, comparison.scratch, memory=comparison.memory)
+        case None:
+            return measure_start(engine, comparison.scratch)
 
 
 def _number(variable: str, default: int, *, least: int) -> int:

@@ -86,12 +86,32 @@ class Latency:
 
 
 @dataclass(frozen=True)
+class SavepointFigures:
+    """Savepoints of a job with so many keys of state, in milliseconds.
+
+    ``take_ms`` is of a job that runs on, ``command_ms`` that of ``tidemark savepoint trigger``, Python's start included.
+    ``rescale_ms`` is from the new spec to the start of the first epoch at the new parallelism, ``rescale_epochs`` the number of epochs
+    that began at the old one meanwhile. ``restore_ms`` is from Spark's start, which took ``spark_ms``, until the first epoch is published.
+    """
+
+    keys: int
+    state_bytes: int
+    state_files: int
+    take_ms: Spread
+    command_ms: Spread
+    rescale_ms: float
+    rescale_epochs: int
+    spark_ms: Spread
+    restore_ms: Spread
+
+
+@dataclass(frozen=True)
 class Record:
     """A workload on an engine, over all runs.
 
-    One is given of ``events_per_second``, ``epoch_ms`` (the median epoch of each run, in milliseconds), ``growth``, ``latency`` and
-    ``start_ms`` (from the command to the first epoch). ``rows`` is the input's, ``peak_memory_bytes`` the greatest of the runs, and the
-    late rows are those of the last run.
+    One is given of ``events_per_second``, ``epoch_ms`` (the median epoch of each run, in milliseconds), ``growth``, ``latency``,
+    ``start_ms`` (from the command to the first epoch) and ``savepoints``. ``rows`` is the input's, ``peak_memory_bytes`` the greatest of
+    the runs, and the late rows are those of the last run.
     """
 
     workload: str
@@ -111,6 +131,7 @@ class Record:
     growth: Growth | None = None
     latency: Latency | None = None
     start_ms: Spread | None = None
+    savepoints: SavepointFigures | None = None
 
     @property
     def speed(self) -> float:
@@ -121,6 +142,8 @@ class Record:
             return 1000 / self.latency.event_ms.p50
         if self.start_ms is not None:
             return 1000 / self.start_ms.median
+        if self.savepoints is not None:
+            return 1000 / self.savepoints.restore_ms.median
         epochs = self.growth.last.epoch_ms if self.growth is not None else self.epoch_ms
         return 1000 / epochs.median if epochs is not None else 0.0
 
@@ -177,7 +200,13 @@ def _record(plain: dict[str, Any]) -> Record:
     grown, lags = plain.get("growth"), plain.get("latency")
     growth = None if grown is None else Growth(*(_read_stand(grown[end]) for end in ("first", "last")))
     latency = None if lags is None else _read_latency(lags)
-    return Record(**{**plain, **spreads, "growth": growth, "latency": latency})
+    taken = plain.get("savepoints")
+    savepoints = None if taken is None else _read_savepoints(taken)
+    return Record(**{**plain, **spreads, "growth": growth, "latency": latency, "savepoints": savepoints})
+
+
+def _read_savepoints(plain: dict[str, Any]) -> SavepointFigures:
+    return SavepointFigures(**{**plain, **{name: Spread(**plain[name]) for name in ("take_ms", "command_ms", "spark_ms", "restore_ms")}})
 
 
 def _read_latency(plain: dict[str, Any]) -> Latency:

@@ -8,6 +8,7 @@ from itertools import groupby
 from benchmarks.engines import BOUND
 from benchmarks.fares import LATE_BY_MS, LATE_SHARE
 from benchmarks.records import Record, Spread
+from benchmarks.savepoint_report import HOW, savepoint_section
 from benchmarks.workloads import BREAKS, FEW_LATE, LARGE_STATE, MEASURED_EPOCHS, SMALL_STATE, WARM_EPOCHS
 
 _REFERENCE = "spark-rocksdb"
@@ -63,6 +64,7 @@ _METHOD = f"""\
   and the bound. What is measured comes after a minute of warm-up, and all of its windows are checked.
 - `start` is from the command to the first epoch that is published: of `tidemark start` for a submitted job, and of a Python script that
   starts the same query on stock Spark; JVM and session included. First a job that never ran, then one that goes on.
+{HOW}
 - Memory is the greatest resident memory that the process and its JVM had together at one moment, warm-up included. A JVM takes what its
   limit allows before it collects garbage, so this says more about that limit than about what a job needs.
 - Every run is checked, against sums made straight from the input without Spark: the windows that are out must be those that the
@@ -114,6 +116,8 @@ def headline(records: Iterable[Record]) -> tuple[str, ...]:
 
 def _section(records: Sequence[Record]) -> str:
     first = records[0]
+    if first.savepoints is not None:
+        return savepoint_section(first, first.savepoints)
     reference = next((record for record in records if record.engine == _REFERENCE), None)
     if first.latency is not None or first.start_ms is not None:
         return _live_section(records)

@@ -22,6 +22,7 @@ from tidemark.control.spec import JobSpec
 from tidemark.errors import DefinitionError, TidemarkError
 from tidemark.graph.job import Job
 from tidemark.operations.control_jobs import control_jobs
+from tidemark.operations.savepoint_definitions import savepoint_jobs
 from tidemark.sensors.check_verdicts import build_check_sensor
 from tidemark.sensors.job_health import build_job_health_sensor
 from tidemark.sensors.job_sensor import SensorOptions
@@ -53,6 +54,7 @@ def build_continuous_definitions(
     checks: Callable[[Job], Sequence[OutputCheck]] | None = None,
     translator: TidemarkTranslator | None = None,
     operations: Literal["each", "store"] = "each",
+    savepoints: bool = True,
     alert_key: str | None = "alerts",
     launchers: Callable[[], Mapping[str, Launcher]] = launchers_here,
     default_status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.STOPPED,
@@ -75,9 +77,11 @@ def build_continuous_definitions(
         checks: checks of a job, made on their own.
         translator: turns streams into asset specs.
         operations: ``each`` job has its own operations, or the ``store`` has some that ask for a job's name, for those with very many jobs.
+        savepoints: have the operations on savepoints and on a job's code as well (``savepoint_jobs``); where ``each`` job has its own, also
+            a savepoint every six hours and maintenance every night.
         alert_key: key of the resource that alerts go through; None sends none.
         launchers: what can start drivers, by name.
-        default_status: whether the sensors run as soon as they are deployed.
+        default_status: whether the sensors and schedules run as soon as they are deployed.
 
     Raises:
         DefinitionError: partitions, checks or the spec of a job that loads do not fit it.
@@ -102,11 +106,16 @@ def build_continuous_definitions(
         asset_checks=[*made, *(_broken_check(code) for code in loaded.broken)],
         sensors=sensors,
     )
-    if operations == "store":
-        return dg.Definitions.merge(definitions, control_jobs(store=store, launchers=launchers))
+    named: Mapping[str, Job | None] = {"": None} if operations == "store" else loaded.jobs
     wanted = spec or (lambda code, job: JobSpec(job.name, code))
-    each = [control_jobs(job, spec=wanted(code, job), store=store, launchers=launchers) for code, job in loaded.jobs.items()]
-    return dg.Definitions.merge(definitions, *each)
+    specs = {code: wanted(code, job) if job is not None else None for code, job in named.items()}
+    operating = [control_jobs(job, spec=specs[code], store=store, launchers=launchers) for code, job in named.items()]
+    if savepoints:
+        schedules = dg.DefaultScheduleStatus(default_status.value)
+        operating += [
+            savepoint_jobs(job, store=store, translator=translator, launchers=launchers, default_status=schedules) for job in named.values()
+        ]
+    return dg.Definitions.merge(definitions, *operating)
 
 
 def load_jobs(

@@ -78,7 +78,7 @@ class Operator:
             view = view_of(observe(root, form.job, launchers), self.clock.now_ms())
             tell(view)
         metadata = outcome(view, made, seconds=self.clock.monotonic() - begun)
-        if form.wait and (view.lifecycle == "failed" or (GOALS[verb] == "running" and view.lifecycle == "finished")):
+        if form.wait and (view.driver_lifecycle == "failed" or (GOALS[verb] == "running" and view.driver_lifecycle == "finished")):
             text = view.error.message if view.error is not None else f"{form.job} does not run: {view.reason}"
             raise dg.Failure(text, metadata=dict(metadata), allow_retries=False)
         context.add_output_metadata(dict(metadata))

@@ -1,8 +1,12 @@
-"""Dagster jobs and schedules for savepoints and what they make possible; launched from the launchpad as they are."""
+"""Dagster jobs and schedules for savepoints and what they make possible; launched from the launchpad as they are.
+
+What carries them out brings the library of Delta tables. It is imported when one of them runs, so that no code location waits for it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import dagster as dg
 
@@ -11,8 +15,6 @@ from tidemark.assets.translator import TidemarkTranslator, group_of
 from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.control.launcher import Launcher
 from tidemark.control.launchers import launchers_here
-from tidemark.control.upgrade_request import Judge
-from tidemark.control.upgrade_verdict import judge_code
 from tidemark.errors import DefinitionError
 from tidemark.graph.job import Job
 from tidemark.operations.launchpad import launchpad_job
@@ -30,9 +32,15 @@ from tidemark.operations.savepoint_config import (
     UpgradeForm,
     job_form,
 )
-from tidemark.operations.savepoint_ops import SavepointOperator
-from tidemark.operations.upgrade_ops import UpgradeOperator
 from tidemark.sensors.store_sensor import open_root
+from tidemark.state.joblog import JobLog
+from tidemark.state.layout import job_folder
+
+if TYPE_CHECKING:
+    from tidemark.control.upgrade_request import Judge
+    from tidemark.operations.savepoint_ops import SavepointOperator
+
+CarryOut = Callable[..., Mapping[str, MetadataItem]]
 
 EVERY_SIX_HOURS = "0 */6 * * *"
 EVERY_NIGHT = "30 3 * * *"
@@ -60,7 +68,7 @@ def savepoint_jobs(
     maintenance_cron: str = EVERY_NIGHT,
     launchers: Callable[[], Mapping[str, Launcher]] = launchers_here,
     clock: Clock = SYSTEM_CLOCK,
-    judge: Judge = judge_code,
+    judge: Judge | None = None,
     default_status: dg.DefaultScheduleStatus = dg.DefaultScheduleStatus.STOPPED,
 ) -> dg.Definitions:
     """Return the Dagster jobs ``<job>_savepoint``, ``_rewind``, ``_fork``, ``_upgrade`` and so on, and schedules for two of them.
@@ -79,7 +87,7 @@ def savepoint_jobs(
         maintenance_cron: when old savepoints and files go.
         launchers: what can start drivers, by name; called in a run.
         clock: the time.
-        judge: holds new code against stored state.
+        judge: holds new code against stored state; in a process of its own by default.
         default_status: whether the schedules run as soon as they are deployed.
 
     Raises:
@@ -89,16 +97,30 @@ def savepoint_jobs(
     name = job.name if job is not None else None
     if given is None:
         raise DefinitionError("the operations have no job store", fix="give store=..., or Job(store=...)", job=name)
-    operator = SavepointOperator(lambda: open_root(given), launchers, job, translator or TidemarkTranslator(), clock)
-    jobs = {verb: _job(verb, name, carry_out) for verb, carry_out in _carried_out(operator, judge).items()}
+
+    def carried_out(verb: str) -> CarryOut:
+        from tidemark.operations.savepoint_ops import SavepointOperator
+
+        return _carried_out(SavepointOperator(lambda: open_root(given), launchers, job, translator or TidemarkTranslator(), clock), judge)[
+            verb
+        ]
+
+    def has_epoch(_: dg.ScheduleEvaluationContext) -> bool:
+        root = open_root(given)
+        return name is not None and JobLog(root.at(job_folder(name)), name, clock).load().epoch is not None
+
+    jobs = {verb: _job(verb, name, carried_out) for verb in _VERBS}
     return dg.Definitions(
         jobs=list(jobs.values()),
-        schedules=[] if name is None else _schedules(name, jobs, savepoint_cron, maintenance_cron, default_status),
+        schedules=[] if name is None else _schedules(name, jobs, (savepoint_cron, maintenance_cron), has_epoch, default_status),
     )
 
 
-def _carried_out(operator: SavepointOperator, judge: Judge) -> Mapping[str, Callable[..., Mapping[str, MetadataItem]]]:
-    upgrades = UpgradeOperator(operator, judge)
+def _carried_out(operator: SavepointOperator, judge: Judge | None) -> Mapping[str, CarryOut]:
+    from tidemark.control.upgrade_verdict import judge_code
+    from tidemark.operations.upgrade_ops import UpgradeOperator
+
+    upgrades = UpgradeOperator(operator, judge or judge_code)
     return {
         "savepoint": operator.take,
         "dispose_savepoints": operator.dispose,
@@ -113,17 +135,21 @@ def _carried_out(operator: SavepointOperator, judge: Judge) -> Mapping[str, Call
     }
 
 
-def _job(verb: str, job: str | None, do: Callable[..., Mapping[str, MetadataItem]]) -> dg.JobDefinition:
+def _job(verb: str, job: str | None, carried_out: Callable[[str], CarryOut]) -> dg.JobDefinition:
     form, help_ = _VERBS[verb]
 
     def carry_out(context: dg.OpExecutionContext, config: JobForm) -> None:
-        context.add_output_metadata({"tidemark/job": config.job, **do(context, config)})
+        context.add_output_metadata({"tidemark/job": config.job, **carried_out(verb)(context, config)})
 
     return launchpad_job(verb, job, help_=help_, form=job_form(form, job), carry_out=carry_out)
 
 
 def _schedules(
-    job: str, jobs: Mapping[str, dg.JobDefinition], savepoint_cron: str, maintenance_cron: str, status: dg.DefaultScheduleStatus
+    job: str,
+    jobs: Mapping[str, dg.JobDefinition],
+    crons: tuple[str, str],
+    has_epoch: Callable[[dg.ScheduleEvaluationContext], bool],
+    status: dg.DefaultScheduleStatus,
 ) -> Sequence[dg.ScheduleDefinition]:
     stem = group_of(job)
     periodic = {"ops": {f"savepoint_{stem}": {"config": {"job": job, "kind": "periodic", "why": "periodic"}}}}
@@ -131,15 +157,17 @@ def _schedules(
         dg.ScheduleDefinition(
             name=f"{stem}_savepoint_schedule",
             job=jobs["savepoint"],
-            cron_schedule=savepoint_cron,
+            cron_schedule=crons[0],
             run_config=periodic,
+            # Of a job that has not begun there is nothing to keep; a run would only fail.
+            should_execute=has_epoch,
             default_status=status,
             description=f"Takes a savepoint of `{job}`; retention lets old ones go.",
         ),
         dg.ScheduleDefinition(
             name=f"{stem}_maintenance_schedule",
             job=jobs["maintenance"],
-            cron_schedule=maintenance_cron,
+            cron_schedule=crons[1],
             default_status=status,
             description=f"Lets old savepoints of `{job}` go, and deletes what nothing needs any more.",
         ),

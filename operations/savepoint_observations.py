@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from typing import Final
+from urllib.parse import quote
 
 import dagster as dg
 
@@ -10,13 +13,24 @@ from tidemark.assets.job_streams import output_streams
 from tidemark.assets.metadata_values import MetadataItem, MetadataValues
 from tidemark.assets.translator import TidemarkTranslator
 from tidemark.graph.job import Job
+from tidemark.locations import Location
 from tidemark.savepoints.savepoint import Savepoint
+from tidemark.state.layout import PINS, pin_path
+from tidemark.state.store import JobStore
+
+_OWN_S3: Final = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT")
+"""Variables that say that S3 is somebody else's than Amazon's, whose console does not show it."""
 
 
-def savepoint_metadata(savepoint: Savepoint) -> MetadataValues:
-    """Return what a savepoint says, as metadata.
+def savepoint_metadata(savepoint: Savepoint, folder: JobStore, *, run_id: str | None = None) -> MetadataValues:
+    """Return what a savepoint says, as metadata, with links.
 
     The keys are not those of epochs: an observation with these says how far the job was reported.
+
+    Args:
+        savepoint: the savepoint.
+        folder: the store at the job's folder.
+        run_id: of the Dagster run that took it.
     """
     info, record = savepoint.info, savepoint.record
     metadata: dict[str, MetadataItem] = {
@@ -30,11 +44,17 @@ def savepoint_metadata(savepoint: Savepoint) -> MetadataValues:
         "tidemark/state_files": info.state_files,
         "tidemark/code_version": info.code_version,
         "tidemark/taken_by": info.by,
+        "tidemark/savepoint_path": dg.MetadataValue.path(str(folder.location.joined(pin_path(savepoint.name)))),
         "tidemark/restore": dg.MetadataValue.md(
             f"`tidemark rewind {savepoint.job} --to {savepoint.name}` puts state and tables back; "
             f"`tidemark savepoint show {savepoint.job} {savepoint.name}` shows it"
         ),
     }
+    url = browser_url(folder.location.joined(PINS))
+    if url is not None:
+        metadata["tidemark/savepoint_url"] = dg.MetadataValue.url(url)
+    if run_id is not None:
+        metadata["tidemark/taken_in_run"] = dg.MetadataValue.dagster_run(run_id)
     if info.note:
         metadata["tidemark/note"] = info.note
     if savepoint.restorable_until is not None:
@@ -42,19 +62,43 @@ def savepoint_metadata(savepoint: Savepoint) -> MetadataValues:
     return metadata
 
 
-def savepoint_observations(savepoint: Savepoint, job: Job | None, translator: TidemarkTranslator) -> Iterator[dg.AssetObservation]:
+def browser_url(folder: Location) -> str | None:
+    """Return the page on which a browser shows a folder of an object store; None where there is none that needs no more than the place.
+
+    A local folder has none, since no browser follows a link to one from Dagster's pages; a container of Azure is found by its
+    subscription.
+
+    >>> browser_url(Location.parse("s3://lake/jobs/taxi"))
+    'https://s3.console.aws.amazon.com/s3/buckets/lake?prefix=jobs/taxi/'
+    >>> browser_url(Location.parse("/srv/jobs/taxi"))
+    """
+    path = quote(folder.path)
+    match folder.scheme:
+        case "s3" if not any(os.environ.get(name) for name in _OWN_S3):
+            return f"https://s3.console.aws.amazon.com/s3/buckets/{folder.bucket}?prefix={path}/"
+        case "gs":
+            return f"https://console.cloud.google.com/storage/browser/{folder.bucket}/{path}"
+        case _:
+            return None
+
+
+def savepoint_observations(
+    savepoint: Savepoint, folder: JobStore, job: Job | None, translator: TidemarkTranslator, *, run_id: str
+) -> Iterator[dg.AssetObservation]:
     """Yield an observation for each output.
 
     Args:
         savepoint: the savepoint.
+        folder: the store at the job's folder.
         job: the job, where the code location has it; else the outputs' keys are those that the translator gives by default.
         translator: that gave the assets their keys.
+        run_id: of the Dagster run that took it.
     """
     if job is not None:
         keys = {stream.name: translator.get_asset_spec(stream).key for stream in output_streams(job)}
     else:
         keys = {name: dg.AssetKey([savepoint.job, name]) for name in savepoint.record.outputs}
-    shared = savepoint_metadata(savepoint)
+    shared = savepoint_metadata(savepoint, folder, run_id=run_id)
     for name, key in keys.items():
         table = savepoint.info.tables.get(name)
         own: dict[str, MetadataItem] = {}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import dagster as dg
@@ -70,9 +71,20 @@ class SavepointOperator:
         found = self._savepoints(form)
         taken = found.take(form.name or None, epoch=form.epoch, kind=form.kind, by=caller(context), note=form.why, labels=dict(form.labels))
         context.log.info("%s", taken)
-        for observation in savepoint_observations(taken, self.job, self.translator):
-            context.log_event(observation)
-        return dict(savepoint_metadata(taken))
+        self._observe(context, found, taken)
+        return dict(savepoint_metadata(taken, found.folder, run_id=context.run_id))
+
+    @contextmanager
+    def observing(self, context: dg.OpExecutionContext, job: str) -> Iterator[None]:
+        """Observe the outputs with each savepoint of a job that is taken while the block runs, however it ends."""
+        found = SavepointStore(self.open_store(), job, self.clock)
+        before = {savepoint.name for savepoint in found.list()}
+        try:
+            yield
+        finally:
+            for savepoint in found.list():
+                if savepoint.name not in before:
+                    self._observe(context, found, savepoint)
 
     def dispose(self, context: dg.OpExecutionContext, form: DisposeForm) -> Found:
         """Dispose of named savepoints, or of those that retention lets go."""
@@ -94,7 +106,7 @@ class SavepointOperator:
         index = export_savepoint(found.folder, savepoint, to)
         context.log.info("%s: %d files, %d bytes at %s", savepoint.name, len(index.files), index.bytes, to)
         exported: Found = {"tidemark/export": dg.MetadataValue.path(to), "tidemark/files": len(index.files), "tidemark/bytes": index.bytes}
-        return {**savepoint_metadata(savepoint), **exported}
+        return {**savepoint_metadata(savepoint, found.folder), **exported}
 
     def rewind(self, context: dg.OpExecutionContext, form: RewindForm) -> Found:
         """Put a job back to a savepoint with its tables, or say what that would do."""
@@ -119,7 +131,8 @@ class SavepointOperator:
             made = wishes.stop(form.job, "finish", why)
             waiting = Waiting(found.store, self.launchers(), self.clock)
             waiting.until(form.job, "ended", generation=made.generation, timeout_ms=timeout_ms)
-        head = rewind(found.store, form.job, savepoint.name, by=caller(context), why=form.why, clock=self.clock, tell=context.log.info)
+        with self.observing(context, form.job):
+            head = rewind(found.store, form.job, savepoint.name, by=caller(context), why=form.why, clock=self.clock, tell=context.log.info)
         if stopped:
             wishes.start(form.job, why)
         return {"tidemark/epoch": head.epoch, "tidemark/lineage": head.lineage, "tidemark/savepoint": savepoint.name}
@@ -183,6 +196,10 @@ class SavepointOperator:
             for output, files in vacuum_tables(found.store, form.job, clock=self.clock).items():
                 said[f"tidemark/vacuumed_{output}"] = files
         return said
+
+    def _observe(self, context: dg.OpExecutionContext, found: SavepointStore, savepoint: Savepoint) -> None:
+        for observation in savepoint_observations(savepoint, found.folder, self.job, self.translator, run_id=context.run_id):
+            context.log_event(observation)
 
     def _savepoints(self, form: JobForm) -> SavepointStore:
         return SavepointStore(self.open_store(), form.job, self.clock)

@@ -47,7 +47,7 @@ class UpgradeOperator:
             upgrading.abort(form.job, form.why)
         elif form.end == "accept":
             upgrading.accept(form.job, form.why)
-        return _outcome(upgrading.go_on(form.job, timeout_ms=to_ms(form.timeout, what="timeout", minimum=1)))
+        return self._carried_on(context, upgrading, form.job, form.timeout)
 
     def promote(self, context: dg.OpExecutionContext, form: PromoteForm) -> dict[str, MetadataItem]:
         """Give a job the code of its fork: it goes back to where the fork began, and reads on with it."""
@@ -55,7 +55,12 @@ class UpgradeOperator:
         within_ms = to_ms(form.checks_within, what="checks_within", minimum=1)
         request = promotion_of(upgrading.store, form.fork or fork_name(form.job), good_epochs=form.good_epochs, within_ms=within_ms)
         self._begin(context, upgrading, request, form)
-        return _outcome(upgrading.go_on(request.job, timeout_ms=to_ms(form.timeout, what="timeout", minimum=1)))
+        return self._carried_on(context, upgrading, request.job, form.timeout)
+
+    def _carried_on(self, context: dg.OpExecutionContext, upgrading: Upgrading, job: str, timeout: str) -> dict[str, MetadataItem]:
+        with self._operator.observing(context, job):
+            end = upgrading.go_on(job, timeout_ms=to_ms(timeout, what="timeout", minimum=1))
+        return _outcome(end)
 
     def _upgrading(self, context: dg.OpExecutionContext) -> Upgrading:
         found = self._operator

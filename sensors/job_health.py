@@ -152,8 +152,11 @@ def _settings(rules: Collection[RuleName]) -> AlertSettings:
 
 def _said(views: list[JobView], errors: Mapping[str, TidemarkError]) -> str:
     unwell = [view for view in views if view.health in UNHEALTHY]
+    upgrading = [view for view in views if view.lifecycle == "upgrading" and view.health not in UNHEALTHY]
     text = f"{len(views)} jobs, {len(unwell)} not well"
-    named = [_shown(view) for view in unwell[:_NAMED]] + [f"{job} cannot be read: {error}" for job, error in list(errors.items())[:_NAMED]]
+    named = [_shown(view) for view in (unwell + upgrading)[:_NAMED]] + [
+        f"{job} cannot be read: {error}" for job, error in list(errors.items())[:_NAMED]
+    ]
     return "; ".join((text, *named))
 
 

@@ -21,7 +21,7 @@ from tidemark.sensors.reported_events import ReportedEvents
 from tidemark.state.status import JobStatus, read_status
 from tidemark.state.store import JobStore
 
-TICK_SECONDS = 4.0
+TICK_SECONDS = 2.5
 """After so long a tick reads no further history; the jobs that were not reached are first the next time."""
 
 LEAST_SECONDS = 1.0
@@ -62,7 +62,8 @@ def build_progress_sensor(
     def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         # Dagster keeps a cursor when all that was reported with it is written; this one it has kept.
         whole = context.cursor is not None and context.cursor == progress.returned
-        told = progress.tick(decode_marks(context.cursor), ReportedEvents(context.instance, whole=whole))
+        reported = ReportedEvents(context.instance, whole=whole, keys=progress.keys)
+        told = progress.tick(decode_marks(context.cursor), reported)
         progress.returned = encode_marks(told.marks)
         for job, error in told.errors.items():
             context.log.warning("%s is left out: %s", job, error)
@@ -114,6 +115,11 @@ class Progress:
     def names(self) -> tuple[str, ...]:
         """The jobs' names."""
         return tuple(self._jobs)
+
+    @property
+    def keys(self) -> Iterable[dg.AssetKey]:
+        """Asset keys of the jobs' outputs."""
+        return (key for job in self._jobs.values() for key in job.bound.keys.values())
 
     def tick(self, marks: dict[str, JobMark], reported: ReportedEvents) -> Told:
         """Look at all jobs once; one job's trouble does not keep the others from being reported.

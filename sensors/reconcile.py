@@ -32,7 +32,7 @@ def build_reconcile_sensor(
     default_status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.STOPPED,
     clock: Clock = SYSTEM_CLOCK,
 ) -> dg.SensorDefinition:
-    """Return a sensor that starts, stops and restarts the drivers of jobs, as ``tidemark supervise`` does.
+    """Return a sensor that starts, stops and restarts the drivers of jobs, and goes on with upgrades, as ``tidemark supervise`` does.
 
     Supervisors and sensors may run side by side: what one does the others leave alone. Drivers are processes of their own; they run on
     when Dagster ends. They inherit the environment of the code location.
@@ -75,7 +75,7 @@ def told(report: Report, *, ended: bool = False) -> str:
     """Return in words what a pass did."""
     acted = report.acted
     parts = [f"{len(report.observations)} jobs looked at, {len(acted)} acted on"]
-    parts += [f"{done.job}: {', '.join(_word(action) for action in done.actions)}" for done in acted[:_NAMED]]
+    parts += [f"{done.job}: {', '.join((*map(_word, done.actions), *done.steps))}" for done in acted[:_NAMED]]
     busy = sum(done.busy for done in report.done)
     parts += [f"{busy} are being acted on by others"] if busy else []
     parts += [f"{job}: {error}" for job, error in list(report.errors.items())[:_NAMED]]

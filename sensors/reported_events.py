@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import dagster as dg
@@ -13,6 +15,7 @@ from tidemark.state.progress import EpochProgress
 LINEAGE, EPOCH = "tidemark/lineage", "tidemark/epoch"
 _MOST = 1000
 _LOOKED_AT = 20
+_ASKED_AT_ONCE = 500
 
 
 class ReportedEvents:
@@ -22,15 +25,18 @@ class ReportedEvents:
         instance: the instance.
         whole: the last tick is known to have come to its end, so that its cursor says all that was reported; then only corrections of
             partitions are asked for.
+        keys: of the assets that are going to be asked for: what Dagster has never had an event of is then found out for all of them at
+            once, and not asked for again.
     """
 
-    def __init__(self, instance: dg.DagsterInstance, *, whole: bool = False) -> None:
+    def __init__(self, instance: dg.DagsterInstance, *, whole: bool = False, keys: Iterable[dg.AssetKey] = ()) -> None:
         self._instance = instance
         self._whole = whole
+        self._keys = frozenset(keys)
 
     def not_observed(self, key: dg.AssetKey, epochs: Sequence[EpochProgress]) -> Sequence[EpochProgress]:
         """Return those of some epochs, oldest first, that come after the asset's last observation."""
-        if self._whole:
+        if self._whole or key in self._without_events:
             return epochs
         for record in self._instance.fetch_observations(key, limit=_LOOKED_AT).records:
             found = record.asset_observation
@@ -47,8 +53,28 @@ class ReportedEvents:
         """Return those of some changes that the partitions' last materializations do not cover."""
         if not changes or (self._whole and all(change.cause == "complete" for change in changes)):
             return list(changes)
+        if key in self._never_materialized:
+            return list(changes)
         known = _newest(self._instance, key, {change.partition for change in changes})
         return [change for change in changes if not _covers(known.get(change.partition), change)]
+
+    @cached_property
+    def _without_events(self) -> frozenset[dg.AssetKey]:
+        return self._keys - self._materialized.keys()
+
+    @cached_property
+    def _never_materialized(self) -> frozenset[dg.AssetKey]:
+        return self._keys - {key for key, ever in self._materialized.items() if ever}
+
+    @cached_property
+    def _materialized(self) -> Mapping[dg.AssetKey, bool]:
+        """The assets that Dagster has events of, and whether they were ever materialized."""
+        found: dict[dg.AssetKey, bool] = {}
+        keys = iter(sorted(self._keys))
+        while some := list(islice(keys, _ASKED_AT_ONCE)):
+            for record in self._instance.get_asset_records(some):
+                found[record.asset_entry.asset_key] = record.asset_entry.last_materialization_record is not None
+        return found
 
 
 def _newest(instance: dg.DagsterInstance, key: dg.AssetKey, partitions: Collection[str]) -> Mapping[str, tuple[str, int] | None]:

@@ -13,7 +13,7 @@ import dagster as dg
 from examples.taxi.job import example_home, live_job
 from tidemark.assets import Conservation, UniquePanes, build_asset_checks, build_output_asset_specs
 from tidemark.control.spec import JobSpec
-from tidemark.operations import control_jobs
+from tidemark.operations import control_jobs, savepoint_jobs
 from tidemark.sensors import (
     SensorOptions,
     build_check_sensor,
@@ -92,4 +92,4 @@ def live_definitions(options: SensorOptions) -> dg.Definitions:
             build_late_data_sensor(live_job, warn_above=0.05, error_above=0.25, options=options),
         ],
     )
-    return dg.Definitions.merge(definitions, control_jobs(live_job, spec=SPEC))
+    return dg.Definitions.merge(definitions, control_jobs(live_job, spec=SPEC), savepoint_jobs(live_job))

@@ -51,6 +51,8 @@ OPERATION_POINTS: Final = (
     "rewind-table-back",
     "rewind-tables-back",
     "rewind-restored",
+    "rewind-given-up",
+    "rewind-table-kept",
     "upgrade-recorded",
     "upgrade-acted",
 )

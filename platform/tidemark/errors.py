@@ -129,6 +129,12 @@ class CorruptStoreError(TidemarkError):
     code = "TM401"
 
 
+class UnknownStoreError(CorruptStoreError):
+    """There is no job store, or no export, where one is to be read."""
+
+    code = "TM404"
+
+
 class FormatError(TidemarkError):
     """A stored record has a format version this release cannot read."""
 

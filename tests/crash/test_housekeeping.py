@@ -6,16 +6,22 @@ import logging
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import tidemark as tm
+from tidemark.cli.main import main
+from tidemark.clock import format_ms
 from tidemark.crashpoints import reached
 from tidemark.errors import FencedError
 from tidemark.spark.delta_sink import DeltaSink
 from tidemark.spark.housekeeping import RETENTION_SLACK, SWEEP_EPOCHS, SWEEP_INTERVAL_MS, Housekeeping
 from tidemark.spark.sinks import BoundSink
 from tidemark.state.history import read_history
+from tidemark.state.holds import Hold, Holds
 from tidemark.state.joblog import Driver, JobLog
 from tidemark.state.owners import current_owner
+from tidemark.state.pins import Pins
+from tidemark.state.postponed import LOGGED_AGAIN_MS
 from tidemark.state.progress import EpochProgress
 from tidemark.state.records import EpochRecord
 from tidemark.state.status import JobStatus, State, read_status
@@ -30,11 +36,11 @@ STATES: tuple[State, ...] = ("running", "finished", "stopped", "failed")
 class Office:
     """A driver that commits empty epochs, and its housekeeping."""
 
-    def __init__(self, folder: Path, *, retained_epochs: int = 1000, takeover: bool = False) -> None:
+    def __init__(self, folder: Path, *, retained_epochs: int = 1000, takeover: bool = False, clock: ManualClock | None = None) -> None:
         elements = tm.from_elements([(1,)], schema="at BIGINT")
         stream = tm.source("fares", elements, watermarks=tm.bounded_out_of_orderness("0 seconds", timestamp="at"))
         self.job = tm.Job("fares", outputs={"rows": tm.memory(stream, "rows")}, retained_epochs=retained_epochs)
-        self.clock = ManualClock(4_000_000_000_000)
+        self.clock = clock or ManualClock(4_000_000_000_000)
         self.store = JobStore.open(str(folder))
         self.log = JobLog(self.store.at("fares"), "fares", self.clock)
         self.driver = self.log.acquire(current_owner(), takeover=takeover)
@@ -120,6 +126,47 @@ def test_what_can_wait_does_not_stop_a_job(tmp_path: Path, caplog: pytest.LogCap
         office.run(1, every=SWEEP_INTERVAL_MS)
     assert "the sweep is put off" in caplog.text
     assert len(read_history(office.store, "fares")) == 4
+
+
+@pytest.mark.parametrize("folder", ["refs/pins", "refs/holds"])
+def test_what_keeps_the_sweep_is_told_once_a_day_until_it_is_mended(folder: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    office = Office(tmp_path)
+    office.run(3, every=SECOND)
+    Pins(office.log).put("good", 1)
+    Holds(office.log.store).put(Hold("good", "fares-what-if", office.clock.now_ms(), "good", ()))
+    file, staged = tmp_path / "fares" / folder / "good.json", office.log.store.at("state")
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-9])
+    staged.put("hourly/1-1.parquet", b"nobody's")
+    office.run(12, every=SWEEP_INTERVAL_MS)
+    assert len(put_off(caplog)) == 1
+    said = str(put_off(caplog)[0])
+    assert f"the sweep is put off until this is mended: [TM401] {file} is not whole JSON" in said
+    assert "Fix: restore the file from a backup of the job store; or, if" in said
+    assert staged.list(), "nothing that it may need goes"
+    (item,) = status_of(office).put_off
+    assert item.why in said
+    shown = CliRunner().invoke(main, ["status", "fares", "--store", str(tmp_path)]).stdout
+    assert f"warning: the sweep is put off since {format_ms(item.since)}: [TM401] {file}" in shown
+    again = Office(tmp_path, takeover=True, clock=office.clock)
+    assert len(put_off(caplog)) == 1, "a restart does not tell it anew"
+    again.clock.advance(LOGGED_AGAIN_MS)
+    again.run(2, every=SWEEP_INTERVAL_MS)
+    assert (len(put_off(caplog)), status_of(again).put_off[0].since) == (2, item.since)
+    file.write_bytes(whole)
+    again.run(2, every=SWEEP_INTERVAL_MS)
+    assert status_of(again).put_off == ()
+    assert not staged.list()
+
+
+def put_off(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if "is put off" in record.getMessage()]
+
+
+def status_of(office: Office) -> JobStatus:
+    found = read_status(office.store, "fares")
+    assert found is not None
+    return found
 
 
 def test_a_fenced_driver_that_wakes_writes_neither_history_nor_status(tmp_path: Path) -> None:

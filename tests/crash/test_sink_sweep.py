@@ -25,12 +25,13 @@ from tidemark.state.joblog import Driver, JobLog
 from tidemark.state.owners import current_owner
 from tidemark.state.pins import Pins
 from tidemark.state.progress import EpochProgress
-from tidemark.state.records import EpochRecord, OutputRecord, StagedFile
+from tidemark.state.records import EpochRecord, OutputRecord, ParentRef, StagedFile
 from tidemark.state.retention import retire
 from tidemark.state.store import JobStore
 from tidemark.testing.manual_clock import ManualClock
 
 LINEAGE = "0123456789abcdef"
+RESTORED = "00112233445566ff"
 LEASE = 30_000
 SCHEMA = '{"type":"struct","fields":[{"name":"n","type":"long","nullable":true,"metadata":{}}]}'
 
@@ -61,10 +62,11 @@ class Place:
         sink.staging.put(path.replace("part-", ".part-") + ".crc", b"crc")
         return OutputRecord(sink.kind, sink.location, SCHEMA, (StagedFile(path, 1, len(data)),), 1)
 
-    def commit(self, epoch: int, outputs: Mapping[str, OutputRecord], driver: Driver | None = None) -> None:
+    def commit(self, epoch: int, outputs: Mapping[str, OutputRecord], driver: Driver | None = None, *, lineage: str = LINEAGE) -> None:
         driver = driver or self.driver
-        progress = EpochProgress("fares", LINEAGE, epoch, 0, 0, 0, 0)
-        record = EpochRecord("fares", LINEAGE, None, driver.term, epoch, 0, str(epoch), progress, outputs=outputs)
+        progress = EpochProgress("fares", lineage, epoch, 0, 0, 0, 0)
+        parent = None if lineage == LINEAGE else ParentRef(LINEAGE, 1)
+        record = EpochRecord("fares", lineage, parent, driver.term, epoch, 0, str(epoch), progress, outputs=outputs)
         driver.append(replace(record, sources={"fares": SourceState({}, epoch)}))
 
     def publish(self, epoch: int, outputs: Mapping[str, OutputRecord]) -> None:
@@ -121,6 +123,36 @@ def test_stagings_of_epochs_that_are_retired_stay(place: Place) -> None:
     retire(place.driver, retained_epochs=1)
     place.sweep_twice()
     assert all(place.there("delta", output) for output in old)
+
+
+def test_what_a_lineage_leaves_behind_goes_once_the_job_has_left_it(place: Place) -> None:
+    old = [place.stage("delta", epoch) for epoch in range(3)]
+    for epoch, output in enumerate(old):
+        place.commit(epoch, {"delta": output})
+        place.publish(epoch, {"delta": output})
+    crashed = [place.stage("delta", epoch) for epoch in (2, 3)]
+    place.commit(1, {}, lineage=RESTORED)
+    ahead = place.stage("delta", 2, lineage=RESTORED)
+    named = place.stage("delta", 2, lineage=RESTORED)
+    place.commit(2, {"delta": named}, lineage=RESTORED)
+    for _ in range(2):
+        sweep_outputs(place.driver, place.sinks, RESTORED, lease_ms=LEASE)
+        place.clock.advance(LEASE + 1)
+    assert [place.there("delta", output) for output in (*old, named)] == [True] * 4
+    assert [place.there("delta", output) for output in (*crashed, ahead)] == [False] * 3
+
+
+def test_of_a_lineage_whose_epochs_are_retired_nothing_is_known_and_nothing_goes(place: Place) -> None:
+    published, crashed, pinned = (place.stage("delta", epoch) for epoch in (0, 0, 1))
+    place.commit(0, {"delta": published})
+    place.commit(1, {"delta": pinned})
+    Pins(place.log).put("kept", 1)
+    place.commit(1, {}, lineage=RESTORED)
+    retire(place.driver, retained_epochs=1)
+    for _ in range(2):
+        sweep_outputs(place.driver, place.sinks, RESTORED, lease_ms=LEASE)
+        place.clock.advance(LEASE + 1)
+    assert all(place.there("delta", output) for output in (published, crashed, pinned))
 
 
 def test_what_was_marked_goes_though_its_epoch_is_retired_meanwhile(place: Place) -> None:

@@ -134,7 +134,20 @@ def test_partitions_checks_specs_and_operations(modules: Path) -> None:
     specs = {spec.key.to_user_string(): spec for spec in defs.resolve_all_asset_specs()}
     assert (specs["many_a/hourly"].partitions_def, specs["many_b/hourly"].partitions_def) == (hours, None)
     jobs = {job.name for job in defs.resolve_all_job_defs()}
-    assert {"many_a_start", "many_b_stop"} <= jobs
+    assert {"many_a_start", "many_b_stop", "many_a_savepoint", "many_b_upgrade", "many_b_maintenance"} <= jobs
+    assert {schedule.name for schedule in defs.schedules or ()} == {
+        f"many_{job}_{work}_schedule" for job in "ab" for work in ("savepoint", "maintenance")
+    }
     store_wide = loadable(build_continuous_definitions(*codes, store=str(modules / "store"), operations="store"))
-    assert "tidemark_start" in {job.name for job in store_wide.resolve_all_job_defs()}
-    assert "many_a_start" not in {job.name for job in store_wide.resolve_all_job_defs()}
+    names = {job.name for job in store_wide.resolve_all_job_defs()}
+    assert {"tidemark_start", "tidemark_savepoint", "tidemark_rewind"} <= names
+    assert names.isdisjoint({"many_a_start", "many_a_savepoint"})
+    assert not store_wide.schedules
+    without = loadable(build_continuous_definitions(*codes, store=str(modules / "store"), savepoints=False))
+    assert "many_a_start" in {job.name for job in without.resolve_all_job_defs()}
+    assert "many_a_savepoint" not in {job.name for job in without.resolve_all_job_defs()}
+    assert not without.schedules
+    running = dg.DefaultSensorStatus.RUNNING
+    deployed = build_continuous_definitions(*codes, store=str(modules / "store"), default_status=running)
+    schedules = [found for found in deployed.schedules or () if isinstance(found, dg.ScheduleDefinition)]
+    assert {found.default_status for found in schedules} == {dg.DefaultScheduleStatus.RUNNING}

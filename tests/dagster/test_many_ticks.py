@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import dagster as dg
@@ -19,6 +21,7 @@ from tidemark.state.store import JobStore
 pytestmark = pytest.mark.dagster
 
 JOBS = 20
+QUERIES = ("get_asset_records", "fetch_observations", "fetch_materializations")
 
 
 def test_ticks_over_many_jobs_see_all_of_them(tmp_path: Path) -> None:
@@ -53,6 +56,41 @@ def test_a_job_without_news_costs_one_read(tmp_path: Path, monkeypatch: pytest.M
             cursor = result.cursor
             reads, seen = [], reads
     assert seen == ["status.json"]
+
+
+def test_a_first_tick_reads_two_files_a_job_and_asks_dagster_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = tmp_path / "store"
+    jobs = [make_job(tmp_path, f"cabs-{number}", store=str(store)) for number in range(5)]
+    for job in jobs:
+        commit_status(job, store, [FakeEpoch(window_rows()) for _ in range(3)])
+    hours = dg.HourlyPartitionsDefinition("2024-03-04-00:00")
+    sensor = build_progress_sensor([spec for job in jobs for spec in build_output_asset_specs(job, partitions=hours)])
+    asked: list[str] = []
+    with temporary_instance() as instance:
+        for owner, name in ((JobStore, "get"), (JobStore, "list"), *((dg.DagsterInstance, query) for query in QUERIES)):
+            monkeypatch.setattr(owner, name, recorded(getattr(owner, name), name, asked))
+        result = sensor(dg.build_sensor_context(instance=instance))
+        assert isinstance(result, dg.SensorResult)
+        events = result.asset_events or ()
+        assert {type(event) for event in events} == {dg.AssetObservation, dg.AssetMaterialization}
+        assert Counter(asked) == {"get": 2 * len(jobs), "list": len(jobs), "get_asset_records": 1}
+        # Where Dagster has events, but the cursor is lost, it is asked what they say: nothing is told twice.
+        for event in events:
+            instance.report_runless_asset_event(event)
+        asked.clear()
+        again = sensor(dg.build_sensor_context(instance=instance))
+        assert isinstance(again, dg.SensorResult)
+        assert not again.asset_events
+        outputs = sum(len(job.outputs) for job in jobs)
+        assert (Counter(asked)["get_asset_records"], Counter(asked)["fetch_observations"]) == (1, outputs)
+
+
+def recorded(method: Callable[..., object], name: str, asked: list[str]) -> Callable[..., object]:
+    def call(*given: object, **named: object) -> object:
+        asked.append(name)
+        return method(*given, **named)
+
+    return call
 
 
 def test_ticks_load_neither_pyspark_nor_deltalake(tmp_path: Path) -> None:

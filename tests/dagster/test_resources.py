@@ -204,8 +204,11 @@ def test_the_examples_sensors_run_and_its_names_are_stable() -> None:
         "tidemark_reconcile",
     }
     assert all(sensor.default_status == dg.DefaultSensorStatus.RUNNING for sensor in repository.sensor_defs)
-    assert [schedule.name for schedule in repository.schedule_defs] == ["taxi_drain_schedule"]
-    operations = {f"taxi_live_{verb}" for verb in ("start", "stop", "cancel", "restart", "suspend", "resume")}
+    periodic = ("taxi_live_savepoint_schedule", "taxi_live_maintenance_schedule")
+    assert {schedule.name for schedule in repository.schedule_defs} == {"taxi_drain_schedule", *periodic}
+    operations = {
+        f"taxi_live_{verb}" for verb in ("start", "stop", "cancel", "restart", "suspend", "resume", "savepoint", "rewind", "upgrade")
+    }
     assert operations <= {job.name for job in repository.get_all_jobs()}
 
 

@@ -15,7 +15,9 @@ from tests.upgrade.upgrade_worlds import JOB, NEW, OLD, UpgradeWorld, fits
 from tidemark.control.generations import read_spec, require_spec
 from tidemark.control.upgrade_records import newest_step
 from tidemark.errors import DefinitionError, JobRunningError, RewindError, UnknownSavepointError, UpgradeError
+from tidemark.locations import Location
 from tidemark.operations import control_jobs, savepoint_jobs
+from tidemark.operations.savepoint_observations import browser_url
 from tidemark.savepoints.savepoint_store import SavepointStore
 from tidemark.savepoints.upkeep import vacuum_tables
 from tidemark.sensors.reported_events import EPOCH, LINEAGE, ReportedEvents
@@ -61,6 +63,13 @@ class Launchpad:
         self.world.run(self.world.reconciler(), 20)
 
 
+def observed_savepoint(pad: Launchpad) -> object:
+    (record,) = pad.instance.fetch_observations(dg.AssetKey([JOB, "hourly"]), limit=1).records
+    observed = record.asset_observation
+    assert observed is not None
+    return observed.metadata["tidemark/savepoint"].value
+
+
 @pytest.fixture
 def pad(tmp_path: Path, instance: dg.DagsterInstance) -> Launchpad:
     return Launchpad(tmp_path, instance, UpgradeWorld(tmp_path).started())
@@ -80,6 +89,25 @@ def test_a_savepoint_is_observed_on_every_output(pad: Launchpad) -> None:
         # These say how far the job was reported by the progress sensor, which a savepoint does not.
         assert "tidemark/epoch" not in observed.metadata
         assert ("tidemark/table_version" in observed.metadata) == (output == "hourly")
+        path, run = (observed.metadata[f"tidemark/{key}"] for key in ("savepoint_path", "taken_in_run"))
+        assert (type(path), Path(str(path.value)).is_file()) == (dg.PathMetadataValue, True)
+        assert isinstance(run, dg.DagsterRunMetadataValue)
+        assert run.value == record.run_id
+        assert "tidemark/savepoint_url" not in observed.metadata, "no browser follows a link to a local folder"
+
+
+def test_a_savepoint_in_a_bucket_has_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT"):
+        monkeypatch.delenv(name, raising=False)
+    pages = {place: browser_url(Location.parse(place)) for place in ("s3://lake/jobs/a b", "gs://lake/jobs", "az://lake/jobs", "/srv/jobs")}
+    assert pages == {
+        "s3://lake/jobs/a b": "https://s3.console.aws.amazon.com/s3/buckets/lake?prefix=jobs/a%20b/",
+        "gs://lake/jobs": "https://console.cloud.google.com/storage/browser/lake/jobs",
+        "az://lake/jobs": None,
+        "/srv/jobs": None,
+    }
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9000")
+    assert browser_url(Location.parse("s3://lake/jobs")) is None
 
 
 def test_an_observed_savepoint_does_not_hide_how_far_the_job_was_reported(pad: Launchpad) -> None:
@@ -116,6 +144,8 @@ def test_a_rewind_says_first_what_it_would_do(pad: Launchpad) -> None:
     assert len(pad.world.rows()) == 4
     said = pad.launch("rewind", dry_run=False)
     assert (said["epoch"], said["savepoint"]) == (1, "good")
+    assert observed_savepoint(pad) == pad.savepoints.list()[-1].name, "the one that was taken before the tables were put back"
+    assert pad.savepoints.list()[-1].info.kind == "before-rewind"
     assert pad.world.rows() == [(0, OLD), (1, OLD)]
     assert pad.world.spec.wanted == "running"
     pad.world.run(pad.world.reconciler(), 60)
@@ -152,6 +182,7 @@ def test_an_upgrade_comes_to_its_end_and_fails_the_run_when_it_is_the_other_one(
     said = pad.launch("upgrade", code=NEW, version="2")
     assert (said["upgrade_end"], said["code"]) == ("done", "fares_v2:job version 2")
     assert pad.savepoints.get(str(said["savepoint"])).info.kind == "before-upgrade"
+    assert observed_savepoint(pad) == said["savepoint"]
     with pytest.raises(dg.Failure, match="is rolled back") as failed:
         pad.launch("upgrade", code="fares_v3:job", end="abort", why="a mistake")
     assert failed.value.metadata["tidemark/code"].value == "fares_v2:job version 2"
@@ -215,6 +246,10 @@ def test_schedules_take_savepoints_that_retention_lets_go(pad: Launchpad) -> Non
     job = pad.defs.resolve_job_def("fares_savepoint")
     assert job.execute_in_process(run_config=request.run_config, instance=pad.instance).success
     assert [item.info.kind for item in pad.savepoints.list()] == ["periodic"]
+    other = savepoint_jobs(make_job(pad.folder, "not_begun", store=pad.world.store.uri))
+    begun = {found.name: found for found in other.schedules or () if isinstance(found, dg.ScheduleDefinition)}
+    ticked = begun["not_begun_savepoint_schedule"].evaluate_tick(dg.build_schedule_context(instance=pad.instance))
+    assert not ticked.run_requests, "of a job that has no epoch yet there is nothing to keep"
 
 
 def test_they_merge_with_other_operations_and_with_those_of_a_store(pad: Launchpad, tmp_path: Path) -> None:

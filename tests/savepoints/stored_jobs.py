@@ -11,14 +11,19 @@ from tidemark.locations import Location
 from tidemark.savepoints.exporting import export_savepoint
 from tidemark.savepoints.importing import import_savepoint
 from tidemark.savepoints.loans import settle
+from tidemark.savepoints.mark_retention import retire_marks
 from tidemark.savepoints.restore import Claimed, Mode, Restore
 from tidemark.savepoints.restoring import begin_lineage, prepared
 from tidemark.savepoints.savepoint_store import SavepointStore
 from tidemark.semantics.watermarks import SourceState, SplitState
+from tidemark.spark.local_sinks import ConsoleSink
+from tidemark.spark.sink_sweep import sweep_outputs
+from tidemark.spark.sinks import BoundSink
+from tidemark.spark.staging import new_staging
 from tidemark.state.joblog import Driver, JobLog
 from tidemark.state.owners import current_owner
 from tidemark.state.progress import EpochProgress, OperatorProgress, SourceProgress
-from tidemark.state.records import EpochRecord, OperatorState, OutputRecord, SourceLogFile, SourceLogRef, StateFile
+from tidemark.state.records import EpochRecord, OperatorState, OutputRecord, SourceLogFile, SourceLogRef, StagedFile, StateFile
 from tidemark.state.retention import retire
 from tidemark.state.store import JobStore
 from tidemark.state.sweep import SweepReport, kept_epochs, sweep
@@ -26,6 +31,8 @@ from tidemark.state.totals import add_epoch, empty_totals
 from tidemark.testing.manual_clock import ManualClock
 
 LEASE = 30_000
+ROWS = "rows"
+"""The output whose rows are staged; nothing publishes them."""
 EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 """SHA-256 of no bytes."""
 
@@ -60,6 +67,10 @@ class StoredJob:
         return self.log.store
 
     @property
+    def sink(self) -> ConsoleSink:
+        return ConsoleSink(ROWS, 0, self.folder)
+
+    @property
     def savepoints(self) -> SavepointStore:
         return SavepointStore(self.root, self.name, self.clock)
 
@@ -72,8 +83,16 @@ class StoredJob:
         self.folder.put(path, b"x")
         return StateFile(path, 10, 1, 0, 0, epoch)
 
-    def commit(self, added: int = 1, dropped: int = 0) -> EpochRecord:
-        """Commit an epoch in which each operator adds files and drops its oldest ones."""
+    def stage_rows(self) -> OutputRecord:
+        """Stage rows of the next epoch, as an attempt at it does."""
+        last = self.driver.last
+        epoch, lineage = (0, self.log.origin()) if last is None else (last.epoch + 1, last.lineage)
+        path = f"{self.sink.staging_folder(new_staging(lineage, epoch))}/part-00000.parquet"
+        self.folder.put(path, b"x")
+        return OutputRecord(self.sink.kind, None, files=(StagedFile(path, 1, 1),), rows=1)
+
+    def commit(self, added: int = 1, dropped: int = 0, *, rows: OutputRecord | None = None) -> EpochRecord:
+        """Commit an epoch in which each operator adds files and drops its oldest ones, and with staged rows, if any are given."""
         last = self.driver.last
         epoch = 0 if last is None else last.epoch + 1
         lineage = self.log.origin() if last is None else last.lineage
@@ -107,7 +126,7 @@ class StoredJob:
             source_logs={"trips": SourceLogRef((SourceLogFile(str(epoch), log_file, 0, EMPTY),))},
             sources={"trips": SourceState({"p0": SplitState(5_000, 6_000, 1_700_000_000_000, rows=9)}, 5_000)},
             operators=operators,
-            outputs=self.outputs,
+            outputs=self.outputs if rows is None else {ROWS: rows},
             totals=add_epoch(last.totals if last is not None else empty_totals(), progress),
             code_version="c0ffee",
             restored=last.restored if last is not None else None,
@@ -124,12 +143,18 @@ class StoredJob:
         retire(self.driver, retained_epochs=retained)
         kept = kept_epochs(self.log)
         settle(self.driver, kept)
+        retire_marks(self.driver, kept)
+        lineage = self.log.origin() if self.driver.last is None else self.driver.last.lineage
+        sweep_outputs(self.driver, {ROWS: BoundSink(ROWS, self.sink)}, lineage, lease_ms=LEASE, kept=kept)
         return sweep(self.driver, lease_ms=LEASE, kept=kept)
 
     def sweep_thoroughly(self, *, retained: int = 100) -> None:
         for _ in range(2):
             self.clock.advance(LEASE + 1)
             self.keep_house(retained=retained)
+
+    def staged_files(self) -> set[str]:
+        return {file.path for file in self.folder.list("staging")}
 
     def state_files(self) -> set[str]:
         return {file.path for file in self.folder.list("state")}

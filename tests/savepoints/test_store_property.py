@@ -30,17 +30,27 @@ class ManyJobs(RuleBasedStateMachine):
         self.retained: dict[str, list[EpochRecord]] = {name: [] for name in JOBS}
         self.savepoints: dict[tuple[str, str], EpochRecord] = {}
         self.claims: dict[tuple[str, str], tuple[str, str]] = {}
+        self.committed: set[tuple[str, str]] = set()
+        self.left_behind: dict[tuple[str, str], tuple[str, int]] = {}
+        self.marked: set[tuple[str, str]] = set()
         self.count = 0
 
-    @rule(name=job_names, added=st.integers(0, 4), dropped=st.integers(0, 4))
-    def commit(self, name: str, added: int, dropped: int) -> None:
-        self.retained[name].append(self.jobs[name].commit(added, dropped))
+    @rule(name=job_names, added=st.integers(0, 4), dropped=st.integers(0, 4), rows=st.booleans())
+    def commit(self, name: str, added: int, dropped: int, *, rows: bool = False) -> None:
+        staged = self.jobs[name].stage_rows() if rows else None
+        record = self.jobs[name].commit(added, dropped, rows=staged)
+        self.retained[name].append(record)
+        self.committed |= staged_rows(name, record)
 
     @rule(name=job_names, count=st.integers(0, 3))
     def crash_while_staging(self, name: str, count: int) -> None:
+        job = self.jobs[name]
         for _ in range(count):
-            self.jobs[name].stage("hourly", 0)
-        self.jobs[name].restart()
+            job.stage("hourly", 0)
+            last = job.driver.last
+            place = (job.log.origin(), 0) if last is None else (last.lineage, last.epoch + 1)
+            self.left_behind[name, job.stage_rows().files[0].path] = place
+        job.restart()
 
     @precondition(lambda self: any(self.retained.values()))
     @rule(data=st.data())
@@ -78,6 +88,12 @@ class ManyJobs(RuleBasedStateMachine):
         self.retained[into].append(begun)
         if mode == "claim":
             self.claims[into, begun.lineage] = (name, savepoint)
+
+    @rule(name=job_names, count=st.integers(1, 3))
+    def leave_a_lineage_with_rows_of_a_crash(self, name: str, count: int) -> None:
+        self.commit(name, 1, 0, rows=True)
+        self.crash_while_staging(name, count)
+        self.fork(name, name, "no-claim", 1)
 
     @precondition(lambda self: self.savepoints)
     @rule(data=st.data(), into=job_names)
@@ -117,6 +133,7 @@ class ManyJobs(RuleBasedStateMachine):
         self.jobs[name].keep_house(retained=keep)
         self.retained[name] = self.retained[name][-keep:]
         self.settle_claims(name)
+        self.sweep_rows(name)
 
     def sweep_thoroughly(self) -> None:
         for _ in range(2):
@@ -124,6 +141,7 @@ class ManyJobs(RuleBasedStateMachine):
         # What a job lets go of, others see at their next sweep: once per job in a chain of forks, and twice to delete it.
         for _ in range(2 * len(JOBS)):
             self.sweep_all()
+        self.rows_are_there_as_long_as_they_may_be_shown()
         for name in JOBS:
             assert self.jobs[name].state_files() == {path for owner, path in self.needed() if owner == name}
 
@@ -132,6 +150,21 @@ class ManyJobs(RuleBasedStateMachine):
         for name in JOBS:
             self.jobs[name].keep_house()
             self.settle_claims(name)
+            self.sweep_rows(name)
+
+    def sweep_rows(self, name: str) -> None:
+        """Of what attempts left behind goes what was found unused before, and is found what is no older than its lineage's epochs."""
+        gone = {left for left in self.marked if left[0] == name}
+        self.marked -= gone
+        for left in gone:
+            del self.left_behind[left]
+        last = self.jobs[name].driver.last
+        oldest = {self.jobs[name].log.origin(): 0} if last is None else {}
+        for record in reversed(self.retained[name]):
+            oldest[record.lineage] = record.epoch
+        self.marked |= {
+            left for left, (lineage, epoch) in self.left_behind.items() if left[0] == name and epoch >= oldest.get(lineage, epoch + 1)
+        }
 
     def dispose_of(self, owner: str, savepoint: str) -> None:
         self.jobs[owner].savepoints.dispose(savepoint)
@@ -153,6 +186,12 @@ class ManyJobs(RuleBasedStateMachine):
         there = {(name, path) for name in JOBS for path in self.jobs[name].state_files()}
         assert self.needed() <= there
 
+    @invariant()
+    def rows_are_there_as_long_as_they_may_be_shown(self) -> None:
+        """What was ever committed may be in a table; of the rest all goes that can be known to be nobody's."""
+        there = {(name, path) for name in JOBS for path in self.jobs[name].staged_files()}
+        assert there == self.committed | self.left_behind.keys()
+
     def teardown(self) -> None:
         """Whatever happened, the store holds what the model does, and nothing else in the end."""
         if not hasattr(self, "jobs"):
@@ -169,6 +208,10 @@ class ManyJobs(RuleBasedStateMachine):
         kept = [(name, record) for name, records in self.retained.items() for record in records]
         kept += [(owner, record) for (owner, _), record in self.savepoints.items()]
         return {(owner or name, path) for name, record in kept for owner, path in live_files(record)}
+
+
+def staged_rows(name: str, record: EpochRecord) -> set[tuple[str, str]]:
+    return {(name, file.path) for output in record.outputs.values() for file in output.files}
 
 
 TestManyJobs = ManyJobs.TestCase

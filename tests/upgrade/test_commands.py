@@ -82,12 +82,18 @@ def test_status_says_where_an_upgrade_is_heading_for(tmp_path: Path) -> None:
     assert "is stopping, heading for fares_v2:job version 2" in type_in("status", JOB, store=store).output
     aborted = type_in("upgrade", JOB, "--abort", "--no-wait", "--why", "a mistake", store=store)
     assert "is reverting, heading for fares:job (aborted by" in aborted.output
-    upgrade = json.loads(type_in("status", JOB, "--json", store=store).output)["upgrade"]
-    assert (upgrade["step"], upgrade["heading"]) == ("reverting", "rolled-back")
+    assert f"{JOB}: upgrading, " in type_in("status", JOB, store=store).output
+    assert "upgrading (reverting, for fares:job)  " in type_in("list", store=store).output
+    for words in (("status", JOB, "--json"), ("list", "--json")):
+        view = json.loads(type_in(*words, store=store).output)
+        assert (view["lifecycle"], view["driver_lifecycle"]) == ("upgrading", "running")
+        assert (view["upgrade"]["step"], view["upgrade"]["heading"], view["upgrade"]["code"]) == ("reverting", "rolled-back", OLD)
     both = type_in("upgrade", JOB, "--abort", "--accept", store=store)
     assert "exclude one another" in both.output
     world.upgrading().go_on(JOB, timeout_ms=600_000)
     assert "heading" not in type_in("status", JOB, store=store).output
+    view = json.loads(type_in("status", JOB, "--json", store=store).output)
+    assert (view["lifecycle"] == "upgrading", view["upgrade"]["step"]) == (False, "rolled-back")
 
 
 def test_a_fork_takes_the_jobs_place_in_its_tables(tmp_path: Path) -> None:

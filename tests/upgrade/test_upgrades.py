@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -12,12 +13,15 @@ from deltalake import DeltaTable, write_deltalake
 from tests.control.worlds import START
 from tests.upgrade.upgrade_worlds import JOB, NEW, OLD, UpgradeWorld, fits
 from tidemark.control.alert_checks import CheckVerdict, report_check
-from tidemark.control.spec import JobSpec
+from tidemark.control.generations import KIND as SPEC_KIND
+from tidemark.control.layout import SPECS, numbered
+from tidemark.control.spec import JobSpec, SpecGeneration
 from tidemark.control.upgrade_records import UpgradeCheck, UpgradeStep, newest_step, report_upgrade_check
 from tidemark.control.upgrade_request import begin_upgrade
 from tidemark.control.upgrade_verdict import Maps
 from tidemark.control.wishes import Wishes
 from tidemark.errors import (
+    DefinitionError,
     JobRunningError,
     NotReachedError,
     RewindError,
@@ -30,6 +34,7 @@ from tidemark.savepoints.rewinding import rewind
 from tidemark.savepoints.savepoint_store import SavepointStore
 from tidemark.savepoints.upgrade_note import read_upgrade
 from tidemark.savepoints.verdict import Finding, OperatorVerdict, Verdict
+from tidemark.state.sealed import create_sealed
 from tidemark.state.store import JobStore
 from tidemark.testing.crash import run_until_crash
 
@@ -185,6 +190,21 @@ def test_what_cannot_be_is_refused_and_nothing_is_changed(tmp_path: Path) -> Non
         world.begin()
     by_hand.release()
     assert (newest_step(world.store, JOB), read_upgrade(world.store.at(JOB))) == (None, None)
+
+
+def test_what_looks_like_a_secret_is_refused_unless_the_spec_has_it_already(tmp_path: Path) -> None:
+    world = UpgradeWorld(tmp_path).started()
+    with pytest.raises(DefinitionError, match="the value of API_TOKEN looks like a secret"):
+        world.begin(variables={"API_TOKEN": "x1y2z3-secret"})
+    assert newest_step(world.store, JOB) is None
+    # As a release kept it that did not look so closely.
+    kept = SpecGeneration(2, START, "ada", "old", replace(world.spec, variables={"API_TOKEN": "x1y2z3-secret"}))
+    assert create_sealed(world.store.at(JOB), numbered(SPECS, 2), kind=SPEC_KIND, value=kept)
+    with pytest.raises(DefinitionError, match="the value of API_TOKEN looks like a secret"):
+        world.begin(variables={"API_TOKEN": "another-secret"})
+    world.begin()
+    assert world.upgrading().go_on(JOB, timeout_ms=TEN_MINUTES).step == "done"
+    assert dict(world.spec.variables) == {"API_TOKEN": "x1y2z3-secret"}
 
 
 def test_a_table_that_cannot_be_put_back_is_said_and_gone_on_with(tmp_path: Path) -> None:

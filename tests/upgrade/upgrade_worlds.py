@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from tests.control.worlds import START, FakeLauncher, Process, World
+from tests.control.worlds import START, FakeLauncher, Hook, Process, WatchedStore, World
 from tidemark.control.attempts import read_attempt
 from tidemark.control.generations import read_generation, require_spec
 from tidemark.control.launcher import Launcher
@@ -165,9 +165,10 @@ class UpgradeWorld(World):
     def begin(self, **fields: object) -> None:
         begin_upgrade(self.store, self.request(**fields), launchers=self.launchers, by="ada", clock=self.clock, judge=fits)
 
-    def upgrading(self) -> Upgrading:
+    def upgrading(self, hook: Hook = lambda _: None) -> Upgrading:
         self.said: list[str] = []
-        return Upgrading(self.store, self.launchers, self.clock, by="ada", tell=self.said.append)
+        store = WatchedStore(self.store.location, self.store.objects, self.store.prefix, hook)
+        return Upgrading(store, self.launchers, self.clock, by="ada", tell=self.said.append)
 
     @property
     def spec(self) -> JobSpec:

@@ -13,8 +13,9 @@ from click.testing import CliRunner, Result
 
 import tidemark as tm
 from tests.verdict.stored import record_of, trips
+from tidemark.cli import checking
 from tidemark.cli.main import main
-from tidemark.errors import UnknownJobError
+from tidemark.errors import StoreError, UnknownJobError
 from tidemark.savepoints.checking import check
 from tidemark.savepoints.savepoint_store import SavepointStore
 from tidemark.state.joblog import JobLog
@@ -99,5 +100,24 @@ def test_exit_codes_and_what_is_shown(store: Path, code: ModuleType) -> None:
 def test_what_cannot_be_read_is_said(store: Path, code: ModuleType, arguments: tuple[str, ...], says: str) -> None:
     code.job = job(n=COUNT, f=FARES)  # type: ignore[attr-defined]
     found = run(store, *arguments)
-    assert found.exit_code == 1
+    assert found.exit_code == 2, "that it does not fit is 1"
     assert says in found.output
+
+
+def test_whatever_goes_wrong_is_no_answer(store: Path, code: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails_with(error: BaseException) -> tuple[int, str]:
+        def fail(*_: object, **__: object) -> None:
+            raise error
+
+        monkeypatch.setattr(checking, "check", fail)
+        found = run(store)
+        return found.exit_code, found.stderr
+
+    code.job = job(n=COUNT, f=FARES)  # type: ignore[attr-defined]
+    assert fails_with(StoreError("no route to host", fix="wait")) == (75, "tidemark: [TM400] no route to host. Fix: wait\n")
+    status, said = fails_with(ZeroDivisionError("a bug"))
+    assert (status, "ZeroDivisionError: a bug" in said) == (2, True)
+    assert fails_with(KeyboardInterrupt())[0] == 130
+    del code.job
+    monkeypatch.undo()
+    assert run(store).exit_code == 2

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from tidemark.cli.options import FAILED, echo_json, json_option, open_store, store_option
+from tidemark.cli.answering import NO, AnsweringCommand
+from tidemark.cli.options import echo_json, json_option, read_store, store_option
 from tidemark.control.loading import load_job
 from tidemark.errors import DefinitionError
 from tidemark.savepoints.checking import HEAD, check
@@ -12,7 +13,7 @@ from tidemark.savepoints.verdict import Verdict
 from tidemark.state.codec import to_plain
 
 
-@click.command("check")
+@click.command("check", cls=AnsweringCommand)
 @click.argument("job", metavar="MODULE:JOB")
 @store_option
 @click.option("--against", default=HEAD, show_default=True, metavar="SAVEPOINT", help="A savepoint, or 'head', the newest epoch.")
@@ -38,12 +39,12 @@ def check_job(
     allow: bool,
     as_json: bool,
 ) -> None:
-    """Check changed code against stored state: exit code 0 if the job could go on, 1 if not, with every finding."""
+    """Check changed code against stored state: exit code 0 if the job could go on, 1 if not, with every finding; 2 for an error."""
     changed = load_job(job)
     found = check(
         changed,
         against,
-        store=open_store(store or changed.store),
+        store=read_store(store or changed.store),
         of=of,
         uids=dict(_pair("--map", text) for text in uids),
         columns=column_names(columns),
@@ -54,7 +55,7 @@ def check_job(
     else:
         click.echo(found.text())
     if not found.fits:
-        click.get_current_context().exit(FAILED)
+        click.get_current_context().exit(NO)
 
 
 def plain_verdict(found: Verdict) -> dict[str, object]:

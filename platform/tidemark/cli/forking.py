@@ -6,14 +6,13 @@ import json
 
 import click
 
-from tidemark.cli.options import echo_json, json_option, open_store, store_option, wish_options
+from tidemark.cli.answering import NO, AnsweringCommand
+from tidemark.cli.options import echo_json, json_option, open_store, read_store, store_option, views, wish_options
 from tidemark.cli.steering import say_made, wait_for, wait_options
 from tidemark.control import forks
 from tidemark.control.launchers import launchers_here
 from tidemark.savepoints.row_diff import RowDiff
 from tidemark.state.codec import to_plain
-
-DIFFERENT = 1
 
 
 @click.command()
@@ -51,7 +50,7 @@ def fork(
         wait_for(root, made, "running", timeout_ms=timeout, as_json=as_json, launchers=launchers_here())
 
 
-@click.command()
+@click.command(cls=AnsweringCommand)
 @click.argument("job")
 @click.argument("other")
 @store_option
@@ -60,14 +59,17 @@ def fork(
 @click.option("--samples", type=click.IntRange(min=0), default=10, show_default=True, help="Of how many keys to show rows.")
 @json_option
 def diff(job: str, other: str, store: str | None, *, output: str, keys: tuple[str, ...], samples: int, as_json: bool) -> None:
-    """Compare an output's rows in two jobs' tables: added, removed, changed. Exit code 1 if they differ."""
-    found = forks.diff_output(open_store(store), job, other, output, keys=keys, samples=samples)
+    """Compare an output's rows in two jobs' tables: added, removed, changed. Exit code 1 if they differ, 2 for an error."""
+    root = read_store(store)
+    for name in (job, other):
+        views(root, name)
+    found = forks.diff_output(root, job, other, output, keys=keys, samples=samples)
     if as_json:
         click.echo(json.dumps(to_plain(found), default=str))
     else:
         click.echo(_text(found))
     if not found.equal:
-        click.get_current_context().exit(DIFFERENT)
+        click.get_current_context().exit(NO)
 
 
 @click.command()

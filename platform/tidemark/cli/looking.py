@@ -11,14 +11,13 @@ from typing import Any
 import click
 
 from tidemark.cli.changes import changes_of, changes_text
-from tidemark.cli.options import UNHEALTHY_EXIT, echo_json, json_option, open_store, store_option, views
+from tidemark.cli.options import UNHEALTHY_EXIT, echo_json, json_option, read_store, store_option, views
 from tidemark.cli.tables import history_table, status_text
 from tidemark.cli.view_text import list_table, view_text
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.control.launchers import launchers_here
 from tidemark.control.log_following import followed
 from tidemark.control.observe import Observation
-from tidemark.control.upgrade_records import UpgradeStep, newest_step
 from tidemark.control.view import UNHEALTHY, JobView
 from tidemark.state.codec import to_plain
 from tidemark.state.heartbeat import silent_since
@@ -33,7 +32,7 @@ from tidemark.state.status import JobStatus
 @json_option
 def list_jobs(store: str | None, *, as_json: bool) -> None:
     """List the jobs of a store, one line each."""
-    root = open_store(store)
+    root = read_store(store)
     found = [view for _, view in views(root)]
     if as_json:
         for view in found:
@@ -49,13 +48,12 @@ def list_jobs(store: str | None, *, as_json: bool) -> None:
 @json_option
 def status(job: str | None, store: str | None, *, check: bool, as_json: bool) -> None:
     """Show how a job is, or all jobs of the store. JOB is a job's name."""
-    root = open_store(store)
+    root = read_store(store)
     found = views(root, job)
     if not found and not as_json:
         click.echo(f"no jobs in {root.uri}")
     for seen, view in found:
-        step = newest_step(root, view.job) if seen.generation is not None else None
-        click.echo(json.dumps(_plain(seen, view, step)) if as_json else _text(seen, view, step))
+        click.echo(json.dumps(_plain(seen, view)) if as_json else _text(seen, view))
     if check and any(view.health in UNHEALTHY for _, view in found):
         click.get_current_context().exit(UNHEALTHY_EXIT)
 
@@ -68,7 +66,7 @@ def status(job: str | None, store: str | None, *, check: bool, as_json: bool) ->
 @json_option
 def history(job: str, store: str | None, limit: int, *, changes: bool, as_json: bool) -> None:
     """Show the newest epochs of a job, newest last. JOB is a job's name."""
-    root = open_store(store)
+    root = read_store(store)
     if changes:
         views(root, job)
         events = changes_of(root, job, limit)
@@ -94,7 +92,7 @@ def history(job: str, store: str | None, limit: int, *, changes: bool, as_json: 
 @click.option("--follow", "-f", is_flag=True, help="Go on with what is written, also by the drivers that follow, until Ctrl-C.")
 def logs(job: str, store: str | None, lines: int, *, follow: bool) -> None:
     """Show the log of a job's driver, where it runs or ran on this machine. JOB is a job's name."""
-    root = open_store(store)
+    root = read_store(store)
     [(seen, _)] = views(root, job)
     handle = seen.handle
     if handle is None:
@@ -113,18 +111,17 @@ def logs(job: str, store: str | None, lines: int, *, follow: bool) -> None:
         click.echo(line)
 
 
-def _plain(seen: Observation, view: JobView, step: UpgradeStep | None) -> dict[str, Any]:
-    """Return the view as JSON, with what the driver itself last wrote, and where an upgrade is."""
-    upgrade = {"step": step.step, "heading": step.heading, "text": str(step)} if step is not None else None
-    return {**to_plain(view), "driver": to_plain(seen.driver), "upgrade": upgrade}
+def _plain(seen: Observation, view: JobView) -> dict[str, Any]:
+    """Return the view as JSON, with what the driver itself last wrote."""
+    return {**to_plain(view), "driver": to_plain(seen.driver)}
 
 
-def _text(seen: Observation, view: JobView, step: UpgradeStep | None) -> str:
+def _text(seen: Observation, view: JobView) -> str:
     said = _driver_text(seen, seen.driver) if seen.driver is not None else ""
     if seen.generation is None:
-        return said or f"{view.job}: begun, nothing committed yet"
-    under_way = f"  {step}" if step is not None and not step.ended else ""
-    return "\n".join(filter(None, (view_text(view), under_way, "\n".join(said.splitlines()[1:]))))
+        lines = [said or f"{view.job}: begun, nothing committed yet", *([f"  warning: {view.warning}"] if view.warning else [])]
+        return "\n".join(lines)
+    return "\n".join(filter(None, (view_text(view), "\n".join(said.splitlines()[1:]))))
 
 
 def _driver_text(seen: Observation, driver: JobStatus) -> str:

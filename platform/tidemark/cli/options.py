@@ -80,6 +80,16 @@ def open_store(store: str | None) -> JobStore:
     return root_store(store)
 
 
+def read_store(store: str | None) -> JobStore:
+    """Open the root store for a command that only reads: of a mistyped place nothing is made.
+
+    Raises:
+        UnknownStoreError: there is none.
+        StoreError: it cannot be reached.
+    """
+    return root_store(store, make=False)
+
+
 def views(root: JobStore, job: str | None = None, observer: Observer | None = None) -> list[tuple[Observation, JobView]]:
     """Return what is known of a job, or of all jobs of the store.
 

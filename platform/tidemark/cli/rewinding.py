@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import click
 
+from tidemark.cli.answering import NO, AnsweringCommand
 from tidemark.cli.options import DURATION, echo_json, json_option, open_store, store_option, wish_options
 from tidemark.cli.steering import say_made, wait_for, wait_options
 from tidemark.clock import SYSTEM_CLOCK
@@ -13,26 +14,51 @@ from tidemark.control.generations import change_spec, read_spec, require_spec, w
 from tidemark.control.launchers import launchers_here
 from tidemark.control.spec import JobSpec, SpecGeneration
 from tidemark.control.wishes import Wishes
+from tidemark.errors import DefinitionError
+from tidemark.savepoints.rewind_abort import abort_rewind
 from tidemark.savepoints.rewind_plan import RewindPlan
 from tidemark.savepoints.rewinding import look
 from tidemark.savepoints.rewinding import rewind as put_back
 from tidemark.state.codec import to_plain
+from tidemark.state.store import JobStore
 
 
-@click.command()
+@click.command(cls=AnsweringCommand)
 @click.argument("job")
 @store_option
-@click.option("--to", "name", required=True, metavar="SAVEPOINT", help="The savepoint.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be done, and what stands against it; exit code 1 if something does.")
+@click.option("--to", "name", default=None, metavar="SAVEPOINT", help="The savepoint.")
+@click.option("--abort", is_flag=True, help="Give up the rewind that was begun and is not done; only as long as no table was put back.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Say what would be done, and what stands against it; exit code 1 if something does, 2 for an error.",
+)
 @click.option("--stop", "stop_first", is_flag=True, help="Stop a submitted job first, and start it again afterwards.")
 @click.option("--timeout", type=DURATION, default="10 minutes", show_default=True, help="How long to wait for it to stop.")
 @wish_options
 @json_option
 def rewind(
-    *, job: str, store: str | None, name: str, dry_run: bool, stop_first: bool, timeout: int, by: str, why: str, as_json: bool
+    *,
+    job: str,
+    store: str | None,
+    name: str | None,
+    abort: bool,
+    dry_run: bool,
+    stop_first: bool,
+    timeout: int,
+    by: str,
+    why: str,
+    as_json: bool,
 ) -> None:
     """Put a job back to a savepoint, with its Delta tables. Given again after a crash, it goes on. JOB is a job's name."""
+    if (name is not None) == abort or (abort and (dry_run or stop_first)):
+        raise DefinitionError(
+            "rewind takes either --to SAVEPOINT or --abort, and --abort nothing else", fix="leave one of them out", job=job
+        )
     root = open_store(store)
+    if name is None:
+        _abort(root, job, as_json=as_json)
+        return
     if dry_run:
         plan = look(root, job, name)
         if as_json:
@@ -40,7 +66,7 @@ def rewind(
         else:
             click.echo(_plan_text(plan))
         if plan.refusals:
-            click.get_current_context().exit(1)
+            click.get_current_context().exit(NO)
         return
     wishes = Wishes(root, by)
     before = read_spec(root, job)
@@ -75,6 +101,12 @@ def rescale(job: str, parallelism: int, store: str | None, *, wait: bool, timeou
         wait_for(root, made, "running", timeout_ms=timeout, as_json=as_json, launchers=launchers_here())
     else:
         say_made(made, as_json=as_json)
+
+
+def _abort(root: JobStore, job: str, *, as_json: bool) -> None:
+    note = abort_rewind(root, job, tell=(lambda _: None) if as_json else click.echo)
+    if as_json:
+        echo_json({"job": job, "savepoint": note.savepoint, "aborted": True})
 
 
 def _plan_text(plan: RewindPlan) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tidemark.cli.options import echo_json, json_option, open_store, store_option
+from tidemark.cli.options import echo_json, json_option, read_store, store_option, views
 from tidemark.clock import format_ms
 from tidemark.savepoints.checking import HEAD
 
@@ -56,7 +56,10 @@ def show(
     """
     from tidemark.spark.state_processor import savepoint
 
-    found = savepoint(job, name, store=open_store(store))
+    root = read_store(store)
+    if "/" not in job:
+        views(root, job)
+    found = savepoint(job, name, store=root)
     if uid is None:
         _show_operators(found, as_json=as_json)
         return

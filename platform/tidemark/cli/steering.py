@@ -136,7 +136,7 @@ def wait_for(
     view = waiting.until(made.spec.job, goal, generation=made.generation, timeout_ms=timeout_ms, tell=tell)
     if as_json:
         echo_json(view)
-    if view.lifecycle == "failed" or (goal == "running" and view.lifecycle == "finished"):
+    if view.driver_lifecycle == "failed" or (goal == "running" and view.driver_lifecycle == "finished"):
         said = view.error.message if view.error is not None else f"{view.job} does not run: {view.reason}"
         click.echo(f"tidemark: {said}", err=True)
         click.get_current_context().exit(UNHEALTHY_EXIT)

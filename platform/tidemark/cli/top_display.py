@@ -55,7 +55,7 @@ def _head(title: str, trouble: str) -> Text:
 
 
 def _progress_of_drain(view: JobView) -> list[Text]:
-    if view.lifecycle != "draining":
+    if view.driver_lifecycle != "draining":
         return []
     pressure = view.pressure
     counts = (("files", pressure.waiting_files), ("rows", pressure.waiting_rows), ("bytes", pressure.waiting_bytes))

@@ -57,7 +57,7 @@ def _probation(command: F) -> F:
         json_option,
         wish_options,
         click.option("--timeout", type=DURATION, default="30 minutes", show_default=True, help="How long to wait; it can be gone on with."),
-        click.option("--wait/--no-wait", default=True, show_default=True, help="Go on to the end; else only begin it."),
+        click.option("--wait/--no-wait", default=True, show_default=True, help="Go on to the end; else only begin it: supervisors go on."),
         click.option("--checks-within", "within", type=DURATION, default="5 minutes", show_default=True, help="For epochs and checks."),
         click.option("--good-epochs", type=click.IntRange(min=1), default=3, show_default=True, help="The new code has to commit so many."),
         store_option,
@@ -83,7 +83,7 @@ def _probation(command: F) -> F:
 def upgrade(**given: Unpack[Given]) -> None:
     """Give a job other code: judge it, stop, take a savepoint, start it, watch it; if it is not well, put all back.
 
-    Given again after a crash, the command goes on; `tidemark status` says where it is heading for. JOB is a job's name.
+    After a crash a supervisor goes on, or the command given again; `tidemark status` says where it is heading for. JOB is a job's name.
     """
     root, job = open_store(given["store"]), given["job"]
     if (given["code"] is not None) + given["abort"] + given["accept"] > 1:

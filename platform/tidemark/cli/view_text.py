@@ -55,7 +55,7 @@ def row_of(view: JobView) -> tuple[str, ...]:
     age = view.heartbeat_age_ms
     return (
         view.job,
-        view.lifecycle,
+        lifecycle_text(view),
         view.health,
         str(view.generation) if view.generation else "-",
         str(view.attempt) if view.attempt else "-",
@@ -66,6 +66,14 @@ def row_of(view: JobView) -> tuple[str, ...]:
         f"{format_duration(rounded(age))} ago" if age is not None and view.health != "stopped" else "-",
         str(view.restarts_done),
     )
+
+
+def lifecycle_text(view: JobView) -> str:
+    """Return where a job is, for a table; of one that is upgraded, at which step and what it is heading for."""
+    upgrade = view.upgrade
+    if view.lifecycle != "upgrading" or upgrade is None or upgrade.ended:
+        return view.lifecycle
+    return f"upgrading ({upgrade.step.replace('-', ' ')}, for {upgrade.code})"
 
 
 def busy_text(view: JobView) -> str:

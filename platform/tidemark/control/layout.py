@@ -7,6 +7,7 @@
 ``control/warnings/<n>.json``     what the driver of an attempt has to do without, while it does
 ``control/leases/<n>.json``       which reconciler acts on the job
 ``control/upgrades/<n>.json``     the steps of upgrades, each created once before it is taken
+``control/upgrade-leases/``       who goes on with the upgrade
 ``control/upgrade-checks/``       what checks said of the new code during an upgrade, by upgrade and check
 ``control/status.json``           what reconcilers last saw and are about to do
 ================================  ====================================================================
@@ -23,6 +24,7 @@ CLAIMS: Final = "control/claims"
 WARNINGS: Final = "control/warnings"
 LEASES: Final = "control/leases"
 UPGRADES: Final = "control/upgrades"
+UPGRADE_LEASES: Final = "control/upgrade-leases"
 UPGRADE_CHECKS: Final = "control/upgrade-checks"
 CONTROL_STATUS: Final = "control/status.json"
 

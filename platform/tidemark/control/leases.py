@@ -1,18 +1,21 @@
 """Leases: a process's word to the others that it acts for the next half minute, on a job or on what belongs to the whole store.
 
-They spare processes the work of doing the same thing at once. What keeps two drivers apart is the attempts and the job log, and what is
-stored of a job's alerts is right whoever writes it, so a lease that two hold for a moment does no harm. One on a job is taken only when
-there is something to do.
+They spare processes the work of doing the same thing at once. What keeps two drivers apart is the attempts and the job log; what is stored
+of a job's alerts is right whoever writes it; of two who take a step of an upgrade one creates its record. So a lease that two hold for a
+moment does no harm. One on a job is taken only when there is something to do.
 """
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from tidemark.clock import Clock
-from tidemark.control.layout import LEASES, number_in, numbered
+from tidemark.control.layout import LEASES, UPGRADE_LEASES, number_in, numbered
 from tidemark.control.records import Lease
-from tidemark.errors import CorruptStoreError
+from tidemark.errors import CorruptStoreError, TidemarkError
 from tidemark.state.layout import job_folder
 from tidemark.state.sealed import create_sealed, read_sealed
 from tidemark.state.store import JobStore
@@ -71,6 +74,38 @@ class StandingLease:
         if self._lease is not None:
             _release(self._store, self._folder, self._lease)
             self._lease = None
+
+
+def upgrade_lease(store: JobStore, job: str, holder: str, clock: Clock) -> StandingLease:
+    """Return the lease of who goes on with a job's upgrade; it is not taken yet. ``store`` is the root store."""
+    return StandingLease(store.at(job_folder(job)), UPGRADE_LEASES, holder, clock)
+
+
+@contextmanager
+def held_while(lease: StandingLease) -> Iterator[StandingLease]:
+    """Renew a lease that is held, from a thread of its own, since what is done meanwhile may take longer; release it at the end.
+
+    One that is not held, or has run out because this process slept, is left to who uses it: ``take`` it before each act.
+    """
+    ended = threading.Event()
+
+    def renew() -> None:
+        while not ended.wait(LEASE_MS / 3_000):
+            if lease.lasts:
+                # What cannot be renewed now is tried again, and otherwise runs out.
+                with suppress(TidemarkError):
+                    lease.take()
+
+    thread = threading.Thread(target=renew, name="tidemark-lease", daemon=True)
+    thread.start()
+    try:
+        yield lease
+    finally:
+        ended.set()
+        thread.join()
+        # It runs out by itself.
+        with suppress(TidemarkError):
+            lease.release()
 
 
 def holds(lease: Lease, now: int) -> bool:

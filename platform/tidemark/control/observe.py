@@ -10,9 +10,10 @@ from tidemark.control.attempts import read_attempt, read_claim
 from tidemark.control.driver_warnings import read_warning
 from tidemark.control.generations import read_generation
 from tidemark.control.launcher import Launcher, Probe
-from tidemark.control.layout import ATTEMPTS, CLAIMS, CONTROL, CONTROL_STATUS, SPECS, WARNINGS, number_in
+from tidemark.control.layout import ATTEMPTS, CLAIMS, CONTROL, CONTROL_STATUS, SPECS, UPGRADES, WARNINGS, number_in
 from tidemark.control.records import Attempt, Claim, ControlStatus, DriverWarning, ProcessHandle, attempt_of
 from tidemark.control.spec import SpecGeneration
+from tidemark.control.upgrade_records import UpgradeStep, read_step
 from tidemark.errors import CorruptStoreError
 from tidemark.names import is_name
 from tidemark.state.heartbeat import Heartbeat, read_heartbeat
@@ -45,6 +46,7 @@ class Observation:
         process: whether that lives; None without a handle.
         exit_code: what it ended with, where known.
         warning: what the newest attempt's driver has to do without.
+        upgrade: where its newest upgrade is, or how it ended.
     """
 
     job: str
@@ -60,6 +62,12 @@ class Observation:
     process: Probe | None = None
     exit_code: int | None = None
     warning: DriverWarning | None = None
+    upgrade: UpgradeStep | None = None
+
+    @property
+    def under_upgrade(self) -> UpgradeStep | None:
+        """Where the upgrade is that is under way, None where there is none."""
+        return self.upgrade if self.upgrade is not None and not self.upgrade.ended else None
 
     @property
     def own_beat(self) -> Heartbeat | None:
@@ -89,6 +97,7 @@ class Observer:
         self._specs: dict[tuple[str, int], SpecGeneration] = {}
         self._attempts: dict[str, Attempt] = {}
         self._claims: dict[str, Claim] = {}
+        self._upgrades: dict[str, UpgradeStep] = {}
 
     def observe(self, job: str) -> Observation:
         """Return what is known of a job.
@@ -126,6 +135,7 @@ class Observer:
             process=process,
             exit_code=launcher.exit_code(handle) if launcher is not None and handle is not None and process == "gone" else None,
             warning=read_warning(self._store, job, attempt.number) if attempt is not None and warned else None,
+            upgrade=self._upgrade(job, _newest(UPGRADES, paths)),
         )
 
     def _driver(self, job: str) -> JobStatus | None:
@@ -143,9 +153,23 @@ class Observer:
         found = read_generation(self._store, job, number)
         if found is not None:
             # Of each job the newest two matter: the one that runs, and the one that is wanted.
-            for key in [key for key in self._specs if key[0] == job and key[1] < number - 1]:
+            for key in [key for key in tuple(self._specs) if key[0] == job and key[1] < number - 1]:
                 del self._specs[key]
             self._specs[job, number] = found
+        return found
+
+    def _upgrade(self, job: str, number: int) -> UpgradeStep | None:
+        known = self._upgrades.get(job)
+        if not number or (known is not None and known.number == number):
+            return known if number else None
+        try:
+            found = read_step(self._store, job, number)
+        except CorruptStoreError as error:
+            # Its driver is looked after all the same; who goes on with the upgrade is told.
+            logger.warning("%s: the step of its upgrade is left out: %s", job, error)
+            return None
+        if found is not None:
+            self._upgrades[job] = found
         return found
 
     def _attempt(self, job: str, number: int) -> Attempt | None:

@@ -26,6 +26,7 @@ from tidemark.control.observe import Observation, Observer, job_names, write_con
 from tidemark.control.plan import after_failure, plan
 from tidemark.control.records import Attempt, Failure, Lease, ProcessHandle
 from tidemark.control.spec import SpecGeneration
+from tidemark.control.upgrade_carrying import UpgradeCarrier
 from tidemark.errors import LaunchError, StoreError, TidemarkError
 from tidemark.state.redaction import redacted, without_secrets
 from tidemark.state.store import JobStore
@@ -41,11 +42,12 @@ _THREADS: Final = 32
 
 @dataclass(frozen=True)
 class Done:
-    """What a pass did for one job. ``busy`` means that another reconciler has its lease."""
+    """What a pass did for one job. ``busy`` means that another reconciler has its lease; ``steps``, in words, are those of its upgrade."""
 
     job: str
     actions: tuple[Action, ...] = ()
     busy: bool = False
+    steps: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class Report:
     @property
     def acted(self) -> tuple[Done, ...]:
         """The jobs for which something was done."""
-        return tuple(done for done in self.done if done.actions)
+        return tuple(done for done in self.done if done.actions or done.steps)
 
 
 class Reconciler:
@@ -70,14 +72,24 @@ class Reconciler:
         launchers: by the name that specs have.
         clock: processing time.
         holder: name of this reconciler for the others; one of its own for every object by default.
+        carries_upgrades: go on with upgrades that nobody else goes on with.
     """
 
-    def __init__(self, store: JobStore, launchers: Mapping[str, Launcher], clock: Clock = SYSTEM_CLOCK, holder: str | None = None) -> None:
+    def __init__(
+        self,
+        store: JobStore,
+        launchers: Mapping[str, Launcher],
+        clock: Clock = SYSTEM_CLOCK,
+        holder: str | None = None,
+        *,
+        carries_upgrades: bool = True,
+    ) -> None:
         self._store = store
         self._launchers = launchers
         self._clock = clock
         self._observer = Observer(store, launchers)
         self.holder = holder or f"{who()}/{secrets.token_hex(4)}"
+        self._upgrades = UpgradeCarrier(store, self._observer, clock, holder=self.holder, by=who()) if carries_upgrades else None
 
     def pass_over(self, jobs: Iterable[str] | None = None, *, stop: threading.Event | None = None) -> Report:
         """Look at jobs and do what is to be done; one job's trouble is reported and does not keep the others from their turn.
@@ -104,6 +116,7 @@ class Reconciler:
             seen.append(looked)
             try:
                 done.append(self._reconcile(looked))
+                done[-1] = self._with_upgrade(done[-1], looked)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is this job's, and the others have their turn
                 errors[name] = _of_job(name, error)
         if errors and not seen and all(isinstance(error, StoreError) for error in errors.values()):
@@ -139,6 +152,23 @@ class Reconciler:
             raise
         release_lease(self._store, seen.job, lease)
         return Done(seen.job, done)
+
+    def _with_upgrade(self, done: Done, seen: Observation) -> Done:
+        """Go on with the job's upgrade, and do what comes of that for its driver; return what was done with what was before."""
+        for _ in range(_ROUNDS):
+            if self._upgrades is None or seen.under_upgrade is None:
+                break
+            # What was done before has changed what there is to see.
+            seen = self._observer.observe(done.job) if done.actions else seen
+            steps = self._upgrades.carry_on(seen)
+            for text in steps:
+                logger.info("%s: %s", done.job, text)
+            if not steps:
+                break
+            seen = self._observer.observe(done.job)
+            after = self._reconcile(seen)
+            done = Done(done.job, done.actions + after.actions, after.busy, done.steps + steps)
+        return done
 
     def _act(self, job: str, lease: Lease) -> tuple[Action, ...]:
         """Look and do, until nothing is left to do at once."""

@@ -14,8 +14,8 @@ from tidemark.state.records import OwnerInfo
 
 Lifecycle = Literal["created", "starting", "running", "draining", "suspended", "failing", "failed", "finished", "upgrading"]
 """``created``: submitted, never started. ``draining``: a driver was asked to end. ``upgrading``: the same, to be started with other
-code. ``failing``: a driver failed and will be started again. ``failed``: it will not, until somebody asks. ``finished``: the input has
-ended for good."""
+code; of a view, also that an upgrade is under way. ``failing``: a driver failed and will be started again. ``failed``: it will not, until
+somebody asks. ``finished``: the input has ended for good."""
 
 ACTIVE: frozenset[Lifecycle] = frozenset(("starting", "running", "draining", "upgrading"))
 """In these a driver's process may be alive, and its end has not been dealt with."""

@@ -12,13 +12,13 @@ from tidemark.clock import Clock
 from tidemark.control.generations import change_spec, require_spec
 from tidemark.control.spec import JobSpec, SpecGeneration
 from tidemark.control.upgrade_plan import old_spec, wanted_as, with_code_of
-from tidemark.control.upgrade_records import UpgradeStep, code_text, newest_step
+from tidemark.control.upgrade_records import Upgrade, UpgradeStep, code_text, newest_step
 from tidemark.errors import InvalidNameError, TidemarkError
 from tidemark.savepoints.rewind_note import read_rewind
 from tidemark.savepoints.rewinding import Tell, rewind
 from tidemark.savepoints.savepoint import Savepoint
 from tidemark.savepoints.savepoint_store import SavepointStore
-from tidemark.savepoints.upgrade_note import UpgradeNote, write_upgrade
+from tidemark.savepoints.upgrade_note import UpgradeNote, read_upgrade, remove_upgrade, write_upgrade
 from tidemark.state.joblog import JobLog
 from tidemark.state.layout import job_folder
 from tidemark.state.records import EpochRecord
@@ -83,6 +83,14 @@ def switch(store: JobStore, step: UpgradeStep, clock: Clock) -> None:
     _change(store, step, clock, lambda spec: spec if wanted_as(spec, target) else with_code_of(spec, target))
 
 
+def forget(store: JobStore, step: UpgradeStep) -> None:
+    """Take away the note of an upgrade that has come to its end; another one's stays."""
+    folder = store.at(job_folder(step.upgrade.job))
+    note = read_upgrade(folder)
+    if note is not None and note.identity == step.upgrade.identity:
+        remove_upgrade(folder)
+
+
 def _is_at(head: EpochRecord | None, savepoint: Savepoint) -> bool:
     """Say whether a job's newest epoch is that of a savepoint, or was put back to it with the tables."""
     stored = savepoint.record
@@ -96,7 +104,20 @@ def _is_at(head: EpochRecord | None, savepoint: Savepoint) -> bool:
 def _keep(store: JobStore, step: UpgradeStep) -> None:
     """Keep the savepoints that the way back needs, and other rewinds off."""
     _require_newest(store, step)
-    upgrade = step.upgrade
+    _write_note(store, step.upgrade)
+    try:
+        _require_newest(store, step)
+    except OvertakenError:
+        # Who slept in between has written over what is there of those who went on, or was taken away at the end.
+        newest = newest_step(store, step.upgrade.job)
+        if newest is not None and not newest.ended:
+            _write_note(store, newest.upgrade)
+        else:
+            forget(store, step)
+        raise
+
+
+def _write_note(store: JobStore, upgrade: Upgrade) -> None:
     names = tuple(name for name in (upgrade.savepoint, upgrade.back_to) if name)
     write_upgrade(store.at(job_folder(upgrade.job)), UpgradeNote(upgrade.identity, names, upgrade.at))
 

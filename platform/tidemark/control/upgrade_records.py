@@ -149,9 +149,13 @@ def newest_step(store: JobStore, job: str) -> UpgradeStep | None:
         CorruptStoreError: the record is damaged.
         FormatError: a newer release wrote it.
     """
-    folder = store.at(job_folder(job))
-    numbers = _numbers(folder)
-    return read_sealed(folder, numbered(UPGRADES, numbers[-1]), kind=KIND, form=UpgradeStep) if numbers else None
+    numbers = _numbers(store.at(job_folder(job)))
+    return read_step(store, job, numbers[-1]) if numbers else None
+
+
+def read_step(store: JobStore, job: str, number: int) -> UpgradeStep | None:
+    """Return one record, None where there is none."""
+    return read_sealed(store.at(job_folder(job)), numbered(UPGRADES, number), kind=KIND, form=UpgradeStep)
 
 
 def create_step(store: JobStore, step: UpgradeStep) -> bool:

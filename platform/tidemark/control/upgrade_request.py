@@ -101,7 +101,7 @@ def begin_upgrade(
     before = submitted.spec
     identity = f"upgrade-{secrets.token_hex(4)}"
     savepoint = f"before-{identity}"
-    after = checked(_after(before, request, identity, savepoint))
+    after = checked(_after(before, request, identity, savepoint), before)
     if _place(before) == _place(after):
         raise UpgradeError(
             f"the job has that code already ({code_text(before)}); if its place was written over, there is no way back to the old one",

@@ -1,7 +1,7 @@
 """Upgrades: other code for a job that runs on, with a way back. It ends with the new code that works, or with the old one and its results.
 
 Each step is written down before it is taken (``upgrade_records``), and what comes next is decided by a pure planner (``upgrade_plan``) from
-that and from what is seen. So whoever dies on the way is followed by anybody who says ``go_on``.
+that and from what is seen. So whoever dies on the way is followed by anybody who says ``go_on``, and by supervisors (``upgrade_carrying``).
 """
 
 from __future__ import annotations
@@ -10,22 +10,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from tidemark.clock import SYSTEM_CLOCK, Clock
-from tidemark.control.attempts import newest_attempt
 from tidemark.control.generations import who
 from tidemark.control.launcher import Launcher
-from tidemark.control.observe import Observation, Observer
+from tidemark.control.leases import held_while, upgrade_lease
+from tidemark.control.observe import Observer
 from tidemark.control.reconciler import Reconciler
-from tidemark.control.upgrade_deeds import OvertakenError, put_back, save, suspend, switch
-from tidemark.control.upgrade_plan import Act, Deed, Go, Move, Wait, decide
-from tidemark.control.upgrade_records import BACK, UpgradeStep, create_step, newest_step
-from tidemark.control.upgrade_sight import sight_of
+from tidemark.control.upgrade_deeds import forget
+from tidemark.control.upgrade_plan import Move, Wait
+from tidemark.control.upgrade_records import BACK, UpgradeStep, newest_step
+from tidemark.control.upgrade_work import UpgradeWork
 from tidemark.control.waiting import POLL_SECONDS
-from tidemark.crashpoints import crash_point
 from tidemark.durations import format_duration
-from tidemark.errors import JobRunningError, NotReachedError, UpgradeError
+from tidemark.errors import NotReachedError, UpgradeError
 from tidemark.savepoints.rewind_note import read_rewind
-from tidemark.savepoints.savepoint_store import SavepointStore
-from tidemark.savepoints.upgrade_note import remove_upgrade
 from tidemark.state.layout import job_folder
 from tidemark.state.store import JobStore
 
@@ -53,7 +50,8 @@ class Upgrading:
     def __post_init__(self) -> None:
         """Make what looks at jobs; it remembers what never changes."""
         self._observer = Observer(self.store, self.launchers)
-        self._reconciler = Reconciler(self.store, self.launchers, self.clock)
+        self._reconciler = Reconciler(self.store, self.launchers, self.clock, carries_upgrades=False)
+        self._work = UpgradeWork(self.store, self.clock, self._by, self._say)
         self._looked: float | None = None
         self._said = ""
 
@@ -71,36 +69,26 @@ class Upgrading:
             TidemarkError: the job's files cannot be read or written.
         """
         begun = self.clock.monotonic()
-        while True:
-            step = self.require_step(job)
-            self._say(str(step))
-            if step.ended:
-                return step
-            move = self.advance(step)
-            if isinstance(move, Wait):
-                if self.clock.monotonic() - begun >= timeout_ms / 1000:
-                    raise NotReachedError(
-                        f"the upgrade of job {job!r} is {step.step} after {format_duration(timeout_ms)}, waits ({move.why}), "
-                        f"and is heading for {step.heading}",
-                        fix=f"go on with it: `tidemark upgrade {job}`; or back: `tidemark upgrade {job} --abort`",
-                        job=job,
-                    )
-                self.clock.sleep(POLL_SECONDS)
+        with held_while(upgrade_lease(self.store, job, self._reconciler.holder, self.clock)) as lease:
+            while True:
+                step = self.require_step(job)
+                self._say(str(step))
+                if step.ended:
+                    # Whoever was killed in the middle of a step, asleep until then, may have left its note behind.
+                    forget(self.store, step)
+                    return step
+                # Somebody who aborts or accepts it does so without the lease; who has it takes that up.
+                move = self.advance(step) if lease.take() else Wait("somebody else goes on with it")
+                if isinstance(move, Wait):
+                    if self.clock.monotonic() - begun >= timeout_ms / 1000:
+                        raise _not_reached(step, move.why, timeout_ms)
+                    self.clock.sleep(POLL_SECONDS)
 
     def advance(self, step: UpgradeStep) -> Move:
-        """Do what is next, without waiting, and return what it was."""
+        """Do what is next, without waiting, and return what it was; called by who has the lease."""
         job = step.upgrade.job
         self._reconcile(job)
-        seen = self._observer.observe(job)
-        if seen.generation is None:
-            raise UpgradeError("the job's spec is gone", fix="submit the job again; its upgrade is over", job=job)
-        move = decide(step, sight_of(self.store, step, seen.generation, seen), self.clock.now_ms())
-        match move:
-            case Go():
-                self._record(self._next(step, move, seen))
-            case Act(deed):
-                return self._do(step, deed)
-        return move
+        return self._work.advance(step, self._observer.observe(job))
 
     def abort(self, job: str, why: str = "") -> UpgradeStep:
         """Let an upgrade head for the old code, wherever it is; ``go_on`` goes there. One that has ended stays as it is.
@@ -114,7 +102,7 @@ class Upgrading:
                 return step
             reason = f"aborted by {self._by}" + (f": {why}" if why else "")
             back = replace(step, number=step.number + 1, step="reverting", at=self.clock.now_ms(), by=self._by, reason=reason)
-            if self._record(back):
+            if self._work.record(back):
                 return back
 
     def accept(self, job: str, why: str = "") -> UpgradeStep:
@@ -133,7 +121,7 @@ class Upgrading:
                 )
             reason = f"accepted by {self._by}" + (f": {why}" if why else "")
             on = replace(step, number=step.number + 1, step="accepting", at=self.clock.now_ms(), by=self._by, reason=reason)
-            if self._record(on):
+            if self._work.record(on):
                 return on
 
     def require_step(self, job: str) -> UpgradeStep:
@@ -151,59 +139,6 @@ class Upgrading:
     def _by(self) -> str:
         return self.by or who()
 
-    def _do(self, step: UpgradeStep, deed: Deed) -> Move:
-        """Do something to the job. What cannot be done while a driver still gives signs of life is tried again."""
-        upgrade = step.upgrade
-        try:
-            match deed:
-                case "suspend":
-                    suspend(self.store, step, self.clock)
-                case "switch" | "start-old":
-                    switch(self.store, step, self.clock)
-                case "save":
-                    saved = save(self.store, step, self.clock)
-                    self._say(f"savepoint {saved.name} keeps what the old code ended with, epoch {saved.record.epoch}")
-                    crash_point("upgrade-acted")
-                    after = Go("going-back" if upgrade.back_to else "starting")
-                    attempt = newest_attempt(self.store, upgrade.job)
-                    self._record(replace(self._next(step, after), epoch=saved.record.epoch, attempt=attempt))
-                    return after
-                case "go-back":
-                    put_back(self.store, step, upgrade.back_to, self.clock, self._say)
-                    crash_point("upgrade-acted")
-                    origin = SavepointStore(self.store, upgrade.job, self.clock).get(upgrade.back_to)
-                    self._record(replace(self._next(step, Go("starting")), epoch=origin.record.epoch))
-                    return Go("starting")
-                case "put-back":
-                    put_back(self.store, step, upgrade.savepoint, self.clock, self._say)
-                    crash_point("upgrade-acted")
-                    self._record(self._next(step, Go("starting-old")))
-                    return Go("starting-old")
-        except JobRunningError as error:
-            return Wait(error.what)
-        except OvertakenError:
-            return Wait("somebody else goes on with it")
-        crash_point("upgrade-acted")
-        return Act(deed)
-
-    def _next(self, step: UpgradeStep, move: Go, seen: Observation | None = None) -> UpgradeStep:
-        now = self.clock.now_ms()
-        reason = move.reason or (step.reason if step.step in BACK else "")
-        made = replace(
-            step, number=step.number + 1, step=move.step, at=now, by=self._by, reason=reason, stopped=step.stopped or move.stopped
-        )
-        if move.step == "watching" and seen is not None and seen.generation is not None:
-            return replace(made, generation=seen.generation.generation, until=now + step.upgrade.within_ms)
-        return made
-
-    def _record(self, step: UpgradeStep) -> bool:
-        if step.ended:
-            # Before the record: what is over must not keep anything.
-            remove_upgrade(self.store.at(job_folder(step.upgrade.job)))
-        made = create_step(self.store, step)
-        crash_point("upgrade-recorded")
-        return made
-
     def _reconcile(self, job: str) -> None:
         now = self.clock.monotonic()
         if self._looked is not None and now - self._looked < _LOOK_SECONDS:
@@ -217,3 +152,12 @@ class Upgrading:
         if text != self._said:
             self._said = text
             self.tell(text)
+
+
+def _not_reached(step: UpgradeStep, why: str, timeout_ms: int) -> NotReachedError:
+    job = step.upgrade.job
+    return NotReachedError(
+        f"the upgrade of job {job!r} is {step.step} after {format_duration(timeout_ms)}, waits ({why}), and is heading for {step.heading}",
+        fix=f"go on with it: `tidemark upgrade {job}` (supervisors do so by themselves); or back: `tidemark upgrade {job} --abort`",
+        job=job,
+    )

@@ -12,6 +12,7 @@ from typing import Literal
 from tidemark.control.launcher import Probe
 from tidemark.control.records import ErrorInfo, Failure, Lifecycle, ProcessHandle
 from tidemark.control.spec import JobSpec
+from tidemark.control.upgrade_records import Step
 from tidemark.state.load import Waiting
 from tidemark.state.totals import Totals, empty_totals
 
@@ -79,13 +80,29 @@ class Pressure:
 
 
 @dataclass(frozen=True)
+class UpgradeView:
+    """A job's newest upgrade: the step it is at, since when, and what it is heading for; of one that has ended, how.
+
+    ``heading`` is one of its two ends, ``code`` what the job has then, and ``text`` all of it in one line.
+    """
+
+    identity: str
+    step: Step
+    at: int
+    heading: str
+    code: str
+    ended: bool
+    text: str
+
+
+@dataclass(frozen=True)
 class JobView:
     """A job at one moment, ``at``.
 
     Args:
         job: its name.
         at: when it was looked at.
-        lifecycle: where it is; of a job without a spec, what its driver says.
+        lifecycle: where it is; of a job without a spec, what its driver says. ``upgrading`` as long as an upgrade is under way.
         since: since when, None where nobody wrote it down.
         health: how that is to be taken.
         spec: what is wanted; None for a job that was never submitted.
@@ -118,8 +135,10 @@ class JobView:
         next_start_at: when a failing job is started again.
         reason: why it is where it is.
         error: the last one, None when it runs well.
-        warning: what its driver has to do without, empty for nothing.
+        warning: what its driver has to do without, or puts off until something is mended; empty for nothing.
         end_of_input: whether its input has ended for good.
+        driver_lifecycle: where its driver is; the same as ``lifecycle`` but while an upgrade is under way.
+        upgrade: the newest one.
     """
 
     job: str
@@ -158,6 +177,8 @@ class JobView:
     error: ErrorInfo | None = None
     warning: str = ""
     end_of_input: bool = False
+    driver_lifecycle: Lifecycle = "created"
+    upgrade: UpgradeView | None = None
 
     @property
     def heartbeat_age_ms(self) -> int | None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from tidemark.clock import format_ms
 from tidemark.control.observe import Observation
 from tidemark.control.records import ErrorInfo, Lifecycle
-from tidemark.control.view import UNHEALTHY, Health, JobView, Pressure, RowCounts, SourceView, SplitView
+from tidemark.control.upgrade_plan import longest_ms
+from tidemark.control.upgrade_records import UpgradeStep, code_text
+from tidemark.control.view import UNHEALTHY, Health, JobView, Pressure, RowCounts, SourceView, SplitView, UpgradeView
 from tidemark.state.joblog import DEFAULT_LEASE_MS
 from tidemark.state.load import Load
 from tidemark.state.progress import EpochProgress, SourceProgress
@@ -35,12 +38,16 @@ def view_of(observation: Observation, now: int) -> JobView:
     sources = {name: _source(item, totals["sources"].get(name, {}), now if behind else None) for name, item in _sources(last).items()}
     read, out = _rates(load, now, driver)
     error = control.error if control is not None else None
+    driver_lifecycle = control.lifecycle if control is not None else _lifecycle_of(driver, submitted=spec is not None)
+    under_way = observation.under_upgrade
+    since = control.since if control is not None else None
+    reason = control.reason if control is not None else ""
     return JobView(
         job=observation.job,
         at=now,
-        lifecycle=control.lifecycle if control is not None else _lifecycle_of(driver, submitted=spec is not None),
+        lifecycle="upgrading" if under_way is not None else driver_lifecycle,
         health=health,
-        since=control.since if control is not None else None,
+        since=under_way.upgrade.at if under_way is not None else since,
         spec=spec.spec if spec is not None else None,
         generation=spec.generation if spec is not None else 0,
         generation_seen=control.generation if control is not None else 0,
@@ -68,14 +75,40 @@ def view_of(observation: Observation, now: int) -> JobView:
         failures=control.failures if control is not None else (),
         restarts_done=control.restarts_done if control is not None else 0,
         next_start_at=control.next_start_at if control is not None else None,
-        reason=control.reason if control is not None else "",
+        reason="; ".join(filter(None, (str(under_way), reason))) if under_way is not None else reason,
         error=error or _error_of(driver),
-        warning=observation.warning.text if observation.warning is not None and observation.process != "gone" else "",
+        warning="; ".join(_warnings(observation)),
         end_of_input=last.end_of_input if last is not None else False,
+        driver_lifecycle=driver_lifecycle,
+        upgrade=_upgrade(observation.upgrade) if observation.upgrade is not None else None,
     )
 
 
+def _warnings(observation: Observation) -> Iterator[str]:
+    if observation.warning is not None and observation.process != "gone":
+        yield observation.warning.text
+    if observation.driver is not None:
+        yield from (f"{item.work} is put off since {format_ms(item.since)}: {item.why}" for item in observation.driver.put_off)
+
+
+def _upgrade(step: UpgradeStep) -> UpgradeView:
+    upgrade = step.upgrade
+    code = code_text(upgrade.before if step.heading == "rolled-back" else upgrade.after)
+    return UpgradeView(upgrade.identity, step.step, step.at, step.heading, code, step.ended, str(step))
+
+
 def _health(observation: Observation, now: int) -> Health:
+    """Return the health of the job's driver; while an upgrade is under way, one that is wanted to be gone is about to be there again."""
+    found = _health_of_driver(observation, now)
+    step, spec = observation.under_upgrade, observation.generation
+    if step is None or spec is None or found in UNHEALTHY:
+        return found
+    if now - step.at >= longest_ms(step, spec.spec) + UNWATCHED_MS:
+        return "unwatched"
+    return "starting" if found == "stopped" else found
+
+
+def _health_of_driver(observation: Observation, now: int) -> Health:
     control, spec = observation.control, observation.generation
     if spec is None:
         return _health_unsubmitted(observation, now)

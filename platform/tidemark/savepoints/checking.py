@@ -14,6 +14,7 @@ from tidemark.state.joblog import JobLog
 from tidemark.state.layout import job_folder
 from tidemark.state.records import EpochRecord
 from tidemark.state.root_store import root_store
+from tidemark.state.status import list_jobs
 from tidemark.state.store import JobStore
 
 HEAD = "head"
@@ -46,10 +47,11 @@ def check(
 
     Raises:
         UnknownJobError: nothing is stored of such a job.
+        UnknownStoreError: there is no such store.
         UnknownSavepointError: it has no such savepoint.
         DefinitionError: a map names what is not there.
     """
-    record = stored_epoch(root_store(store, job.store), of or job.name, against)
+    record = stored_epoch(root_store(store, job.store, make=False), of or job.name, against)
     return verdict(record, job, uids=uids, columns=columns, allow_non_restored_state=allow_non_restored_state)
 
 
@@ -60,12 +62,12 @@ def stored_epoch(root: JobStore, job: str, against: str = HEAD) -> EpochRecord:
         UnknownJobError: nothing is committed of such a job.
         UnknownSavepointError: it has no such savepoint.
     """
-    if against != HEAD:
+    if against != HEAD and root.at(job_folder(job)).folders():
         return SavepointStore(root, job).get(against).record
     head = JobLog(root.at(job_folder(job)), job).load().epoch
     if head is None:
         raise UnknownJobError(
-            f"job {job!r} has no epoch in {root.uri}",
+            f"job {job!r} has no epoch in {root.uri}, which has {', '.join(list_jobs(root)) or 'no jobs'}",
             fix="run it once, name the job whose state it is, or give another store",
             job=job,
         )

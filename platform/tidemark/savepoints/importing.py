@@ -47,7 +47,7 @@ def import_savepoint(
         InvalidNameError: the job has a savepoint of that name.
         CorruptStoreError: the folder holds no whole export, or a file in it is damaged; nothing was imported.
     """
-    origin = JobStore.open(Location.parse(source))
+    origin = JobStore.open(Location.parse(source), make=False)
     index = require_index(origin)
     chosen = validate_name("savepoint", name or index.name)
     folder = savepoints.folder

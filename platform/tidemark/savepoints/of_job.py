@@ -6,6 +6,7 @@ from tidemark.graph.job import Job
 from tidemark.savepoints.export_format import ExportIndex, OnCopy
 from tidemark.savepoints.exporting import export_savepoint as export
 from tidemark.savepoints.importing import import_savepoint as take_in
+from tidemark.savepoints.rewind_abort import abort_rewind as give_up
 from tidemark.savepoints.rewinding import Tell
 from tidemark.savepoints.rewinding import rewind as put_back
 from tidemark.savepoints.savepoint import Savepoint
@@ -87,3 +88,21 @@ def rewind(
     """
     found = savepoints_of(job, store=store)
     return put_back(found.store, found.job, savepoint, by=by, why=why, tell=tell)
+
+
+def abort_rewind(job: Job | str, *, store: str | JobStore | None = None, tell: Tell | None = None) -> None:
+    """Give up a rewind that was begun and is not done, as long as no table was put back; the job goes on from where it was.
+
+    Args:
+        job: the job, or its name.
+        store: root of the job store, as for ``savepoints_of``.
+        tell: is told of each step.
+
+    Raises:
+        RewindError: none was begun, or a table was put back already; the message says which.
+        JobRunningError: who rewinds is alive.
+        UpgradeError: it is a step of an upgrade.
+        PublishError: a table cannot be written to; the same call goes on with it.
+    """
+    found = savepoints_of(job, store=store)
+    give_up(found.store, found.job, clock=found.clock, tell=tell or (lambda _: None))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -29,6 +30,16 @@ def note_restored(folder: JobStore, record: EpochRecord | None) -> None:
     path = restored_path(record.restored.identity)
     if not folder.exists(path):
         write_sealed(folder, path, kind=KIND, value=RestoreMark(record.restored, record.lineage))
+
+
+def renew_mark(folder: JobStore, identity: str) -> None:
+    """Write a mark anew where there is one, since somebody still asks for it: retention goes by when it was last written."""
+    if not identity:
+        return
+    path = restored_path(identity)
+    # As it is: also a damaged one says that the restore was made.
+    with suppress(FileNotFoundError):
+        folder.put(path, folder.get(path))
 
 
 def read_mark(folder: JobStore, identity: str) -> RestoreMark | None:

@@ -11,7 +11,7 @@ from tidemark.savepoints.savepoint import TableVersion
 from tidemark.state.codec import later
 from tidemark.state.layout import REWIND
 from tidemark.state.records import ParentRef
-from tidemark.state.sealed import create_sealed, read_sealed
+from tidemark.state.sealed import create_sealed, read_sealed, write_sealed
 from tidemark.state.store import JobStore
 
 KIND: Final = "rewind"
@@ -32,6 +32,7 @@ class RewindNote:
         why: what for.
         pin: by which the rewind itself keeps the savepoint's epoch, until it is done.
         ended: the job's newest epoch when it was begun, and its lineage, which ends with it.
+        tries: how many times somebody tried to give it up; who goes on with it heeds only what says so of a later time.
     """
 
     identity: str
@@ -44,6 +45,7 @@ class RewindNote:
     why: str = ""
     pin: str = later("")
     ended: ParentRef | None = later(None)  # noqa: RUF009 - it returns a field
+    tries: int = later(0)
 
 
 def read_rewind(folder: JobStore) -> RewindNote | None:
@@ -60,8 +62,13 @@ def write_rewind(folder: JobStore, note: RewindNote) -> bool:
     return create_sealed(folder, REWIND, kind=KIND, value=note)
 
 
+def write_tries(folder: JobStore, note: RewindNote) -> None:
+    """Write the note anew, with how many times it was to be given up; called by who has the job's newest term."""
+    write_sealed(folder, REWIND, kind=KIND, value=note)
+
+
 def remove_rewind(folder: JobStore) -> None:
-    """Take the note away: the rewind is done."""
+    """Take the note away: the rewind is done, or given up."""
     folder.delete([REWIND])
 
 
@@ -76,7 +83,8 @@ def require_no_rewind(folder: JobStore, job: str) -> None:
         raise RewindError(
             f"a rewind of the job to savepoint {note.savepoint!r} (epoch {note.epoch}) was begun and is not done: "
             "some of its tables may be put back and others not",
-            fix=f"let it go on to its end first: `tidemark rewind {job} --to {note.savepoint}`",
+            fix=f"let it go on to its end first: `tidemark rewind {job} --to {note.savepoint}`; "
+            f"or, if no table was put back yet, give it up: `tidemark rewind {job} --abort`",
             job=job,
             epoch=note.epoch,
         )

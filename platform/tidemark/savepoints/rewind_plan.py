@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from urllib.parse import unquote
@@ -91,13 +91,14 @@ def plan_rewind(savepoint: Savepoint, head: EpochRecord, later: LaterLineages, *
     return RewindPlan(savepoint.name, stored.epoch, head.epoch, tables, tuple(changed), left, tuple(refusals))
 
 
-def shown_since(version: TableVersion, newest: int) -> list[Commit]:
-    """Return the commits of a table after a version, newest first, but those that changed nothing of what it says.
+def shown(commits: Iterable[Commit]) -> list[Commit]:
+    """Return commits of a table but those that changed nothing of what it says."""
+    return [commit for commit in commits if commit.lineage is not None or commit.foreign]
 
-    A commit whose entry is gone ends the list.
-    """
-    after = takewhile(lambda commit: commit.version > version.version, commits_back(version.location, newest))
-    return [commit for commit in after if commit.lineage is not None or commit.foreign]
+
+def commits_since(version: TableVersion, newest: int) -> list[Commit]:
+    """Return all commits of a table after a version, newest first; one whose entry is gone ends the list."""
+    return list(takewhile(lambda commit: commit.version > version.version, commits_back(version.location, newest)))
 
 
 def _against(name: str, location: str, version: TableVersion) -> tuple[list[str], bool]:
@@ -113,7 +114,7 @@ def _against(name: str, location: str, version: TableVersion) -> tuple[list[str]
         return [f"{place} is another one than that of the savepoint: it was made anew"], False
     if newest < version.version:
         return [f"{place} is at version {newest}, which comes before version {version.version}: it was made anew"], False
-    since = shown_since(version, newest)
+    since = shown(commits_since(version, newest))
     foreign = [commit for commit in since if commit.foreign]
     if foreign:
         listed = ", ".join(f"{commit.version} ({commit.operation or 'unknown'})" for commit in foreign[:3])

@@ -6,15 +6,18 @@ it would know that epoch as published is written by the rewind.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
 from deltalake.exceptions import DeltaError
 
 from tidemark.errors import PublishError, RewindError
 from tidemark.savepoints.rewind_note import RewindNote
-from tidemark.savepoints.rewind_plan import shown_since
+from tidemark.savepoints.rewind_plan import commits_since, shown
 from tidemark.savepoints.savepoint import TableVersion
-from tidemark.savepoints.table_versions import open_table
-from tidemark.state.delta_tags import EPOCH, LINEAGE, MAINTENANCE, REWIND
+from tidemark.savepoints.table_versions import Commit, open_table
+from tidemark.state.delta_tags import EPOCH, GIVEN_UP, LINEAGE, MAINTENANCE, REWIND
+from tidemark.state.records import EpochRecord
 from tidemark.state.redaction import redacted, without_secrets
 
 
@@ -22,7 +25,7 @@ def put_back(output: str, version: TableVersion, note: RewindNote) -> bool:
     """Put a table back, unless that was done; returns whether it had to be.
 
     Raises:
-        RewindError: the table is gone, or somebody else wrote to it since.
+        RewindError: the table is gone, somebody else wrote to it since, or the rewind was given up.
         PublishError: it could not be put back now.
     """
     table = open_table(output, version.location)
@@ -33,7 +36,10 @@ def put_back(output: str, version: TableVersion, note: RewindNote) -> bool:
             uid=output,
             place=version.location,
         )
-    since = shown_since(version, table.version())
+    after = commits_since(version, table.version())
+    if any(_given_up_since(commit, note) for commit in after):
+        raise RewindError("the rewind was given up meanwhile", fix="begin it anew if it is wanted", uid=output, place=version.location)
+    since = shown(after)
     if any(commit.tags.get(REWIND) == note.identity for commit in since):
         return False
     if foreign := [commit for commit in since if commit.foreign]:
@@ -63,6 +69,85 @@ def put_back(output: str, version: TableVersion, note: RewindNote) -> bool:
     return bool(since)
 
 
+def moved(output: str, version: TableVersion, note: RewindNote, head: EpochRecord | None) -> str | None:
+    """Return what a rewind did to a table already that cannot be undone, None where that is nothing.
+
+    Args:
+        output: of the job.
+        version: that the table is to be put back to.
+        note: of the rewind.
+        head: the job's newest epoch.
+
+    Raises:
+        SinkError: the table cannot be read.
+    """
+    table = open_table(output, version.location)
+    return _moved(table, output, version, note, head) if table is not None else f"the table of output {output!r} is gone"
+
+
+def keep_as_it_is(output: str, version: TableVersion, note: RewindNote, head: EpochRecord | None, *, tries: int = 3) -> str | None:
+    """Commit to a table that the rewind is given up, so that one that is asleep does nothing to it; returns what ``moved`` does.
+
+    Raises:
+        SinkError: the table cannot be read.
+        PublishError: it cannot be written to now.
+    """
+    table = open_table(output, version.location)
+    if table is None:
+        return moved(output, version, note, head)
+    reason = _moved(table, output, version, note, head)
+    if reason is not None:
+        return reason
+    try:
+        _commit_nothing(table, {GIVEN_UP: f"{note.identity}/{note.tries}"}, _as_it_is(table, output, note))
+    except (DeltaError, OSError) as error:
+        if tries == 1:
+            raise _not_written(output, version, error) from without_secrets(error)
+        # Who rewinds may have been faster: look again.
+        return keep_as_it_is(output, version, note, head, tries=tries - 1)
+    return None
+
+
+def _not_written(output: str, version: TableVersion, error: Exception) -> PublishError:
+    text = redacted(str(error)).splitlines()
+    return PublishError(
+        f"the table of output {output!r} cannot be written to: {text[0] if text else 'no reason given'}",
+        fix="mend the table's place (space, permission, network) and give the same command again",
+        uid=output,
+        place=version.location,
+    )
+
+
+def _moved(table: DeltaTable, output: str, version: TableVersion, note: RewindNote, head: EpochRecord | None) -> str | None:
+    newest = table.version()
+    after = commits_since(version, newest)
+    if len(after) < newest - version.version:
+        return f"the table of output {output!r} does not tell any more what was done to it: its log was cleaned up"
+    own = [commit for commit in after if commit.tags.get(REWIND) == note.identity]
+    if any(commit.lineage is not None for commit in own):
+        return f"the table of output {output!r} is put back already, to version {version.version}"
+    staged = head is None or output not in head.outputs or bool(head.outputs[output].files)
+    if own and staged:
+        epoch = f"epoch {note.ended.epoch}" if note.ended is not None else "the newest epoch"
+        return f"the table of output {output!r} is closed to {epoch} already, which it does not show yet"
+    return None
+
+
+def _given_up_since(commit: Commit, note: RewindNote) -> bool:
+    """Say whether a commit gives a rewind up, and whoever goes on with it now did not know."""
+    identity, _, number = commit.tags.get(GIVEN_UP, "").rpartition("/")
+    return identity == note.identity and int(number) > note.tries
+
+
+def _as_it_is(table: DeltaTable, output: str, note: RewindNote) -> Transaction | None:
+    """Return the transaction by which a table is closed, as it stands now: of two who commit it at once one fails."""
+    closing = _closing(output, note)
+    if closing is None:
+        return None
+    done = table.transaction_version(closing.app_id)
+    return Transaction(closing.app_id, done if done is not None else -1)
+
+
 def _close(table: DeltaTable, output: str, note: RewindNote) -> None:
     """Commit the transaction alone to a table that needs nothing else, if it does not have it."""
     closing = _closing(output, note)
@@ -70,17 +155,21 @@ def _close(table: DeltaTable, output: str, note: RewindNote) -> None:
         return
     done = table.transaction_version(closing.app_id)
     if done is None or done < closing.version:
-        table.create_write_transaction(
-            actions=[],
-            mode="append",
-            schema=table.schema(),
-            partition_by=table.metadata().partition_columns,
-            commit_properties=CommitProperties(
-                custom_metadata={MAINTENANCE: "rewind", REWIND: note.identity},
-                app_transactions=[closing],
-            ),
-            post_commithook_properties=PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False),
-        )
+        _commit_nothing(table, {REWIND: note.identity}, closing)
+
+
+def _commit_nothing(table: DeltaTable, tags: Mapping[str, str], transaction: Transaction | None) -> None:
+    """Make a commit that changes nothing of what a table says."""
+    table.create_write_transaction(
+        actions=[],
+        mode="append",
+        schema=table.schema(),
+        partition_by=table.metadata().partition_columns,
+        commit_properties=CommitProperties(
+            custom_metadata={MAINTENANCE: "rewind", **tags}, app_transactions=[transaction] if transaction is not None else None
+        ),
+        post_commithook_properties=PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False),
+    )
 
 
 def _closing(output: str, note: RewindNote) -> Transaction | None:

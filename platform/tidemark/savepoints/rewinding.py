@@ -88,7 +88,8 @@ def rewind(
         elif note.savepoint != name:
             raise RewindError(
                 f"a rewind of the job to savepoint {note.savepoint!r} was begun and is not done",
-                fix=f"let it go on to its end first: `tidemark rewind {job} --to {note.savepoint}`",
+                fix=f"let it go on to its end first: `tidemark rewind {job} --to {note.savepoint}`; "
+                f"or, if no table was put back yet, give it up: `tidemark rewind {job} --abort`",
                 job=job,
             )
         else:
@@ -144,6 +145,8 @@ def _begin(store: SavepointStore, driver: Driver, name: str, *, by: str, why: st
         pin=pin,
         ended=ParentRef(head.lineage, head.epoch),
     )
+    # Who slept since it began its term must not leave a note behind that nobody looks after.
+    driver.confirm()
     if not write_rewind(store.folder, note):
         store.pins.remove(pin)
         raise RewindError(

@@ -11,6 +11,7 @@ from deltalake.exceptions import DeltaError
 from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.errors import JobRunningError, SinkError, TidemarkError
 from tidemark.savepoints.loans import settle
+from tidemark.savepoints.mark_retention import retire_marks
 from tidemark.savepoints.retention import SavepointRetention
 from tidemark.savepoints.savepoint_store import SavepointStore
 from tidemark.savepoints.table_versions import open_table
@@ -55,6 +56,7 @@ def sweep_job(root: JobStore, job: str, *, clock: Clock = SYSTEM_CLOCK) -> Swept
     try:
         kept = kept_epochs(log)
         settle(driver, kept)
+        retire_marks(driver, kept)
         report = sweep(driver, kept=kept)
     finally:
         with suppress(TidemarkError):

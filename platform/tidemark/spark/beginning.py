@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tidemark.errors import TidemarkError
 from tidemark.graph.definition_changes import Names
 from tidemark.savepoints.restore import Claimed, Restore
-from tidemark.savepoints.restore_marks import is_due, note_restored
+from tidemark.savepoints.restore_marks import is_due, note_restored, renew_mark
 from tidemark.savepoints.restoring import begin_lineage, prepared
 from tidemark.savepoints.rewind_note import require_no_rewind
 from tidemark.spark.publication import publish
@@ -61,6 +61,8 @@ class Beginning:
         if restore is not None and is_due(log.store, head, restore):
             return self._restored(restore)
         note_restored(log.store, head)
+        if restore is not None:
+            renew_mark(log.store, restore.identity)
         if head is not None:
             require_state_files(log.store, head)
             publish(head, self.sinks)

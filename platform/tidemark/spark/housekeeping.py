@@ -6,12 +6,14 @@ import logging
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Final
 
 from tidemark.clock import Clock
 from tidemark.errors import CorruptStoreError, FencedError, StoreError, TidemarkError
 from tidemark.graph.job import Job
 from tidemark.savepoints.loans import settle
+from tidemark.savepoints.mark_retention import retire_marks
 from tidemark.savepoints.savepoint_store import SavepointStore
 from tidemark.spark.delta_sink import DeltaSink
 from tidemark.spark.sink_sweep import sweep_outputs
@@ -19,6 +21,7 @@ from tidemark.spark.sinks import BoundSink
 from tidemark.state.history import HistoryWriter
 from tidemark.state.joblog import DEFAULT_LEASE_MS, Driver
 from tidemark.state.load import EpochSample, Load, LoadGauge
+from tidemark.state.postponed import Postponed
 from tidemark.state.progress import EpochProgress
 from tidemark.state.records import EpochRecord
 from tidemark.state.retention import retire
@@ -66,6 +69,8 @@ class Housekeeping:
         self._history = HistoryWriter(store, job.name)
         self._record = term.head.epoch
         self._outputs: dict[str, OutputStatus] = {}
+        self._status: JobStatus | None = None
+        self._postponed = Postponed(clock)
         self.gauge: LoadGauge | None = None
 
     def begin(self, head: EpochRecord | None, lineage: str) -> None:
@@ -85,6 +90,7 @@ class Housekeeping:
         self._history.backfill(log.epochs())
         known = self._known_status()
         if known is not None:
+            self._postponed = Postponed(self._clock, known.put_off)
             self._outputs.update(known.outputs)
             if self._record is not None:
                 self._remember(self._record)
@@ -106,7 +112,7 @@ class Housekeeping:
         self._history.append(progress)
         self._write("running", progress, load=self._load(progress))
         kept = self._job.retained_epochs
-        with _put_off("retention"):
+        with self._postponed.unless_it_fails("retention"):
             retire(self._term, retained_epochs=kept, slack=min(RETENTION_SLACK, max(1, kept // RETENTION_SLACK)))
         self._epochs_since_sweep += 1
         if self._clock.now_ms() - self._swept_at >= SWEEP_INTERVAL_MS or self._epochs_since_sweep >= SWEEP_EPOCHS:
@@ -146,17 +152,25 @@ class Housekeeping:
             outputs=self._outputs,
             owner=self._term.owner,
             load=load,
+            put_off=self._postponed.all,
         )
-        write_status(self._store, status.with_error(error))
+        self._status = status.with_error(error)
+        write_status(self._store, self._status)
 
     def _sweep(self) -> None:
         self._swept_at, self._epochs_since_sweep = self._clock.now_ms(), 0
-        with _put_off("the sweep"):
+        known = self._postponed.all
+        with self._postponed.unless_it_fails("the sweep"):
             self._look_after_savepoints()
             kept = kept_epochs(self._term.log)
             settle(self._term, kept)
+            retire_marks(self._term, kept)
             sweep(self._term, kept=kept)
             sweep_outputs(self._term, self._sinks, self._lineage, kept=kept)
+        if self._status is not None and self._postponed.all != known:
+            # The next epoch may be long in coming.
+            self._status = replace(self._status, put_off=self._postponed.all)
+            write_status(self._store, self._status)
 
     def _look_after_savepoints(self) -> None:
         """Let those go that retention does, and say which versions of the tables the others need."""
@@ -180,17 +194,6 @@ class Housekeeping:
             known = self._outputs.get(name)
             schema = output.schema or (known.schema if known else None)
             self._outputs[name] = OutputStatus(output.sink, output.location, schema)
-
-
-@contextmanager
-def _put_off(work: str) -> Iterator[None]:
-    """Leave work that can wait to the next time when it fails; a driver that was fenced stops."""
-    try:
-        yield
-    except FencedError:
-        raise
-    except TidemarkError as error:
-        logger.warning("%s is put off: %s", work, error)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JError
 
 from tidemark.spark.java import ensure_java
+from tidemark.spark.local_files import set_modes_by_call
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -76,12 +77,15 @@ def build_session(master: str = "local[*]", *, app_name: str = "tidemark", conf:
     if active is not None:
         return active
     builder = SparkSession.builder.master(master).appName(app_name)
-    local = local_settings() if master.startswith("local") else {}
+    on_this_machine = master.startswith("local")
+    local = local_settings() if on_this_machine else {}
     for key, value in {**local, **SETTINGS, **(conf or {})}.items():
         if value:
             builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    if on_this_machine:
+        set_modes_by_call(session)
     return session
 
 

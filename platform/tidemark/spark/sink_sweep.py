@@ -2,7 +2,8 @@
 
 Delta tables hold published rows where they were staged, so whether a staging is in use is known from the records alone, and
 only for epochs that are retained. A staging of such an epoch that no record names can never be committed: its epoch has been
-committed with another one, or will be.
+committed with another one, or will be. That goes for the lineages, too, that a restore or a rewind has left, as long as
+epochs of theirs are retained.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def sweep_outputs(
     Args:
         driver: whose job it is.
         sinks: of the job's outputs, by name; outputs that only retained epochs have are looked after too.
-        lineage: the job's; stagings of other lineages and of other jobs are left alone.
+        lineage: the job's. Of those that it has left, the stagings are looked after that no epoch can need; other jobs' are left alone.
         lease_ms: how long a file is left alone after it was written, and how long its tombstone waits, milliseconds.
         kept: ``kept_epochs(driver.log)``, where the caller has read them since the driver's last epoch.
 
@@ -47,9 +48,8 @@ def sweep_outputs(
     epochs = kept or kept_epochs(driver.log)
     tombstones = TombstoneList(driver.log.store, OUTPUT_SWEEP)
     before = tombstones.read()
-    # Not of the pinned ones: stagings of the epochs that were retired since belong to readers, who may need them for time travel.
-    oldest = min((decoded.record.epoch for decoded in epochs.retained if decoded.record.lineage == lineage), default=0)
-    unused = [staging for place in _places(sinks, epochs.all) for staging in place.unused(lineage, oldest, before)]
+    oldest = _oldest_retained(epochs, lineage)
+    unused = [staging for place in _places(sinks, epochs.all) for staging in place.unused(oldest, before)]
     listed = [file for staging in unused for file in staging.files]
     plan = plan_sweep(listed, (), before, now_ms=driver.log.clock.now_ms(), lease_ms=lease_ms)
     doomed = {place: _doomed(place, plan.delete) for place in {staging.place for staging in unused}}
@@ -62,6 +62,18 @@ def sweep_outputs(
         staging.place.sink.staging.prune(staging.folder)
     crash_point("output-sweep-done")
     return SweepReport(len(plan.marked), tuple(place.address(path) for place, paths in doomed.items() for path in paths))
+
+
+def _oldest_retained(epochs: KeptEpochs, lineage: str) -> Mapping[str, int]:
+    """Return by lineage the first epoch of which all committed stagings are known: those of the log, which has no gaps.
+
+    Not of the pinned ones: stagings of the epochs that were retired since belong to readers, who may need them for time travel.
+    """
+    oldest: dict[str, int] = {}
+    for decoded in epochs.retained:
+        record = decoded.record
+        oldest[record.lineage] = min(record.epoch, oldest.get(record.lineage, record.epoch))
+    return {lineage: 0, **oldest}
 
 
 @dataclass(frozen=True)
@@ -80,12 +92,14 @@ class _Place:
         within = self.address("")
         return address.removeprefix(within) if address.startswith(within + self.sink.staging_folder("")) else None
 
-    def unused(self, lineage: str, oldest: int, marked: Iterable[str]) -> list[_Staging]:
-        """Return the stagings that no kept epoch names: of epochs not older than the oldest kept one, and those marked before."""
+    def unused(self, oldest: Mapping[str, int], marked: Iterable[str]) -> list[_Staging]:
+        """Return the stagings that no kept epoch names: of lineages' epochs not older than the oldest retained, and those marked before."""
         store = self.sink.staging
-        parent, slash, start = self.sink.staging_folder(first_staging(lineage, oldest)).rpartition("/")
-        stop = self.sink.staging_folder(after_stagings(lineage)).rpartition("/")[2]
-        found = {parent + slash + name for name in store.folders(parent, start=start, stop=stop)}
+        parent, slash, _ = self.sink.staging_folder("").rpartition("/")
+        found: set[str] = set()
+        for lineage, epoch in oldest.items():
+            start, stop = (self._name(text) for text in (first_staging(lineage, epoch), after_stagings(lineage)))
+            found |= {parent + slash + name for name in store.folders(parent, start=start, stop=stop)}
         depth = len(f"{parent}{slash}".split("/"))
         paths = [path for address in marked if (path := self.path(address)) is not None]
         found |= {"/".join(path.split("/")[:depth]) for path in paths}
@@ -93,6 +107,9 @@ class _Place:
         return [
             _Staging(self, folder, tuple(file._replace(path=self.address(file.path)) for file in store.list(folder))) for folder in folders
         ]
+
+    def _name(self, staging: str) -> str:
+        return self.sink.staging_folder(staging).rpartition("/")[2]
 
 
 @dataclass(frozen=True)

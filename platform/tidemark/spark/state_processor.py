@@ -80,10 +80,10 @@ def savepoint(job: str | Job, name: str = HEAD, *, store: str | JobStore | None 
         CorruptStoreError: the folder is no exported savepoint, or is damaged.
     """
     if isinstance(job, str) and "/" in job:
-        folder = JobStore.open(job)
+        folder = JobStore.open(job, make=False)
         return StoredState(folder, read_record(folder, require_index(folder)))
     declared = job if isinstance(job, Job) else None
-    root = root_store(store, declared.store if declared else None)
+    root = root_store(store, declared.store if declared else None, make=False)
     called = declared.name if declared else str(job)
     return StoredState(root.at(job_folder(called)), stored_epoch(root, called, name), declared)
 

@@ -10,14 +10,13 @@ is refused, since it was written by something newer.
 
 from __future__ import annotations
 
-import types
 from collections.abc import Mapping
-from dataclasses import MISSING, field, fields, is_dataclass
+from dataclasses import field, fields, is_dataclass
 from functools import cache
-from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any, Final, TypeVar
 
-from tidemark.errors import TidemarkError
 from tidemark.state.envelope import damaged
+from tidemark.state.plain_readers import UnreadableError, reader_of
 
 T = TypeVar("T")
 
@@ -58,62 +57,12 @@ def from_plain(kind: type[T], value: object, *, path: str) -> T:
     Raises:
         CorruptStoreError: a field is missing, unknown or of another type; the message says which.
     """
-    result: T = _read(kind, value, kind.__name__, path)
+    hint: Any = kind
+    try:
+        result: T = reader_of(hint)(value)
+    except UnreadableError as error:
+        raise damaged(f"is not readable: {kind.__name__}{''.join(reversed(error.where))} {error.what}", path) from None
     return result
-
-
-def _read(kind: Any, value: object, name: str, path: str) -> Any:  # noqa: ANN401
-    # ``type`` and not ``isinstance``: true is no int in JSON.
-    if kind is object or (type(value) is kind and kind in _SCALARS):
-        return value
-    if is_dataclass(kind) or is_typeddict(kind):
-        return _read_fields(kind, value, name, path)
-    origin = get_origin(kind)
-    if origin in (Union, types.UnionType):
-        return _read_union(kind, value, name, path)
-    if origin is Literal:
-        return value if value in get_args(kind) else _refuse(name, value, path)
-    if origin is tuple:
-        return _read_tuple(get_args(kind), value, name, path)
-    if origin in (Mapping, dict):
-        if not isinstance(value, dict):
-            return _refuse(name, value, path)
-        return {key: _read(get_args(kind)[1], item, f"{name}[{key!r}]", path) for key, item in value.items()}
-    return float(value) if kind is float and type(value) is int else _refuse(name, value, path)
-
-
-def _read_union(kind: Any, value: object, name: str, path: str) -> Any:  # noqa: ANN401
-    choices = get_args(kind)
-    if value is None and type(None) in choices:
-        return None
-    rest = [choice for choice in choices if choice is not type(None)]
-    for choice in rest[:-1]:
-        try:
-            return _read(choice, value, name, path)
-        except TidemarkError:
-            continue
-    return _read(rest[-1], value, name, path)
-
-
-def _read_tuple(items: tuple[Any, ...], value: object, name: str, path: str) -> Any:  # noqa: ANN401
-    if not isinstance(value, list):
-        return _refuse(name, value, path)
-    if len(items) == 2 and items[1] is Ellipsis:
-        return tuple(_read(items[0], item, f"{name}[{index}]", path) for index, item in enumerate(value))
-    if len(items) != len(value):
-        return _refuse(name, value, path)
-    return tuple(_read(kind, item, name, path) for kind, item in zip(items, value, strict=True))
-
-
-def _read_fields(kind: Any, value: object, name: str, path: str) -> object:  # noqa: ANN401
-    if not isinstance(value, dict):
-        return _refuse(name, value, path)
-    hints, required = _shape(kind)
-    unknown, missing = set(value) - set(hints), required - set(value)
-    if unknown or missing:
-        parts = [f"{word} {', '.join(sorted(names))}" for word, names in (("has unknown", unknown), ("lacks", missing)) if names]
-        raise damaged(f"is not readable: {name} {' and '.join(parts)}", path)
-    return kind(**{key: _read(hints[key], item, f"{name}.{key}", path) for key, item in value.items()})
 
 
 @cache
@@ -122,18 +71,3 @@ def _field_names(kind: Any) -> tuple[tuple[str, ...], Mapping[str, object]] | No
     if not is_dataclass(kind):
         return None
     return tuple(item.name for item in fields(kind)), {item.name: item.default for item in fields(kind) if _LATER in item.metadata}
-
-
-@cache
-def _shape(kind: Any) -> tuple[Mapping[str, Any], frozenset[str]]:  # noqa: ANN401
-    hints = get_type_hints(kind)
-    if not is_dataclass(kind):
-        return hints, frozenset(hints)
-    known = [item for item in fields(kind) if item.init]
-    needed = frozenset(item.name for item in known if item.default is MISSING and item.default_factory is MISSING)
-    return {item.name: hints[item.name] for item in known}, needed
-
-
-def _refuse(name: str, value: object, path: str) -> Any:  # noqa: ANN401
-    shown = repr(value)
-    raise damaged(f"is not readable: {name} is {shown[:40]}{'…' if len(shown) > 40 else ''}", path)

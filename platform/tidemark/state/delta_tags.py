@@ -13,3 +13,6 @@ MAINTENANCE: Final = "tidemark.maintenance"
 
 REWIND: Final = "tidemark.rewind"
 """Of the commit by which a rewind puts a table back; its lineage and epoch are those that begin there."""
+
+GIVEN_UP: Final = "tidemark.rewind-given-up"
+"""Of a commit that changes nothing: by it a rewind knows that it was given up. Its name, and the number of the try."""

@@ -23,6 +23,10 @@ ABANDONED_MS: Final = 7 * 24 * 60 * 60 * 1000
 """A hold of a job that has no log after so long is of a restore, or an import, that was never finished."""
 
 _LISTINGS: Final = 20
+_MEND: Final = (
+    "restore the file from a backup of the job store; or, if the job that its name ends with was deleted, or reads nothing of this job's "
+    "any more, delete it; until then no file of this job is swept"
+)
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,11 @@ class Holds:
         Raises:
             CorruptStoreError: it is damaged.
         """
-        return read_sealed(self.store, hold_path(name), kind=KIND, form=Hold)
+        path = hold_path(name)
+        try:
+            return read_sealed(self.store, path, kind=KIND, form=Hold)
+        except CorruptStoreError as error:
+            raise CorruptStoreError(error.what, fix=_MEND, place=str(self.store.location.joined(path))) from error
 
     def list(self) -> tuple[Hold, ...]:
         """Return all holds, by name.

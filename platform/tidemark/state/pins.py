@@ -20,6 +20,10 @@ from tidemark.state.records import EpochRecord
 
 KIND = "pin"
 _LISTINGS: Final = 20
+_MEND: Final = (
+    "restore the file from a backup of the job store; or, if nothing has to go back to this savepoint, delete it, and what only it kept "
+    "goes; until then no file of the job is swept"
+)
 _MOST_READ: Final = 16
 
 
@@ -233,8 +237,12 @@ class Pins:
             data = self.log.store.get(path)
         except FileNotFoundError:
             return None
-        _, plain = unseal(data, kind=KIND, path=path)
-        return from_plain(_PinBody, plain, path=path)
+        shown = str(self.log.store.location.joined(path))
+        try:
+            _, plain = unseal(data, kind=KIND, path=shown)
+            return from_plain(_PinBody, plain, path=shown)
+        except CorruptStoreError as error:
+            raise CorruptStoreError(error.what, fix=_MEND, job=self.log.job, place=shown) from error
 
     def _not_retained(self, epoch: int | None) -> CorruptStoreError:
         return CorruptStoreError(

@@ -11,12 +11,18 @@ STORE_VARIABLE: Final = "TIDEMARK_STORE"
 DEFAULT_STORE: Final = ".tidemark/jobs"
 
 
-def root_store(store: str | JobStore | None, declared: str | None = None) -> JobStore:
+def root_store(store: str | JobStore | None, declared: str | None = None, *, make: bool = True) -> JobStore:
     """Return the root store: the one given, else the one that the job declares, else that of the environment, as for a run.
 
+    Args:
+        store: as it was given.
+        declared: by the job.
+        make: a local folder that is missing; without it, that is an error.
+
     Raises:
+        UnknownStoreError: there is none, and none is to be made.
         StoreError: it cannot be reached.
     """
     if isinstance(store, JobStore):
         return store
-    return JobStore.open(store or declared or os.environ.get(STORE_VARIABLE) or DEFAULT_STORE)
+    return JobStore.open(store or declared or os.environ.get(STORE_VARIABLE) or DEFAULT_STORE, make=make)

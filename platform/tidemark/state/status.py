@@ -10,6 +10,7 @@ from tidemark.errors import CorruptStoreError, InvalidNameError, TidemarkError
 from tidemark.state.codec import later
 from tidemark.state.layout import LOG, STATUS, job_folder
 from tidemark.state.load import Load
+from tidemark.state.postponed import PutOff
 from tidemark.state.progress import EpochProgress
 from tidemark.state.records import OwnerInfo
 from tidemark.state.redaction import redacted
@@ -35,7 +36,8 @@ class JobStatus:
     """A job as its driver last wrote it; times are milliseconds since 1970-01-01 UTC.
 
     A driver that was killed leaves ``running`` behind: compare ``heartbeat_at`` with the lease. ``error_code``, ``error_transient``
-    (trying again can help) and ``error_epoch`` are those of ``error``. ``load`` is there of a driver that runs on.
+    (trying again can help) and ``error_epoch`` are those of ``error``. ``load`` is there of a driver that runs on. ``put_off`` is work
+    beside the epochs that waits until somebody mends something.
     """
 
     job: str
@@ -53,6 +55,7 @@ class JobStatus:
     error_transient: bool = later(False)
     error_epoch: int | None = later(None)
     load: Load | None = later(None)  # noqa: RUF009 - it returns a field
+    put_off: tuple[PutOff, ...] = later(())
 
     def with_error(self, error: TidemarkError | None) -> JobStatus:
         """Return the status with an error, or with none. Whatever raised it, no credential of its text is kept."""

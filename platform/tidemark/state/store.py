@@ -17,11 +17,12 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import LocalStore, ObjectStore, from_url
 
-from tidemark.errors import StoreError, TidemarkError
+from tidemark.errors import StoreError, TidemarkError, UnknownStoreError
 from tidemark.locations import Location
 from tidemark.state.redaction import redacted, without_secrets
 
 _WRITTEN_AT_ONCE = 8 * 1024 * 1024
+_NAMED = 10
 _TROUBLE = (BaseError, OSError, ValueError)
 
 
@@ -45,14 +46,25 @@ class JobStore:
     prefix: str = ""
 
     @classmethod
-    def open(cls, location: str | Location) -> JobStore:
+    def open(cls, location: str | Location, *, make: bool = True) -> JobStore:
         """Open a root; a local folder is made if it is missing.
+
+        Args:
+            location: where it is.
+            make: without it, a local folder that is missing is an error: whoever only reads has mistaken the place then.
 
         Raises:
             DefinitionError: the location cannot be read as one.
+            UnknownStoreError: the folder is missing, and not to be made.
             StoreError: the root cannot be reached or made.
         """
         root = Location.parse(location) if isinstance(location, str) else location
+        if not make and root.scheme == "file" and not Path(root.path).is_dir():
+            raise UnknownStoreError(
+                f"there is nothing at {root}: no such folder",
+                fix=f"give a place that is there, with jobs or what was exported; {_near(Path(root.path))}",
+                place=str(root),
+            )
         with _reported("open", str(root)):
             if root.scheme == "file":
                 # Folders emptied by a deletion go with it, as they do on object stores.
@@ -262,6 +274,15 @@ class JobStore:
 
     def _shown(self, path: str) -> str:
         return str(self.location.joined(path))
+
+
+def _near(missing: Path) -> str:
+    """Say what there is on the way to a folder that is missing."""
+    above = next(folder for folder in missing.parents if folder.is_dir())
+    with suppress(OSError):
+        names = sorted(entry.name for entry in above.iterdir() if entry.is_dir())[:_NAMED]
+        return f"{above} has {', '.join(names) or 'no folders'}"
+    return f"{above} cannot be read"
 
 
 @contextmanager

@@ -1,0 +1,77 @@
+"""Files that Spark writes on this machine, without a program run for each of them.
+
+Hadoop sets the mode of every file and folder that it creates on a local disk. Its native library would do that by a system call; no
+wheel of PySpark has it, and without it Hadoop runs ``chmod`` each time, a quarter of what writing a small file takes. Java can set a
+mode by itself: the file system that is put in the place of Hadoop's does so, and is Hadoop's in all else. It is compiled when a session
+is built, by Janino, which Spark has for its own generated code.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from py4j.protocol import Py4JError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_log = logging.getLogger("tidemark")
+
+_REPLACED: Final = "org.apache.hadoop.fs.RawLocalFileSystem"
+_NAME: Final = "tidemark.ModesByCallFileSystem"
+_SOURCE: Final = """
+package tidemark;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.attribute.PosixFilePermissions;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.RawLocalFileSystem;
+import org.apache.hadoop.fs.permission.FsPermission;
+
+public class ModesByCallFileSystem extends RawLocalFileSystem {
+  public void setPermission(Path path, FsPermission mode) throws IOException {
+    if (mode.getStickyBit()) {
+      super.setPermission(path, mode);
+    } else {
+      Files.setPosixFilePermissions(pathToFile(path).toPath(), PosixFilePermissions.fromString(mode.toString()));
+    }
+  }
+}
+"""
+
+
+def set_modes_by_call(spark: SparkSession) -> None:
+    """Let all sessions of this JVM set the modes of local files by a system call.
+
+    Nothing happens where Hadoop's native library is loaded, where ``fs.file.impl`` names another file system, or where a release of
+    Hadoop is built in another way: modes are then set as Hadoop does it.
+    """
+    try:
+        _replace_local_file_system(spark)
+    except Py4JError:
+        _log.debug("the modes of local files are set as Hadoop does it", exc_info=True)
+
+
+def _replace_local_file_system(spark: SparkSession) -> None:
+    context = spark.sparkContext
+    gateway, jvm = context._gateway, context._jvm  # noqa: SLF001
+    conf = context._jsc.hadoopConfiguration()  # noqa: SLF001
+    if gateway is None or jvm is None or conf.get("fs.file.impl"):
+        return
+    if jvm.org.apache.hadoop.util.NativeCodeLoader.isNativeCodeLoaded():
+        return
+    # The instance in Hadoop's cache, which every reader and writer of this process is given.
+    local = jvm.org.apache.hadoop.fs.FileSystem.getLocal(conf)
+    inner = jvm.java.lang.Class.forName("org.apache.hadoop.fs.FilterFileSystem").getDeclaredField("fs")
+    inner.setAccessible(True)
+    if inner.get(local).getClass().getName() != _REPLACED:
+        return
+    compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.setParentClassLoader(conf.getClassLoader())
+    compiler.cook(_SOURCE)
+    constructor = compiler.getClassLoader().loadClass(_NAME).getDeclaredConstructor(gateway.new_array(jvm.java.lang.Class, 0))
+    replacement = constructor.newInstance(gateway.new_array(jvm.java.lang.Object, 0))
+    replacement.initialize(local.getUri(), conf)
+    inner.set(local, replacement)

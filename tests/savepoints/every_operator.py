@@ -1,0 +1,221 @@
+"""One job with every operator there is, over two sources, and files to run it on.
+
+Golden savepoints are restored into this job for ever: operators may be added, and those that are here stay as they are.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import tidemark as tm
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+FILES = 3
+"""Files of each source; an epoch reads one of each, and one more ends the input."""
+
+SCHEMA = "k STRING, s STRING, t BIGINT, g BIGINT, v INT"
+TOLD = "vs ARRAY<INT>, calls_of_window BIGINT, calls_of_key BIGINT"
+
+
+def land(folder: Path, *, unique: bool = False) -> None:
+    """Write the sources' files below a folder: elements that drift on, some of them late, some malformed, some before 1970.
+
+    With ``unique`` no two elements of a source have one time, so that their order does not depend on where the files lie.
+    """
+    random = Random(6)
+    for source, rows in (("rides", 40), ("taps", 10)):
+        (folder / source).mkdir(parents=True)
+        taken: set[int] = set()
+        for epoch in range(FILES):
+            found = [_row(random, epoch, taken if unique else set()) for _ in range(rows)]
+            if source == "rides":
+                found[epoch]["t"] = None
+            write_rows(folder / source / f"{epoch}.json", found, epoch)
+
+
+def write_rows(path: Path, rows: Sequence[Mapping[str, object]], number: int) -> None:
+    """Write a file of rows, dated by its number."""
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    date(path, number)
+
+
+def date(path: Path, number: int) -> None:
+    """Date a file by its number, since files are read by age."""
+    os.utime(path, (1_600_000_000 + number,) * 2)
+
+
+def _row(random: Random, epoch: int, taken: set[int]) -> dict[str, object]:
+    time = 600 * epoch + random.randint(-900, 400)
+    while time in taken:
+        time += 1
+    taken.add(time)
+    key = random.choice([None, *"abcde"])
+    return {"k": key, "s": random.choice("xy"), "t": time, "g": random.randint(20, 200), "v": random.choice([None, *range(-9, 10)])}
+
+
+def streams_of(landing: Path) -> dict[str, tm.Stream]:
+    """Return the streams of the job by output, from files below a folder."""
+    malformed, rejected, ups, downs = (tm.OutputTag(name) for name in ("malformed", "rejected", "ups", "downs"))
+    read = tm.source(
+        "rides",
+        tm.files(str(landing / "rides"), format="json", schema=SCHEMA, max_files_per_epoch=1),
+        watermarks=tm.bounded_out_of_orderness(200, timestamp="t", split_by="s"),
+        malformed_to=malformed,
+    )
+    rides = read.filter("v IS NULL OR v > -9", rejects_to=rejected).with_columns(double="v * 2")
+    taps = tm.source(
+        "taps",
+        tm.files(str(landing / "taps"), format="json", schema=SCHEMA, max_files_per_epoch=1),
+        watermarks=tm.ascending(timestamp="t"),
+    )
+    signs = rides.split({ups: "v > 0"}, otherwise=downs)
+    return {
+        "malformed": read.side_output(malformed),
+        "rejected": rides.side_output(rejected),
+        "downs": signs.side_output(downs),
+        **_at_their_end(rides, changed(taps)),
+        **_by_triggers(rides),
+        "reduced": signs.side_output(ups).key_by("k").window(tm.tumbling(500)).reduce(v="a.v + b.v", t="greatest(a.t, b.t)").uid("reduced"),
+    }
+
+
+def changed(taps: tm.Stream) -> tm.Stream:
+    """Return taps after each kind of step that makes other rows of rows."""
+    several = taps.map(halved, returns=SCHEMA).flat_map(repeated, returns=SCHEMA).explode("array(v, 1)", as_="u")
+    return several.transform(raised, columns=("k", "s", "t", "g", "v", "u", "w")).select("k", v="CAST(w + u AS INT)")
+
+
+def _at_their_end(rides: tm.Stream, taps: tm.Stream) -> dict[str, tm.Stream]:
+    """Return what is made of windows that fire at their end, and of groups by number."""
+    late = tm.OutputTag("late")
+    by_key = rides.key_by("k")
+    tumbling = by_key.window(tm.tumbling(300)).allowed_lateness(250).late_to(late).aggregate(**every_aggregate()).uid("tumbling")
+    growing = by_key.window(tm.cumulative(800, 200)).aggregate(**aggregates()).uid("growing")
+    own = tm.python_aggregate(nothing, plus, plus, itself, arguments=["v"], state="BIGINT", returns="BIGINT")
+    both = rides.select("k", "v").union(taps)
+    return {
+        "tumbling": tumbling,
+        "late": tumbling.side_output(late),
+        "sliding": by_key.window(tm.sliding(600, 200)).allowed_lateness(100).aggregate(**aggregates()).uid("sliding"),
+        "growing": growing,
+        "after": growing.window_all(tm.tumbling(1_000)).aggregate(panes=tm.count(), total=tm.sum("total")).uid("after"),
+        "sessions": by_key.window(tm.session(120)).allowed_lateness(150).aggregate(**aggregates()).uid("sessions"),
+        "gaps": by_key.window(tm.session(gap_by="g")).aggregate(**aggregates()).uid("gaps"),
+        "clock": by_key.window(tm.tumbling(1_000, time="processing")).aggregate(**aggregates()).uid("clock"),
+        "everything": both.window_all(tm.tumbling(700)).aggregate(n=tm.count(), own=own).uid("everything"),
+        "counted": by_key.window(tm.count_window(4)).aggregate(**aggregates()).uid("counted"),
+        "recent": by_key.window(tm.count_window(5, 2)).aggregate(**aggregates()).uid("recent"),
+    }
+
+
+def _by_triggers(rides: tm.Stream) -> dict[str, tm.Stream]:
+    """Return what is made of windows that triggers fire, and by functions in Python."""
+    by_key = rides.key_by("k")
+    early = tm.event_time_trigger(early=tm.count_trigger(3))
+    kept = by_key.window(tm.tumbling(400)).allowed_lateness(100).trigger(early).evictor(tm.count_evictor(4))
+    leaping = tm.window_function(listed_in_batches, TOLD, batches=True)
+    described = tm.window_function(told, "text STRING, calls BIGINT")
+    whole = by_key.window(tm.global_window())
+    return {
+        "early": by_key.window(tm.tumbling(500)).allowed_lateness(100).trigger(early).aggregate(**aggregates()).uid("early"),
+        "eager": by_key.window(tm.session(200)).trigger(early).aggregate(**aggregates()).uid("eager"),
+        "whole": whole.trigger(tm.purging_trigger(tm.count_trigger(4))).aggregate(**aggregates()).uid("whole"),
+        "kept": kept.process(listed, returns=TOLD).uid("kept"),
+        "leaps": whole.trigger(tm.delta_trigger(6, apart)).process(leaping).uid("leaps"),
+        "described": by_key.window(tm.tumbling(300)).allowed_lateness(250).aggregate(described, total=tm.sum("v")).uid("described"),
+    }
+
+
+def aggregates() -> dict[str, tm.Aggregate]:
+    """Return a few aggregates, one of which depends on the order of elements."""
+    return {"n": tm.count(), "total": tm.sum("v"), "vs": tm.collect_list("v")}
+
+
+def every_aggregate() -> dict[str, tm.Aggregate]:
+    """Return all aggregates that come with Tidemark, and one in SQL."""
+    return {
+        **aggregates(),
+        "mean": tm.avg("v"),
+        "least": tm.min("v"),
+        "most": tm.max("double"),
+        "spread": tm.stddev("v"),
+        "spread_pop": tm.stddev_pop("v"),
+        "var": tm.variance("v"),
+        "var_pop": tm.variance_pop("v"),
+        "first": tm.first("v"),
+        "last": tm.last("v", ignore_nulls=True),
+        "kinds": tm.collect_set("v"),
+        "distinct": tm.count_distinct("v", "s"),
+        "about": tm.approx_count_distinct("v"),
+        "half": tm.approx_percentile("v", 0.5),
+        "of_most": tm.max_by("t", "v"),
+        "of_least": tm.min_by("t", "v"),
+        "top": tm.top_k("v", 2),
+        "weighed": tm.sql_aggregate({"sum": ("sum(v * g)", "sum({sum})"), "of": ("sum(g)", "sum({of})")}, "{sum} / {of}"),
+    }
+
+
+def halved(row: Mapping[str, Any]) -> dict[str, object]:
+    """Return a row with half the value."""
+    return {**row, "v": (row["v"] or 0) // 2}
+
+
+def repeated(row: Mapping[str, Any]) -> Iterator[Mapping[str, object]]:
+    """Return a row twice where its value is odd, not at all where it is a multiple of four."""
+    yield from [row] * (2 if row["v"] % 2 else 1 if row["v"] % 4 else 0)
+
+
+def raised(rows: DataFrame) -> DataFrame:
+    """Add a column."""
+    from pyspark.sql import functions as F
+
+    return rows.withColumn("w", F.expr("v + 1"))
+
+
+def listed(rows: Sequence[Mapping[str, Any]], context: tm.WindowContext) -> Iterator[dict[str, object]]:
+    """Return the values of a window, with how often it and its key were called."""
+    calls = _once_more(context.window_state), _once_more(context.key_state)
+    yield {"vs": [row["v"] for row in rows], "calls_of_window": calls[0], "calls_of_key": calls[1]}
+
+
+def listed_in_batches(batches: Iterator[Any], context: tm.WindowContext) -> Iterator[dict[str, object]]:
+    """Return the same of batches."""
+    return listed([row for batch in batches for row in batch.to_pylist()], context)
+
+
+def told(rows: Sequence[Mapping[str, Any]], context: tm.WindowContext) -> Iterator[dict[str, object]]:
+    """Return a text on the result of a window, with how often the window was called."""
+    (row,) = rows
+    yield {"text": f"{context.key['k']}, {context.timing}: {row['total']}", "calls": _once_more(context.window_state)}
+
+
+def _once_more(state: Any) -> int:
+    state["calls"] = int(str(state.get("calls", 0))) + 1
+    return int(state["calls"])
+
+
+def apart(last: Mapping[str, Any], element: Mapping[str, Any]) -> float:
+    """Return how far the values of two elements are from each other."""
+    return float(abs((last["v"] or 0) - (element["v"] or 0)))
+
+
+def nothing() -> int:
+    """Return the sum of nothing."""
+    return 0
+
+
+def plus(one: int, other: int | None) -> int:
+    """Return a sum."""
+    return one + (other or 0)
+
+
+def itself(total: int) -> int:
+    """Return the sum as it is."""
+    return total

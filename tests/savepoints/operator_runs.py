@@ -1,0 +1,141 @@
+"""Runs the job with every operator, drained to the end of its input, and says which rows each epoch gave each output."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import cycle
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deltalake import DeltaTable
+
+import tidemark as tm
+from tests.engine.drive import Memory
+from tests.savepoints.every_operator import streams_of
+from tidemark.state.progress import EpochProgress
+from tidemark.testing.manual_clock import ManualClock
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NOW = 1_700_000_000_000
+CLOCK = (0, 700, 1_500, 3_900)
+"""Processing time of each epoch, from ``NOW`` on: windows of a second close at some of them."""
+
+TABLES: Mapping[str, str] = {"tumbling": "upsert", "sessions": "upsert", "whole": "append"}
+"""Outputs that are Delta tables, where tables are wanted; the others are kept in memory."""
+
+Rows = Mapping[str, list[str]]
+"""Rows of each output as sorted texts."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A run: its lineage, and the rows that each of its epochs gave to the outputs in memory."""
+
+    lineage: str
+    epochs: list[Rows]
+
+
+@dataclass(frozen=True)
+class OperatorRuns:
+    """Runs jobs on the files in ``landing``; ``store`` and tables lie below ``folder``. Without ``tables`` all outputs are in memory."""
+
+    spark: SparkSession
+    folder: Path
+    tables: bool = True
+
+    @property
+    def landing(self) -> Path:
+        """Where the sources' files are."""
+        return self.folder / "landing"
+
+    @property
+    def store(self) -> str:
+        """Root of the job store."""
+        return str(self.folder / "store")
+
+    def job(self, name: str) -> tuple[tm.Job, Memory]:
+        """Return the job under a name, and its outputs in memory."""
+        memory = Memory(f"{self.folder}/{name}")
+        outputs = {
+            output: self._table(stream, name, output) if self.tables and output in TABLES else memory.sink(stream, output)
+            for output, stream in streams_of(self.landing).items()
+        }
+        return tm.Job(name, outputs=outputs, store=self.store), memory
+
+    def _table(self, stream: tm.Stream, name: str, output: str) -> tm.Output:
+        mode = TABLES[output]
+        path = str(self.folder / name / output)
+        return tm.delta(stream, path, mode="upsert") if mode == "upsert" else tm.delta(stream, path)
+
+    def run(
+        self,
+        name: str = "job",
+        *,
+        first: int = 0,
+        turns: Sequence[int] = (2,),
+        restore: tm.Restore | None = None,
+        max_epochs: int | None = None,
+    ) -> Ran:
+        """Run a job to the end of its input.
+
+        Args:
+            name: its name.
+            first: the epoch that it begins with.
+            turns: numbers of partitions, one epoch after the other.
+            restore: from which savepoint.
+            max_epochs: stop after so many epochs.
+        """
+        job, memory = self.job(name)
+        clock = ManualClock(NOW + CLOCK[first])
+        seen: list[Rows] = []
+        partitions = cycle(turns)
+
+        def after(_: EpochProgress) -> None:
+            seen.append({output: as_texts(rows) for output, rows in memory.take().items()})
+            clock.set(NOW + CLOCK[min(first + len(seen), len(CLOCK) - 1)])
+
+        result = tm.run(
+            job,
+            spark=self.spark,
+            clock=clock,
+            on_epoch=after,
+            end_of_input=True,
+            handle_signals=False,
+            restore=restore,
+            parallelism=lambda: next(partitions),
+            max_epochs=max_epochs,
+        )
+        return Ran(result.lineage, seen)
+
+    def rows_of_tables(self, name: str, versions: Mapping[str, int] | None = None) -> Rows:
+        """Return the rows of a job's tables, in some versions or as they are; a table without one of the versions is not there yet."""
+        found = {}
+        for output in TABLES:
+            if versions is None or output in versions:
+                table = DeltaTable(str(self.folder / name / output), version=versions[output] if versions is not None else None)
+                found[output] = as_texts(table.to_pyarrow_table().to_pylist())
+            else:
+                found[output] = []
+        return found
+
+
+def as_texts(rows: Sequence[Mapping[str, object]]) -> list[str]:
+    """Return rows as sorted texts: instants as milliseconds, fractions to six digits, since the order of a sum is not fixed."""
+    return sorted(json.dumps(_rounded(row), default=_plain, sort_keys=True) for row in rows)
+
+
+def _plain(value: object) -> object:
+    return round(value.timestamp() * 1000) if isinstance(value, datetime) else str(value)
+
+
+def _rounded(value: object) -> object:
+    if isinstance(value, float):
+        return round(value, 6)
+    if isinstance(value, Mapping):
+        return {name: _rounded(item) for name, item in value.items()}
+    return [_rounded(item) for item in value] if isinstance(value, list) else value
