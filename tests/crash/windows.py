@@ -18,7 +18,7 @@ from tidemark.state.compaction import plan_compaction
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-OUTPUTS = ("purged", "counted", "recent", "kept", "sliding", "growing", "described", "whole", "late")
+OUTPUTS = ("purged", "recent", "kept", "sliding", "described", "late")
 RETURNS = "values ARRAY<BIGINT>, window_calls BIGINT, key_calls BIGINT"
 
 
@@ -52,17 +52,13 @@ def make_job(folder: Path) -> tm.Job:
     early = tm.event_time_trigger(early=tm.count_trigger(2))
     slices = keyed.window(tm.sliding(40, 10)).allowed_lateness(20).late_to(late)
     sliding = slices.aggregate(n=tm.count(), total=tm.sum("v")).uid("sliding")
-    whole = keyed.window(tm.global_window())
     about = tm.window_function(described, returns="text STRING, calls BIGINT")
     streams: dict[str, tm.Stream] = {
         "purged": tens.trigger(tm.purging_trigger(early)).aggregate(n=tm.count(), values=tm.collect_list("v")).uid("purged"),
-        "counted": keyed.window(tm.count_window(3)).aggregate(total=tm.sum("v"), values=tm.collect_list("v")).uid("counted"),
-        "recent": keyed.window(tm.count_window(4, 2)).aggregate(total=tm.sum("v"), n=tm.count()).uid("recent"),
+        "recent": keyed.window(tm.count_window(4, 2)).aggregate(total=tm.sum("v"), values=tm.collect_list("v")).uid("recent"),
         "kept": tens.trigger(early).evictor(tm.count_evictor(3)).process(listed, returns=RETURNS).uid("kept"),
         "sliding": sliding,
-        "growing": keyed.window(tm.cumulative(40, 10)).allowed_lateness(20).aggregate(n=tm.count(), first=tm.first("v")).uid("growing"),
         "described": tens.aggregate(about, total=tm.sum("v")).uid("described"),
-        "whole": whole.trigger(tm.count_trigger(2)).aggregate(n=tm.count(), total=tm.sum("v")).uid("whole"),
         "late": sliding.side_output(late),
     }
     outputs = {name: tm.delta(stream, str(folder / name)) for name, stream in streams.items()}

@@ -76,6 +76,7 @@ def merging(patch: pytest.MonkeyPatch) -> Counter[str]:
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.timeout(1_800)
 def test_resumed_from_any_epoch_at_any_parallelism(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     merges = merging(monkeypatch)
     runs = OperatorRuns(spark, tmp_path)

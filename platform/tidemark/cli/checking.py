@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from tidemark.cli.answering import NO, AnsweringCommand
-from tidemark.cli.options import echo_json, json_option, read_store, store_option
+from tidemark.cli.options import echo_json, existing_store, json_option, store_option
 from tidemark.control.loading import load_job
 from tidemark.errors import DefinitionError
 from tidemark.savepoints.checking import HEAD, check
@@ -44,7 +44,7 @@ def check_job(
     found = check(
         changed,
         against,
-        store=read_store(store or changed.store),
+        store=existing_store(store or changed.store),
         of=of,
         uids=dict(_pair("--map", text) for text in uids),
         columns=column_names(columns),

@@ -7,7 +7,7 @@ import json
 import click
 
 from tidemark.cli.answering import NO, AnsweringCommand
-from tidemark.cli.options import echo_json, json_option, open_store, read_store, store_option, views, wish_options
+from tidemark.cli.options import echo_json, existing_store, json_option, store_option, views, wish_options
 from tidemark.cli.steering import say_made, wait_for, wait_options
 from tidemark.control import forks
 from tidemark.control.launchers import launchers_here
@@ -42,7 +42,7 @@ def fork(
     as_json: bool,
 ) -> None:
     """Start a job's variant from a savepoint: the same input, other code, tables of its own. JOB is a job's name."""
-    root = open_store(store)
+    root = existing_store(store)
     made = forks.fork(root, job, savepoint, name=name, code=code, outputs=outputs, start=not suspended, by=by, why=why)
     if suspended or not wait:
         say_made(made, as_json=as_json)
@@ -60,7 +60,7 @@ def fork(
 @json_option
 def diff(job: str, other: str, store: str | None, *, output: str, keys: tuple[str, ...], samples: int, as_json: bool) -> None:
     """Compare an output's rows in two jobs' tables: added, removed, changed. Exit code 1 if they differ, 2 for an error."""
-    root = read_store(store)
+    root = existing_store(store)
     for name in (job, other):
         views(root, name)
     found = forks.diff_output(root, job, other, output, keys=keys, samples=samples)
@@ -78,7 +78,7 @@ def diff(job: str, other: str, store: str | None, *, output: str, keys: tuple[st
 @json_option
 def discard(job: str, store: str | None, *, as_json: bool) -> None:
     """Delete a fork that was stopped, with its tables. JOB is the fork's name."""
-    gone = forks.discard(open_store(store), job)
+    gone = forks.discard(existing_store(store), job)
     if as_json:
         echo_json({"job": job, "deleted": list(gone)})
     else:

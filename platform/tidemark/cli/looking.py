@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from tidemark.cli.changes import changes_of, changes_text
-from tidemark.cli.options import UNHEALTHY_EXIT, echo_json, json_option, read_store, store_option, views
+from tidemark.cli.options import UNHEALTHY_EXIT, echo_json, existing_store, json_option, store_option, views
 from tidemark.cli.tables import history_table, status_text
 from tidemark.cli.view_text import list_table, view_text
 from tidemark.clock import SYSTEM_CLOCK
@@ -32,7 +32,7 @@ from tidemark.state.status import JobStatus
 @json_option
 def list_jobs(store: str | None, *, as_json: bool) -> None:
     """List the jobs of a store, one line each."""
-    root = read_store(store)
+    root = existing_store(store)
     found = [view for _, view in views(root)]
     if as_json:
         for view in found:
@@ -48,7 +48,7 @@ def list_jobs(store: str | None, *, as_json: bool) -> None:
 @json_option
 def status(job: str | None, store: str | None, *, check: bool, as_json: bool) -> None:
     """Show how a job is, or all jobs of the store. JOB is a job's name."""
-    root = read_store(store)
+    root = existing_store(store)
     found = views(root, job)
     if not found and not as_json:
         click.echo(f"no jobs in {root.uri}")
@@ -66,7 +66,7 @@ def status(job: str | None, store: str | None, *, check: bool, as_json: bool) ->
 @json_option
 def history(job: str, store: str | None, limit: int, *, changes: bool, as_json: bool) -> None:
     """Show the newest epochs of a job, newest last. JOB is a job's name."""
-    root = read_store(store)
+    root = existing_store(store)
     if changes:
         views(root, job)
         events = changes_of(root, job, limit)
@@ -92,7 +92,7 @@ def history(job: str, store: str | None, limit: int, *, changes: bool, as_json: 
 @click.option("--follow", "-f", is_flag=True, help="Go on with what is written, also by the drivers that follow, until Ctrl-C.")
 def logs(job: str, store: str | None, lines: int, *, follow: bool) -> None:
     """Show the log of a job's driver, where it runs or ran on this machine. JOB is a job's name."""
-    root = read_store(store)
+    root = existing_store(store)
     [(seen, _)] = views(root, job)
     handle = seen.handle
     if handle is None:

@@ -80,8 +80,8 @@ def open_store(store: str | None) -> JobStore:
     return root_store(store)
 
 
-def read_store(store: str | None) -> JobStore:
-    """Open the root store for a command that only reads: of a mistyped place nothing is made.
+def existing_store(store: str | None) -> JobStore:
+    """Open the root store for a command on jobs that are there: of a mistyped place nothing is made.
 
     Raises:
         UnknownStoreError: there is none.

@@ -7,7 +7,7 @@ from dataclasses import replace
 import click
 
 from tidemark.cli.answering import NO, AnsweringCommand
-from tidemark.cli.options import DURATION, echo_json, json_option, open_store, store_option, wish_options
+from tidemark.cli.options import DURATION, echo_json, existing_store, json_option, store_option, wish_options
 from tidemark.cli.steering import say_made, wait_for, wait_options
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.control.generations import change_spec, read_spec, require_spec, who
@@ -55,7 +55,7 @@ def rewind(
         raise DefinitionError(
             "rewind takes either --to SAVEPOINT or --abort, and --abort nothing else", fix="leave one of them out", job=job
         )
-    root = open_store(store)
+    root = existing_store(store)
     if name is None:
         _abort(root, job, as_json=as_json)
         return
@@ -90,7 +90,7 @@ def rewind(
 @json_option
 def rescale(job: str, parallelism: int, store: str | None, *, wait: bool, timeout: int, by: str, why: str, as_json: bool) -> None:
     """Run a submitted job at another parallelism, from its driver's next epoch on, without a restart. JOB is a job's name."""
-    root = open_store(store)
+    root = existing_store(store)
 
     def change(newest: SpecGeneration | None) -> JobSpec:
         return replace((newest or require_spec(root, job)).spec, parallelism=parallelism)

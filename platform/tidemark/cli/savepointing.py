@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from tidemark.cli.options import echo_json, json_option, open_store, read_store, store_option, views
+from tidemark.cli.options import echo_json, existing_store, json_option, open_store, store_option, views
 from tidemark.cli.savepoint_text import difference_text, plain_savepoint, savepoint_table, savepoint_text
 from tidemark.control.generations import who
 from tidemark.durations import to_ms
@@ -157,7 +157,7 @@ def diff(job: str, name: str, other: str, store: str | None, *, as_json: bool) -
 
 
 def _savepoints(store: str | None, job: str) -> SavepointStore:
-    root = read_store(store)
+    root = existing_store(store)
     views(root, job)
     return SavepointStore(root, job)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from tidemark.cli.options import DURATION, echo_json, json_option, open_store, store_option, wish_options
+from tidemark.cli.options import DURATION, echo_json, existing_store, json_option, open_store, store_option, wish_options
 from tidemark.clock import SYSTEM_CLOCK, format_ms
 from tidemark.control.alert_settings import RULES
 from tidemark.control.alert_silences import Silence, add_silence, end_silence, read_silences
@@ -38,7 +38,7 @@ def add(name: str, store: str | None, lasts: int, jobs: str, rule: str | None, *
 @store_option
 def end(name: str, store: str | None) -> None:
     """End a silence early."""
-    if not end_silence(open_store(store), name):
+    if not end_silence(existing_store(store), name):
         raise DefinitionError(f"there is no silence {name!r}", fix="see tidemark silence list")
     click.echo(f"{name}: ended")
 
@@ -48,7 +48,7 @@ def end(name: str, store: str | None) -> None:
 @json_option
 def list_silences(store: str | None, *, as_json: bool) -> None:
     """Show the silences that have not ended."""
-    for found in read_silences(open_store(store), SYSTEM_CLOCK.now_ms()):
+    for found in read_silences(existing_store(store), SYSTEM_CLOCK.now_ms()):
         if as_json:
             echo_json(found)
         else:

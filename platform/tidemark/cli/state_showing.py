@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tidemark.cli.options import echo_json, json_option, read_store, store_option, views
+from tidemark.cli.options import echo_json, existing_store, json_option, store_option, views
 from tidemark.clock import format_ms
 from tidemark.savepoints.checking import HEAD
 
@@ -56,7 +56,7 @@ def show(
     """
     from tidemark.spark.state_processor import savepoint
 
-    root = read_store(store)
+    root = existing_store(store)
     if "/" not in job:
         views(root, job)
     found = savepoint(job, name, store=root)

@@ -14,8 +14,8 @@ from tidemark.cli.options import (
     DURATION,
     UNHEALTHY_EXIT,
     echo_json,
+    existing_store,
     json_option,
-    open_store,
     store_option,
     wish_options,
 )
@@ -54,7 +54,7 @@ def _steering(command: F) -> F:
 @_steering
 def start(job: str, store: str | None, *, wait: bool, timeout: int, by: str, why: str, as_json: bool) -> None:
     """Start a job, or one that failed again, and wait until it runs. JOB is a job's name."""
-    root = open_store(store)
+    root = existing_store(store)
     _ask(root, Wishes(root, by).start(job, why), "running", wait=wait, timeout=timeout, as_json=as_json)
 
 
@@ -66,7 +66,7 @@ def stop(
     job: str, store: str | None, *, drain: bool, savepoint: str | None, wait: bool, timeout: int, by: str, why: str, as_json: bool
 ) -> None:
     """Stop a job after the epoch at hand, and wait until it has ended. JOB is a job's name."""
-    root = open_store(store)
+    root = existing_store(store)
     if savepoint is not None and not wait:
         raise DefinitionError(
             "--savepoint is taken when the job has ended, and --no-wait does not wait for that", fix="leave one of them out"
@@ -84,7 +84,7 @@ def stop(
 @_steering
 def cancel(job: str, store: str | None, *, wait: bool, timeout: int, by: str, why: str, as_json: bool) -> None:
     """End a job's driver at once; the epoch at hand is run again by the next. JOB is a job's name."""
-    root = open_store(store)
+    root = existing_store(store)
     _ask(root, Wishes(root, by).stop(job, "now", why), "ended", wait=wait, timeout=timeout, as_json=as_json)
 
 
@@ -92,7 +92,7 @@ def cancel(job: str, store: str | None, *, wait: bool, timeout: int, by: str, wh
 @_steering
 def restart(job: str, store: str | None, *, wait: bool, timeout: int, by: str, why: str, as_json: bool) -> None:
     """Start a job's driver anew after the epoch at hand, and wait until it runs. JOB is a job's name."""
-    root = open_store(store)
+    root = existing_store(store)
     _ask(root, Wishes(root, by).restart(job, why), "running", wait=wait, timeout=timeout, as_json=as_json)
 
 
@@ -103,7 +103,7 @@ def restart(job: str, store: str | None, *, wait: bool, timeout: int, by: str, w
 @json_option
 def suspend(job: str, store: str | None, *, by: str, why: str, as_json: bool) -> None:
     """Ask for a job to end after the epoch at hand; a supervisor sees to it. JOB is a job's name."""
-    root = open_store(store)
+    root = existing_store(store)
     say_made(Wishes(root, by).stop(job, "finish", why or "suspend"), as_json=as_json)
 
 
@@ -114,7 +114,7 @@ def suspend(job: str, store: str | None, *, by: str, why: str, as_json: bool) ->
 @json_option
 def resume(job: str, store: str | None, *, by: str, why: str, as_json: bool) -> None:
     """Ask for a suspended job to run again; a supervisor sees to it. JOB is a job's name."""
-    root = open_store(store)
+    root = existing_store(store)
     say_made(Wishes(root, by).start(job, why or "resume"), as_json=as_json)
 
 

@@ -9,7 +9,7 @@ import click
 from rich.console import Console, ConsoleRenderable
 from rich.live import Live
 
-from tidemark.cli.options import DURATION, read_store, store_option, views
+from tidemark.cli.options import DURATION, existing_store, store_option, views
 from tidemark.cli.top_display import job_page, jobs_page
 from tidemark.clock import SYSTEM_CLOCK, format_ms
 from tidemark.control.launchers import launchers_here
@@ -30,7 +30,7 @@ _EPOCHS = 12
 @click.option("--frames", type=click.IntRange(min=1), default=None, help="End after so many looks, such as 1 for a picture.")
 def top(job: str | None, store: str | None, every: int, frames: int | None) -> None:
     """Watch a job, or all jobs of the store, until Ctrl-C. JOB is a job's name."""
-    root = read_store(store)
+    root = existing_store(store)
     console = Console()
     pages = _pages(root, job)
     if frames == 1:

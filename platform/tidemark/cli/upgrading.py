@@ -9,7 +9,7 @@ from typing import TypedDict, TypeVar, Unpack
 import click
 
 from tidemark.cli.checking import column_names
-from tidemark.cli.options import DURATION, UNHEALTHY_EXIT, echo_json, json_option, open_store, store_option, wish_options
+from tidemark.cli.options import DURATION, UNHEALTHY_EXIT, echo_json, existing_store, json_option, store_option, wish_options
 from tidemark.control.generations import read_spec, who
 from tidemark.control.launchers import launchers_here
 from tidemark.control.promoting import promotion_of
@@ -85,7 +85,7 @@ def upgrade(**given: Unpack[Given]) -> None:
 
     After a crash a supervisor goes on, or the command given again; `tidemark status` says where it is heading for. JOB is a job's name.
     """
-    root, job = open_store(given["store"]), given["job"]
+    root, job = existing_store(given["store"]), given["job"]
     if (given["code"] is not None) + given["abort"] + given["accept"] > 1:
         raise DefinitionError("--to, --abort and --accept exclude one another", fix="leave all but one of them out")
     upgrading = _upgrading(root, given["by"], as_json=given["as_json"])
@@ -109,7 +109,7 @@ def promote(
     *, fork: str, store: str | None, good_epochs: int, within: int, wait: bool, timeout: int, by: str, why: str, as_json: bool
 ) -> None:
     """Give a job the code of its fork: the job goes back to where the fork began, and reads on with it. FORK is the fork's name."""
-    root = open_store(store)
+    root = existing_store(store)
     request = promotion_of(root, fork, good_epochs=good_epochs, within_ms=within)
     begin_upgrade(root, request, launchers=launchers_here(), by=by or who(), why=why or f"promotion of {fork}")
     _finish(_upgrading(root, by, as_json=as_json), request.job, wait=wait, timeout=timeout, as_json=as_json)

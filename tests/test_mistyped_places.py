@@ -1,4 +1,4 @@
-"""Commands that only read say so when there is nothing at the place they were given, and make nothing there."""
+"""Commands on jobs that should be there say so when there is nothing at the place they were given, and make nothing there."""
 
 from __future__ import annotations
 
@@ -40,6 +40,20 @@ OF_A_JOB = (
     ("check", "reading_rides:job", "--against", "good"),
     ("diff", "rides", "rides-what-if", "--output", "all"),
 )
+THAT_CHANGE = (
+    ("start", "rides"),
+    ("stop", "rides"),
+    ("cancel", "rides"),
+    ("restart", "rides"),
+    ("suspend", "rides"),
+    ("resume", "rides"),
+    ("rescale", "rides", "2"),
+    ("rewind", "rides", "--to", "good"),
+    ("savepoint", "trigger", "rides"),
+    ("upgrade", "rides", "--to", "reading_rides:job", "--version", "2"),
+    ("promote", "rides"),
+    ("discard", "rides"),
+)
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +70,7 @@ def run(store: Path, command: tuple[str, ...]) -> Result:
     return CliRunner().invoke(main, [*command, "--store", str(store)])
 
 
-@pytest.mark.parametrize("command", OF_A_STORE + OF_A_JOB, ids=" ".join)
+@pytest.mark.parametrize("command", OF_A_STORE + OF_A_JOB + THAT_CHANGE, ids=" ".join)
 def test_of_a_mistyped_store_nothing_is_made(tmp_path: Path, command: tuple[str, ...]) -> None:
     (tmp_path / "jobs").mkdir()
     done = run(tmp_path / "jbos" / "deep", command)
