@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,8 @@ import pytest
 
 import tidemark as tm
 from tests.engine.lab import NOW, elements, require_conservation
+from tidemark.spark.windows import buffered, buffered_keys
+from tidemark.state.compaction import plan_compaction
 from tidemark.state.joblog import JobLog
 from tidemark.state.store import JobStore
 from tidemark.testing.manual_clock import ManualClock
@@ -19,7 +22,9 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-EPOCHS, ROWS, KEYS, GROUP = 20, 6, 7, 5
+EPOCHS, ROWS, KEYS, GROUP = 12, 6, 7, 5
+MERGED = 3
+"""So many files make a merge; twice as many in the smallest size."""
 
 
 def listed(rows: Sequence[Mapping[str, Any]], context: tm.WindowContext) -> Iterator[dict[str, object]]:
@@ -27,7 +32,9 @@ def listed(rows: Sequence[Mapping[str, Any]], context: tm.WindowContext) -> Iter
     yield {"values": [row["v"] for row in rows]}
 
 
-def test_files_stay_few_over_many_epochs(spark: SparkSession, tmp_path: Path) -> None:
+def test_files_stay_few_over_many_epochs(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (buffered, buffered_keys):
+        monkeypatch.setattr(module, "plan_compaction", partial(plan_compaction, min_files=MERGED))
     epochs = [[(f"k{(number + place) % KEYS}", number * 4 + place, place) for place in range(ROWS)] for number in range(EPOCHS)]
     stream = elements(*epochs, schema="k STRING, t BIGINT, v INT").key_by("k")
     whole = stream.window(tm.tumbling(10_000)).process(listed, returns="values ARRAY<INT>").uid("whole")
@@ -38,7 +45,7 @@ def test_files_stay_few_over_many_epochs(spark: SparkSession, tmp_path: Path) ->
     for epoch in ran.epochs:
         require_conservation(epoch)
         # Two tables, each with fewer files than make a merge.
-        assert max(epoch.operators[uid].state_files for uid in ("whole", "fives")) <= 2 * 18
+        assert max(epoch.operators[uid].state_files for uid in ("whole", "fives")) <= 2 * 2 * (MERGED + 1)
     table = tm.memory_table(f"{tmp_path}/whole")
     assert table is not None
     assert sum(map(len, table.column("values").to_pylist())) == EPOCHS * ROWS

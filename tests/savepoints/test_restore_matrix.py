@@ -16,6 +16,7 @@ import pytest
 import tidemark as tm
 from tests.savepoints.every_operator import FILES, land, streams_of
 from tests.savepoints.operator_runs import OperatorRuns, Rows
+from tests.seeds import PROFILE
 from tidemark.graph.nodes import Node, WindowNode
 from tidemark.semantics import assigners
 from tidemark.spark import windows
@@ -77,6 +78,7 @@ def merging(patch: pytest.MonkeyPatch) -> Counter[str]:
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(1_800)
+@pytest.mark.skipif(PROFILE == "ci", reason="ten epochs of all operators take a tenth of all time that continuous integration has")
 def test_resumed_from_any_epoch_at_any_parallelism(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     merges = merging(monkeypatch)
     runs = OperatorRuns(spark, tmp_path)
