@@ -474,6 +474,7 @@ COMMANDS = {
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS.keys())
 def test_bad_commands_end_with_one_line(command: BadCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "store").mkdir()
     done = CliRunner().invoke(main, list(command.arguments))
     assert done.exit_code == 1, done.output
     assert isinstance(done.exception, SystemExit), done.exception

@@ -78,7 +78,7 @@ def merging(patch: pytest.MonkeyPatch) -> Counter[str]:
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(1_800)
-@pytest.mark.skipif(PROFILE == "ci", reason="ten epochs of all operators take a tenth of all time that continuous integration has")
+@pytest.mark.skipif(PROFILE != "long", reason="ten epochs of all operators take minutes")
 def test_resumed_from_any_epoch_at_any_parallelism(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     merges = merging(monkeypatch)
     runs = OperatorRuns(spark, tmp_path)
