@@ -39,7 +39,11 @@ class Comparison:
     @property
     def measurements(self) -> int:
         """Number of processes that are going to be started."""
-        return sum(workload.rounds_of(self.runs) for workload in self.workloads) * len(self.engines)
+        return sum(workload.rounds_of(self.runs) * len(self.engines_of(workload)) for workload in self.workloads)
+
+    def engines_of(self, workload: Workload) -> Sequence[Engine]:
+        """Return the engines that a workload is measured on."""
+        return [engine for engine in self.engines if engine in workload.engines]
 
 
 @dataclass(frozen=True)
@@ -68,11 +72,12 @@ def compare(comparison: Comparison, report: Callable[[Step], None]) -> tuple[Rec
         files = ensure_fares(workload.fares, comparison.scratch)
         warm = ensure_fares(workload.warm_fares, comparison.scratch)
         truth = truth_of(workload.fares, files, workload.shape)
-        found: dict[Engine, list[RunFigures]] = {engine: [] for engine in comparison.engines}
+        engines = comparison.engines_of(workload)
+        found: dict[Engine, list[RunFigures]] = {engine: [] for engine in engines}
         for run in range(1, workload.rounds_of(comparison.runs) + 1):
             # Each has its turn at being first: what is measured later finds a warmer machine.
-            turn = (run - 1) % len(comparison.engines)
-            for engine in (*comparison.engines[turn:], *comparison.engines[:turn]):
+            turn = (run - 1) % max(len(engines), 1)
+            for engine in (*engines[turn:], *engines[:turn]):
                 report(Step(workload, engine, run))
                 figures = _measure(comparison, workload, engine, truth, (files, warm))
                 found[engine].append(figures)

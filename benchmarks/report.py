@@ -41,10 +41,11 @@ _METHOD = f"""\
   Parquet files.
 - The throughput inputs spread over 48 hours of event time, with a jitter of two minutes either way. One row in {round(1 / LATE_SHARE):,}
   is late, half of them by {LATE_BY_MS[0] // 3_600_000} hours and half by {LATE_BY_MS[1] // 3_600_000}, once event time has
-  gone on for longer than that; in `sliding-1k` one in {round(1 / FEW_LATE):,}, since each is late for many windows. In `session-1k` each
-  driver takes a break of {round(BREAKS * 60)} minutes in every hour: without it, no session would end.
-- `sliding` has fewer rows than the others, so that stock Spark, which copies each row into its 96 windows, ends within minutes. Workloads
-  that take it long are run in one round or two.
+  gone on for longer than that; in `sliding-1k` and `sliding-200k` one in {round(1 / FEW_LATE):,}, since each is late for many
+  windows. In `session-1k` each driver takes a break of {round(BREAKS * 60)} minutes in every hour: without it, no session would end.
+- Sliding windows of many drivers have fewer rows than the others, so that stock Spark, which copies each row into its 96 windows, ends
+  within the hour: `sliding-200k` ten of each driver, `sliding-sparse` hardly one, so that most of it is writing results. Workloads that
+  take stock Spark long are run in one round or two; `sliding-200k` not on the heap, which would have to hold some twenty million windows.
 - Engines take turns: one run of each, then the next run of each. Each run is a process of its own with a JVM of its own. It first
   drains the same job on other data in twenty epochs of up to a million rows, with many drivers up to a quarter of that (sixty small ones
   before `small-epochs`), since a JVM that has just started spends more on compiling its code than on running it, then reads the input

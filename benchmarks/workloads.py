@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from benchmarks.engines import ENGINES, Engine
 from benchmarks.fares import FaresPlan, Plan
 from benchmarks.growth import EPOCH_MS, GrowthPlan, Stage
 from benchmarks.shapes import Shape
@@ -59,6 +60,7 @@ class Workload:
         title: one line for readers.
         phases: the epochs that are measured: none for ``throughput``, one phase for ``epochs``, first and last for ``growth``.
         rounds: greatest number of rounds, of workloads that take stock Spark long; None for no limit.
+        engines: on which it is measured.
     """
 
     name: str
@@ -70,6 +72,7 @@ class Workload:
     title: str
     phases: tuple[Phase, ...] = ()
     rounds: int | None = None
+    engines: tuple[Engine, ...] = ENGINES
 
     def rounds_of(self, runs: int) -> int:
         """Return how many rounds are run where ``runs`` are asked for."""
@@ -85,15 +88,24 @@ def standard_workloads(rows: int, *, epochs: int = MANY_EPOCHS) -> tuple[Workloa
     """Return the workloads of ``make bench``.
 
     Args:
-        rows: size of those that measure throughput; sliding windows, of which stock Spark makes 96 rows of one, have a part of it.
+        rows: size of those that measure throughput; sliding windows of many drivers, where stock Spark updates 96 windows for each row,
+            have a part of it.
         epochs: of ``many-epochs``.
     """
     return (
         _throughput("tumbling-1k", _HOURLY, FaresPlan(rows, 1_000), _warm(rows, 1_000)),
         _throughput("tumbling-200k", _HOURLY, FaresPlan(rows, 200_000), _warm(rows, 200_000)),
         # A late row may be late for 96 windows: one in 2,000 would leave hardly a window of a driver in which all engines must agree.
-        _throughput("sliding-1k", _DAY_SLIDING, FaresPlan(rows // 2, 1_000, late_share=FEW_LATE), _warm(rows // 40, 1_000), rounds=1),
-        _throughput("sliding-200k", _DAY_SLIDING, FaresPlan(rows // 200, 200_000), _warm(rows // 4_000, 200_000), rounds=1),
+        _throughput("sliding-1k", _DAY_SLIDING, FaresPlan(rows, 1_000, late_share=FEW_LATE), _warm(rows // 10, 1_000), rounds=1),
+        _throughput(
+            "sliding-200k",
+            _DAY_SLIDING,
+            FaresPlan(rows // 10, 200_000, late_share=FEW_LATE),
+            _warm(rows // 1_000, 200_000),
+            rounds=1,
+            engines=("tidemark", "spark-rocksdb"),
+        ),
+        _throughput("sliding-sparse", _DAY_SLIDING, FaresPlan(rows // 200, 200_000), _warm(rows // 1_000, 200_000), rounds=1),
         # Drivers that never rest would have one session each, which never closes.
         _throughput("session-1k", _SESSIONS, FaresPlan(rows, 1_000, breaks=BREAKS), _warm(rows, 1_000), rounds=2),
         _throughput("session-200k", _SESSIONS, FaresPlan(rows, 200_000), _warm(rows, 200_000), rounds=2),
@@ -104,9 +116,11 @@ def standard_workloads(rows: int, *, epochs: int = MANY_EPOCHS) -> tuple[Workloa
     )
 
 
-def _throughput(name: str, shape: Shape, fares: FaresPlan, warm: FaresPlan, *, rounds: int | None = None) -> Workload:
+def _throughput(
+    name: str, shape: Shape, fares: FaresPlan, warm: FaresPlan, *, rounds: int | None = None, engines: tuple[Engine, ...] = ENGINES
+) -> Workload:
     title = f"{fares.total_rows:,} fares of {fares.drivers:,} drivers, {shape.describe()}, {fares.files} files, 4 of them per epoch"
-    return Workload(name, "throughput", shape, fares, warm, 4, title, rounds=rounds)
+    return Workload(name, "throughput", shape, fares, warm, 4, title, rounds=rounds, engines=engines)
 
 
 def _small_epochs() -> Workload:
