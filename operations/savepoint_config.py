@@ -10,7 +10,7 @@ from pydantic import Field, create_model
 Form = TypeVar("Form", bound="JobForm")
 
 _JOB_HELP = "Name of the job."
-_SAVEPOINT_HELP = "Name of the savepoint; empty for the newest."
+_SAVEPOINT_HELP = "Name of the savepoint; empty for the newest, but for those that rewinds took."
 _TIMEOUT_HELP = "How long to wait at most; what was asked for stands all the same."
 
 
@@ -50,7 +50,7 @@ class ExportForm(JobForm):
 class RewindForm(JobForm):
     """Of ``rewind``."""
 
-    savepoint: str = Field(default="", description=_SAVEPOINT_HELP)
+    savepoint: str = Field(default="", description="Name of the savepoint; empty, with dry_run only, for the newest.")
     dry_run: bool = Field(default=True, description="Only say what would be done, and what stands against it.")
     stop: bool = Field(default=True, description="Stop the job first, and start it again afterwards.")
     timeout: str = Field(default="10 minutes", description=_TIMEOUT_HELP)

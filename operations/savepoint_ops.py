@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -10,14 +9,14 @@ from dataclasses import dataclass, field, replace
 import dagster as dg
 
 from tidemark.assets.metadata_values import MetadataItem
+from tidemark.assets.savepoint_observations import output_keys, savepoint_metadata, savepoint_observations
 from tidemark.assets.translator import TidemarkTranslator
 from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.control import forks
 from tidemark.control.generations import change_spec, read_spec, require_spec, who
 from tidemark.control.launcher import Launcher
+from tidemark.control.rewinds import Rewinder
 from tidemark.control.spec import JobSpec, SpecGeneration
-from tidemark.control.waiting import Waiting
-from tidemark.control.wishes import Wishes
 from tidemark.durations import to_ms
 from tidemark.errors import DefinitionError, UnknownSavepointError
 from tidemark.graph.job import Job
@@ -32,14 +31,16 @@ from tidemark.operations.savepoint_config import (
     RewindForm,
     SavepointForm,
 )
-from tidemark.operations.savepoint_observations import savepoint_metadata, savepoint_observations
 from tidemark.savepoints.exporting import export_savepoint
 from tidemark.savepoints.restore import Restore
+from tidemark.savepoints.restore_marks import is_due
 from tidemark.savepoints.retention import SavepointRetention
-from tidemark.savepoints.rewinding import look, rewind
+from tidemark.savepoints.rewinding import look
 from tidemark.savepoints.savepoint import Savepoint
 from tidemark.savepoints.savepoint_store import SavepointStore
 from tidemark.savepoints.upkeep import retire_savepoints, sweep_job, vacuum_tables
+from tidemark.sensors.reported_events import ReportedEvents
+from tidemark.state.envelope import sha256
 from tidemark.state.store import JobStore
 
 EXPORTS = "_exports"
@@ -72,7 +73,7 @@ class SavepointOperator:
         taken = found.take(form.name or None, epoch=form.epoch, kind=form.kind, by=caller(context), note=form.why, labels=dict(form.labels))
         context.log.info("%s", taken)
         self._observe(context, found, taken)
-        return dict(savepoint_metadata(taken, found.folder, run_id=context.run_id))
+        return dict(savepoint_metadata(taken, found, run_id=context.run_id))
 
     @contextmanager
     def observing(self, context: dg.OpExecutionContext, job: str) -> Iterator[None]:
@@ -106,11 +107,17 @@ class SavepointOperator:
         index = export_savepoint(found.folder, savepoint, to)
         context.log.info("%s: %d files, %d bytes at %s", savepoint.name, len(index.files), index.bytes, to)
         exported: Found = {"tidemark/export": dg.MetadataValue.path(to), "tidemark/files": len(index.files), "tidemark/bytes": index.bytes}
-        return {**savepoint_metadata(savepoint, found.folder), **exported}
+        return {**savepoint_metadata(savepoint, found), **exported}
 
     def rewind(self, context: dg.OpExecutionContext, form: RewindForm) -> Found:
         """Put a job back to a savepoint with its tables, or say what that would do."""
         timeout_ms = to_ms(form.timeout, what="timeout", minimum=1)
+        if not form.savepoint and not form.dry_run:
+            raise DefinitionError(
+                "a rewind names its savepoint, since the newest one may be another when the run is launched again",
+                fix="give `savepoint`; with `dry_run` it says which one is the newest",
+                job=form.job,
+            )
         found = self._savepoints(form)
         savepoint = self._chosen(found, form.savepoint)
         if form.dry_run:
@@ -123,18 +130,9 @@ class SavepointOperator:
                 context.log.info("%s", line)
             said: Found = {"tidemark/plan": dg.MetadataValue.md("\n".join(f"- {line}" for line in lines))}
             return {**said, "tidemark/refusals": len(plan.refusals), "tidemark/dry_run": True}
-        before = read_spec(found.store, form.job)
-        wishes = Wishes(found.store, caller(context), self.clock)
-        why = form.why or f"rewind to {savepoint.name}"
-        stopped = form.stop and before is not None and before.spec.wanted == "running"
-        if stopped:
-            made = wishes.stop(form.job, "finish", why)
-            waiting = Waiting(found.store, self.launchers(), self.clock)
-            waiting.until(form.job, "ended", generation=made.generation, timeout_ms=timeout_ms)
+        rewinder = Rewinder(found.store, self.launchers(), timeout_ms, caller(context), self.clock, tell=context.log.info)
         with self.observing(context, form.job):
-            head = rewind(found.store, form.job, savepoint.name, by=caller(context), why=form.why, clock=self.clock, tell=context.log.info)
-        if stopped:
-            wishes.start(form.job, why)
+            head = rewinder.rewind(form.job, savepoint.name, stop=form.stop, why=form.why).head
         return {"tidemark/epoch": head.epoch, "tidemark/lineage": head.lineage, "tidemark/savepoint": savepoint.name}
 
     def fork(self, context: dg.OpExecutionContext, form: ForkForm) -> Found:
@@ -170,14 +168,19 @@ class SavepointOperator:
                 fix="give `savepoint`; to put the tables back, too, launch the rewind",
                 job=form.job,
             )
-        savepoint = self._savepoints(form).get(form.savepoint)
+        found = self._savepoints(form)
+        savepoint = found.get(form.savepoint)
         restore = Restore(
             savepoint.name,
             uids=dict(form.uids),
             allow_non_restored_state=form.allow_non_restored_state,
-            identity=f"restore-{secrets.token_hex(8)}",
+            identity=restore_identity(context, savepoint),
         )
-        made = self._change(context, form, lambda spec: replace(spec, restore=restore), form.why or f"restore from {savepoint.name}")
+        if is_due(found.folder, None, restore):
+            made = self._change(context, form, lambda spec: replace(spec, restore=restore), form.why or f"restore from {savepoint.name}")
+        else:
+            made = require_spec(found.store, form.job)
+            context.log.warning("%s was restored from %s already, for this run; to do it again, launch it anew", form.job, savepoint.name)
         return {**_spec_metadata(made), "tidemark/savepoint": savepoint.name}
 
     def maintain(self, context: dg.OpExecutionContext, form: MaintenanceForm) -> Found:
@@ -198,16 +201,21 @@ class SavepointOperator:
         return said
 
     def _observe(self, context: dg.OpExecutionContext, found: SavepointStore, savepoint: Savepoint) -> None:
-        for observation in savepoint_observations(savepoint, found.folder, self.job, self.translator, run_id=context.run_id):
+        # A sensor may have been faster, since a rewind or an upgrade is observed when it has come to its end.
+        reported = ReportedEvents(context.instance)
+        every = output_keys(savepoint, self.job, self.translator)
+        keys = {output: key for output, key in every.items() if not reported.knows_savepoint(key, savepoint)}
+        for observation in savepoint_observations(savepoint, found, keys, run_id=context.run_id):
             context.log_event(observation)
 
     def _savepoints(self, form: JobForm) -> SavepointStore:
         return SavepointStore(self.open_store(), form.job, self.clock)
 
     def _chosen(self, found: SavepointStore, name: str) -> Savepoint:
+        """Return the savepoint that was named, else the newest; what a rewind keeps is what somebody wanted to get away from."""
         if name:
             return found.get(name)
-        known = found.list()
+        known = [savepoint for savepoint in found.list() if savepoint.info.kind != "before-rewind"]
         if not known:
             raise UnknownSavepointError(f"job {found.job!r} has no savepoint", fix="take one first: launch its operation", job=found.job)
         return known[-1]
@@ -225,6 +233,12 @@ class SavepointOperator:
 def caller(context: dg.OpExecutionContext) -> str:
     """Return who asks: this process, for a run of Dagster's."""
     return f"{who()} (Dagster run {context.run_id[:8]})"
+
+
+def restore_identity(context: dg.OpExecutionContext, savepoint: Savepoint) -> str:
+    """Return the name of the restore that a run asks for: the same when the run is launched again, so that it is made once."""
+    asked = f"{context.run.root_run_id or context.run_id}/{savepoint.name}/{savepoint.taken_at}"
+    return f"restore-{sha256(asked.encode())[:16]}"
 
 
 def fork_name(job: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
 
@@ -19,6 +20,18 @@ VERDICTS_AT_ONCE = 20
 """Verdicts of one check that one tick passes on; of more the newest."""
 
 _FORMAT = 1
+
+
+@dataclass(frozen=True)
+class _Told:
+    """Up to which execution a check's verdicts were told, and the executions before it that were still under way."""
+
+    number: int
+    open: frozenset[int] = frozenset()
+
+    def covers(self, number: int) -> bool:
+        """Whether an execution's verdict was told, if it had one."""
+        return number <= self.number and number not in self.open
 
 
 def build_check_sensor(
@@ -53,7 +66,7 @@ def build_check_sensor(
             report_check(root, verdict)
         failed = sum(not verdict.passed for verdict in verdicts)
         said = f"{len(jobs)} checks, {len(verdicts)} new verdicts, {failed} of them failures"
-        return dg.SensorResult(skip_reason=said, cursor=json.dumps({"format": _FORMAT, "checks": seen}, sort_keys=True))
+        return dg.SensorResult(skip_reason=said, cursor=_encode(seen))
 
     return store_sensor(
         evaluate,
@@ -86,22 +99,24 @@ def verdict_name(output: str, check: str) -> str:
 
 
 def _new_verdicts(
-    instance: dg.DagsterInstance, jobs: Mapping[dg.AssetCheckKey, tuple[str, str]], seen: dict[str, int]
+    instance: dg.DagsterInstance, jobs: Mapping[dg.AssetCheckKey, tuple[str, str]], seen: dict[str, _Told]
 ) -> Iterator[CheckVerdict]:
-    """Yield what was found since, oldest first for each check, and remember it; of a check that is new, the last verdict."""
+    """Yield what was found since, in the order it was found for each check, and remember it; of a check that is new, the last verdict."""
     storage = instance.event_log_storage
     for key, latest in storage.get_latest_asset_check_execution_by_key(list(jobs)).items():
         place = key.to_user_string()
         known = seen.get(place)
-        if known == latest.id:
+        if known is not None and known.number == latest.id and not known.open:
             continue
-        # A newer execution may be under way; those before it may have ended meanwhile.
+        # They end in any order: one of a small partition overtakes another.
         records = storage.get_asset_check_execution_history(key, limit=VERDICTS_AT_ONCE)
-        ended = [(record.id, record.evaluation, record.event) for record in records if record.id > (known if known is not None else -1)]
-        found = [(number, made, event.timestamp) for number, made, event in ended if isinstance(made, dg.AssetCheckEvaluation) and event]
-        for number, made, at in reversed(found[:1] if known is None else found):
-            seen[place] = number
-            yield _verdict(jobs[key], made, int(at * 1000))
+        found = [(record.id, record.evaluation, record.event) for record in records]
+        made = {number: (event.timestamp, said) for number, said, event in found if isinstance(said, dg.AssetCheckEvaluation) and event}
+        new = sorted((at, number) for number, (at, _) in made.items() if known is None or not known.covers(number))
+        told = max((known.number if known is not None else 0, *made))
+        seen[place] = _Told(told, frozenset(record.id for record in records if record.id < told and record.id not in made))
+        for at, number in new[-1:] if known is None else new:
+            yield _verdict(jobs[key], made[number][1], int(at * 1000))
 
 
 def _verdict(place: tuple[str, str], made: dg.AssetCheckEvaluation, at: int) -> CheckVerdict:
@@ -110,18 +125,29 @@ def _verdict(place: tuple[str, str], made: dg.AssetCheckEvaluation, at: int) -> 
     return CheckVerdict(job, verdict_name(output, made.check_name), made.passed, at, severity, made.description or "")
 
 
-def _decode(text: str | None) -> dict[str, int]:
+def _encode(seen: Mapping[str, _Told]) -> str:
+    """Write a cursor: for each check up to which execution it was told, and with it, as a list, those before that are under way."""
+    checks = {place: [told.number, *sorted(told.open)] if told.open else told.number for place, told in seen.items()}
+    return json.dumps({"format": _FORMAT, "checks": checks}, sort_keys=True)
+
+
+def _decode(text: str | None) -> dict[str, _Told]:
     """Read a cursor; empty where there is none, or somebody else wrote something: then the last verdicts are told again."""
     try:
         raw = json.loads(text or "null")
         if not isinstance(raw, dict) or raw.get("format") != _FORMAT:
             return {}
-        return {str(key): int(number) for key, number in _items(raw["checks"])}
+        return {str(key): _told(found) for key, found in _items(raw["checks"])}
     except (ValueError, TypeError, KeyError):
         return {}
 
 
-def _items(found: object) -> Iterable[tuple[object, int]]:
+def _told(found: object) -> _Told:
+    number, *open_ = (int(str(each)) for each in (found if isinstance(found, list) else [found]))
+    return _Told(number, frozenset(open_))
+
+
+def _items(found: object) -> Iterable[tuple[object, object]]:
     return found.items() if isinstance(found, dict) else ()
 
 

@@ -49,7 +49,8 @@ def build_job_health_sensor(
 
     Failed checks that ``build_check_sensor`` passed on, and savepoints that are too old, are told, too. What was told is remembered in the
     job store: an alert is told once and once more when it is over, it is sent again until its receiver has taken it, silences count.
-    A supervisor with alerts and this sensor share the work by a lease: give both the same receivers, or only one of them alerts.
+    Let either a supervisor (``--alerts``) or this sensor alert: of the two the holder of a lease tells what is new to its own receivers,
+    and what waits for those of the other stays until that one is back.
 
     Args:
         store: folder or bucket of the job stores.

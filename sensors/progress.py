@@ -1,4 +1,4 @@
-"""A sensor that reports what jobs that run on have done: observations and complete partitions of their outputs."""
+"""A sensor that reports what jobs that run on have done: observations, complete partitions of their outputs, savepoints."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
+from typing import NamedTuple
 
 import dagster as dg
 
@@ -15,9 +17,13 @@ from tidemark.durations import format_duration, to_ms
 from tidemark.errors import CorruptStoreError, DefinitionError, StoreError, TidemarkError
 from tidemark.graph.job import Job
 from tidemark.sensors.job_sensor import SensorOptions, store_location
-from tidemark.sensors.progress_cursor import JobMark, decode_marks, encode_marks
+from tidemark.sensors.progress_cursor import JobMark, SavepointMarks, decode_marks, decode_savepoints, encode_marks
 from tidemark.sensors.progress_report import Event, FollowedJob, is_due, report_complete, report_epochs
 from tidemark.sensors.reported_events import ReportedEvents
+from tidemark.sensors.savepoint_report import JobSavepoints, report_savepoints
+from tidemark.state.joblog import JobLog
+from tidemark.state.layout import job_folder
+from tidemark.state.pins import Pins
 from tidemark.state.status import JobStatus, read_status
 from tidemark.state.store import JobStore
 
@@ -43,7 +49,8 @@ def build_progress_sensor(
 
     Each output gets an observation when there is news, and the last one is long enough ago; it rolls up all epochs since. A time
     partition gets a materialization when it is complete through the watermark, and another one when late rows corrected it, with lineage
-    and epoch as the data version. Nothing is left out or told twice, whatever happens to a tick.
+    and epoch as the data version. A savepoint that no run of Dagster's took is observed once on each output. Nothing is left out or told
+    twice, whatever happens to a tick.
 
     Args:
         specs: what ``build_output_asset_specs`` returned, of one job or of many.
@@ -63,8 +70,8 @@ def build_progress_sensor(
         # Dagster keeps a cursor when all that was reported with it is written; this one it has kept.
         whole = context.cursor is not None and context.cursor == progress.returned
         reported = ReportedEvents(context.instance, whole=whole, keys=progress.keys)
-        told = progress.tick(decode_marks(context.cursor), reported)
-        progress.returned = encode_marks(told.marks)
+        told = progress.tick(decode_marks(context.cursor), reported, savepoints=decode_savepoints(context.cursor))
+        progress.returned = encode_marks(told.marks, told.savepoints)
         for job, error in told.errors.items():
             context.log.warning("%s is left out: %s", job, error)
         return dg.SensorResult(skip_reason=told.said, asset_events=list(told.events), cursor=progress.returned)
@@ -73,7 +80,7 @@ def build_progress_sensor(
         name=name,
         evaluation_fn=evaluate,
         description="Reports observations (at most one per output in "
-        f"{format_duration(progress.interval_ms)}) and complete partitions of {', '.join(progress.names) or 'no job'}.",
+        f"{format_duration(progress.interval_ms)}), complete partitions and savepoints of {', '.join(progress.names) or 'no job'}.",
         minimum_interval_seconds=max(1, to_ms(chosen.every, what="every", minimum=1000) // 1000),
         default_status=chosen.default_status,
     )
@@ -85,8 +92,17 @@ class Told:
 
     events: tuple[Event, ...]
     marks: dict[str, JobMark]
+    savepoints: SavepointMarks
     errors: dict[str, TidemarkError]
     said: str
+
+
+class _Look(NamedTuple):
+    """A job's store, what its driver last said, and when the file of each of its savepoints was written, if they were listed."""
+
+    root: JobStore
+    status: JobStatus
+    savepoints: Mapping[str, int] | None
 
 
 class Progress:
@@ -110,6 +126,7 @@ class Progress:
         self._clock = clock
         self.interval_ms = interval_ms
         self.returned: str | None = None
+        self._listed_at: int | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -121,32 +138,51 @@ class Progress:
         """Asset keys of the jobs' outputs."""
         return (key for job in self._jobs.values() for key in job.bound.keys.values())
 
-    def tick(self, marks: dict[str, JobMark], reported: ReportedEvents) -> Told:
+    def tick(self, marks: dict[str, JobMark], reported: ReportedEvents, *, savepoints: SavepointMarks) -> Told:
         """Look at all jobs once; one job's trouble does not keep the others from being reported.
 
         Args:
             marks: how far each job was reported.
             reported: what Dagster knows beyond that.
+            savepoints: those that were reported.
 
         Raises:
             StoreError: no store can be reached.
         """
         begun = self._clock.monotonic()
-        statuses, errors = self._read()
+        lists = self._lists_savepoints()
+        statuses, errors = self._read(savepoints=lists)
         kept = {name: mark for name, mark in marks.items() if name in self._jobs}
         observed, waiting, events = self._observe(statuses, kept, errors, reported, begun=begun)
-        for name, (_, status) in statuses.items():
+        for name, (_, status, _) in statuses.items():
             mark = kept.get(name)
             # Where another lineage began, the epochs in between are reported first.
             if self._jobs[name].partitions and mark is not None and status.last is not None and status.last.lineage == mark.lineage:
                 report = report_complete(self._jobs[name], status.last, mark, reported=reported)
                 events += report.events
                 kept[name] = report.mark
-        return Told(tuple(events), kept, errors, _said(observed, waiting, events, errors, len(self._jobs)))
+        until = max(begun + TICK_SECONDS, self._clock.monotonic() + LEAST_SECONDS)
+        taken = report_savepoints(
+            {
+                name: JobSavepoints(look.root, look.savepoints, self._jobs[name].bound.keys)
+                for name, look in statuses.items()
+                if look.savepoints is not None
+            },
+            # Of a job that cannot be read now, what was reported is not forgotten.
+            {name: known for name, known in savepoints.items() if name in self._jobs},
+            reported=reported,
+            clock=self._clock,
+            in_time=lambda: self._clock.monotonic() < until,
+        )
+        if lists:
+            self._listed_at = None if taken.waiting else self._clock.now_ms()
+        errors = {**taken.errors, **errors}
+        said = [_said(observed, waiting, events, errors, len(self._jobs)), *taken.said]
+        return Told((*events, *taken.events), kept, taken.marks, errors, "; ".join(said))
 
     def _observe(
         self,
-        statuses: Mapping[str, tuple[JobStore, JobStatus]],
+        statuses: Mapping[str, _Look],
         marks: dict[str, JobMark],
         errors: dict[str, TidemarkError],
         reported: ReportedEvents,
@@ -155,13 +191,13 @@ class Progress:
     ) -> tuple[int, int, list[Event]]:
         """Observe the jobs that are due, those first that wait the longest; returns how many were, how many wait, and the events."""
         now, until = self._clock.now_ms(), max(begun + TICK_SECONDS, self._clock.monotonic() + LEAST_SECONDS)
-        due = [name for name, (_, status) in statuses.items() if is_due(status, marks.get(name), now=now, interval_ms=self.interval_ms)]
+        due = [name for name, (_, status, _) in statuses.items() if is_due(status, marks.get(name), now=now, interval_ms=self.interval_ms)]
         due.sort(key=lambda name: marks[name].at if name in marks else 0)
         observed, events = 0, list[Event]()
         for place, name in enumerate(due):
             if self._clock.monotonic() >= until:
                 return observed, len(due) - place, events
-            root, status = statuses[name]
+            root, status, _ = statuses[name]
             try:
                 report = report_epochs(root, self._jobs[name], status, marks.get(name), now=now, reported=reported)
             except TidemarkError as error:
@@ -173,32 +209,41 @@ class Progress:
                 marks[name] = report.mark
         return observed, 0, events
 
-    def _read(self) -> tuple[dict[str, tuple[JobStore, JobStatus]], dict[str, TidemarkError]]:
-        """Return store and status of the jobs that have committed an epoch, and the errors of those that cannot be read."""
+    def _lists_savepoints(self) -> bool:
+        """Say whether to list savepoints: listing costs more than reading on object stores, so it is done as often as jobs are observed."""
+        return self._listed_at is None or not 0 <= self._clock.now_ms() - self._listed_at < self.interval_ms
+
+    def _read(self, *, savepoints: bool) -> tuple[dict[str, _Look], dict[str, TidemarkError]]:
+        """Return what there is of the jobs that have committed an epoch, and the errors of those that cannot be read."""
         roots = {uri: JobStore.open(uri) for uri in {_store_of(self._options, job.bound.job) for job in self._jobs.values()}}
         places = {name: roots[_store_of(self._options, job.bound.job)] for name, job in self._jobs.items()}
-        statuses: dict[str, tuple[JobStore, JobStatus]] = {}
+        statuses: dict[str, _Look] = {}
         errors: dict[str, TidemarkError] = {}
-        for name, found in _look_at(places):
+        for name, found in _look_at(places, savepoints=savepoints):
             if isinstance(found, TidemarkError):
                 errors[name] = found
-            elif found is not None and found.last is not None:
-                statuses[name] = (places[name], found)
+            elif found is not None:
+                statuses[name] = found
         if errors and not statuses and all(isinstance(error, StoreError) for error in errors.values()):
             raise next(iter(errors.values()))
         return statuses, errors
 
 
-def _look_at(places: Mapping[str, JobStore]) -> Iterable[tuple[str, JobStatus | TidemarkError | None]]:
+def _look_at(places: Mapping[str, JobStore], *, savepoints: bool) -> Iterable[tuple[str, _Look | TidemarkError | None]]:
+    look = partial(_look, savepoints=savepoints)
     if all(root.location.scheme == "file" for root in places.values()) or len(places) < 2:
-        return [(name, _status(root, name)) for name, root in places.items()]
+        return [(name, look(root, name)) for name, root in places.items()]
     with ThreadPoolExecutor(min(_THREADS, len(places)), thread_name_prefix="tidemark-look") as pool:
-        return list(zip(places, pool.map(_status, places.values(), places), strict=True))
+        return list(zip(places, pool.map(look, places.values(), places), strict=True))
 
 
-def _status(root: JobStore, name: str) -> JobStatus | TidemarkError | None:
+def _look(root: JobStore, name: str, *, savepoints: bool) -> _Look | TidemarkError | None:
+    """Return what there is of a job, None where it has committed nothing yet."""
     try:
-        return read_status(root, name)
+        status = read_status(root, name)
+        if status is None or status.last is None:
+            return None
+        return _Look(root, status, Pins(JobLog(root.at(job_folder(name)), name)).files() if savepoints else None)
     except TidemarkError as error:
         return error
 

@@ -1,4 +1,4 @@
-"""What the progress sensor remembers between ticks: of each job, how far it was reported."""
+"""What the progress sensor remembers between ticks: of each job, how far it was reported, and which of its savepoints."""
 
 from __future__ import annotations
 
@@ -23,10 +23,26 @@ class JobMark:
     through: Mapping[str, int] = field(default_factory=dict)
 
 
-def encode_marks(marks: Mapping[str, JobMark]) -> str:
+@dataclass(frozen=True)
+class SavepointMark:
+    """A savepoint that was reported: when its file was written, and when it was taken (milliseconds).
+
+    The one tells without opening it that it is the same; the other that another one has its name now.
+    """
+
+    modified: int
+    taken_at: int
+
+
+SavepointMarks = Mapping[str, Mapping[str, SavepointMark]]
+"""By job and name."""
+
+
+def encode_marks(marks: Mapping[str, JobMark], savepoints: SavepointMarks | None = None) -> str:
     """Return marks by job as the text that Dagster keeps."""
     jobs = {name: [mark.lineage, mark.epoch, mark.at, dict(mark.through)] for name, mark in marks.items()}
-    return json.dumps({"format": _FORMAT, "jobs": jobs}, sort_keys=True, separators=(",", ":"))
+    told = {job: {name: [mark.modified, mark.taken_at] for name, mark in by_name.items()} for job, by_name in (savepoints or {}).items()}
+    return json.dumps({"format": _FORMAT, "jobs": jobs, "savepoints": told}, sort_keys=True, separators=(",", ":"))
 
 
 def decode_marks(text: str | None) -> dict[str, JobMark]:
@@ -41,6 +57,20 @@ def decode_marks(text: str | None) -> dict[str, JobMark]:
         return {
             str(name): JobMark(str(lineage), int(epoch), int(at), {str(output): int(end) for output, end in through.items()})
             for name, (lineage, epoch, at, through) in raw["jobs"].items()
+        }
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return {}
+
+
+def decode_savepoints(text: str | None) -> dict[str, Mapping[str, SavepointMark]]:
+    """Read the marks of savepoints; none where the cursor has none, as that of an older release, or cannot be read."""
+    try:
+        raw = json.loads(text or "null")
+        if not isinstance(raw, dict) or raw.get("format") != _FORMAT:
+            return {}
+        return {
+            str(job): {str(name): SavepointMark(int(modified), int(taken_at)) for name, (modified, taken_at) in by_name.items()}
+            for job, by_name in raw.get("savepoints", {}).items()
         }
     except (ValueError, TypeError, KeyError, AttributeError):
         return {}

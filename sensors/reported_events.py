@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 from typing import Any
@@ -10,12 +10,15 @@ from typing import Any
 import dagster as dg
 
 from tidemark.assets.complete_partitions import PartitionChange
+from tidemark.assets.savepoint_observations import SAVEPOINT, TAKEN
+from tidemark.savepoints.savepoint import Savepoint
 from tidemark.state.progress import EpochProgress
 
 LINEAGE, EPOCH = "tidemark/lineage", "tidemark/epoch"
 _MOST = 1000
 _LOOKED_AT = 20
 _ASKED_AT_ONCE = 500
+_CLOCKS_DIFFER_MS = 60 * 60 * 1000
 
 
 class ReportedEvents:
@@ -38,9 +41,8 @@ class ReportedEvents:
         """Return those of some epochs, oldest first, that come after the asset's last observation."""
         if self._whole or key in self._without_events:
             return epochs
-        for record in self._instance.fetch_observations(key, limit=_LOOKED_AT).records:
-            found = record.asset_observation
-            last = _epoch_of(found.metadata) if found is not None else None
+        for found in self._observations(key):
+            last = _epoch_of(found.metadata)
             if last is None:
                 continue  # of a savepoint, or somebody else's
             for place, epoch in enumerate(epochs):
@@ -48,6 +50,25 @@ class ReportedEvents:
                     return epochs[place + 1 :]
             break
         return epochs
+
+    def knows_savepoint(self, key: dg.AssetKey, savepoint: Savepoint) -> bool:
+        """Say whether the asset has been observed with a savepoint. Also runs of Dagster's do so, with those that they take."""
+        if key in self._without_events:
+            return False
+        # The clocks of who took it and of who keeps the events may differ.
+        since = (savepoint.taken_at - _CLOCKS_DIFFER_MS) / 1000
+        return any(_savepoint_of(found.metadata) == (savepoint.name, savepoint.taken_at) for found in self._observations(key, since=since))
+
+    def _observations(self, key: dg.AssetKey, *, since: float | None = None) -> Iterator[dg.AssetObservation]:
+        """Yield an asset's newest observations, newest first, a few of them before the others are asked for."""
+        wanted = dg.AssetRecordsFilter(asset_key=key, after_timestamp=since)
+        cursor: str | None = None
+        for limit in (_LOOKED_AT, _MOST):
+            page = self._instance.fetch_observations(wanted, limit=limit, cursor=cursor)
+            yield from (record.asset_observation for record in page.records if record.asset_observation is not None)
+            cursor = page.cursor
+            if not page.has_more:
+                return
 
     def not_materialized(self, key: dg.AssetKey, changes: Sequence[PartitionChange]) -> list[PartitionChange]:
         """Return those of some changes that the partitions' last materializations do not cover."""
@@ -98,3 +119,8 @@ def _covers(last: tuple[str, int] | None, change: PartitionChange) -> bool:
 def _epoch_of(metadata: Mapping[str, dg.MetadataValue[Any]]) -> tuple[str, int] | None:
     lineage, epoch = metadata.get(LINEAGE), metadata.get(EPOCH)
     return (str(lineage.value), int(str(epoch.value))) if lineage is not None and epoch is not None else None
+
+
+def _savepoint_of(metadata: Mapping[str, dg.MetadataValue[Any]]) -> tuple[str, int] | None:
+    name, taken = metadata.get(SAVEPOINT), metadata.get(TAKEN)
+    return (str(name.value), round(float(str(taken.value)) * 1000)) if name is not None and taken is not None else None

@@ -94,7 +94,7 @@ def run(root: JobStore, job: str, owner: OwnerInfo, term: Driver, asked: list[in
         epoch, now = term.last.epoch + 1 if term.last is not None else 0, SYSTEM_CLOCK.now_ms()
         progress = EpochProgress(job, lineage, epoch, now, 5, 10, 1, end_of_input=draining)
         term.beat()
-        term.append(EpochRecord(job, lineage, None, term.term, epoch, now, str(epoch), progress))
+        term.append(EpochRecord(job, lineage, None, term.term, epoch, now, str(epoch), progress, end_of_input=draining))
         history.append(progress)
         if asked or spec.wanted == "suspended":
             say(root, job, owner, "finished" if draining else "stopped", last=progress if draining else None)

@@ -131,6 +131,8 @@ class Landing:
 
     def wait_for_end(self, handle: ProcessHandle) -> None:
         until(lambda: self.launcher.probe(handle) == "gone", "the process's end")
+        # As a reconciler does; a JVM may need a moment longer than its Python.
+        self.launcher.kill(handle)
 
     def table(self) -> list[tuple[str, int, int]]:
         """Return key, count and total of the windows in the table, in the order of time."""

@@ -17,6 +17,7 @@ from tidemark.control.alert_state import JobAlerts
 from tidemark.control.delivery_queue import Receiver
 from tidemark.control.layout import ALERT_LEASES
 from tidemark.control.leases import LEASE_MS, StandingLease
+from tidemark.control.view import Health
 from tidemark.errors import StoreError
 from tidemark.state.store import JobStore
 from tidemark.testing.manual_clock import ManualClock
@@ -44,6 +45,29 @@ def test_of_several_supervisors_one_tells(root: JobStore, clock: ManualClock) ->
     assert watches[1].look([job_view()]).telling, "who goes lets others go on at once"
     clock.advance(LEASE_MS)
     assert watches[2].look([job_view()]).telling, "and who vanishes after a lease"
+
+
+@pytest.mark.parametrize("over", [False, True])
+def test_what_waits_for_receivers_of_another_is_left_to_it(root: JobStore, clock: ManualClock, *, over: bool) -> None:
+    """A supervisor whose receiver is away dies, and Dagster's sensor, with another one, watches for a while."""
+    slack, dagster = Mailbox(broken=True), Mailbox()
+    supervisor = watch(root, clock, {"slack": Receiver(slack)}, holder="supervisor")
+    for _ in range(10):
+        assert supervisor.look([job_view(health="failed")]).waiting == {"slack": 1}
+        clock.advance(5 * SECOND)
+    clock.advance(LEASE_MS)
+    sensor = watch(root, clock, {"dagster": Receiver(dagster)}, holder="sensor")
+    health: Health = "ok" if over else "failed"
+    for _ in range(3):
+        assert sensor.look([job_view(health=health)]).waiting == {"dagster": 0}
+        clock.advance(5 * SECOND)
+    assert titles(dagster) == (["taxi: not healthy: over"] if over else []), "what is new is told to who is there"
+    sensor.close()
+    slack.broken = False
+    again = watch(root, clock, {"slack": Receiver(slack)}, holder="supervisor again")
+    assert again.look([job_view(health=health)]).waiting == {"slack": 0}
+    assert titles(slack) == ["taxi: not healthy: came and went" if over else "taxi: not healthy"]
+    assert slack.taken[0].level == ("resolved" if over else "error")
 
 
 def test_one_that_slept_past_its_lease_sends_nothing_more(root: JobStore, clock: ManualClock) -> None:

@@ -175,14 +175,23 @@ def test_receivers_get_what_is_theirs(root: JobStore, clock: ManualClock) -> Non
     )
 
 
-def test_a_receiver_that_is_no_longer_configured_gets_nothing(root: JobStore, clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_receiver_that_nobody_has_any_more_gets_nothing(root: JobStore, clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
     watch(root, clock, {"old": Receiver(Mailbox(broken=True))}).look([job_view(lag_ms=HOUR)])
     clock.advance(LEASE_MS)
+    new = Mailbox()
     with caplog.at_level(logging.WARNING):
-        watching = watch(root, clock, {"new": Receiver(Mailbox())}, holder="two")
-        assert watching.look([job_view(lag_ms=HOUR)]).waiting == {"new": 0}
-    assert "1 alerts for receiver 'old' are dropped" in caplog.text
+        watching = watch(root, clock, {"new": Receiver(new)}, holder="two")
+        for day in range(8):
+            assert len(read_alerts(root, "taxi").alerts.outbox) == (day or 1), "it hears of all that came meanwhile"
+            assert watching.look([job_view(lag_ms=0 if day % 2 else HOUR)]).waiting == {"new": 0}
+            clock.advance(24 * HOUR)
+    assert caplog.text.count("1 alerts wait for receiver 'old', which is not configured here") == 1
+    assert caplog.text.count("alerts for receiver 'old' are dropped: nobody sent them in 7d") == 1
     assert read_alerts(root, "taxi").alerts.outbox == ()
+    assert len(new.taken) == 7
+    watching.look([job_view(lag_ms=HOUR)])
+    assert read_alerts(root, "taxi").alerts.outbox == (), "and it is no longer counted in"
+    assert len(new.taken) == 8
 
 
 def test_a_failed_check_is_told_even_if_it_passed_before_anybody_looked(root: JobStore, clock: ManualClock) -> None:

@@ -19,6 +19,7 @@ from tests.control.beating import BeatingLauncher
 from tidemark.cli.console_log import ConsoleLines
 from tidemark.cli.main import main
 from tidemark.clock import SYSTEM_CLOCK
+from tidemark.control.layout import ALERT_LEASES
 from tidemark.control.log_following import followed
 from tidemark.control.observe import job_names, observe, read_control_status
 from tidemark.state.store import JobStore
@@ -146,6 +147,15 @@ def test_what_is_only_asked_for_is_left_to_the_supervisor(tidemark_: Terminal) -
     assert tidemark_("start", "fares", "--no-wait").stdout == "fares: generation 4, wanted running\n"
 
 
+def test_a_supervisor_that_was_given_no_file_leaves_alerts_to_others(tidemark_: Terminal, tmp_path: Path) -> None:
+    tidemark_.submit("--suspended")
+    tidemark_("supervise", "--once")
+    assert tidemark_.store.list("_alerts") == (), "nor does it take the lease"
+    (tmp_path / "alerts.toml").write_text("")
+    tidemark_("supervise", "--once", "--alerts", str(tmp_path / "alerts.toml"))
+    assert tidemark_.store.list(ALERT_LEASES) != ()
+
+
 def test_waiting_ends_with_a_code_that_says_try_again(tidemark_: Terminal) -> None:
     done = tidemark_.submit("--timeout", "1 ms", code=75)
     assert "[TM416] job 'fares' is starting after 1ms, and not yet running" in done.stderr
@@ -190,7 +200,7 @@ def test_top_shows_all_jobs_or_one(tidemark_: Terminal) -> None:
         (("logs", "nobody"), "[TM414] there is no job 'nobody'"),
         (("stop", "../fares"), "[TM104]"),
         (("submit", "fares", "--name", "fares"), "[TM100] code='fares' does not name a job"),
-        (("submit", "fares:job", "--name", "fares", "--conf", "spark.x"), "[TM100] --conf 'spark.x' has no value"),
+        (("submit", "fares:job", "--name", "fares", "--conf", "spark.x"), "[TM100] --conf 'spark.x' is not KEY=VALUE"),
         (("submit", "fares:job", "--name", "fares", "--env", "TOKEN_SECRET=hunter2"), "looks like a secret"),
         (("submit", "no.such.module:job"), "[TM100] module 'no.such.module' cannot be imported"),
     ],

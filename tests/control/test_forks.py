@@ -10,7 +10,7 @@ from tests.savepoints.delta_jobs import TABLES, job_with_tables, rows, run_epoch
 from tests.savepoints.stored_jobs import StoredJob, live_files
 from tidemark.control import forks
 from tidemark.control.generations import read_spec
-from tidemark.errors import CorruptStoreError, DefinitionError, SavepointInUseError
+from tidemark.errors import CorruptStoreError, DefinitionError, SavepointInUseError, UnknownSavepointError
 from tidemark.savepoints.isolation import isolated
 from tidemark.savepoints.restore import Restore
 from tidemark.savepoints.restoring import begin_lineage, prepared
@@ -34,6 +34,7 @@ def forked(job: StoredJob, name: str, *, of: str = "taxi", savepoint: str = "a",
     forks.fork(job.root, of, savepoint, name=name, code="m:j", outputs=folder, start=False, clock=job.clock)
     spec = read_spec(job.root, name)
     assert spec is not None
+    assert spec.spec.restore is not None
     staged = (StagedFile("a.parquet", 1, 1),)
     made = StoredJob(
         job.root,
@@ -41,11 +42,35 @@ def forked(job: StoredJob, name: str, *, of: str = "taxi", savepoint: str = "a",
         job.clock,
         outputs={table: OutputRecord("delta", f"{spec.spec.outputs_root}/{table}", "{}", staged, 1) for table in TABLES},
     )
-    made.restore(Restore(savepoint, job=of))
+    made.restore(spec.spec.restore)
     run_epoch(made)
     made.savepoints.take("own")
     made.driver.release()
     return made
+
+
+def test_a_fork_with_the_results_of_its_job_does_not_differ(job: StoredJob, tmp_path: Path) -> None:
+    forked(job, "what-if", outputs=tmp_path / "apart")
+    job.restart()
+    run_epoch(job)
+    found = forks.diff_output(job.root, "taxi", "what-if", "hourly")
+    assert (found.equal, found.same, found.left_out) == (True, 1, 3)
+    # A savepoint that noted nothing: the version is told from the table.
+    job.savepoints.dispose("a")
+    job.savepoints.pins.put("a", 2)
+    found = forks.diff_output(job.root, "taxi", "what-if", "hourly")
+    assert (found.equal, found.left_out) == (True, 3)
+    # A table that was made anew has nothing from before.
+    shutil.rmtree(tmp_path / "hourly")
+    run_epoch(job)
+    found = forks.diff_output(job.root, "taxi", "what-if", "hourly")
+    assert (found.same, found.added, found.removed, found.left_out) == (0, 1, 1, 0)
+    job.savepoints.dispose("a")
+    with pytest.raises(UnknownSavepointError):
+        forks.diff_output(job.root, "taxi", "what-if", "hourly")
+    job.savepoints.take("a")
+    with pytest.raises(DefinitionError, match="savepoint 'a' is another one by now than that which 'what-if' began with"):
+        forks.diff_output(job.root, "taxi", "what-if", "hourly")
 
 
 @pytest.mark.parametrize("outputs", ["", "hourly", "../{name}", "link", "store"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import zipfile
@@ -89,7 +90,9 @@ def test_a_process_is_started_asked_to_stop_and_found_gone(launcher: LocalLaunch
     launcher.ask_to_stop(handle)
     until(lambda: launcher.probe(handle) == "gone", "the end")
     assert launcher.exit_code(handle) == 7
-    # What it left running is ended when it is found gone.
+    assert handle.pid is not None
+    assert len(session_members(handle.pid)) == 1, "who only looks ends nothing"
+    launcher.kill(handle)
     require_nothing_left(handle)
     again = StandInLauncher(tmp_path / "logs")
     assert (again.probe(handle), again.exit_code(handle)) == ("gone", 7), "as any other process sees it later"
@@ -137,6 +140,42 @@ def test_another_process_with_the_number_is_left_alone(launcher: LocalLauncher) 
     launcher.kill(elsewhere)
     assert launcher.probe(handle) == "alive"
     launcher.kill(handle)
+
+
+def test_a_session_of_others_with_the_number_is_left_alone(launcher: LocalLauncher, tmp_path: Path) -> None:
+    """As a daemon is that forks and whose parent ends: a session without its leader, whose number an old handle has."""
+    code = "import os, time; os.setsid()\nif os.fork() == 0: print(os.getpid(), flush=True); os.close(1); time.sleep(600)"
+    for marked in (False, True):
+        environment = {**os.environ, "TIDEMARK_DRIVER": str(tmp_path / "another.log")} if marked else None
+        with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment) as leader:
+            assert leader.stdout is not None
+            worker = int(leader.stdout.readline())
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        handles = [
+            ProcessHandle("local", os.uname().nodename, leader.pid, started=started, log=str(log) if log is not None else None)
+            for started in ("an-older-boot:123456", f"{boot}:1", "")
+            for log in (tmp_path / "driver.log", None)
+        ]
+        try:
+            for handle in handles:
+                assert launcher.probe(handle) == "gone"
+                launcher.kill(handle)
+            assert [member.pid for member in session_members(leader.pid)] == [worker]
+        finally:
+            os.kill(worker, signal.SIGKILL)
+
+
+def test_what_a_driver_left_running_is_known_by_its_mark_and_of_this_boot(launcher: LocalLauncher) -> None:
+    handle = launcher.launch(generation(), attempt(), STORE)
+    until(lambda: is_up(handle), "the process")
+    launcher.ask_to_stop(handle)
+    until(lambda: launcher.probe(handle) == "gone", "the end")
+    assert handle.pid is not None
+    for other in (replace(handle, log="/elsewhere/driver.log"), replace(handle, log=None), replace(handle, started="an-older-boot:1")):
+        launcher.kill(other)
+        assert len(session_members(handle.pid)) == 1
+    launcher.kill(handle)
+    require_nothing_left(handle)
 
 
 @pytest.mark.usefixtures("launcher")

@@ -62,6 +62,23 @@ def test_a_killed_driver_is_started_again_with_its_failure_remembered(world: Wor
     assert world.launched == [("fares", 1), ("fares", 2)]
 
 
+def test_what_a_driver_left_running_is_ended_before_its_end_is_written_down(world: World) -> None:
+    world.submit()
+    world.run(world.reconciler(), 20)
+    world.driver().end(-9)
+    seen: list[str] = []
+    reconciler = world.reconciler(hook=seen.append)
+    reconciler.pass_over()
+    lifecycle(world, "failing")
+    assert seen.index("kill") < seen.index("put control/status.json")
+    world.want(wanted="suspended")
+    reconciler.pass_over()
+    lifecycle(world, "suspended")
+    seen.clear()
+    world.run(reconciler, 20)
+    assert "kill" not in seen, "of a job that is at rest nothing is ended"
+
+
 def test_an_error_that_does_not_pass_ends_the_job_until_somebody_asks(world: World) -> None:
     world.submit()
     reconciler = world.reconciler()

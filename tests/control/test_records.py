@@ -131,6 +131,16 @@ def test_golden_records_are_written_as_ever(root: JobStore, clock: ManualClock) 
         assert root.get(f"fares/{path}") == (GOLDEN / golden).read_bytes(), path
 
 
+def test_a_job_that_is_stopped_for_a_rewind_has_a_golden_record(root: JobStore, clock: ManualClock) -> None:
+    paused = replace(SPEC, wanted="suspended", for_rewind=True)
+    change_spec(root, "fares", lambda _: paused, by="ada", why="a test", clock=clock)
+    path = f"fares/{numbered(SPECS, 1)}"
+    golden = (GOLDEN / "spec-for-rewind-1.json").read_bytes()
+    assert root.get(path) == golden
+    root.put(path, golden)
+    assert read_spec(root, "fares") == SpecGeneration(1, NOW, "ada", "a test", paused)
+
+
 def test_golden_records_are_read_as_ever(root: JobStore) -> None:
     for path, golden in write_all(JobStore(root.location, MemoryStore()), ManualClock(NOW)).items():
         root.put(f"fares/{path}", (GOLDEN / golden).read_bytes())

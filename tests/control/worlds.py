@@ -231,7 +231,10 @@ class World:
         known = read_status(self.store, process.job)
         now = self.clock.now_ms()
         base = known or JobStatus(process.job, "a1", state, now, now)
-        status = replace(base, state=state, heartbeat_at=now, owner=process.owner, last=last or base.last)
+        # As a real driver, it says what it goes on from by the log, where the world keeps one.
+        head = process.term.last if process.term is not None else None
+        found = last or (head.progress if head is not None else base.last)
+        status = replace(base, state=state, heartbeat_at=now, owner=process.owner, last=found)
         write_status(self.store, status.with_error(error))
 
     def busy(self, process: Process, since: int | None) -> None:

@@ -107,7 +107,7 @@ class NotingSink(DeltaSink):
 
     kept: frozenset[int] | None = None
 
-    def keep(self, versions: frozenset[int]) -> None:
+    def keep(self, versions: frozenset[int] | None) -> None:
         self.kept = versions
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -246,6 +247,55 @@ def test_failed_checks_are_passed_on_and_taken_back(world: World, tmp_path: Path
     instance.report_runless_asset_event(dg.AssetCheckEvaluation(asset_key=hourly.key, check_name="plausible", passed=False, metadata={}))
     assert look(cursor)[0] == "1 checks, 1 new verdicts, 1 of them failures"
     assert look("nonsense")[0] == "1 checks, 1 new verdicts, 1 of them failures"
+
+
+def test_of_executions_that_overtake_each_other_none_is_missed(world: World, tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    job = make_job(tmp_path, "overtaken", store=world.store.uri)
+    specs = build_output_asset_specs(job)
+    hourly = next(spec for spec in specs if spec.metadata["tidemark/output"] == "hourly")
+
+    @dg.asset_check(asset=hourly.key, name="plausible")
+    def plausible() -> dg.AssetCheckResult:
+        return dg.AssetCheckResult(passed=True)
+
+    sensor = build_check_sensor(world.store.uri)
+    defs = dg.Definitions(assets=specs, asset_checks=[plausible], sensors=[sensor])
+    repository, checks = defs.get_repository_def(), defs.resolve_implicit_global_asset_job_def()
+    cursors: list[str | None] = [None]
+
+    def look() -> list[tuple[bool, int]]:
+        """Tick, and return what was passed on, all of it as files."""
+        for file in verdict_files(world.store).get("overtaken", ()):
+            world.store.delete([file.path])
+        # A verdict that passes is kept only where one that failed waits to be taken up.
+        report_check(world.store, CheckVerdict("overtaken", "hourly.plausible", passed=False, at=0))
+        result = sensor(dg.build_sensor_context(instance=instance, cursor=cursors[-1], repository_def=repository))
+        assert isinstance(result, dg.SensorResult)
+        cursors.append(result.cursor)
+        return [(file.passed, file.at) for file in verdict_files(world.store)["overtaken"] if file.at]
+
+    def begun() -> str:
+        return instance.create_run_for_job(checks).run_id
+
+    def ended(run_id: str, at: int, *, passed: bool) -> None:
+        said = dg.AssetCheckEvaluation(asset_key=hourly.key, check_name="plausible", passed=passed, metadata={})
+        event = dg.DagsterEvent(dg.DagsterEventType.ASSET_CHECK_EVALUATION.value, job_name=checks.name, event_specific_data=said)
+        entry = dg.EventLogEntry(None, 10, "", run_id, at / 1000, None, None, event)  # type: ignore[no-untyped-call]  # Dagster's
+        instance.store_event(entry)
+
+    slow, quick, slower = begun(), begun(), begun()
+    assert look() == []
+    ended(quick, 2_000, passed=True)
+    assert look() == [(True, 2_000)]
+    assert look() == []
+    ended(slow, 3_000, passed=False)
+    assert look() == [(False, 3_000)], "though it began before one that was told"
+    ended(begun(), 5_000, passed=True)
+    assert look() == [(True, 5_000)]
+    ended(slower, 6_000, passed=False)
+    assert look() == [(False, 6_000)]
+    assert look() == []
+    assert isinstance(json.loads(cursors[-1] or "")["checks"].popitem()[1], int), "nothing is under way: as a release before wrote it"
 
 
 def test_a_failed_check_is_alerted_and_resolved(world: World, tmp_path: Path) -> None:

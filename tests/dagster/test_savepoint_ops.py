@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import dagster as dg
 import pytest
@@ -12,18 +16,22 @@ from deltalake import DeltaTable
 from tests.dagster.fake_engine import make_job
 from tests.dagster.instances import temporary_instance
 from tests.upgrade.upgrade_worlds import JOB, NEW, OLD, UpgradeWorld, fits
+from tidemark.assets.savepoint_observations import browser_url
 from tidemark.control.generations import read_spec, require_spec
 from tidemark.control.upgrade_records import newest_step
 from tidemark.errors import DefinitionError, JobRunningError, RewindError, UnknownSavepointError, UpgradeError
 from tidemark.locations import Location
 from tidemark.operations import control_jobs, savepoint_jobs
-from tidemark.operations.savepoint_observations import browser_url
+from tidemark.operations.savepoint_config import RestoreForm
+from tidemark.operations.savepoint_ops import SavepointOperator
+from tidemark.savepoints.restore_marks import note_restored
 from tidemark.savepoints.savepoint_store import SavepointStore
 from tidemark.savepoints.upkeep import vacuum_tables
 from tidemark.sensors.reported_events import EPOCH, LINEAGE, ReportedEvents
 from tidemark.state.history import read_history
 from tidemark.state.layout import STATE
 from tidemark.state.progress import EpochProgress
+from tidemark.state.records import RestoreRef
 
 pytestmark = pytest.mark.dagster
 
@@ -72,6 +80,8 @@ def observed_savepoint(pad: Launchpad) -> object:
 
 @pytest.fixture
 def pad(tmp_path: Path, instance: dg.DagsterInstance) -> Launchpad:
+    # Clocks stand still: a savepoint of another test may be of the same name and time.
+    instance.wipe_assets(list(instance.get_asset_keys()))
     return Launchpad(tmp_path, instance, UpgradeWorld(tmp_path).started())
 
 
@@ -142,12 +152,19 @@ def test_a_rewind_says_first_what_it_would_do(pad: Launchpad) -> None:
     assert "table of hourly: back to version 1" in str(said["plan"])
     assert (said["dry_run"], said["refusals"]) == (True, 0)
     assert len(pad.world.rows()) == 4
-    said = pad.launch("rewind", dry_run=False)
+    with pytest.raises(DefinitionError, match="a rewind names its savepoint"):
+        pad.launch("rewind", dry_run=False)
+    assert pad.world.spec.wanted == "running"
+    assert len(pad.world.rows()) == 4, "nothing was done"
+    said = pad.launch("rewind", savepoint="good", dry_run=False)
     assert (said["epoch"], said["savepoint"]) == (1, "good")
     assert observed_savepoint(pad) == pad.savepoints.list()[-1].name, "the one that was taken before the tables were put back"
     assert pad.savepoints.list()[-1].info.kind == "before-rewind"
     assert pad.world.rows() == [(0, OLD), (1, OLD)]
     assert pad.world.spec.wanted == "running"
+    # The newest that somebody took, not what the rewind kept of what it put back.
+    assert "(good)" in str(pad.launch("rewind")["plan"])
+    assert pad.launch("export_savepoint")["savepoint"] == "good"
     pad.world.run(pad.world.reconciler(), 60)
     with pytest.raises(JobRunningError):
         pad.launch("rewind", savepoint="good", dry_run=False, stop=False)
@@ -173,7 +190,34 @@ def test_a_job_is_rescaled_and_restored_by_its_spec(pad: Launchpad) -> None:
     restore = pad.world.spec.restore
     assert restore is not None
     assert (restore.savepoint, dict(restore.uids)) == ("good", {"hourly": "hourly"})
-    assert restore.identity
+    pad.launch("restore", savepoint="good", uids={"hourly": "hourly"})
+    again = pad.world.spec.restore
+    assert again is not None
+    assert again.identity != restore.identity, "another run is another restore"
+
+
+def test_a_run_that_is_launched_again_restores_once(pad: Launchpad) -> None:
+    """Retries and re-executions are runs of their own, which name the first of them."""
+    for name in ("good", "other"):
+        pad.launch("savepoint", name=name, epoch=1)
+    operator = SavepointOperator(lambda: pad.world.store, lambda: pad.world.launchers, clock=pad.world.clock)
+    log = logging.getLogger("the run")
+
+    def launch(run_id: str, *, root: str | None = None, savepoint: str = "good") -> tuple[object, str]:
+        run = SimpleNamespace(run_id=run_id, root_run_id=root)
+        context = cast("dg.OpExecutionContext", SimpleNamespace(run=run, run_id=run_id, log=log))
+        said = operator.restore(context, RestoreForm(job=JOB, savepoint=savepoint))
+        restore = pad.world.spec.restore
+        assert restore is not None
+        return said["tidemark/generation"], restore.identity
+
+    first = launch("run-1")
+    assert launch("run-2", root="run-1") == first, "not made yet: it is asked for already, and the driver is not started anew"
+    assert launch("run-3", root="run-1", savepoint="other")[1] != first[1], "launched again with other settings"
+    assert launch("run-4", root="run-1")[1] == first[1]
+    newest, _ = launch("run-5")
+    note_restored(pad.savepoints.folder, replace(pad.savepoints.get("good").record, restored=RestoreRef(first[1], JOB, "good")))
+    assert launch("run-6", root="run-1")[0] == newest, "made: the spec is left as others want it by now"
 
 
 def test_an_upgrade_comes_to_its_end_and_fails_the_run_when_it_is_the_other_one(pad: Launchpad) -> None:
@@ -215,7 +259,7 @@ def test_maintenance_keeps_what_savepoints_need(pad: Launchpad) -> None:
     left = {path.resolve() for path in pad.world.table.glob("*.parquet")}
     assert {Path(str(path).removeprefix("file://")).resolve() for path in needed} <= left
     with pytest.raises(RewindError, match="somebody else's"):
-        pad.launch("rewind", dry_run=False)
+        pad.launch("rewind", savepoint="good", dry_run=False)
     assert set(vacuum_tables(pad.world.store, JOB, clock=pad.world.clock)) == {"hourly"}
 
 

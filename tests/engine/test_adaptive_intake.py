@@ -17,9 +17,11 @@ import tidemark as tm
 from tests.engine.lab import NOW
 from tidemark.errors import DefinitionError
 from tidemark.graph.nodes import FilesSpec, FormatSpec, SourceNode
+from tidemark.semantics.watermarks import SourceEnd
 from tidemark.spark.adaptive_intake import AdaptiveIntake, next_share
 from tidemark.spark.epoch_input import EpochInput
 from tidemark.spark.intake_limits import DEFAULT_BYTES_PER_EPOCH, LEAST_SHARE, MOST_SHARE, limited
+from tidemark.spark.source_ends import filled
 from tidemark.state.progress import EpochProgress
 from tidemark.state.status import read_status
 from tidemark.state.store import JobStore
@@ -33,8 +35,8 @@ TIMES = st.integers(0, 10_000_000)
 TARGETS = st.floats(700, 600_000)
 
 
-@given(SHARES, TIMES, TIMES, TARGETS, st.booleans())
-def test_a_longer_epoch_never_leads_to_more(share: float, one: int, other: int, target: float, filled: bool) -> None:  # noqa: FBT001
+@given(SHARES, TIMES, TIMES, TARGETS, st.sampled_from([True, False, None]))
+def test_a_longer_epoch_never_leads_to_more(share: float, one: int, other: int, target: float, filled: bool | None) -> None:  # noqa: FBT001
     shorter, longer = sorted((one, other))
     after = [next_share(share, took_ms=took, target_ms=target, filled=filled) for took in (shorter, longer)]
     assert after[1] <= after[0]
@@ -45,6 +47,13 @@ def test_a_longer_epoch_never_leads_to_more(share: float, one: int, other: int, 
 @given(SHARES, TIMES, TARGETS)
 def test_an_epoch_that_read_all_there_was_raises_nothing(share: float, took: int, target: float) -> None:
     assert next_share(share, took_ms=took, target_ms=target, filled=False) <= share
+
+
+@given(SHARES, TIMES, TARGETS)
+def test_where_it_is_not_known_what_waits_the_usual_bounds_are_the_most(share: float, took: int, target: float) -> None:
+    found = next_share(share, took_ms=took, target_ms=target, filled=None)
+    assert found <= max(share, 1.0)
+    assert found >= share or took > target, "what was lowered comes back"
 
 
 @given(SHARES, st.floats(0, 600), st.floats(1, 100_000), TARGETS)
@@ -135,8 +144,31 @@ def test_whether_an_epoch_was_filled_is_known_by_the_bounds_in_use(tmp_path: Pat
     assert not read.end(spark, limited(node, 0.5), anyway=True).caught_up
     assert read.end(spark, limited(node, 0.5)).caught_up, "nobody asks"
     far = EpochInput(files={"s": ["s3a://bucket/f"] * 101}, batch=True)
-    assert far.end(spark, limited(node), anyway=True).caught_up, "too many calls to learn their sizes"
+    assert far.end(spark, limited(node), anyway=True) == SourceEnd(known=False), "too many calls to learn their sizes"
     assert not far.end(spark, limited(files(max_files_per_epoch=101)), anyway=True).caught_up
+
+
+@pytest.mark.parametrize("format", ["delta", "kafka"])
+def test_small_epochs_of_a_source_that_moves_all_the_time_raise_nothing(format: str) -> None:
+    """A commit or a few records a trigger, for hours; before, a backlog whose epochs took too long."""
+    spark = cast("SparkSession", None)
+    node = source(FormatSpec(format))
+    intake = AdaptiveIntake(10_000, [node])
+
+    def read(at: int, records: int) -> bool | None:
+        before, now = ({"rides": {"0": n}} if format == "kafka" else {"reservoirVersion": n, "index": -1} for n in (at, at + records))
+        taken = EpochInput(before={"s": before}, now={"s": now}, batch=True)
+        return filled([taken.end(spark, limited(node, intake.share), anyway=True)])
+
+    intake.saw(took_ms=60_000, filled=read(0, 5_000_000))
+    lowered = intake.move()
+    assert lowered < 0.3
+    for epoch in range(200):
+        intake.saw(took_ms=900, filled=read(5_000_000 + epoch, 1))
+        if intake.due:
+            intake.move()
+    # Kafka tells that nothing waited.
+    assert intake.share == (lowered if format == "kafka" else 1.0)
 
 
 def test_adaptive_intake_needs_an_interval() -> None:

@@ -14,7 +14,7 @@ from tidemark.spark.epoch_input import EpochInput, input_of_batch
 from tidemark.spark.source_ends import elements_end, files_end, format_end, may_wait_unseen
 from tidemark.state.store import JobStore
 
-ALL, PART = SourceEnd(caught_up=True), SourceEnd(caught_up=False)
+ALL, PART, UNKNOWN = SourceEnd(caught_up=True), SourceEnd(caught_up=False), SourceEnd(caught_up=False, known=False)
 BEFORE = {"rides": {"0": 10, "1": 20, "2": 30}}
 
 
@@ -45,7 +45,7 @@ def test_elements_end_with_their_last_batch() -> None:
         (folder(most_bytes=100), 1, 51, PART),
         # One file may be larger than the bound.
         (folder(most_bytes=100), 1, 700, PART),
-        (folder(most_bytes=100), 1, None, PART),
+        (folder(most_bytes=100), 1, None, UNKNOWN),
         (folder(), 1000, 2**27, ALL),
         (folder(), 1, 2**27 + 1, PART),
     ],
@@ -71,14 +71,14 @@ def test_kafka_with_a_bound_by_partition() -> None:
     # A partition that was not there before began at 0, as far as is known.
     assert kafka(BEFORE, moved(p3=100), **most).splits["rides-3"] is False
     first = kafka(None, BEFORE, **most)
-    assert (first.caught_up, set(first.splits.values())) == (False, {False})
+    assert (first.caught_up, first.known, set(first.splits.values())) == (False, False, {False})
     assert kafka(BEFORE, moved(p1=120), MAXOFFSETSPERTRIGGER="100") == SourceEnd(
         caught_up=False, splits={"rides-0": True, "rides-1": False, "rides-2": True}
     )
 
 
 def test_kafka_that_waits_for_enough_records_may_have_some_unseen() -> None:
-    assert kafka(BEFORE, BEFORE, minOffsetsPerTrigger="50") == PART
+    assert kafka(BEFORE, BEFORE, minOffsetsPerTrigger="50") == UNKNOWN
     assert kafka(BEFORE, moved(p0=70), minOffsetsPerTrigger="50") == ALL
     assert may_wait_unseen(FormatSpec("kafka", {"minOffsetsPerTrigger": "50"}))
     assert not may_wait_unseen(FormatSpec("kafka", {"maxOffsetsPerTrigger": "50"}))
@@ -89,10 +89,10 @@ def test_kafka_that_waits_for_enough_records_may_have_some_unseen() -> None:
     ("spec", "end"),
     [
         (FormatSpec("json"), ALL),
-        (FormatSpec("json", {"maxFilesPerTrigger": "5"}), PART),
+        (FormatSpec("json", {"maxFilesPerTrigger": "5"}), UNKNOWN),
         (FormatSpec("json", {"maxColumns": "5", "maxRecordsPerBatch": "5"}), ALL),
-        (FormatSpec("delta"), PART),
-        (FormatSpec("iceberg", {"streaming-max-rows-per-micro-batch": "5"}), PART),
+        (FormatSpec("delta"), UNKNOWN),
+        (FormatSpec("iceberg", {"streaming-max-rows-per-micro-batch": "5"}), UNKNOWN),
         (FormatSpec("rate-micro-batch", {"rowsPerBatch": "5"}), ALL),
         (FormatSpec("mine", {"maxFilesPerTrigger": "5"}), ALL),
     ],

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import tidemark as tm
 from tests.savepoints.every_operator import FILES, date, land
-from tests.savepoints.operator_runs import OperatorRuns, Ran, Rows, as_texts
+from tests.savepoints.operator_runs import OperatorRuns, Rows, as_texts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,15 +27,21 @@ EXPORT, LANDING, EXPECTED = "export", "landing", "expected.json"
 
 @dataclass(frozen=True)
 class Expected:
-    """What comes of a golden savepoint: its windows and kept elements by uid, as tables, and the rows of all epochs after it by output."""
+    """What a golden savepoint holds and what comes of it: rows as texts.
+
+    ``windows`` and kept ``elements`` are by uid, as the state processor shows them; ``rows`` of all later epochs by output, for outputs
+    in memory; ``tables`` by output in the end, and ``before`` as they were at the savepoint.
+    """
 
     windows: Rows
     elements: Rows
     rows: Rows
+    before: Rows
+    tables: Rows
 
 
 def write_golden(spark: SparkSession, scratch: Path, home: Path, *, form: str) -> None:
-    """Run the job to the savepoint, export it, run on to the end, and write down what came of it.
+    """Run the job undisturbed over the whole input, export an epoch in the midst of it, and write down what came after that.
 
     Args:
         spark: the session.
@@ -42,15 +49,21 @@ def write_golden(spark: SparkSession, scratch: Path, home: Path, *, form: str) -
         home: the folder to write, which is not there yet.
         form: name of the format.
     """
-    runs = OperatorRuns(spark, scratch, tables=False)
+    runs = OperatorRuns(spark, scratch)
     land(runs.landing, unique=True)
-    runs.run(max_epochs=EPOCH + 1, turns=(1,))
+    ran = runs.run(turns=(1,))
     job, _ = runs.job("job")
-    tm.savepoints_of(job).take(NAME, note="frozen", labels={"format": form})
+    taken = tm.savepoints_of(job).take(NAME, epoch=EPOCH, note="frozen", labels={"format": form})
+    versions = {name: table.version for name, table in taken.info.tables.items()}
     tm.export_savepoint(job, NAME, str(home / EXPORT))
     stored = tm.savepoint(job, NAME)
-    windows, elements = windows_of(stored, spark), elements_of(stored, spark)
-    expected = Expected(windows, elements, rows_of(runs.run(first=EPOCH + 1, turns=(1,))))
+    expected = Expected(
+        windows_of(stored, spark),
+        elements_of(stored, spark),
+        rows_of(ran.epochs[EPOCH + 1 :]),
+        before=runs.rows_of_tables("job", versions),
+        tables=runs.rows_of_tables("job"),
+    )
     (home / EXPECTED).write_text(json.dumps(asdict(expected), indent=1, sort_keys=True) + "\n")
     for number in range(EPOCH + 1, FILES):
         for path in runs.landing.glob(f"*/{number}.json"):
@@ -85,6 +98,6 @@ def elements_of(stored: StoredState, spark: SparkSession) -> Rows:
     return {uid: as_texts(stored.read_elements(uid, spark).toArrow().to_pylist()) for uid in keeping}
 
 
-def rows_of(ran: Ran) -> Rows:
-    """Return all rows of a run by output."""
-    return {output: sorted(row for rows in ran.epochs for row in rows[output]) for output in ran.epochs[0]}
+def rows_of(epochs: Sequence[Rows]) -> Rows:
+    """Return all rows of some epochs by output."""
+    return {output: sorted(row for rows in epochs for row in rows[output]) for output in epochs[0]}

@@ -26,7 +26,7 @@ CLOCK = (0, 700, 1_500, 3_900)
 """Processing time of each epoch, from ``NOW`` on: windows of a second close at some of them."""
 
 TABLES: Mapping[str, str] = {"tumbling": "upsert", "sessions": "upsert", "whole": "append"}
-"""Outputs that are Delta tables, where tables are wanted; the others are kept in memory."""
+"""Outputs that are Delta tables; the others are kept in memory."""
 
 Rows = Mapping[str, list[str]]
 """Rows of each output as sorted texts."""
@@ -42,11 +42,10 @@ class Ran:
 
 @dataclass(frozen=True)
 class OperatorRuns:
-    """Runs jobs on the files in ``landing``; ``store`` and tables lie below ``folder``. Without ``tables`` all outputs are in memory."""
+    """Runs jobs on the files in ``landing``; ``store`` and tables lie below ``folder``."""
 
     spark: SparkSession
     folder: Path
-    tables: bool = True
 
     @property
     def landing(self) -> Path:
@@ -62,7 +61,7 @@ class OperatorRuns:
         """Return the job under a name, and its outputs in memory."""
         memory = Memory(f"{self.folder}/{name}")
         outputs = {
-            output: self._table(stream, name, output) if self.tables and output in TABLES else memory.sink(stream, output)
+            output: self._table(stream, name, output) if output in TABLES else memory.sink(stream, output)
             for output, stream in streams_of(self.landing).items()
         }
         return tm.Job(name, outputs=outputs, store=self.store), memory
@@ -113,15 +112,21 @@ class OperatorRuns:
         return Ran(result.lineage, seen)
 
     def rows_of_tables(self, name: str, versions: Mapping[str, int] | None = None) -> Rows:
-        """Return the rows of a job's tables, in some versions or as they are; a table without one of the versions is not there yet."""
+        """Return the rows of a job's tables, in some versions or as they are; a table that had no rows yet is not there."""
         found = {}
         for output in TABLES:
-            if versions is None or output in versions:
-                table = DeltaTable(str(self.folder / name / output), version=versions[output] if versions is not None else None)
-                found[output] = as_texts(table.to_pyarrow_table().to_pylist())
-            else:
-                found[output] = []
+            path = str(self.folder / name / output)
+            there = DeltaTable.is_deltatable(path) if versions is None else output in versions
+            version = None if versions is None else versions.get(output)
+            found[output] = as_texts(DeltaTable(path, version=version).to_pyarrow_table().to_pylist()) if there else []
         return found
+
+
+def require_rest(found: Rows, before: Rows, golden: Rows) -> None:
+    """Make sure that tables begun at a savepoint have all that changed since, and nothing that is not in the end."""
+    for output, rows in golden.items():
+        assert set(rows) - set(before[output]) <= set(found[output]) <= set(rows), output
+        assert len(found[output]) == len(set(found[output]))
 
 
 def as_texts(rows: Sequence[Mapping[str, object]]) -> list[str]:

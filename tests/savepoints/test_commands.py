@@ -63,7 +63,7 @@ def test_a_savepoint_from_its_taking_to_its_disposal(job: StoredJob, tmp_path: P
         (("savepoint", "trigger", "nothing"), "there is no job 'nothing'"),
         (("savepoint", "trigger", "taxi", "--name", "../x"), "savepoint name '../x' is not allowed"),
         (("savepoint", "trigger", "taxi", "--epoch", "77"), "epoch 77 is not retained"),
-        (("savepoint", "trigger", "taxi", "--label", "x"), "--label 'x' has no value"),
+        (("savepoint", "trigger", "taxi", "--label", "x"), "--label 'x' is not KEY=VALUE"),
         (("savepoint", "show", "taxi", "x"), "job 'taxi' has no savepoint 'x'"),
         (("savepoint", "dispose", "taxi"), "dispose takes either names or --retire"),
         (("savepoint", "import", "taxi", "empty"), "holds no exported savepoint"),
@@ -102,6 +102,18 @@ def test_a_rewind_is_looked_at_and_then_done(job: StoredJob, tmp_path: Path) -> 
     assert "refused: output 'late'" in refused.stdout
 
 
+def test_a_job_is_not_stopped_for_a_rewind_that_cannot_be(job: StoredJob, tmp_path: Path) -> None:
+    job.savepoints.take("a", epoch=0)
+    write(str(tmp_path / "late"), 9)
+    Wishes(job.root).submit(JobSpec("taxi", "examples.taxi.job:job"))
+    before = read_spec(job.root, "taxi")
+    for name, why in (("a", "somebody else's"), ("nowhere", "no savepoint 'nowhere'")):
+        refused = call(tmp_path, "rewind", "taxi", "--to", name, "--stop")
+        assert refused.exit_code == 2
+        assert why in refused.stderr
+    assert read_spec(job.root, "taxi") == before
+
+
 def test_another_parallelism_is_a_new_generation_and_no_restart(job: StoredJob, tmp_path: Path) -> None:
     Wishes(job.root).submit(JobSpec("taxi", "examples.taxi.job:job", wanted="suspended"))
     before = read_spec(job.root, "taxi")
@@ -132,13 +144,18 @@ def test_a_fork_is_submitted_compared_and_discarded(job: StoredJob, tmp_path: Pa
     )
     fork.restore(restore)
     run_epoch(fork)
+    # Of its own accord it comes to what its job has since; what that had before the savepoint is no difference.
+    write(f"{made.spec.outputs_root}/hourly", 2)
+    assert said(tmp_path, "diff", "taxi", "what-if", "--output", "hourly") == (
+        "1 rows the same, 0 added, 0 removed, 0 changed\n  left out: 2 rows from before the savepoint that the fork began with\n"
+    )
     write(f"{made.spec.outputs_root}/hourly", 0)
     write(f"{made.spec.outputs_root}/hourly", 7)
     differing = call(tmp_path, "diff", "taxi", "what-if", "--output", "hourly", "--json")
     assert differing.exit_code == 1
     counts = json.loads(differing.stdout)
-    assert (counts["same"], counts["added"], counts["removed"], counts["changed"]) == (1, 1, 2, 0)
-    assert "1 rows the same, 1 added, 2 removed, 0 changed" in call(tmp_path, "diff", "taxi", "what-if", "--output", "hourly").stdout
+    assert [counts[name] for name in ("same", "added", "removed", "changed", "left_out")] == [1, 2, 0, 0, 2]
+    assert "1 rows the same, 0 added, 2 removed, 0 changed" in call(tmp_path, "diff", "what-if", "taxi", "--output", "hourly").stdout
     assert "there is a job 'what-if' already" in call(tmp_path, "fork", "taxi", "--from", "a", "--as", "what-if", "--code", "m:j").stderr
     assert call(tmp_path, "discard", "what-if").exit_code == 75
     fork.driver.release()

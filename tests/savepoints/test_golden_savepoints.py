@@ -1,17 +1,29 @@
-"""Savepoints of each format there was, as test data: read for ever, as a savepoint in a job's folder and as an export."""
+"""Savepoints of each format there was, as test data: read for ever, as a savepoint in a job's folder and as an export.
+
+In ``golden/<format>``, ``store`` and ``export`` have every field of what is written down, and ``job`` is an export with the state of every
+operator, the input that comes after it, and what must come of both. When what is stored changes, a folder for the new form comes beside
+the old ones: ``store`` and ``export`` by hand, ``job`` by ``python -m tests.savepoints.write_golden``. What is there is never written anew.
+"""
 
 from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+import tidemark as tm
+from tests.savepoints.golden_job import EXPORT, elements_of, land_rest, read_expected, rows_of, windows_of
+from tests.savepoints.operator_runs import OperatorRuns, require_rest
 from tests.savepoints.stored_jobs import StoredJob, clock_ahead, live_files
 from tidemark.savepoints.importing import import_savepoint
 from tidemark.savepoints.restore import Restore
 from tidemark.savepoints.savepoint_store import SavepointStore
 from tidemark.state.store import JobStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 GOLDEN = Path(__file__).parent / "golden"
 FORMATS = sorted(path.name for path in GOLDEN.iterdir())
@@ -42,3 +54,23 @@ def test_an_export_is_imported_and_restored(tmp_path: Path, form: str) -> None:
     assert (found.name, found.info.note, found.record.epoch) == ("golden", "frozen", 1)
     begun = moved.restore(Restore("golden"))
     assert all(moved.folder.exists(path) for _, path in live_files(begun))
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_job_goes_on_with_the_state_of_every_operator(spark: SparkSession, tmp_path: Path, form: str) -> None:
+    # A copy: what is golden is not even opened by what could write.
+    home = Path(shutil.copytree(GOLDEN / form / "job", tmp_path / "golden"))
+    expected = read_expected(home)
+    runs = OperatorRuns(spark, tmp_path)
+    land_rest(home, runs.landing)
+    job, _ = runs.job("job")
+    taken = tm.import_savepoint(job, str(home / EXPORT))
+    assert set(expected.windows) == set(taken.record.operators)
+    stored = tm.savepoint(job, "golden")
+    assert windows_of(stored, spark) == expected.windows
+    assert elements_of(stored, spark) == expected.elements
+    found = rows_of(runs.run(first=taken.record.epoch + 1, turns=(7, 2, 1), restore=tm.Restore("golden")).epochs)
+    # Operators that were added since have no state there, and outputs that nothing was expected of.
+    assert {output: found[output] for output in expected.rows} == dict(expected.rows)
+    require_rest(runs.rows_of_tables("job"), expected.before, expected.tables)

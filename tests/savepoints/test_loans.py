@@ -10,6 +10,7 @@ from tidemark.savepoints.restore import Restore
 from tidemark.savepoints.restoring import begin_lineage, prepared
 from tidemark.savepoints.rewind_note import RewindNote, read_rewind, remove_rewind, write_rewind
 from tidemark.savepoints.rewinding import rewind
+from tidemark.state.layout import HOLDS, loan_path
 
 
 @pytest.fixture
@@ -48,6 +49,23 @@ def test_a_rewind_that_was_killed_when_it_had_borrowed_goes_on(owner: StoredJob,
     head = rewind(owner.root, "next", "mine", clock=owner.clock)
     assert (head.epoch, read_rewind(fork.folder)) == (0, None)
     assert {owner_of for owner_of, _ in live_files(head)} == {"taxi"}
+
+
+def test_a_damaged_note_is_named_with_the_hold_that_goes_with_it(owner: StoredJob) -> None:
+    fork = borrower(owner)
+    (loan,) = loans_of(fork.folder)
+    (hold,) = owner.folder.list(HOLDS)
+    fork.folder.put(loan_path(loan.token), b"nonsense")
+    with pytest.raises(CorruptStoreError) as caught:
+        fork.keep_house()
+    place = str(fork.folder.location.joined(loan_path(loan.token)))
+    assert (caught.value.what, caught.value.place, caught.value.job) == (f"{place} is not whole JSON", place, "next")
+    assert f"delete it, and {hold.path} in the folder of the job" in caught.value.fix
+    # As it says: the file and its hold deleted, once nothing of the other job's is read any more.
+    fork.commit(dropped=1)
+    fork.folder.delete([loan_path(loan.token)])
+    owner.folder.delete([hold.path])
+    fork.keep_house(retained=1)
 
 
 def test_a_claimed_savepoint_is_disposed_of_once_and_no_other_of_its_name(owner: StoredJob) -> None:

@@ -6,7 +6,7 @@ import importlib
 import inspect
 import pkgutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ import pytest
 
 import tidemark as tm
 from tests.savepoints.every_operator import FILES, land, streams_of
-from tests.savepoints.operator_runs import OperatorRuns, Rows
+from tests.savepoints.operator_runs import OperatorRuns, Rows, require_rest
 from tests.seeds import PROFILE
 from tidemark.graph.nodes import Node, WindowNode
 from tidemark.semantics import assigners
@@ -126,10 +126,3 @@ def require_same(found: Rows, expected: Rows, where: str) -> None:
     assert set(found) == set(expected)
     for output, rows in expected.items():
         assert found[output] == rows, f"{output} in {where}"
-
-
-def require_rest(found: Rows, before: Rows, golden: Mapping[str, list[str]]) -> None:
-    """Make sure that a fork's tables have all that changed since, and nothing that is not in the end."""
-    for output, rows in golden.items():
-        assert set(rows) - set(before[output]) <= set(found[output]) <= set(rows), output
-        assert len(found[output]) == len(set(found[output]))

@@ -31,8 +31,9 @@ class Publishing:
         self.job = StoredJob(JobStore.open(str(folder / "store")))
         self.sinks = {name: BoundSink(name, DeltaSink(name, str(folder / name))) for name in NAMES}
 
-    def stage(self, epoch: int, names: tuple[str, ...] = NAMES) -> EpochRecord:
-        self.job.outputs = {name: self._staged(name, epoch) if name in names else self._empty(name) for name in NAMES}
+    def stage(self, epoch: int, names: tuple[str, ...] = NAMES, *, without: tuple[str, ...] = ()) -> EpochRecord:
+        outputs = {name: self._staged(name, epoch) if name in names else self._empty(name) for name in NAMES}
+        self.job.outputs = {name: output for name, output in outputs.items() if name not in without}
         record = self.job.commit()
         assert record.epoch == epoch
         return record
@@ -44,9 +45,10 @@ class Publishing:
         return sorted(DeltaTable(str(self.folder / name)).to_pyarrow_table()["epoch"].to_pylist())
 
     def rewind(self, name: str) -> EpochRecord:
+        """Rewind as an upgrade does that goes back: what the newest epoch has not published is not wanted back."""
         self.job.driver.release()
         self.job.clock.advance(3_600_000)
-        head = rewind(self.job.root, "taxi", name, clock=self.job.clock)
+        head = rewind(self.job.root, "taxi", name, clock=self.job.clock, although_unpublished=True)
         self.job.restart()
         return head
 
@@ -114,3 +116,42 @@ def test_rows_that_no_table_has_yet_refuse_it(tmp_path: Path) -> None:
     job.stage(1)
     job.job.driver.release()
     assert look(job.job.root, "taxi", "first", clock=job.job.clock).refusals
+
+
+def test_an_epoch_that_could_never_be_published_any_more_is_published_first(job: Publishing) -> None:
+    stopped = job.stage(3)
+    # While its driver is alive that is only a matter of time.
+    assert look(job.job.root, "taxi", "sp-1", clock=job.job.clock).refusals == ()
+    job.job.driver.release()
+    for name in ("sp-1", "sp-2"):
+        reasons = look(job.job.root, "taxi", name, clock=job.job.clock).refusals
+        assert [reason.partition("does not show ")[2] for reason in reasons] == [
+            "epoch 3 yet, which is committed: start the job once, which publishes it"
+        ] * 2
+        with pytest.raises(RewindError, match="start the job once"):
+            rewind(job.job.root, "taxi", name, clock=job.job.clock)
+    assert job.job.log.load().epoch == stopped
+    job.publish(stopped)
+    rewind(job.job.root, "taxi", "sp-1", clock=job.job.clock)
+    (before,) = (item for item in job.job.savepoints.list() if item.info.kind == "before-rewind")
+    rewind(job.job.root, "taxi", before.name, clock=job.job.clock)
+    assert [job.rows(each) for each in NAMES] == [[0, 1, 2, 3]] * 2
+
+
+def test_the_way_back_to_an_epoch_that_was_never_published_is_refused(job: Publishing) -> None:
+    job.stage(3)
+    job.rewind("sp-1")
+    (before,) = (item for item in job.job.savepoints.list() if item.info.kind == "before-rewind")
+    job.job.driver.release()
+    with pytest.raises(RewindError, match=r"'always': no version of the table at .* is known to show epoch 3.*'at-times': no version"):
+        rewind(job.job.root, "taxi", before.name, clock=job.job.clock)
+    assert [job.rows(each) for each in NAMES] == [[0, 1]] * 2
+
+
+def test_a_table_that_the_job_did_not_have_then_is_emptied(tmp_path: Path) -> None:
+    job = Publishing(tmp_path)
+    job.publish(job.stage(0, names=("always",), without=("at-times",)))
+    job.job.savepoints.take("first")
+    job.publish(job.stage(1))
+    job.rewind("first")
+    assert [job.rows(each) for each in NAMES] == [[0], []]

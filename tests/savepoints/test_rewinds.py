@@ -9,14 +9,23 @@ from deltalake import DeltaTable
 
 from tests.savepoints.delta_jobs import TABLES, job_with_tables, maintain, publish, rows, run_epoch, write
 from tests.savepoints.stored_jobs import StoredJob, live_files
-from tidemark.errors import CorruptStoreError, JobRunningError, RewindError, SavepointInUseError, SinkError, UnknownSavepointError
+from tidemark.errors import (
+    CorruptStoreError,
+    JobRunningError,
+    RewindError,
+    SavepointInUseError,
+    SinkError,
+    UnknownSavepointError,
+    UpgradeError,
+)
 from tidemark.savepoints import rewinding
 from tidemark.savepoints.exporting import export_savepoint
 from tidemark.savepoints.importing import import_savepoint
 from tidemark.savepoints.restore import Restore
 from tidemark.savepoints.retention import SavepointRetention
 from tidemark.savepoints.rewind_note import RewindNote, read_rewind, require_no_rewind, write_rewind
-from tidemark.savepoints.rewinding import look, rewind
+from tidemark.savepoints.rewinding import look, require_possible, rewind
+from tidemark.savepoints.upgrade_note import UpgradeNote, remove_upgrade, write_upgrade
 from tidemark.state.store import JobStore
 from tidemark.testing.crash import run_until_crash
 
@@ -122,6 +131,35 @@ def test_a_running_job_a_missing_savepoint_and_a_job_without_epochs_are_refused(
     with pytest.raises(JobRunningError):
         go(job, "good")
     assert rows(tmp_path / "late") == [0, 1, 2, 3, 4, 5]
+
+
+def test_what_stands_against_it_is_found_while_the_job_runs(job: StoredJob, tmp_path: Path) -> None:
+    job.restart()
+    before = job.folder.list("refs"), job.log.load()
+    require_possible(job.root, "taxi", "good", clock=job.clock)
+    with pytest.raises(UnknownSavepointError):
+        require_possible(job.root, "taxi", "bad", clock=job.clock)
+    write_upgrade(job.folder, UpgradeNote("upgrade-1", (), 0))
+    with pytest.raises(UpgradeError):
+        require_possible(job.root, "taxi", "good", clock=job.clock)
+    remove_upgrade(job.folder)
+    write(str(tmp_path / "hourly"), 99)
+    with pytest.raises(RewindError, match="somebody else's"):
+        require_possible(job.root, "taxi", "good", clock=job.clock)
+    assert (job.folder.list("refs"), job.log.load()) == before
+
+
+def test_one_that_is_half_done_may_be_gone_on_with_and_no_other(job: StoredJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stops(*_: object) -> None:
+        raise SinkError("no way", fix="none")
+
+    monkeypatch.setattr(rewinding, "put_back", stops)
+    with pytest.raises(SinkError):
+        go(job, "good")
+    job.savepoints.take("other", epoch=5)
+    require_possible(job.root, "taxi", "good", clock=job.clock)
+    with pytest.raises(RewindError, match="to savepoint 'good' was begun"):
+        require_possible(job.root, "taxi", "other", clock=job.clock)
 
 
 def test_nothing_to_do_for_tables_that_did_not_change(job: StoredJob, tmp_path: Path) -> None:

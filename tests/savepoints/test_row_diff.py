@@ -10,7 +10,7 @@ from deltalake import write_deltalake
 
 from tests.seeds import new_seeds
 from tidemark.errors import DefinitionError, SinkError
-from tidemark.savepoints.row_diff import diff_tables
+from tidemark.savepoints.row_diff import Earlier, diff_tables
 
 SCHEMA = pa.schema([("zone", pa.string()), ("window_start", pa.int64()), ("n", pa.int64()), ("x", pa.float64())])
 Row = tuple[str | None, int | None, int | None, float | None]
@@ -57,6 +57,47 @@ def test_it_is_what_counting_rows_gives_whatever_the_parts(tmp_path: Path, numbe
         assert [found.same, found.added, found.removed, found.changed] == expected
     whole = diff_tables(one, two, keys=SCHEMA.names)
     assert (whole.added, whole.removed, whole.changed) == (less.total(), more.total(), 0)
+
+
+@pytest.mark.parametrize("upserted", [False, True], ids=["added-to", "upserted"])
+@pytest.mark.parametrize("swapped", [False, True], ids=["first", "second"])
+def test_what_a_table_had_before_the_other_began_is_left_out_as_often_as_it_was_there(
+    tmp_path: Path, *, upserted: bool, swapped: bool
+) -> None:
+    (seed,) = new_seeds(f"row diff without earlier rows {upserted} {swapped}")
+    print(f"seed {seed}")
+    random = Random(seed)
+
+    def rows(count: int) -> list[Row]:
+        return [(random.choice(["a", "b", None]), random.randrange(3), random.randrange(2), None) for _ in range(count)]
+
+    old, since, other = rows(30), rows(30), rows(40)
+    one, two = table(tmp_path / "one", old), table(tmp_path / "two", other)
+    write_deltalake(one, pa.Table.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in since], SCHEMA), mode="append")
+    whole, had, has = Counter(old + since), Counter(old), Counter(other)
+    out = (whole - has) & had if upserted else had
+    rest = whole - out
+    expected = [(rest & has).total(), (has - rest).total(), (rest - has).total(), out.total()]
+    for size in (1_000_000, 20):
+        sides = (two, one) if swapped else (one, two)
+        found = diff_tables(*sides, rows_per_part=size, earlier=Earlier(0, upserted=upserted, of_second=swapped))
+        fewer, more = (found.added, found.removed) if swapped else (found.removed, found.added)
+        assert [found.same, more, fewer, found.left_out] == expected
+        assert found.changed == 0
+
+
+def test_samples_show_nothing_of_what_is_left_out_and_columns_may_have_come_since(tmp_path: Path) -> None:
+    one = str(tmp_path / "one")
+    write_deltalake(one, pa.table({"zone": ["a", "b"]}))
+    two = table(tmp_path / "two", [("a", 0, 1, 0.5)])
+    newer = pa.Table.from_pylist([dict(zip(SCHEMA.names, ("a", 0, 2, 0.5), strict=True))], SCHEMA)
+    write_deltalake(one, newer, mode="append", schema_mode="merge")
+    found = diff_tables(one, two, keys=["zone"], earlier=Earlier(0))
+    assert (found.same, found.added, found.removed, found.changed, found.left_out) == (0, 0, 0, 1, 2)
+    ((before, after),) = ((sample.before, sample.after) for sample in found.samples)
+    assert ([row["n"] for row in before], [row["n"] for row in after]) == ([2], [1])
+    with pytest.raises(SinkError, match="what the table had at version 7, before the other one began, is not known any more"):
+        diff_tables(one, two, earlier=Earlier(7))
 
 
 def test_tables_that_cannot_be_compared_are_refused(tmp_path: Path) -> None:

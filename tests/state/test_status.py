@@ -11,7 +11,7 @@ from tidemark.errors import CorruptStoreError, FormatError, InvalidNameError
 from tidemark.state.joblog import JobLog
 from tidemark.state.progress import EpochProgress
 from tidemark.state.records import OwnerInfo
-from tidemark.state.status import JobStatus, OutputStatus, list_jobs, read_status, write_status
+from tidemark.state.status import JobStatus, OutputStatus, SourceStatus, list_jobs, read_status, write_status
 from tidemark.state.store import JobStore
 from tidemark.state.totals import add_epoch, empty_totals
 
@@ -55,6 +55,16 @@ def test_golden_status_is_written_and_read_as_ever(root: JobStore, make_progress
     assert root.get("taxi/status.json") == GOLDEN.read_bytes()
     root.put("other/status.json", GOLDEN.read_bytes())
     assert read_status(root, "other") == status
+
+
+def test_golden_sources_are_written_and_read_as_ever(root: JobStore) -> None:
+    sources = {"trips": SourceStatus("files"), "zones": SourceStatus("delta", "s3://lake/zones")}
+    status = JobStatus("taxi", "a1", "running", 1_700_000_000_500, 1_700_000_000_000, sources=sources)
+    write_status(root, status)
+    golden = GOLDEN.with_name("status-sources-1.json").read_bytes()
+    assert root.get("taxi/status.json") == golden
+    root.put("taxi/status.json", golden)
+    assert read_status(root, "taxi") == status
 
 
 def test_damage_and_newer_formats_are_refused(root: JobStore, make_progress: MakeProgress) -> None:

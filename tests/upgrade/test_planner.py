@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from obstore.store import MemoryStore
 
-from tidemark.control.layout import UPGRADES, numbered
+from tidemark.control.layout import UPGRADE_TROUBLE, UPGRADES, numbered
 from tidemark.control.records import Failure
 from tidemark.control.spec import JobSpec
 from tidemark.control.upgrade_plan import Act, Go, Move, Sight, Wait, decide, with_code_of
@@ -23,6 +23,7 @@ from tidemark.control.upgrade_records import (
     read_upgrade_checks,
     report_upgrade_check,
 )
+from tidemark.control.upgrade_trouble import UpgradeTrouble, note_trouble, read_trouble
 from tidemark.errors import EngineError, StoreError
 from tidemark.locations import Location
 from tidemark.savepoints.restore import Restore
@@ -129,8 +130,34 @@ def test_the_form_of_what_is_kept_is_for_ever() -> None:
     create_step(store, kept)
     report_upgrade_check(store, "fares", check)
     write_upgrade(folder, note)
-    paths = {"upgrade-1": numbered(UPGRADES, 5), "upgrade-check-1": "control/upgrade-checks/u1/rows.json", "upgrade-note-1": UPGRADE}
+    note_trouble(store, kept, StoreError("the store is away", fix="bring it back"), by="ada", now=NOW)
+    paths = {
+        "upgrade-1": numbered(UPGRADES, 5),
+        "upgrade-check-1": "control/upgrade-checks/u1/rows.json",
+        "upgrade-note-1": UPGRADE,
+        "upgrade-trouble-1": UPGRADE_TROUBLE,
+    }
     for name, path in paths.items():
         assert json.loads((GOLDEN / f"{name}.json").read_bytes()) == json.loads(folder.get(path)), name
         folder.put(path, (GOLDEN / f"{name}.json").read_bytes())
     assert (newest_step(store, "fares"), read_upgrade_checks(store, "fares", "u1"), read_upgrade(folder)) == (kept, (check,), note)
+    trouble = UpgradeTrouble(5, NOW, NOW, "ada", StoreError.code, f"[{StoreError.code}] the store is away. Fix: bring it back")
+    assert read_trouble(store, kept) == trouble
+
+
+def test_trouble_is_of_one_step_and_since_it_was_first_seen() -> None:
+    store = JobStore(Location.parse("s3://bucket/jobs"), MemoryStore())
+    at, away = step("reverting"), StoreError("the store is away", fix="bring it back")
+    assert read_trouble(store, at) is None
+    for now in (NOW, NOW + 7):
+        note_trouble(store, at, away, by="ada", now=now)
+    found = read_trouble(store, at)
+    assert found is not None
+    assert (found.since, found.at) == (NOW, NOW + 7)
+    note_trouble(store, at, EngineError("another one", fix="mend it"), by="bob", now=NOW + 9)
+    found = read_trouble(store, at)
+    assert found is not None
+    assert (found.since, found.by, found.code) == (NOW + 9, "bob", EngineError.code)
+    assert read_trouble(store, replace(at, number=at.number + 1)) is None
+    store.put(f"fares/{UPGRADE_TROUBLE}", b"nonsense")
+    assert read_trouble(store, at) is None, "it is only shown"

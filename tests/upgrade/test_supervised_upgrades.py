@@ -13,7 +13,10 @@ from deltalake import write_deltalake
 from tests.control.worlds import Process
 from tests.upgrade.test_upgrades import BREAKS, TEN_MINUTES, check_end
 from tests.upgrade.upgrade_worlds import JOB, NEW, OLD, UpgradeWorld
+from tidemark.cli.view_text import view_text
+from tidemark.clock import format_ms
 from tidemark.control import upgrade_carrying
+from tidemark.control.layout import UPGRADE_TROUBLE
 from tidemark.control.leases import LEASE_MS
 from tidemark.control.reconciler import Reconciler, Report
 from tidemark.control.upgrade_records import UpgradeStep, newest_step
@@ -211,10 +214,20 @@ def test_what_stands_against_it_is_said_and_tried_again_after_a_while(tmp_path: 
     assert {type(error) for error in errors} == {RewindError}
     assert 3 <= len(errors) <= 5, "each time it waits longer"
     assert step_of(world).step == "putting-back"
-    assert view_of(world.observe(), world.clock.now_ms() + 360_000).health == "unwatched"
+    view = view_of(world.observe(), world.clock.now_ms() + 360_000)
+    assert view.health == "unwatched"
+    assert view.upgrade is not None
+    assert view.upgrade.trouble == str(errors[-1])
+    assert view.upgrade.trouble_since is not None
+    assert view.upgrade.trouble_since < world.clock.now_ms() - 60_000, "since the first of them"
+    assert f"stands against it since {format_ms(view.upgrade.trouble_since)}: [TM422]" in view_text(view)
     upgrading.accept(JOB, "their rows are needed")
     world.breaks_at = None
+    after = view_of(world.observe(), world.clock.now_ms()).upgrade
+    assert after is not None
+    assert (after.step, after.trouble) == ("accepting", "")
     assert supervise(world, reconciler, seconds=400).step == "done"
+    assert not world.store.at(JOB).exists(UPGRADE_TROUBLE)
 
 
 def test_what_takes_long_does_not_keep_the_other_jobs_from_their_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

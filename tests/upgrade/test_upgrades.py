@@ -30,10 +30,12 @@ from tidemark.errors import (
     UnknownSavepointError,
     UpgradeError,
 )
+from tidemark.savepoints.rewind_note import read_rewind
 from tidemark.savepoints.rewinding import rewind
 from tidemark.savepoints.savepoint_store import SavepointStore
 from tidemark.savepoints.upgrade_note import read_upgrade
 from tidemark.savepoints.verdict import Finding, OperatorVerdict, Verdict
+from tidemark.state.records import EpochRecord
 from tidemark.state.sealed import create_sealed
 from tidemark.state.store import JobStore
 from tidemark.testing.crash import run_until_crash
@@ -230,6 +232,35 @@ def test_a_table_that_cannot_be_put_back_is_said_and_gone_on_with(tmp_path: Path
     check_end(world, end)
 
 
+def test_new_code_is_not_accepted_while_the_job_is_being_put_back(tmp_path: Path) -> None:
+    world = UpgradeWorld(tmp_path, breaks_at=BREAKS).started()
+    upgrading = world.upgrading()
+    with pytest.raises(UpgradeError, match="no upgrade of the job was begun"):
+        upgrading.accept(JOB)
+    world.begin()
+    with pytest.raises(UpgradeError, match=r"was not started yet.*go on until it is watched"):
+        upgrading.accept(JOB)
+    refused: list[str] = []
+
+    def accepts(operation: str) -> None:
+        # The tables are back, and the note is there until the job's first record is.
+        if operation.startswith("create log/") and not refused and read_rewind(world.store.at(JOB)) is not None:
+            with pytest.raises(UpgradeError) as caught:
+                upgrading.accept(JOB)
+            refused.append(str(caught.value))
+
+    end = world.upgrading(accepts).go_on(JOB, timeout_ms=TEN_MINUTES)
+    assert end.step == "rolled-back"
+    (text,) = refused
+    savepoint = end.upgrade.savepoint
+    assert f"the job is just being put back to savepoint {savepoint!r}, and some of its tables may be back already" in text
+    assert f"`tidemark upgrade {JOB}`; what stands against that, `tidemark status {JOB}` says" in text
+    assert f"then upgrade again: `tidemark upgrade {JOB} --to {NEW}`" in text
+    with pytest.raises(UpgradeError, match=r"the upgrade is over.*Fix: upgrade again"):
+        upgrading.accept(JOB)
+    check_end(world, end)
+
+
 GOOD = ["upgrade-recorded:1", "upgrade-acted:1", "upgrade-recorded:2", "pin-put", "upgrade-acted:2", "upgrade-recorded:3"]
 SWITCHED = ["upgrade-acted:3", "upgrade-recorded:4"]
 BACK = [
@@ -258,6 +289,23 @@ def test_killed_between_any_two_steps_it_comes_to_an_end(tmp_path: Path, point: 
     check_end(world, end)
 
 
+@pytest.mark.crash
+@pytest.mark.parametrize("point", ["rewind-noted", "rewind-tables-back", "rewind-restored", "upgrade-acted:3"])
+def test_killed_while_it_goes_back_first_it_can_be_aborted(tmp_path: Path, point: str) -> None:
+    run_until_crash("tests.upgrade.upgrade_worlds:promote_in_process", point, [str(tmp_path)]).require_killed()
+    world = UpgradeWorld(tmp_path, now=START + LATER)
+    upgrading = world.upgrading()
+    assert upgrading.require_step(JOB).step == "going-back"
+    assert upgrading.abort(JOB, "a mistake").heading == "rolled-back"
+    end = upgrading.go_on(JOB, timeout_ms=TEN_MINUTES)
+    assert (end.step, end.reason) == ("rolled-back", "aborted by ada: a mistake")
+    assert world.rows() == [(epoch, OLD) for epoch in range(4)]
+    # Tables that were not put back yet are not put back for it.
+    gave_up = "the rewind to base is given up: no table was put back, and fares goes on after epoch 3"
+    assert (gave_up in world.said) == (point == "rewind-noted")
+    check_end(world, end)
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_several_at_once_and_one_that_sleeps_do_not_get_in_each_others_way(tmp_path: Path, seed: int) -> None:
     dice = Random(seed)
@@ -278,6 +326,51 @@ def test_several_at_once_and_one_that_sleeps_do_not_get_in_each_others_way(tmp_p
             break
     end = several[0].require_step(JOB)
     assert end.step == ("rolled-back" if seed % 2 else "done")
+    check_end(world, end)
+
+
+def killed_before_it_publishes(world: UpgradeWorld) -> EpochRecord:
+    """Let the driver commit an epoch and die; returns the epoch."""
+    (process,) = (process for process in world.processes if process.alive)
+    stopped: list[EpochRecord] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(world, "publish", stopped.append)
+        world.commit(process)
+    process.alive = False
+    return stopped[0]
+
+
+def test_what_the_old_code_has_not_published_is_not_lost_in_a_promotion(tmp_path: Path) -> None:
+    world = UpgradeWorld(tmp_path).started(epochs=2)
+    SavepointStore(world.store, JOB, world.clock).take("base")
+    world.run(world.reconciler(), 3)
+    world.begin(back_to="base")
+    killed_before_it_publishes(world)
+    upgrading = world.upgrading()
+    with pytest.raises(RewindError, match=r"'hourly': the table at .* does not show epoch .* yet, which is committed: start the job once"):
+        upgrading.go_on(JOB, timeout_ms=TEN_MINUTES)
+    upgrading.abort(JOB)
+    end = upgrading.go_on(JOB, timeout_ms=TEN_MINUTES)
+    check_end(world, end)
+    # Of a job that stands still it is said before anything is done.
+    Wishes(world.store, "bob", world.clock).stop(JOB)
+    killed_before_it_publishes(world)
+    world.clock.sleep(60)
+    with pytest.raises(UpgradeError, match=r"cannot go back to savepoint 'base': .*start the job once"):
+        world.begin(back_to="base")
+
+
+def test_what_the_new_code_has_not_published_goes_with_it(tmp_path: Path) -> None:
+    world = UpgradeWorld(tmp_path).started()
+    world.begin(good_epochs=10_000)
+    upgrading = world.upgrading()
+    with pytest.raises(NotReachedError):
+        upgrading.go_on(JOB, timeout_ms=5_000)
+    stopped = killed_before_it_publishes(world)
+    upgrading.abort(JOB)
+    end = upgrading.go_on(JOB, timeout_ms=TEN_MINUTES)
+    assert end.step == "rolled-back"
+    world.publish(stopped)
     check_end(world, end)
 
 

@@ -25,6 +25,7 @@ from tidemark.savepoints.restore import Restore
 from tidemark.savepoints.restore_marks import is_due
 from tidemark.savepoints.restoring import begin_lineage, prepared
 from tidemark.savepoints.rewind_note import require_no_rewind
+from tidemark.savepoints.savepoint_store import SavepointStore
 from tidemark.savepoints.verdict import Verdict
 from tidemark.state.delta_tags import EPOCH, LINEAGE
 from tidemark.state.progress import EpochProgress
@@ -133,6 +134,7 @@ class UpgradeWorld(World):
             progress,
             operators={"hourly": OperatorState({"keys": ["zone"]}, (*files, StateFile(path, 10, 1, 0, 0, epoch)), epoch)},
             outputs={"hourly": output},
+            end_of_input=end_of_input,
             restored=last.restored if last is not None else None,
         )
         term.append(record)
@@ -144,12 +146,13 @@ class UpgradeWorld(World):
         output = record.outputs.get("hourly")
         if output is None or not output.files:
             return
-        version = DeltaTable(str(self.table)).transaction_version(record.lineage) if self.table.exists() else None
+        application = f"{record.lineage}/hourly"
+        version = DeltaTable(str(self.table)).transaction_version(application) if self.table.exists() else None
         if version is not None and version >= record.epoch:
             return
         properties = CommitProperties(
             custom_metadata={LINEAGE: record.lineage, EPOCH: str(record.epoch)},
-            app_transactions=[Transaction(record.lineage, record.epoch)],
+            app_transactions=[Transaction(application, record.epoch)],
         )
         rows = pa.table({"epoch": [record.epoch], "code": [output.options["code"]]})
         write_deltalake(str(self.table), rows, mode="append", commit_properties=properties)
@@ -178,6 +181,14 @@ class UpgradeWorld(World):
 def fits(_store: JobStore, spec: JobSpec, _maps: Maps, _against: str) -> Verdict:
     """Say that the new code fits."""
     return Verdict(spec.job, "", 0, (), ())
+
+
+def promote_in_process(folder: str) -> None:
+    """Start the job, and upgrade it from an older savepoint; called in a process of its own, which is killed on the way."""
+    world = UpgradeWorld(Path(folder)).started()
+    SavepointStore(world.store, JOB, world.clock).take("base", epoch=1)
+    world.begin(back_to="base")
+    world.upgrading().go_on(JOB, timeout_ms=600_000)
 
 
 def upgrade_in_process(folder: str, breaks_at: str) -> None:

@@ -89,9 +89,11 @@ def test_exit_codes_and_what_is_shown(store: Path, code: ModuleType) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("--column", "n=m"), "names no operator"),
-        (("--column", "w:n"), "has no '='"),
-        (("--map", "w"), "has no '='"),
+        (("--column", "n=m"), "names no operator's column"),
+        (("--column", "w:=m"), "names no operator's column"),
+        (("--column", "w:n"), "--column 'w:n' is not UID:OLD=NEW"),
+        (("--map", "w"), "--map 'w' is not OLD=NEW"),
+        (("--map", "w="), "--map 'w=' is not OLD=NEW"),
         (("--map", "absent=w"), "'absent', of which nothing is stored"),
         (("--against", "absent"), "no savepoint 'absent'"),
         (("--against", "../../x"), "is not allowed"),

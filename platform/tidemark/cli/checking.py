@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from tidemark.cli.answering import NO, AnsweringCommand
-from tidemark.cli.options import echo_json, existing_store, json_option, store_option
+from tidemark.cli.options import echo_json, existing_store, json_option, pair, store_option, uid_pairs
 from tidemark.control.loading import load_job
 from tidemark.errors import DefinitionError
 from tidemark.savepoints.checking import HEAD, check
@@ -46,7 +46,7 @@ def check_job(
         against,
         store=existing_store(store or changed.store),
         of=of,
-        uids=dict(_pair("--map", text) for text in uids),
+        uids=uid_pairs(uids),
         columns=column_names(columns),
         allow_non_restored_state=allow,
     )
@@ -71,16 +71,9 @@ def column_names(texts: tuple[str, ...]) -> dict[str, dict[str, str | None]]:
     """
     found: dict[str, dict[str, str | None]] = {}
     for text in texts:
-        uid, colon, rest = text.partition(":")
-        if not (uid and colon):
-            raise DefinitionError(f"--column {text!r} names no operator", fix="write --column UID:OLD=NEW")
-        old, new = _pair("--column", rest)
-        found.setdefault(uid, {})[old] = new
+        place, new = pair("--column", text, "UID:OLD=NEW")
+        uid, colon, old = place.partition(":")
+        if not (uid and colon and old):
+            raise DefinitionError(f"--column {text!r} names no operator's column", fix="write --column UID:OLD=NEW")
+        found.setdefault(uid, {})[old] = new or None
     return found
-
-
-def _pair(option: str, text: str) -> tuple[str, str | None]:
-    old, sign, new = text.partition("=")
-    if not (old and sign):
-        raise DefinitionError(f"{option} {text!r} has no '='", fix=f"write {option} OLD=NEW")
-    return old, new or None

@@ -87,6 +87,8 @@ def discard(job: str, store: str | None, *, as_json: bool) -> None:
 
 def _text(found: RowDiff) -> str:
     lines = [f"{found.same} rows the same, {found.added} added, {found.removed} removed, {found.changed} changed"]
+    if found.left_out:
+        lines.append(f"  left out: {found.left_out} rows from before the savepoint that the fork began with")
     for sample in found.samples:
         lines.append("  " + ", ".join(f"{name}={value}" for name, value in sample.key.items()))
         lines += [f"    - {_row(row, found.keys)}" for row in sample.before]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
 import click
@@ -14,7 +14,7 @@ from tidemark.control.observe import Observation, Observer, job_names
 from tidemark.control.view import JobView
 from tidemark.control.viewing import view_of
 from tidemark.durations import to_ms
-from tidemark.errors import TidemarkError, UnknownJobError
+from tidemark.errors import DefinitionError, TidemarkError, UnknownJobError
 from tidemark.names import validate_name
 from tidemark.state.codec import to_plain
 from tidemark.state.layout import LOG, job_folder
@@ -69,6 +69,34 @@ def wish_options(command: F) -> F:
     """Add who asks and what for."""
     command = click.option("--why", default="", help="What for; kept with the change.")(command)
     return click.option("--by", default="", help="Who asks.  [default: user@host]")(command)
+
+
+def pair(option: str, text: str, form: str = "KEY=VALUE", *, empty: bool = True) -> tuple[str, str]:
+    """Return what stands before and after the first ``=`` of an option's text.
+
+    Args:
+        option: as it was given, for the error.
+        text: what was given with it.
+        form: how it is to be written.
+        empty: whether nothing may stand after the ``=``.
+
+    Raises:
+        DefinitionError: it is not of that form.
+    """
+    first, sign, second = text.partition("=")
+    if not (first and sign and (second or empty)):
+        raise DefinitionError(f"{option} {text!r} is not {form}", fix=f"write {option} {form}")
+    return first, second
+
+
+def pairs(option: str, texts: Iterable[str], form: str = "KEY=VALUE", *, empty: bool = True) -> dict[str, str]:
+    """Return the same of an option that may be repeated; of two for the same key the last one counts."""
+    return dict(pair(option, text, form, empty=empty) for text in texts)
+
+
+def uid_pairs(texts: Iterable[str]) -> dict[str, str]:
+    """Return what ``--map OLD=NEW`` options say."""
+    return pairs("--map", texts, "OLD=NEW", empty=False)
 
 
 def open_store(store: str | None) -> JobStore:

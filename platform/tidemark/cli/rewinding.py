@@ -8,17 +8,16 @@ import click
 
 from tidemark.cli.answering import NO, AnsweringCommand
 from tidemark.cli.options import DURATION, echo_json, existing_store, json_option, store_option, wish_options
-from tidemark.cli.steering import say_made, wait_for, wait_options
+from tidemark.cli.steering import say_made, say_view, wait_for, wait_options
 from tidemark.clock import SYSTEM_CLOCK
-from tidemark.control.generations import change_spec, read_spec, require_spec, who
+from tidemark.control.generations import change_spec, require_spec, who
 from tidemark.control.launchers import launchers_here
+from tidemark.control.rewinds import Rewinder
 from tidemark.control.spec import JobSpec, SpecGeneration
-from tidemark.control.wishes import Wishes
 from tidemark.errors import DefinitionError
 from tidemark.savepoints.rewind_abort import abort_rewind
 from tidemark.savepoints.rewind_plan import RewindPlan
 from tidemark.savepoints.rewinding import look
-from tidemark.savepoints.rewinding import rewind as put_back
 from tidemark.state.codec import to_plain
 from tidemark.state.store import JobStore
 
@@ -68,17 +67,12 @@ def rewind(
         if plan.refusals:
             click.get_current_context().exit(NO)
         return
-    wishes = Wishes(root, by)
-    before = read_spec(root, job)
-    stopped = stop_first and before is not None and before.spec.wanted == "running"
-    if stopped:
-        made = wishes.stop(job, "finish", why or f"rewind to {name}")
-        wait_for(root, made, "ended", timeout_ms=timeout, as_json=False, launchers=launchers_here())
-    head = put_back(root, job, name, by=by or who(), why=why, tell=None if as_json else click.echo)
+    tell, show = (None, None) if as_json else (click.echo, say_view)
+    done = Rewinder(root, launchers_here(), timeout, by, tell=tell, show=show).rewind(job, name, stop=stop_first, why=why)
     if as_json:
-        echo_json({"job": job, "savepoint": name, "epoch": head.epoch, "lineage": head.lineage})
-    if stopped:
-        say_made(wishes.start(job, why or f"rewound to {name}"), as_json=as_json)
+        echo_json({"job": job, "savepoint": name, "epoch": done.head.epoch, "lineage": done.head.lineage})
+    if done.started is not None:
+        say_made(done.started, as_json=as_json)
 
 
 @click.command()

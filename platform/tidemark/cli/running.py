@@ -9,7 +9,7 @@ import click
 
 from tidemark.cli.checking import column_names
 from tidemark.cli.console_log import log_to_console
-from tidemark.cli.options import json_option, store_option
+from tidemark.cli.options import json_option, store_option, uid_pairs
 from tidemark.control.loading import load_job
 from tidemark.durations import to_ms
 from tidemark.errors import DefinitionError
@@ -104,15 +104,9 @@ def _restore(
                 "--restore-of, --map, --column, --allow-non-restored-state and --claim go with --restore", fix="name the savepoint"
             )
         return None
-    pairs = {}
-    for text in uids:
-        old, sign, new = text.partition("=")
-        if not (old and sign and new):
-            raise DefinitionError(f"--map {text!r} is no pair", fix="write --map OLD=NEW")
-        pairs[old] = new
     return Restore(
         savepoint,
-        uids=pairs,
+        uids=uid_pairs(uids),
         allow_non_restored_state=allow,
         mode="claim" if claim else "no-claim",
         job=job,

@@ -6,21 +6,23 @@ from collections.abc import Mapping, Sequence
 
 from tidemark.clock import format_ms
 from tidemark.savepoints.differences import Counted, SavepointDifference
+from tidemark.savepoints.limits import Restorable
 from tidemark.savepoints.savepoint import Savepoint
 from tidemark.state.codec import to_plain
 from tidemark.state.holds import Hold
 
-_COLUMNS = ("savepoint", "epoch", "taken", "kind", "state rows", "state bytes", "tables until", "note")
+_COLUMNS = ("savepoint", "epoch", "taken", "kind", "state rows", "state bytes", "restorable until", "note")
+NO_LONGER = "no longer"
 
 
-def savepoint_table(savepoints: Sequence[Savepoint]) -> str:
-    """Return savepoints as a table with aligned columns."""
-    rows = [_COLUMNS, *(_row(savepoint) for savepoint in savepoints)]
+def savepoint_table(savepoints: Sequence[Savepoint], restorable: Sequence[Restorable]) -> str:
+    """Return savepoints, and until when the job can be put back to each, as a table with aligned columns."""
+    rows = [_COLUMNS, *(_row(savepoint, found) for savepoint, found in zip(savepoints, restorable, strict=True))]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
     return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
 
 
-def savepoint_text(savepoint: Savepoint, holds: Sequence[Hold]) -> str:
+def savepoint_text(savepoint: Savepoint, holds: Sequence[Hold], restorable: Restorable) -> str:
     """Return all there is to say of a savepoint."""
     info, record = savepoint.info, savepoint.record
     lines = [str(savepoint), f"  code version {info.code_version or '-'}, watermark {format_ms(record.progress.watermark)}"]
@@ -38,6 +40,9 @@ def savepoint_text(savepoint: Savepoint, holds: Sequence[Hold]) -> str:
     for name, table in sorted(info.tables.items()):
         lines.append(f"  output {name}: version {table.version} of {table.location}, kept until {format_ms(table.until)}")
     lines += [f"  held for job {hold.job} since {format_ms(hold.held_at)}" for hold in holds]
+    lines.append(f"  {_how_long(restorable)}")
+    inputs = [limit for limit in restorable.limits if limit.what == "input"]
+    lines += [f"    {limit}" + (f", until {format_ms(limit.until)}" if limit.until is not None else "") for limit in inputs]
     return "\n".join(lines)
 
 
@@ -54,7 +59,7 @@ def difference_text(found: SavepointDifference) -> str:
     return "\n".join(lines)
 
 
-def plain_savepoint(savepoint: Savepoint, holds: Sequence[Hold] = ()) -> dict[str, object]:
+def plain_savepoint(savepoint: Savepoint, restorable: Restorable, holds: Sequence[Hold] = ()) -> dict[str, object]:
     """Return a savepoint as plain JSON; of its record the numbers, not the lists of files."""
     record = savepoint.record
     return {
@@ -63,14 +68,16 @@ def plain_savepoint(savepoint: Savepoint, holds: Sequence[Hold] = ()) -> dict[st
         "taken_at": savepoint.taken_at,
         "epoch": record.epoch,
         "lineage": record.lineage,
-        "restorable_until": savepoint.restorable_until,
+        "restorable_until": restorable.until,
+        "restorable": not restorable.lost,
+        "limits": to_plain(restorable.limits),
         "watermarks": {uid: state.watermark for uid, state in record.operators.items()},
         "held_for": sorted({hold.job for hold in holds}),
         **to_plain(savepoint.info),
     }
 
 
-def _row(savepoint: Savepoint) -> tuple[str, ...]:
+def _row(savepoint: Savepoint, restorable: Restorable) -> tuple[str, ...]:
     info = savepoint.info
     return (
         savepoint.name,
@@ -79,9 +86,15 @@ def _row(savepoint: Savepoint) -> tuple[str, ...]:
         info.kind,
         str(info.state_rows),
         str(info.state_bytes),
-        format_ms(savepoint.restorable_until),
+        NO_LONGER if restorable.lost else format_ms(restorable.until),
         info.note,
     )
+
+
+def _how_long(restorable: Restorable) -> str:
+    if restorable.lost:
+        return f"{NO_LONGER} restorable without loss"
+    return f"restorable until {format_ms(restorable.until)}" if restorable.until is not None else "restorable, with no end that is known"
 
 
 def _lines(form: str, counts: Mapping[str, Counted]) -> list[str]:

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from tidemark.cli.options import echo_json, existing_store, json_option, open_store, store_option, views
+from tidemark.cli.options import echo_json, existing_store, json_option, open_store, pairs, store_option, views
 from tidemark.cli.savepoint_text import difference_text, plain_savepoint, savepoint_table, savepoint_text
 from tidemark.control.generations import who
 from tidemark.durations import to_ms
@@ -48,10 +48,9 @@ def trigger(
 ) -> None:
     """Take a savepoint of a job, whether it runs or not. JOB is a job's name."""
     found = _savepoints(store, job)
-    pairs = dict(_pair(text) for text in labels)
-    taken = found.take(name, epoch=epoch, lineage=lineage, by=by or who(), note=note, labels=pairs)
+    taken = found.take(name, epoch=epoch, lineage=lineage, by=by or who(), note=note, labels=pairs("--label", labels))
     if as_json:
-        echo_json(plain_savepoint(taken))
+        echo_json(plain_savepoint(taken, found.restorable(taken)[0]))
     else:
         click.echo(str(taken))
 
@@ -62,12 +61,14 @@ def trigger(
 @json_option
 def list_savepoints(job: str, store: str | None, *, as_json: bool) -> None:
     """List the savepoints of a job, oldest first. JOB is a job's name."""
-    found = _savepoints(store, job).list()
+    savepoints = _savepoints(store, job)
+    found = savepoints.list()
+    restorable = savepoints.restorable(*found)
     if as_json:
-        for item in found:
-            echo_json(plain_savepoint(item))
+        for item, limits in zip(found, restorable, strict=True):
+            echo_json(plain_savepoint(item, limits))
     else:
-        click.echo(savepoint_table(found) if found else f"{job} has no savepoints")
+        click.echo(savepoint_table(found, restorable) if found else f"{job} has no savepoints")
 
 
 @savepoint.command()
@@ -79,10 +80,11 @@ def show(job: str, name: str, store: str | None, *, as_json: bool) -> None:
     """Show all there is to say of a savepoint. JOB is a job's name, NAME the savepoint's."""
     found = _savepoints(store, job)
     item, holds = found.get(name), found.holds(name)
+    (restorable,) = found.restorable(item)
     if as_json:
-        echo_json(plain_savepoint(item, holds))
+        echo_json(plain_savepoint(item, restorable, holds))
     else:
-        click.echo(savepoint_text(item, holds))
+        click.echo(savepoint_text(item, holds, restorable))
 
 
 @savepoint.command()
@@ -113,7 +115,7 @@ def import_command(job: str, source: str, store: str | None, name: str | None, *
     found = SavepointStore(open_store(store), job)
     taken = import_savepoint(found, source, name=name, by=by or who(), on_copy=_progress(as_json=as_json))
     if as_json:
-        echo_json(plain_savepoint(taken))
+        echo_json(plain_savepoint(taken, found.restorable(taken)[0]))
     else:
         click.echo(str(taken))
 
@@ -160,13 +162,6 @@ def _savepoints(store: str | None, job: str) -> SavepointStore:
     root = existing_store(store)
     views(root, job)
     return SavepointStore(root, job)
-
-
-def _pair(text: str) -> tuple[str, str]:
-    key, sign, value = text.partition("=")
-    if not (key and sign):
-        raise DefinitionError(f"--label {text!r} has no value", fix="write --label KEY=VALUE")
-    return key, value
 
 
 def _progress(*, as_json: bool) -> OnCopy | None:

@@ -76,8 +76,9 @@ def stop(
     made = Wishes(root, by).stop(job, "drain" if drain else "finish", why)
     _ask(root, made, "ended", wait=wait, timeout=timeout, as_json=as_json)
     if savepoint is not None:
-        taken = SavepointStore(root, job).take(savepoint or None, kind="stop", by=by or who(), note=why)
-        click.echo(str(taken)) if not as_json else echo_json(plain_savepoint(taken))
+        savepoints = SavepointStore(root, job)
+        taken = savepoints.take(savepoint or None, kind="stop", by=by or who(), note=why)
+        click.echo(str(taken)) if not as_json else echo_json(plain_savepoint(taken, savepoints.restorable(taken)[0]))
 
 
 @click.command()
@@ -126,13 +127,8 @@ def wait_for(
     Raises:
         NotReachedError: it took too long.
     """
-
-    def tell(view: JobView) -> None:
-        if not as_json:
-            epoch = f", epoch {view.epoch}" if view.epoch is not None else ""
-            click.echo(f"{view.job}: {view.lifecycle}{epoch}{f' ({view.reason})' if view.reason else ''}")
-
     waiting = Waiting(root, launchers)
+    tell = None if as_json else say_view
     view = waiting.until(made.spec.job, goal, generation=made.generation, timeout_ms=timeout_ms, tell=tell)
     if as_json:
         echo_json(view)
@@ -162,6 +158,12 @@ def _require_free(savepoints: SavepointStore, name: str) -> None:
             fix="choose another name, or leave it out",
             job=savepoints.job,
         )
+
+
+def say_view(view: JobView) -> None:
+    """Say what a job is doing, in one line."""
+    epoch = f", epoch {view.epoch}" if view.epoch is not None else ""
+    click.echo(f"{view.job}: {view.lifecycle}{epoch}{f' ({view.reason})' if view.reason else ''}")
 
 
 def say_made(made: SpecGeneration, *, as_json: bool) -> None:

@@ -7,13 +7,12 @@ from typing import TypedDict, Unpack
 
 import click
 
-from tidemark.cli.options import DURATION, json_option, open_store, store_option, wish_options
+from tidemark.cli.options import DURATION, json_option, open_store, pairs, store_option, wish_options
 from tidemark.cli.steering import say_made, wait_for, wait_options
 from tidemark.control.launchers import launchers_here
 from tidemark.control.loading import load_job
 from tidemark.control.spec import AlertThresholds, JobSpec, LauncherName, RestartKind, RestartPolicy
 from tidemark.control.wishes import Wishes
-from tidemark.errors import DefinitionError
 from tidemark.state.store import JobStore
 
 
@@ -105,10 +104,10 @@ def _spec(job: str, given: Given) -> JobSpec:
         parallelism=given["parallelism"],
         launcher=given["launcher"],
         master=given["master"],
-        conf=_pairs("--conf", given["conf"]),
+        conf=pairs("--conf", given["conf"]),
         code_paths=tuple(_absolute(path) for path in given["code_paths"]),
         folder=_absolute(given["folder"] or "."),
-        variables=_pairs("--env", given["variables"]),
+        variables=pairs("--env", given["variables"]),
         restart=_restart(given),
         adaptive_intake=given["adaptive_intake"],
         alerts=AlertThresholds(lag_warn_ms=given["lag_warn"], lag_error_ms=given["lag_error"]),
@@ -127,16 +126,6 @@ def _restart(given: Given) -> RestartPolicy:
         failures_per=default.failures_per if attempts is None else attempts,
         same_epoch_failures=given["same_epoch_failures"],
     )
-
-
-def _pairs(option: str, texts: tuple[str, ...]) -> dict[str, str]:
-    found = {}
-    for text in texts:
-        key, sign, value = text.partition("=")
-        if not (key and sign):
-            raise DefinitionError(f"{option} {text!r} has no value", fix=f"write {option} KEY=VALUE")
-        found[key] = value
-    return found
 
 
 def _absolute(path: str) -> str:

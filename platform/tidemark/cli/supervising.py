@@ -16,10 +16,14 @@ from tidemark.cli.options import DURATION, TEMPORARY, open_store, store_option
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.control.launchers import launchers_here
 from tidemark.control.reconciler import Reconciler, Report
-from tidemark.control.supervisor import Supervisor
+from tidemark.control.supervisor import Saw, Supervisor
+from tidemark.control.viewing import view_of
 
 if TYPE_CHECKING:
     from types import FrameType
+
+    from tidemark.control.alert_reporter import AlertReporter
+    from tidemark.control.metric_board import MetricBoard
 
 logger = logging.getLogger("tidemark")
 
@@ -27,7 +31,7 @@ logger = logging.getLogger("tidemark")
 @click.command()
 @store_option
 @click.option("--every", type=DURATION, default="5 seconds", show_default=True, help="Time between two looks at all jobs.")
-@click.option("--alerts", default=None, type=click.Path(dir_okay=False), help="TOML file that says who is told what.")
+@click.option("--alerts", default=None, type=click.Path(dir_okay=False), help="TOML file that says who is told what.  [default: nobody]")
 @click.option("--metrics", default=None, metavar="[HOST:]PORT", help="Where to answer Prometheus, such as 9464; loopback without a host.")
 @click.option("--once", is_flag=True, help="Look once and end, for a scheduler that calls it again.")
 def supervise(store: str | None, every: int, alerts: str | None, metrics: str | None, *, once: bool) -> None:
@@ -35,14 +39,15 @@ def supervise(store: str | None, every: int, alerts: str | None, metrics: str | 
 
     Drivers run on when it ends. Several may run at once, on one machine or on many: what one does the others leave alone.
     """
-    from tidemark.control.alert_config import AlertConfig, load_alert_config
+    from tidemark.control.alert_config import load_alert_config
     from tidemark.control.alert_reporter import AlertReporter
     from tidemark.control.metric_board import MetricBoard
     from tidemark.control.metric_server import listening_place, serve_metrics
 
     log_to_console()
     root = open_store(store)
-    config = load_alert_config(alerts) if alerts is not None else AlertConfig()
+    # Without a file nobody is told here: who else watches the store, such as Dagster's sensor, has other receivers.
+    config = load_alert_config(alerts) if alerts is not None else None
     stop, board = threading.Event(), MetricBoard()
     reconciler = Reconciler(root, launchers_here(), SYSTEM_CLOCK)
     with ExitStack() as open_:
@@ -51,12 +56,10 @@ def supervise(store: str | None, every: int, alerts: str | None, metrics: str | 
             server = serve_metrics(board, port, host=host)
             open_.callback(server.close)
             logger.info("metrics at %s", server.url)
-        reporter = open_.enter_context(AlertReporter(root, config, board, holder=reconciler.holder))
-
-        def saw(report: Report, seconds: float) -> None:
-            reporter.saw(report.observations, report.errors, seconds=seconds)
-
-        supervisor = Supervisor(reconciler, stop, interval_ms=every, saw=saw)
+        reporter = None
+        if config is not None:
+            reporter = open_.enter_context(AlertReporter(root, config, board, holder=reconciler.holder))
+        supervisor = Supervisor(reconciler, stop, interval_ms=every, saw=_shown(board, reporter))
         with _stopped_by_signals(stop):
             logger.info("supervises the jobs of %s as %s", root.uri, reconciler.holder)
             if not once:
@@ -64,6 +67,21 @@ def supervise(store: str | None, every: int, alerts: str | None, metrics: str | 
             elif supervisor.pass_once() is None:
                 click.get_current_context().exit(TEMPORARY)
             logger.info("ends; drivers run on")
+
+
+def _shown(board: MetricBoard, reporter: AlertReporter | None) -> Saw:
+    """Return what shows a pass as metrics and tells people; without a reporter it tells nobody."""
+    from tidemark.control.metric_board import Shown
+
+    def saw(report: Report, seconds: float) -> None:
+        if reporter is not None:
+            reporter.saw(report.observations, report.errors, seconds=seconds)
+        else:
+            now = SYSTEM_CLOCK.now_ms()
+            views = tuple(view_of(observation, now) for observation in report.observations)
+            board.show(Shown(views, passed_at=now, pass_seconds=seconds))
+
+    return saw
 
 
 @contextmanager

@@ -9,13 +9,25 @@ from typing import TypedDict, TypeVar, Unpack
 import click
 
 from tidemark.cli.checking import column_names
-from tidemark.cli.options import DURATION, UNHEALTHY_EXIT, echo_json, existing_store, json_option, store_option, wish_options
+from tidemark.cli.options import (
+    DURATION,
+    UNHEALTHY_EXIT,
+    echo_json,
+    existing_store,
+    json_option,
+    pairs,
+    store_option,
+    uid_pairs,
+    wish_options,
+)
+from tidemark.clock import format_ms
 from tidemark.control.generations import read_spec, who
 from tidemark.control.launchers import launchers_here
 from tidemark.control.promoting import promotion_of
 from tidemark.control.spec import JobSpec
 from tidemark.control.upgrade_records import UpgradeStep
 from tidemark.control.upgrade_request import UpgradeRequest, begin_upgrade
+from tidemark.control.upgrade_trouble import read_trouble
 from tidemark.control.upgrade_verdict import Maps, judge_code
 from tidemark.control.upgrading import Upgrading
 from tidemark.errors import DefinitionError
@@ -125,6 +137,9 @@ def _finish(upgrading: Upgrading, job: str, *, wait: bool, timeout: int, as_json
         echo_json(end)
     elif not wait:
         click.echo(str(end))
+        trouble = None if end.ended else read_trouble(upgrading.store, end)
+        if trouble is not None:
+            click.echo(f"  stands against it since {format_ms(trouble.since)}: {trouble.text}")
     if end.step == "rolled-back":
         click.get_current_context().exit(UNHEALTHY_EXIT)
 
@@ -136,7 +151,7 @@ def _request(job: str, code: str, given: Given) -> UpgradeRequest:
         version=given["version"],
         code_paths=tuple(map(_absolute, given["code_paths"])) or None,
         folder=_absolute(given["folder"]) if given["folder"] is not None else None,
-        variables=dict(_pair("--env", text) for text in given["variables"]),
+        variables=pairs("--env", given["variables"]),
         maps=_maps(given),
         good_epochs=given["good_epochs"],
         within_ms=given["within"],
@@ -152,7 +167,7 @@ def _prepare(root: JobStore, job: str, code: str, given: Given) -> None:
         code,
         code_paths=tuple(map(_absolute, given["code_paths"])),
         folder=given["folder"],
-        variables=dict(_pair("--env", text) for text in given["variables"]),
+        variables=pairs("--env", given["variables"]),
     )
     judge_code(root, spec, maps, HEAD).require()
     taken = SavepointStore(root, job).take(kind="before-upgrade", by=given["by"] or who(), note=given["why"] or f"before {code}")
@@ -165,15 +180,8 @@ def _prepare(root: JobStore, job: str, code: str, given: Given) -> None:
 
 
 def _maps(given: Given) -> Maps:
-    return Maps(dict(_pair("--map", text) for text in given["uids"]), column_names(given["columns"]), given["allow"])
+    return Maps(uid_pairs(given["uids"]), column_names(given["columns"]), given["allow"])
 
 
 def _absolute(path: str) -> str:
     return path if "://" in path else str(Path(path).expanduser().resolve())
-
-
-def _pair(option: str, text: str) -> tuple[str, str]:
-    old, sign, new = text.partition("=")
-    if not (old and sign and new):
-        raise DefinitionError(f"{option} {text!r} has no value", fix=f"write {option} OLD=NEW")
-    return old, new

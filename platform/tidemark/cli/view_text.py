@@ -16,6 +16,9 @@ def view_text(view: JobView) -> str:
     lines = [f"{view.job}: {view.lifecycle}, {view.health}" + (f", since {format_ms(view.since)}" if view.since is not None else "")]
     if view.reason:
         lines.append(f"  reason: {view.reason}")
+    upgrade = view.upgrade
+    if upgrade is not None and upgrade.trouble:
+        lines.append(f"  stands against it since {format_ms(upgrade.trouble_since)}: {upgrade.trouble}")
     spec = view.spec
     if spec is not None:
         seen = "" if view.generation == view.generation_seen else f" (seen: {view.generation_seen})"

@@ -40,7 +40,8 @@ class WatchReport:
 class AlertWatch:
     """Evaluates the rules on views of jobs, and sends what is to be told.
 
-    Several processes may watch one store: the holder of a lease does it, the others only look after the lease.
+    Several processes may watch one store: the holder of a lease does it, the others only look after the lease. What is new is told to the
+    receivers of the holder; what waits for those of others stays until one comes who has them.
 
     Args:
         root: the root store.
@@ -119,14 +120,17 @@ class AlertWatch:
                 after, told = step_unreadable(page.alerts, look, now, settings=self._settings, silences=silences)
             else:
                 after, told = step(page.alerts, look, now, settings=self._settings, evidence=evidence, silences=silences)
-            after = replace(after, outbox=compacted((*after.outbox, *self._outgoing(told))))
+            after = replace(after, outbox=compacted((*after.outbox, *self._outgoing(told, after.outbox))))
             if self._store(page, after):
                 forget_taken_up(self._root, verdicts)
                 return
 
-    def _outgoing(self, told: Iterable[Notification]) -> Iterable[Outgoing]:
+    def _outgoing(self, told: Iterable[Notification], outbox: Iterable[Outgoing]) -> Iterable[Outgoing]:
+        # A receiver of others that has not heard of the beginning yet is to hear of the end, too.
+        others = tuple(sorted({name for item in outbox for name in item.receivers} - self._receivers.keys()))
         for notification in told:
-            names = tuple(name for name, receiver in self._receivers.items() if for_route(notification, receiver.route) is not None)
+            own = tuple(name for name, receiver in self._receivers.items() if for_route(notification, receiver.route) is not None)
+            names = own + others
             if names:
                 yield Outgoing(notification, names)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from tidemark.clock import Clock
 from tidemark.control.alert import Alert
@@ -18,6 +19,9 @@ from tidemark.control.delivery import Delivery
 from tidemark.durations import format_duration
 from tidemark.errors import AlertError, TidemarkError
 from tidemark.state.redaction import redacted
+
+KEPT_MS: Final = 7 * 24 * 3_600_000
+"""So long messages wait for a receiver that this process does not have. Another one may have it, and be gone only for a while."""
 
 _LOG = logging.getLogger("tidemark.alerts")
 
@@ -87,6 +91,7 @@ class DeliveryQueue:
         self._receivers = receivers
         self._clock = clock
         self._lines = {name: _Line() for name in receivers}
+        self._told: set[str] = set()
 
     def send(self, waiting: Iterable[Outgoing], *, may_go_on: Callable[[], bool] = lambda: True) -> frozenset[Taken]:
         """Send what waits, as far as receivers take it, and return what needs to be sent no more.
@@ -104,9 +109,21 @@ class DeliveryQueue:
             if name in self._receivers:
                 taken |= self._send_to(name, notifications, may_go_on)
             else:
-                _LOG.warning("%d alerts for receiver %r are dropped: it is no longer configured", len(notifications), name)
-                taken |= {(item.job, item.number, name) for item in notifications}
+                taken |= self._kept_for(name, notifications)
         return frozenset(taken)
+
+    def _kept_for(self, name: str, notifications: Sequence[Notification]) -> set[Taken]:
+        """Leave what waits for a receiver of others to them, until it is clear that nobody has it any more."""
+        waits_since = min(change.since for item in notifications for change in item.changes)
+        if self._clock.now_ms() - waits_since >= KEPT_MS:
+            text = "%d alerts for receiver %r are dropped: nobody sent them in %s"
+            _LOG.warning(text, len(notifications), name, format_duration(KEPT_MS))
+            return {(item.job, item.number, name) for item in notifications}
+        if name not in self._told:
+            text = "%d alerts wait for receiver %r, which is not configured here; who has it sends them, and after %s they are dropped"
+            _LOG.warning(text, len(notifications), name, format_duration(KEPT_MS))
+            self._told.add(name)
+        return set()
 
     def _send_to(self, name: str, notifications: Sequence[Notification], may_go_on: Callable[[], bool]) -> set[Taken]:
         receiver, line, now = self._receivers[name], self._lines[name], self._clock.monotonic()

@@ -21,6 +21,7 @@ from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.control.attempts import claim_attempt
 from tidemark.control.driver_metrics import driver_metrics
 from tidemark.control.driver_signals import asked_by_signals
+from tidemark.control.executor_settings import executor_settings
 from tidemark.control.generations import read_generation
 from tidemark.control.loading import load_job
 from tidemark.control.logs import OUT, JobLines, keep_bounded, log_format, log_to
@@ -182,7 +183,7 @@ def _session(spec: JobSpec) -> SparkSession:
     from tidemark.spark.session import build_session
 
     try:
-        return build_session(spec.master, app_name=f"tidemark {spec.job}", conf=spec.conf)
+        return build_session(spec.master, app_name=f"tidemark {spec.job}", conf={**executor_settings(spec), **spec.conf})
     except TidemarkError:
         raise
     except Exception as error:  # noqa: BLE001 - Java's, Python's and the operating system's: it does not start

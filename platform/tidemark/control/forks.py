@@ -19,15 +19,15 @@ from tidemark.names import validate_name
 from tidemark.savepoints.isolation import overlaps, require_apart
 from tidemark.savepoints.loans import give_up
 from tidemark.savepoints.restore import Restore
-from tidemark.savepoints.row_diff import RowDiff, diff_tables
+from tidemark.savepoints.row_diff import Earlier, RowDiff, diff_tables
 from tidemark.savepoints.savepoint_store import SavepointStore
-from tidemark.savepoints.table_versions import open_table
+from tidemark.savepoints.table_versions import open_table, savepoint_versions
 from tidemark.state.holds import Holds
 from tidemark.state.joblog import JobLog
 from tidemark.state.layout import LOG, job_folder
 from tidemark.state.owners import current_owner
 from tidemark.state.pins import Pins
-from tidemark.state.records import EpochRecord
+from tidemark.state.records import EpochRecord, ParentRef
 from tidemark.state.store import JobStore
 
 logger = logging.getLogger("tidemark")
@@ -84,6 +84,7 @@ def fork(
         job=name,
         code=code or base.code,
         wanted="running" if start else "suspended",
+        for_rewind=False,
         restarts=0,
         restore=Restore(savepoint, job=job, identity=f"fork-{secrets.token_hex(8)}"),
         outputs_root=outputs or str(store.at(name).location.joined(OUTPUTS)),
@@ -143,6 +144,8 @@ def discard(store: JobStore, name: str, *, clock: Clock = SYSTEM_CLOCK) -> tuple
 def diff_output(store: JobStore, job: str, other: str, output: str, *, keys: tuple[str, ...] = (), samples: int = 10) -> RowDiff:
     """Compare the tables that two jobs write an output to.
 
+    Where one is a fork of the other, rows that the other had at the savepoint already are left out: a fork's tables begin without them.
+
     Args:
         store: the root store.
         job: one job.
@@ -153,11 +156,39 @@ def diff_output(store: JobStore, job: str, other: str, output: str, *, keys: tup
 
     Raises:
         DefinitionError: a job has no such output, or it is no Delta table.
-        SinkError: a table cannot be read.
+        SinkError: a table cannot be read, or it is not known any more what it had at the savepoint.
+        UnknownSavepointError: the savepoint that a fork began with is gone.
     """
     first, second = (_record(store, name) for name in (job, other))
     before, after = (_location(record, name, output) for record, name in ((first, job), (second, other)))
-    return diff_tables(before, after, keys=keys or _keys(first, output, before), samples=samples)
+    earlier = _earlier(store, first, second, output)
+    if earlier is None and (found := _earlier(store, second, first, output)) is not None:
+        earlier = replace(found, of_second=True)
+    return diff_tables(before, after, keys=keys or _keys(first, output, before), samples=samples, earlier=earlier)
+
+
+def _earlier(store: JobStore, head: EpochRecord, fork: EpochRecord, output: str) -> Earlier | None:
+    """Return which rows of a job's table a fork began without; None where it is no fork of the job, or there were none."""
+    generation, now = read_spec(store, fork.job), head.outputs[output]
+    restore = generation.spec.restore if generation is not None and generation.spec.outputs_root is not None else None
+    if restore is None or restore.job != head.job or now.location is None:
+        return None
+    savepoints = SavepointStore(store, head.job)
+    savepoint = savepoints.get(restore.savepoint)
+    stored = savepoint.record
+    begun = fork.restored is not None and fork.restored.identity == restore.identity
+    if begun and fork.parent != ParentRef(stored.lineage, stored.epoch):
+        raise DefinitionError(
+            f"savepoint {savepoint.name!r} is another one by now than that which {fork.job!r} began with",
+            fix="compare the rows that came since in SQL, by a column that tells them",
+            job=fork.job,
+        )
+    later, now_ms = savepoints.pins.lineages_after(stored), savepoints.clock.now_ms()
+    version = savepoint_versions(savepoint, {output: now}, later, now_ms=now_ms).get(output)
+    table = open_table(output, now.location)
+    if version is None or version.location != now.location or table is None or version.table not in (None, str(table.metadata().id)):
+        return None
+    return Earlier(version.version, upserted="keys" in now.options)
 
 
 def _record(store: JobStore, job: str) -> EpochRecord:

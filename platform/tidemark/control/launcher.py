@@ -28,7 +28,10 @@ class Launcher(Protocol):
         ...
 
     def probe(self, handle: ProcessHandle) -> Probe:
-        """Say whether a process lives; ``unknown`` where that cannot be told from here, such as a process of another machine."""
+        """Say whether a process lives; ``unknown`` where that cannot be told from here, such as a process of another machine.
+
+        Whoever only looks calls it, too: it changes nothing.
+        """
         ...
 
     def exit_code(self, handle: ProcessHandle) -> int | None:
@@ -40,7 +43,10 @@ class Launcher(Protocol):
         ...
 
     def kill(self, handle: ProcessHandle) -> None:
-        """End a process at once, with all it started; does nothing where it cannot be reached or is gone."""
+        """End a process at once, with all it started; of one that is gone, what it left running.
+
+        Does nothing where it cannot be reached.
+        """
         ...
 
     def logs(self, handle: ProcessHandle, lines: int) -> tuple[str, ...]:

@@ -9,6 +9,7 @@
 ``control/upgrades/<n>.json``     the steps of upgrades, each created once before it is taken
 ``control/upgrade-leases/``       who goes on with the upgrade
 ``control/upgrade-checks/``       what checks said of the new code during an upgrade, by upgrade and check
+``control/upgrade-trouble.json``  what stands against the next step of an upgrade
 ``control/status.json``           what reconcilers last saw and are about to do
 ================================  ====================================================================
 """
@@ -26,6 +27,7 @@ LEASES: Final = "control/leases"
 UPGRADES: Final = "control/upgrades"
 UPGRADE_LEASES: Final = "control/upgrade-leases"
 UPGRADE_CHECKS: Final = "control/upgrade-checks"
+UPGRADE_TROUBLE: Final = "control/upgrade-trouble.json"
 CONTROL_STATUS: Final = "control/status.json"
 
 ALERT_LEASES: Final = "_alerts/leases"

@@ -13,12 +13,12 @@ from typing import Final
 
 from tidemark.control.launcher import Probe
 from tidemark.control.logs import OUT, rotate, tail
-from tidemark.control.processes import end_session, facts_of, session_members, spawn, take_note
+from tidemark.control.processes import end_session, facts_of, spawn, take_note
 from tidemark.control.records import Attempt, ProcessHandle
 from tidemark.control.run_folder import RunFolder, read_ending, run_folder, write_ending
 from tidemark.control.spec import JobSpec, SpecGeneration
 from tidemark.errors import LaunchError
-from tidemark.state.owners import known_dead, process_birth
+from tidemark.state.owners import born_since_boot, known_dead, process_birth
 from tidemark.state.records import OwnerInfo
 from tidemark.state.redaction import redacted, without_secrets
 
@@ -27,7 +27,8 @@ DRIVER: Final = "tidemark.control.driver"
 _OF_THE_STARTER: Final = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "_PYSPARK_DRIVER_CONN_INFO_PATH", "SPARK_ENV_LOADED")
 """Variables by which a process that runs in Spark itself would hand its own JVM on."""
 
-_MOST_ENDED: Final = 10_000
+_MARK: Final = "TIDEMARK_DRIVER"
+"""Variable of a driver and of all it starts: where its log is. A number of a process comes to others in time; this does not."""
 
 
 class LocalLauncher:
@@ -42,7 +43,6 @@ class LocalLauncher:
         self._logs = logs
         self._name = name
         self._host = socket.gethostname()
-        self._ended: set[tuple[int, str]] = set()
 
     def launch(self, spec: SpecGeneration, attempt: Attempt, store_uri: str) -> ProcessHandle:
         """Start the driver of an attempt and return at once.
@@ -60,7 +60,7 @@ class LocalLauncher:
                 )
             files.logs.mkdir(parents=True, exist_ok=True, mode=0o700)
             rotate(files.out)
-            variables = self.environment(job, files.scratch_of(attempt.number))
+            variables = {**self.environment(job, files.scratch_of(attempt.number)), _MARK: str(files.log)}
             command = self.command(spec, attempt, store_uri, files)
             pid = spawn(command, variables, out=files.out, folder=folder)
         # A home that nobody has (~ada/jobs) is a RuntimeError, a text that the system does not take a ValueError.
@@ -87,22 +87,11 @@ class LocalLauncher:
         return {**found, "PYTHONPATH": os.pathsep.join(paths)} if paths else found
 
     def probe(self, handle: ProcessHandle) -> Probe:
-        """Say whether a process lives.
-
-        Of one that is gone, what it left running is ended: a JVM without its Python, or the other way round, is of no use.
-        """
+        """Say whether a process lives."""
         if not self._is_here(handle) or handle.pid is None:
             return "unknown"
         self._take_note(handle)
-        if not known_dead(OwnerInfo(handle.host, handle.pid, handle.started)):
-            return "alive"
-        key = (handle.pid, handle.started)
-        if key not in self._ended:
-            if len(self._ended) >= _MOST_ENDED:
-                self._ended.clear()
-            self._end_rest(handle.pid)
-            self._ended.add(key)
-        return "gone"
+        return "gone" if known_dead(OwnerInfo(handle.host, handle.pid, handle.started)) else "alive"
 
     def exit_code(self, handle: ProcessHandle) -> int | None:
         """Return what a process that is gone ended with, None where nobody took note."""
@@ -124,11 +113,14 @@ class LocalLauncher:
         return handle.pid if alive else None
 
     def kill(self, handle: ProcessHandle) -> None:
-        """End a process at once, with all it started."""
+        """End a process at once, with all it started; of one that is gone, what it left running.
+
+        A JVM without its Python, or the other way round, is of no use.
+        """
         if not self._is_here(handle) or handle.pid is None:
             return
         if known_dead(OwnerInfo(handle.host, handle.pid, handle.started)):
-            self._end_rest(handle.pid)
+            self._end_rest(handle, handle.pid)
         else:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(handle.pid, signal.SIGKILL)
@@ -145,11 +137,11 @@ class LocalLauncher:
     def _is_here(self, handle: ProcessHandle) -> bool:
         return handle.host == self._host
 
-    def _end_rest(self, leader: int) -> None:
-        """End what is left of a session whose leader is gone; a session's number is not given away while it has members."""
+    def _end_rest(self, handle: ProcessHandle, leader: int) -> None:
+        """End what is left of the session that a driver led; who has its number by now, and does not come from it, is left alone."""
         facts = facts_of(leader)
-        if (facts is None or facts.ended) and session_members(leader):
-            end_session(leader)
+        if (facts is None or facts.ended) and handle.log is not None and born_since_boot(handle.started):
+            end_session(leader, mark=f"{_MARK}={handle.log}")
 
     def _take_note(self, handle: ProcessHandle) -> None:
         """Take note of the end of a child of this process: nothing is left of it, and how it ended is written down."""

@@ -10,15 +10,17 @@ from tidemark.control.attempts import read_attempt, read_claim
 from tidemark.control.driver_warnings import read_warning
 from tidemark.control.generations import read_generation
 from tidemark.control.launcher import Launcher, Probe
-from tidemark.control.layout import ATTEMPTS, CLAIMS, CONTROL, CONTROL_STATUS, SPECS, UPGRADES, WARNINGS, number_in
+from tidemark.control.layout import ATTEMPTS, CLAIMS, CONTROL, CONTROL_STATUS, SPECS, UPGRADE_TROUBLE, UPGRADES, WARNINGS, number_in
 from tidemark.control.records import Attempt, Claim, ControlStatus, DriverWarning, ProcessHandle, attempt_of
 from tidemark.control.spec import SpecGeneration
 from tidemark.control.upgrade_records import UpgradeStep, read_step
+from tidemark.control.upgrade_trouble import UpgradeTrouble, read_trouble
 from tidemark.errors import CorruptStoreError
 from tidemark.names import is_name
 from tidemark.state.heartbeat import Heartbeat, read_heartbeat
 from tidemark.state.layout import job_folder
 from tidemark.state.owners import known_dead
+from tidemark.state.progress import EpochProgress
 from tidemark.state.sealed import read_sealed, write_sealed
 from tidemark.state.status import JobStatus, read_status
 from tidemark.state.store import JobStore
@@ -47,6 +49,7 @@ class Observation:
         exit_code: what it ended with, where known.
         warning: what the newest attempt's driver has to do without.
         upgrade: where its newest upgrade is, or how it ended.
+        trouble: what stands against the next step of an upgrade that is under way.
     """
 
     job: str
@@ -63,6 +66,7 @@ class Observation:
     exit_code: int | None = None
     warning: DriverWarning | None = None
     upgrade: UpgradeStep | None = None
+    trouble: UpgradeTrouble | None = None
 
     @property
     def under_upgrade(self) -> UpgradeStep | None:
@@ -78,6 +82,15 @@ class Observation:
     def own_driver(self) -> JobStatus | None:
         """What the newest attempt's driver has written, None where it has written nothing."""
         return self.driver if self.driver is not None and self._is_own(attempt_of(self.driver.owner)) else None
+
+    @property
+    def own_last(self) -> EpochProgress | None:
+        """The job's newest epoch as the newest attempt's driver found or made it; None of one that failed.
+
+        That one may have failed before it looked, and what its status says is then what an earlier driver had written.
+        """
+        driver = self.own_driver
+        return driver.last if driver is not None and driver.state != "failed" else None
 
     def _is_own(self, number: int | None) -> bool:
         return self.attempt is not None and number == self.attempt.number
@@ -121,6 +134,8 @@ class Observer:
         handle = _handle(attempt, control, claim, _process_of(beat, launched_by))
         launcher = self._launchers.get(handle.launcher) if handle is not None else None
         process = None if handle is None else "unknown" if launcher is None else launcher.probe(handle)
+        upgrade = self._upgrade(job, _newest(UPGRADES, paths))
+        stuck = upgrade is not None and not upgrade.ended and UPGRADE_TROUBLE in paths
         return Observation(
             job=job,
             generation=self._spec(job, _newest(SPECS, paths)),
@@ -135,7 +150,8 @@ class Observer:
             process=process,
             exit_code=launcher.exit_code(handle) if launcher is not None and handle is not None and process == "gone" else None,
             warning=read_warning(self._store, job, attempt.number) if attempt is not None and warned else None,
-            upgrade=self._upgrade(job, _newest(UPGRADES, paths)),
+            upgrade=upgrade,
+            trouble=read_trouble(self._store, upgrade) if upgrade is not None and stuck else None,
         )
 
     def _driver(self, job: str) -> JobStatus | None:

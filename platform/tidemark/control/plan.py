@@ -88,8 +88,7 @@ class _Case:
     @property
     def last_epoch(self) -> int | None:
         """The epoch with which the newest attempt ended the input for good, and published it; None where it did not."""
-        driver = self.seen.own_driver
-        last = driver.last if driver is not None and driver.state != "failed" else None
+        last = self.seen.own_last
         return last.epoch if last is not None and last.end_of_input else None
 
     def move(self, lifecycle: Lifecycle, **changes: object) -> ControlStatus:

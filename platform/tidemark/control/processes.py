@@ -99,17 +99,23 @@ def take_note(pid: int) -> int | None:
     return os.waitstatus_to_exitcode(status) if ended else None
 
 
-def end_session(leader: int, *, clock: Clock = SYSTEM_CLOCK) -> bool:
+def end_session(leader: int, *, mark: str | None = None, clock: Clock = SYSTEM_CLOCK) -> bool:
     """End all processes of a session at once; False where some cannot be ended.
 
     Processes that are just being started come and go while they are counted, so they are counted until there are none.
+
+    Args:
+        leader: number of the session.
+        mark: end only those that were started with this variable, ``NAME=value``: none where the system does not show that.
+        clock: for the pauses between two counts.
     """
     if not (_PROC / "self").exists():
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(leader, signal.SIGKILL)
+        if mark is None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(leader, signal.SIGKILL)
         return True
     for _ in range(_ROUNDS):
-        members = session_members(leader)
+        members = [member for member in session_members(leader) if mark is None or _was_started_with(member.pid, mark)]
         if not members:
             return True
         for member in members:
@@ -117,3 +123,10 @@ def end_session(leader: int, *, clock: Clock = SYSTEM_CLOCK) -> bool:
                 os.kill(member.pid, signal.SIGKILL)
         clock.sleep(_PAUSE_SECONDS)
     return False
+
+
+def _was_started_with(pid: int, variable: str) -> bool:
+    try:
+        return os.fsencode(variable) in (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
+    except OSError:
+        return False

@@ -180,6 +180,9 @@ class Reconciler:
             if seen.generation is None or now >= lease.until:
                 break
             actions = plan(seen.generation, seen, now)
+            if actions and seen.process == "gone" and seen.handle is not None:
+                # What it left running, before its end is written down: if this one dies between the two, the next one sees to it.
+                self._launcher(seen.handle.launcher).kill(seen.handle)
             carried_out = self._carry_out(seen.generation, seen, actions, lease=lease)
             done += carried_out
             if not actions or len(carried_out) < len(actions) or all(isinstance(action, AskToStop | Kill) for action in actions):

@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from tidemark.control.executor_settings import executor_settings
 from tidemark.control.local_launcher import DRIVER, LocalLauncher, code_places, driver_arguments
 from tidemark.control.processes import session_members
 from tidemark.control.records import Attempt, ProcessHandle
@@ -87,7 +88,7 @@ class SparkSubmitLauncher(LocalLauncher):
         # Where a task runs, the job's module is imported, too, and reads the same variables.
         readers = ("spark.executorEnv", *((_DRIVER_VARIABLES[_scheduler(job)],) if on_cluster(job) else ()))
         variables = {f"{reader}.{key}": value for reader in readers for key, value in job.variables.items()}
-        return {**local, **leaves, **variables, **job.conf}
+        return {**local, **leaves, **variables, **executor_settings(job), **job.conf}
 
     def environment(self, job: JobSpec, scratch: Path) -> dict[str, str]:
         """Return the variables of ``spark-submit``, which the driver inherits."""

@@ -87,6 +87,7 @@ class JobSpec:
         hang_after_ms: an epoch at hand for so long hangs; None is ten triggers, and at least 5 minutes.
         restore: the savepoint that the job goes on from; by its identity it is made once, however many drivers start.
         outputs_root: of a fork: the folder that its tables lie in, apart from those that the code names.
+        for_rewind: of a suspended job: it is so only for a rewind, and who comes to that one's end starts it again.
     """
 
     job: str
@@ -110,6 +111,7 @@ class JobSpec:
     hang_after_ms: int | None = None
     restore: Restore | None = later(None)  # noqa: RUF009 - it returns a field
     outputs_root: str | None = later(None)
+    for_rewind: bool = later(False)
 
     @property
     def longest_epoch_ms(self) -> int:

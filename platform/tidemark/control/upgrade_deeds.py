@@ -13,8 +13,9 @@ from tidemark.control.generations import change_spec, require_spec
 from tidemark.control.spec import JobSpec, SpecGeneration
 from tidemark.control.upgrade_plan import old_spec, wanted_as, with_code_of
 from tidemark.control.upgrade_records import Upgrade, UpgradeStep, code_text, newest_step
-from tidemark.errors import InvalidNameError, TidemarkError
-from tidemark.savepoints.rewind_note import read_rewind
+from tidemark.errors import InvalidNameError, RewindError, TidemarkError
+from tidemark.savepoints.rewind_abort import abort_rewind
+from tidemark.savepoints.rewind_note import RewindNote, read_rewind
 from tidemark.savepoints.rewinding import Tell, rewind
 from tidemark.savepoints.savepoint import Savepoint
 from tidemark.savepoints.savepoint_store import SavepointStore
@@ -61,20 +62,24 @@ def save(store: JobStore, step: UpgradeStep, clock: Clock) -> Savepoint:
 def put_back(store: JobStore, step: UpgradeStep, name: str, clock: Clock, tell: Tell | None = None) -> None:
     """Put the job back to a savepoint with its tables, unless it is there and nothing was committed since.
 
+    A rewind to another savepoint may be half done, where the upgrade was aborted in the middle of it; that is ended first.
+
     Raises:
         JobRunningError: a driver of the job is alive.
         RewindError: it may not be done; the upgrade goes on from here when that is mended.
         PublishError: a table could not be put back; it is gone on with.
     """
-    upgrade = step.upgrade
-    folder = store.at(job_folder(upgrade.job))
-    savepoint = SavepointStore(store, upgrade.job, clock).get(name)
-    head = JobLog(folder, upgrade.job, clock).load().epoch
+    job = step.upgrade.job
+    folder = store.at(job_folder(job))
+    _keep(store, step)
+    begun = read_rewind(folder)
+    if begun is not None and begun.savepoint != name:
+        _end(store, step, begun, clock, tell)
+    savepoint = SavepointStore(store, job, clock).get(name)
+    head = JobLog(folder, job, clock).load().epoch
     if read_rewind(folder) is None and _is_at(head, savepoint):
         return
-    _require_newest(store, step)
-    why = f"upgrade to {code_text(upgrade.after)}"
-    rewind(store, upgrade.job, name, by=upgrade.by, why=why, clock=clock, tell=tell, upgrade=upgrade.identity)
+    _rewind(store, step, name, clock, tell)
 
 
 def switch(store: JobStore, step: UpgradeStep, clock: Clock) -> None:
@@ -89,6 +94,41 @@ def forget(store: JobStore, step: UpgradeStep) -> None:
     note = read_upgrade(folder)
     if note is not None and note.identity == step.upgrade.identity:
         remove_upgrade(folder)
+
+
+def _end(store: JobStore, step: UpgradeStep, begun: RewindNote, clock: Clock, tell: Tell | None) -> None:
+    """End a rewind that was begun: as if it had not been, or, where a table is back already, by going on with it."""
+    upgrade = step.upgrade
+    try:
+        abort_rewind(
+            store,
+            upgrade.job,
+            clock=clock,
+            tell=tell or (lambda _: None),
+            upgrade=upgrade.identity,
+            require=lambda: _require_newest(store, step),
+        )
+    except RewindError:
+        left = read_rewind(store.at(job_folder(upgrade.job)))
+        if left is not None and left.identity == begun.identity:
+            _rewind(store, step, begun.savepoint, clock, tell)
+
+
+def _rewind(store: JobStore, step: UpgradeStep, name: str, clock: Clock, tell: Tell | None) -> None:
+    upgrade = step.upgrade
+    rewind(
+        store,
+        upgrade.job,
+        name,
+        by=upgrade.by,
+        why=f"upgrade to {code_text(upgrade.after)}",
+        clock=clock,
+        tell=tell,
+        upgrade=upgrade.identity,
+        # What the new code left goes for good; what the old code ended with is the way back.
+        although_unpublished=name == upgrade.savepoint,
+        require=lambda: _require_newest(store, step),
+    )
 
 
 def _is_at(head: EpochRecord | None, savepoint: Savepoint) -> bool:

@@ -137,7 +137,7 @@ def with_code_of(spec: JobSpec, other: JobSpec) -> JobSpec:
 
     The number of restarts goes up, so that a driver is started also where the code was the same before, or had failed for good.
     """
-    return replace(_coded(spec, other), wanted=other.wanted, stop="finish", restarts=spec.restarts + 1)
+    return replace(_coded(spec, other), wanted=other.wanted, stop="finish", for_rewind=other.for_rewind, restarts=spec.restarts + 1)
 
 
 def wanted_as(spec: JobSpec, other: JobSpec) -> bool:

@@ -9,7 +9,7 @@ import contextlib
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from tidemark.control.layout import UPGRADE_CHECKS, UPGRADES, number_in, numbered
+from tidemark.control.layout import UPGRADE_CHECKS, UPGRADE_TROUBLE, UPGRADES, number_in, numbered
 from tidemark.control.spec import JobSpec
 from tidemark.errors import TidemarkError
 from tidemark.names import validate_name
@@ -166,7 +166,7 @@ def create_step(store: JobStore, step: UpgradeStep) -> bool:
         # What is not deleted now is deleted after the next upgrade.
         with contextlib.suppress(TidemarkError):
             folder.delete(numbered(UPGRADES, number) for number in _numbers(folder) if number <= step.number - KEPT_STEPS)
-            folder.delete(file.path for file in folder.list(UPGRADE_CHECKS))
+            folder.delete((UPGRADE_TROUBLE, *(file.path for file in folder.list(UPGRADE_CHECKS))))
     return made
 
 

@@ -165,6 +165,7 @@ def _after(before: JobSpec, request: UpgradeRequest, identity: str, savepoint: s
         variables={**before.variables, **request.variables},
         wanted="running",
         stop="finish",
+        for_rewind=False,
         restore=restore,
     )
 
@@ -174,11 +175,13 @@ def _require_possible(store: JobStore, request: UpgradeRequest, launchers: Mappi
     job = request.job
     folder = store.at(job_folder(job))
     require_no_rewind(folder, job)
-    if JobLog(folder, job, clock).load().epoch is None:
+    head = JobLog(folder, job, clock).load().epoch
+    if head is None:
         raise UpgradeError("the job has no epoch yet, so it has no state either", fix="submit the new code", job=job)
-    seen = observe(store, job, launchers)
-    if seen.control is not None and seen.control.lifecycle == "finished":
+    # Not by the lifecycle: a job that was put back to before the end says that it is finished until it is started.
+    if head.end_of_input:
         raise UpgradeError("the job's input has ended for good", fix="rewind it to a savepoint from before the end first", job=job)
+    seen = observe(store, job, launchers)
     hand = foreign(seen, clock.now_ms())
     if hand is not None and seen.own_beat is None:
         raise JobRunningError(f"the job is driven by {hand}, which was not started here", fix="end that first", job=job)

@@ -36,11 +36,11 @@ def sight_of(store: JobStore, step: UpgradeStep, newest: SpecGeneration, seen: O
 
 def _good_epochs(step: UpgradeStep, seen: Observation) -> int:
     """Return how many epochs the new code has committed and published: since the savepoint all are its own."""
-    driver = seen.own_driver
+    last = seen.own_last
     ours = seen.attempt is not None and seen.attempt.number > step.attempt and seen.attempt.generation >= step.generation
-    if step.epoch is None or driver is None or driver.last is None or not ours:
+    if step.epoch is None or last is None or not ours:
         return 0
-    return max(0, driver.last.epoch - step.epoch)
+    return max(0, last.epoch - step.epoch)
 
 
 def _checks(store: JobStore, step: UpgradeStep) -> tuple[tuple[str, ...], frozenset[str]]:

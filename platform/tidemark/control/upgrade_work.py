@@ -15,8 +15,9 @@ from tidemark.control.upgrade_deeds import OvertakenError, forget, put_back, sav
 from tidemark.control.upgrade_plan import Act, Deed, Go, Move, Wait, decide
 from tidemark.control.upgrade_records import BACK, UpgradeStep, create_step
 from tidemark.control.upgrade_sight import sight_of
+from tidemark.control.upgrade_trouble import note_trouble
 from tidemark.crashpoints import crash_point
-from tidemark.errors import JobRunningError, UpgradeError
+from tidemark.errors import JobRunningError, TidemarkError, UpgradeError
 from tidemark.savepoints.savepoint_store import SavepointStore
 from tidemark.state.store import JobStore
 
@@ -38,7 +39,7 @@ class UpgradeWork:
     tell: Callable[[str], None] = field(default=lambda _: None)
 
     def advance(self, step: UpgradeStep, seen: Observation) -> Move:
-        """Do what is next, without waiting, and return what it was.
+        """Do what is next, without waiting, and return what it was. What stands against it is noted, for those who look at the job.
 
         Args:
             step: the newest record.
@@ -49,15 +50,11 @@ class UpgradeWork:
             RewindError: the tables cannot be put back; it can be gone on with when that is mended.
             TidemarkError: the job's files cannot be read or written.
         """
-        if seen.generation is None:
-            raise UpgradeError("the job's spec is gone", fix="submit the job again; its upgrade is over", job=step.upgrade.job)
-        move = decide(step, sight_of(self.store, step, seen.generation, seen), self.clock.now_ms())
-        match move:
-            case Go():
-                self.record(self._next(step, move, seen))
-            case Act(deed):
-                return self._do(step, deed)
-        return move
+        try:
+            return self._advance(step, seen)
+        except TidemarkError as error:
+            note_trouble(self.store, step, error, by=self.by, now=self.clock.now_ms())
+            raise
 
     def record(self, step: UpgradeStep) -> bool:
         """Write the next record; False where somebody else was faster."""
@@ -67,6 +64,17 @@ class UpgradeWork:
         made = create_step(self.store, step)
         crash_point("upgrade-recorded")
         return made
+
+    def _advance(self, step: UpgradeStep, seen: Observation) -> Move:
+        if seen.generation is None:
+            raise UpgradeError("the job's spec is gone", fix="submit the job again; its upgrade is over", job=step.upgrade.job)
+        move = decide(step, sight_of(self.store, step, seen.generation, seen), self.clock.now_ms())
+        match move:
+            case Go():
+                self.record(self._next(step, move, seen))
+            case Act(deed):
+                return self._do(step, deed)
+        return move
 
     def _do(self, step: UpgradeStep, deed: Deed) -> Move:
         """Do something to the job. What cannot be done while a driver still gives signs of life is tried again."""

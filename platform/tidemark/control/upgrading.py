@@ -17,16 +17,19 @@ from tidemark.control.observe import Observer
 from tidemark.control.reconciler import Reconciler
 from tidemark.control.upgrade_deeds import forget
 from tidemark.control.upgrade_plan import Move, Wait
-from tidemark.control.upgrade_records import BACK, UpgradeStep, newest_step
+from tidemark.control.upgrade_records import BACK, Step, UpgradeStep, newest_step
 from tidemark.control.upgrade_work import UpgradeWork
 from tidemark.control.waiting import POLL_SECONDS
 from tidemark.durations import format_duration
 from tidemark.errors import NotReachedError, UpgradeError
-from tidemark.savepoints.rewind_note import read_rewind
+from tidemark.savepoints.rewind_note import RewindNote, read_rewind
 from tidemark.state.layout import job_folder
 from tidemark.state.store import JobStore
 
 _LOOK_SECONDS = 0.5
+
+_ACCEPTABLE: frozenset[Step] = frozenset(("watching", "reverting", "putting-back"))
+"""In these the job's tables and state are as the new code left them, as long as no rewind has begun."""
 
 
 @dataclass
@@ -115,10 +118,9 @@ class Upgrading:
             step = self.require_step(job)
             if step.step in {"accepting", "done"}:
                 return step
-            if step.step not in {"watching", "reverting", "putting-back"} or read_rewind(self.store.at(job_folder(job))) is not None:
-                raise UpgradeError(
-                    f"the new code cannot be accepted now: {step}", fix=f"go on with the upgrade: `tidemark upgrade {job}`", job=job
-                )
+            rewind = read_rewind(self.store.at(job_folder(job)))
+            if step.step not in _ACCEPTABLE or rewind is not None:
+                raise _not_acceptable(step, rewind)
             reason = f"accepted by {self._by}" + (f": {why}" if why else "")
             on = replace(step, number=step.number + 1, step="accepting", at=self.clock.now_ms(), by=self._by, reason=reason)
             if self._work.record(on):
@@ -161,3 +163,22 @@ def _not_reached(step: UpgradeStep, why: str, timeout_ms: int) -> NotReachedErro
         fix=f"go on with it: `tidemark upgrade {job}` (supervisors do so by themselves); or back: `tidemark upgrade {job} --abort`",
         job=job,
     )
+
+
+def _not_acceptable(step: UpgradeStep, rewind: RewindNote | None) -> UpgradeError:
+    """Return why the new code cannot be accepted, and what to do instead."""
+    job, code = step.upgrade.job, step.upgrade.after.code
+    again = f"then upgrade again: `tidemark upgrade {job} --to {code}`"
+    if step.ended:
+        why, fix = "the upgrade is over", again.removeprefix("then ")
+    elif rewind is not None:
+        why = f"the job is just being put back to savepoint {rewind.savepoint!r}, and some of its tables may be back already"
+        fix = (
+            f"let it come to its end, which is the old code (`tidemark upgrade {job}`; what stands against that, `tidemark status {job}` "
+            f"says, and has to be mended); {again}"
+        )
+    elif step.step in BACK:
+        why, fix = "the job is put back already", f"let it come to its end (`tidemark upgrade {job}`), {again}"
+    else:
+        why, fix = "the new code was not started yet", f"go on until it is watched (`tidemark upgrade {job}`); then accept it"
+    return UpgradeError(f"the new code cannot be accepted now, since {why}: {step}", fix=fix, job=job)

@@ -10,6 +10,7 @@ from tidemark.control.observe import Observation
 from tidemark.control.records import ErrorInfo, Lifecycle
 from tidemark.control.upgrade_plan import longest_ms
 from tidemark.control.upgrade_records import UpgradeStep, code_text
+from tidemark.control.upgrade_trouble import UpgradeTrouble
 from tidemark.control.view import UNHEALTHY, Health, JobView, Pressure, RowCounts, SourceView, SplitView, UpgradeView
 from tidemark.state.joblog import DEFAULT_LEASE_MS
 from tidemark.state.load import Load
@@ -80,7 +81,7 @@ def view_of(observation: Observation, now: int) -> JobView:
         warning="; ".join(_warnings(observation)),
         end_of_input=last.end_of_input if last is not None else False,
         driver_lifecycle=driver_lifecycle,
-        upgrade=_upgrade(observation.upgrade) if observation.upgrade is not None else None,
+        upgrade=_upgrade(observation.upgrade, observation.trouble) if observation.upgrade is not None else None,
     )
 
 
@@ -91,10 +92,11 @@ def _warnings(observation: Observation) -> Iterator[str]:
         yield from (f"{item.work} is put off since {format_ms(item.since)}: {item.why}" for item in observation.driver.put_off)
 
 
-def _upgrade(step: UpgradeStep) -> UpgradeView:
+def _upgrade(step: UpgradeStep, trouble: UpgradeTrouble | None) -> UpgradeView:
     upgrade = step.upgrade
     code = code_text(upgrade.before if step.heading == "rolled-back" else upgrade.after)
-    return UpgradeView(upgrade.identity, step.step, step.at, step.heading, code, step.ended, str(step))
+    against = (trouble.text, trouble.since) if trouble is not None else ("", None)
+    return UpgradeView(upgrade.identity, step.step, step.at, step.heading, code, step.ended, str(step), *against)
 
 
 def _health(observation: Observation, now: int) -> Health:

@@ -11,6 +11,8 @@ from tidemark.control.observe import read_control_status
 from tidemark.control.records import ACTIVE
 from tidemark.control.spec import Ending, JobSpec, SpecGeneration
 from tidemark.errors import DefinitionError
+from tidemark.state.joblog import JobLog
+from tidemark.state.layout import job_folder
 from tidemark.state.store import JobStore
 
 
@@ -45,24 +47,29 @@ class Wishes:
     def start(self, job: str, why: str = "") -> SpecGeneration:
         """Ask for a job to run; of one that failed for good, that is to try again. One whose input has ended stays finished.
 
+        One that was put back to before that end since runs again.
+
         Raises:
             UnknownJobError: the job was never submitted.
+            CorruptStoreError: the job's log is damaged.
         """
 
         def change(spec: JobSpec) -> JobSpec:
             status = read_control_status(self.store, job)
-            failed = status is not None and status.lifecycle == "failed"
-            return replace(spec, wanted="running", restarts=spec.restarts + (failed and spec.wanted == "running"))
+            lifecycle = status.lifecycle if status is not None else "created"
+            again = (lifecycle == "failed" and spec.wanted == "running") or (lifecycle == "finished" and self._is_before_the_end(job))
+            return replace(spec, wanted="running", for_rewind=False, restarts=spec.restarts + again)
 
         return self._change(job, change, why or "start")
 
-    def stop(self, job: str, how: Ending = "finish", why: str = "") -> SpecGeneration:
+    def stop(self, job: str, how: Ending = "finish", why: str = "", *, for_rewind: bool = False) -> SpecGeneration:
         """Ask for a job's driver to end, and for none to be started.
 
         Args:
             job: the job's name.
             how: after the epoch at hand; after all input, with all windows closed; or at once.
             why: what for.
+            for_rewind: only until a rewind is done; a job that somebody stopped for good stays so.
 
         Raises:
             UnknownJobError: the job was never submitted.
@@ -77,7 +84,9 @@ class Wishes:
                     fix=f"start it first: `tidemark start {job}`",
                     job=job,
                 )
-            return replace(spec, wanted="suspended", stop=how)
+            if for_rewind and spec.wanted == "suspended":
+                return spec
+            return replace(spec, wanted="suspended", stop=how, for_rewind=for_rewind)
 
         return self._change(job, change, why or {"finish": "stop", "drain": "stop --drain", "now": "cancel"}[how])
 
@@ -87,11 +96,20 @@ class Wishes:
         Raises:
             UnknownJobError: the job was never submitted.
         """
-        return self._change(job, lambda spec: replace(spec, wanted="running", restarts=spec.restarts + 1), why or "restart")
+
+        def change(spec: JobSpec) -> JobSpec:
+            return replace(spec, wanted="running", for_rewind=False, restarts=spec.restarts + 1)
+
+        return self._change(job, change, why or "restart")
 
     @property
     def _by(self) -> str:
         return self.by or who()
+
+    def _is_before_the_end(self, job: str) -> bool:
+        """Say whether a job that has finished was put back since."""
+        head = JobLog(self.store.at(job_folder(job)), job, self.clock).load().epoch
+        return head is not None and not head.end_of_input
 
     def _change(self, job: str, change: Callable[[JobSpec], JobSpec], why: str) -> SpecGeneration:
         require_spec(self.store, job)

@@ -25,6 +25,9 @@ Expression = str | Callable[[], "Column"]
 HIDDEN_PREFIX = "__tm_"
 """Columns that begin so are the engine's own; users may not name one so."""
 
+PATTERN_CHARACTERS = "*?[]{}\\"
+"""Of a path: one with any of them is a pattern, which may stand for several folders."""
+
 
 @dataclass(frozen=True)
 class OutputTag:

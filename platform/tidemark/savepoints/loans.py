@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
 from tidemark.crashpoints import crash_point
-from tidemark.errors import SavepointInUseError, UnknownSavepointError
+from tidemark.errors import CorruptStoreError, SavepointInUseError, UnknownSavepointError
 from tidemark.savepoints.restore_marks import read_mark
 from tidemark.savepoints.savepoint import Savepoint
 from tidemark.savepoints.savepoint_store import SavepointStore
@@ -20,12 +21,17 @@ from tidemark.state.codec import from_plain, later, to_plain
 from tidemark.state.envelope import seal, unseal
 from tidemark.state.holds import Hold, Holds
 from tidemark.state.joblog import Driver
-from tidemark.state.layout import LOANS, job_folder, loan_path
+from tidemark.state.layout import LOANS, hold_path, job_folder, loan_path
 from tidemark.state.records import EpochRecord
 from tidemark.state.store import JobStore
 from tidemark.state.sweep import KeptEpochs
 
 KIND: Final = "loan"
+
+_MEND: Final = (
+    "restore the file from a backup of the job store; or, if this job's epochs read no file of another job's any more, delete it, and "
+    "{hold} in the folder of the job that it was restored from; until then no file of this job is swept"
+)
 
 
 @dataclass(frozen=True)
@@ -88,7 +94,7 @@ def borrow(driver: Driver, savepoint: Savepoint, record: EpochRecord, *, claim: 
     )
     _note(folder, loan)
     for owner, paths in files.items():
-        hold = Hold(_hold_name(driver.log.job, loan), driver.log.job, now, savepoint.name, tuple(sorted(paths)))
+        hold = Hold(_hold_name(driver.log.job, loan.token), driver.log.job, now, savepoint.name, tuple(sorted(paths)))
         _hold(Holds(folder.beside(job_folder(owner))), hold)
     crash_point("files-held")
 
@@ -101,8 +107,8 @@ def loans_of(folder: JobStore) -> tuple[Loan, ...]:
     """
     found = []
     for file in folder.list(LOANS):
-        _, plain = unseal(folder.get(file.path), kind=KIND, path=file.path)
-        found.append(from_plain(Loan, plain, path=file.path))
+        with suppress(FileNotFoundError):  # who has the job now has settled it meanwhile
+            found.append(_read(folder, file.path))
     return tuple(found)
 
 
@@ -143,7 +149,7 @@ def give_up(folder: JobStore, job: str) -> None:
     """Let go of all that a job has borrowed, since the job itself goes. ``folder`` is the store at its folder."""
     for loan in loans_of(folder):
         for owner in loan.owners:
-            Holds(folder.beside(job_folder(owner))).remove(_hold_name(job, loan))
+            Holds(folder.beside(job_folder(owner))).remove(_hold_name(job, loan.token))
         folder.delete([loan_path(loan.token)])
 
 
@@ -153,9 +159,25 @@ def _note(folder: JobStore, loan: Loan) -> None:
     try:
         folder.create(path, seal(KIND, to_plain(loan)))
     except FileExistsError:
-        _, plain = unseal(folder.get(path), kind=KIND, path=path)
-        if replace(from_plain(Loan, plain, path=path), at=loan.at) != loan:
+        if replace(_read(folder, path), at=loan.at) != loan:
             raise
+
+
+def _read(folder: JobStore, path: str) -> Loan:
+    """Return the loan of a note.
+
+    Raises:
+        FileNotFoundError: there is none.
+        CorruptStoreError: it is damaged.
+    """
+    data, shown = folder.get(path), str(folder.location.joined(path))
+    try:
+        _, plain = unseal(data, kind=KIND, path=shown)
+        return from_plain(Loan, plain, path=shown)
+    except CorruptStoreError as error:
+        token, job = path.removeprefix(f"{LOANS}/").removesuffix(".json"), folder.prefix.rpartition("/")[2]
+        fix = _MEND.format(hold=hold_path(_hold_name(job, token)))
+        raise CorruptStoreError(error.what, fix=fix, job=job, place=shown) from error
 
 
 def _hold(holds: Holds, hold: Hold) -> None:
@@ -191,16 +213,16 @@ def _was_made(folder: JobStore, loan: Loan) -> bool:
 def _let_go(folder: JobStore, job: str, loan: Loan, owner: str, needed: Mapping[str, set[str]]) -> bool:
     """Remove the hold on an owner's files if none of them is needed; returns whether there is none any more."""
     holds = Holds(folder.beside(job_folder(owner)))
-    hold = holds.get(_hold_name(job, loan))
+    hold = holds.get(_hold_name(job, loan.token))
     if hold is not None and not needed.get(owner, set()).isdisjoint(hold.files):
         return False
-    holds.remove(_hold_name(job, loan))
+    holds.remove(_hold_name(job, loan.token))
     return True
 
 
-def _hold_name(job: str, loan: Loan) -> str:
+def _hold_name(job: str, token: str) -> str:
     # A job's name may have a hundred letters, as many as a hold's: the token alone tells holds apart.
-    return f"fork-{loan.token}-{job}"[:100].rstrip(".-")
+    return f"fork-{token}-{job}"[:100].rstrip(".-")
 
 
 def _files_by_owner(record: EpochRecord) -> dict[str, set[str]]:

@@ -25,7 +25,15 @@ from tidemark.state.records import EpochRecord
 from tidemark.state.store import JobStore
 
 
-def abort_rewind(root: JobStore, job: str, *, clock: Clock = SYSTEM_CLOCK, tell: Callable[[str], None] = lambda _: None) -> RewindNote:
+def abort_rewind(
+    root: JobStore,
+    job: str,
+    *,
+    clock: Clock = SYSTEM_CLOCK,
+    tell: Callable[[str], None] = lambda _: None,
+    upgrade: str = "",
+    require: Callable[[], None] = lambda: None,
+) -> RewindNote:
     """Give up the rewind of a job that was begun and is not done; returns what it was to do. No table and no state is changed.
 
     Args:
@@ -33,20 +41,25 @@ def abort_rewind(root: JobStore, job: str, *, clock: Clock = SYSTEM_CLOCK, tell:
         job: the job's name.
         clock: the time.
         tell: is told of each step.
+        upgrade: the upgrade that gives it up, by its identity.
+        require: raises where it is not to be given up any more; called first, and once more when nobody else can go on with it.
 
     Raises:
         RewindError: none was begun, or a table was put back already; the rewind can be gone on with then.
         JobRunningError: who rewinds is alive.
-        UpgradeError: it is a step of an upgrade, which has a way back of its own.
+        UpgradeError: it is a step of an upgrade, which has a way back of its own; or the upgrade that gives it up is over.
         PublishError: a table cannot be written to; the same command goes on with it.
         SinkError: a table cannot be read.
     """
     log = JobLog(root.at(job_folder(job)), job, clock)
     folder = log.store
     _require(folder, job)
-    require_no_upgrade(folder, job)
+    require()
+    require_no_upgrade(folder, job, but=upgrade)
     driver = log.acquire(current_owner("rewind"))
     try:
+        require()
+        require_no_upgrade(folder, job, but=upgrade)
         note = _require(folder, job)
         _require_unmoved(note, driver.last, job)
         note = replace(note, tries=note.tries + 1)

@@ -8,6 +8,7 @@ from typing import Final
 
 from tidemark.errors import RewindError
 from tidemark.savepoints.savepoint import TableVersion
+from tidemark.savepoints.upgrade_note import read_upgrade
 from tidemark.state.codec import later
 from tidemark.state.layout import REWIND
 from tidemark.state.records import ParentRef
@@ -83,8 +84,17 @@ def require_no_rewind(folder: JobStore, job: str) -> None:
         raise RewindError(
             f"a rewind of the job to savepoint {note.savepoint!r} (epoch {note.epoch}) was begun and is not done: "
             "some of its tables may be put back and others not",
-            fix=f"let it go on to its end first: `tidemark rewind {job} --to {note.savepoint}`; "
-            f"or, if no table was put back yet, give it up: `tidemark rewind {job} --abort`",
+            fix=how_to_end(folder, job, note),
             job=job,
             epoch=note.epoch,
         )
+
+
+def how_to_end(folder: JobStore, job: str, note: RewindNote) -> str:
+    """Return what to do about a rewind that was begun and is not done, for people. ``folder`` is the store at the job's folder."""
+    if read_upgrade(folder) is not None:
+        return f"it is a step of an upgrade; let that come to an end: `tidemark upgrade {job}`, or `tidemark upgrade {job} --abort`"
+    return (
+        f"let it go on to its end first: `tidemark rewind {job} --to {note.savepoint}`; "
+        f"or, if no table was put back yet, give it up: `tidemark rewind {job} --abort`"
+    )

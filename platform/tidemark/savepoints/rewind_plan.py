@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import takewhile
 from urllib.parse import unquote
 
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from tidemark.savepoints.savepoint import Savepoint, TableVersion
-from tidemark.savepoints.table_versions import Commit, commits_back, open_table, table_versions
+from tidemark.savepoints.table_versions import Commit, commits_back, open_table, savepoint_versions, shows
 from tidemark.state.pins import LaterLineages
 from tidemark.state.records import EpochRecord
 from tidemark.state.store import JobStore
@@ -45,7 +46,9 @@ class RewindPlan:
     refusals: tuple[str, ...]
 
 
-def plan_rewind(savepoint: Savepoint, head: EpochRecord, later: LaterLineages, *, now_ms: int) -> RewindPlan:
+def plan_rewind(
+    savepoint: Savepoint, head: EpochRecord, later: LaterLineages, *, now_ms: int, although_unpublished: bool = False
+) -> RewindPlan:
     """Return what putting a job back to a savepoint comes to.
 
     Args:
@@ -53,40 +56,34 @@ def plan_rewind(savepoint: Savepoint, head: EpochRecord, later: LaterLineages, *
         head: its newest epoch.
         later: lineages of the job that came after the savepoint's epoch.
         now_ms: the time.
+        although_unpublished: whether tables need not show the newest epoch: a driver is just about to publish it, or nobody wants it back.
 
     Raises:
         SinkError: a table cannot be read.
     """
     stored = savepoint.record
     outputs = {**stored.outputs, **head.outputs}
-    # Recorded when it was taken, or else still to be told from the tables.
-    unknown = {
-        name: output for name, output in outputs.items() if output.sink == "delta" and name not in savepoint.info.tables and output.location
-    }
-    looked_up = table_versions(replace(stored, outputs=unknown), later, now_ms=now_ms)
-    tables = {**looked_up, **savepoint.info.tables}
+    tables = savepoint_versions(savepoint, outputs, later, now_ms=now_ms)
     refusals: list[str] = []
     changed: list[str] = []
     for name in sorted(outputs):
         output, version = outputs[name], tables.get(name)
         if output.sink != "delta" or output.location is None:
             continue
-        if version is None:
-            if open_table(name, output.location) is not None:
-                refusals.append(
-                    f"output {name!r}: no version of the table at {output.location} is known to show epoch {stored.epoch} and nothing later"
-                )
-            elif unpublished := [record.epoch for record in (stored, head) if name in record.outputs and record.outputs[name].files]:
-                # Its rows would never be shown; or whoever stopped before it published them would show them after all.
-                refusals.append(
-                    f"output {name!r}: epoch {unpublished[0]} has rows for it, and there is no table at {output.location}: "
-                    "start the job once, which publishes its newest epoch"
-                )
-            continue
-        reasons, moved = _against(name, output.location, version)
-        refusals += reasons
-        if moved and not reasons:
-            changed.append(name)
+        table = open_table(name, output.location)
+        if table is not None and not although_unpublished and not shows(table, name, head):
+            # It could never be published any more, so the way back would not lead to it.
+            refusals.append(
+                f"output {name!r}: the table at {output.location} does not show epoch {head.epoch} yet, which is committed: "
+                "start the job once, which publishes it"
+            )
+        elif version is None:
+            refusals += _unversioned(name, output.location, table, stored, head)
+        if version is not None:
+            reasons, moved = _against(name, output.location, version, table)
+            refusals += reasons
+            if moved and not reasons:
+                changed.append(name)
     left = {name: NOT_TAKEN_BACK.get(output.sink, "it is no table") for name, output in outputs.items() if output.sink != "delta"}
     return RewindPlan(savepoint.name, stored.epoch, head.epoch, tables, tuple(changed), left, tuple(refusals))
 
@@ -101,12 +98,23 @@ def commits_since(version: TableVersion, newest: int) -> list[Commit]:
     return list(takewhile(lambda commit: commit.version > version.version, commits_back(version.location, newest)))
 
 
-def _against(name: str, location: str, version: TableVersion) -> tuple[list[str], bool]:
+def _unversioned(name: str, location: str, table: DeltaTable | None, stored: EpochRecord, head: EpochRecord) -> list[str]:
+    """Return why an output is not to be left alone for which no version is known."""
+    if table is not None:
+        return [f"output {name!r}: no version of the table at {location} is known to show epoch {stored.epoch} and nothing later"]
+    unpublished = [record.epoch for record in (stored, head) if name in record.outputs and record.outputs[name].files]
+    if not unpublished:
+        return []
+    # Its rows would never be shown; or whoever stopped before it published them would show them after all.
+    place = f"output {name!r}: epoch {unpublished[0]} has rows for it, and there is no table at {location}"
+    return [f"{place}: start the job once, which publishes its newest epoch"]
+
+
+def _against(name: str, location: str, version: TableVersion, table: DeltaTable | None) -> tuple[list[str], bool]:
     """Return why a table cannot be put back to a version, and whether it says anything else now."""
     place = f"output {name!r}: the table at {version.location}"
     if version.location != location:
         return [f"{place} was its table then, and the one at {location} is now"], False
-    table = open_table(name, location)
     if table is None:
         return [f"{place} is gone"], False
     newest = table.version()

@@ -16,7 +16,7 @@ from tidemark.crashpoints import crash_point
 from tidemark.errors import CorruptStoreError, RewindError, TidemarkError
 from tidemark.savepoints.restore import Restore
 from tidemark.savepoints.restoring import begin_lineage, prepared, require_whole
-from tidemark.savepoints.rewind_note import RewindNote, read_rewind, remove_rewind, write_rewind
+from tidemark.savepoints.rewind_note import RewindNote, how_to_end, read_rewind, remove_rewind, write_rewind
 from tidemark.savepoints.rewind_plan import RewindPlan, plan_rewind
 from tidemark.savepoints.rewind_tables import put_back
 from tidemark.savepoints.savepoint import Savepoint
@@ -37,6 +37,8 @@ Tell = Callable[[str], None]
 def look(root: JobStore, job: str, name: str, *, clock: Clock = SYSTEM_CLOCK) -> RewindPlan:
     """Return what a rewind would do and why it may not; nothing is written, and the job may run.
 
+    What a driver that is alive has not published yet does not stand against it: the driver is just about to.
+
     Raises:
         UnknownSavepointError: there is no such savepoint.
         RewindError: the job has no epoch to go back from.
@@ -44,7 +46,27 @@ def look(root: JobStore, job: str, name: str, *, clock: Clock = SYSTEM_CLOCK) ->
     """
     store = SavepointStore(root, job, clock)
     savepoint = store.get(name)
-    return _plan(store, savepoint, _require_head(store.pins.log.load().epoch, job))
+    log = store.pins.log
+    driven = log.is_driven()
+    return _plan(store, savepoint, _require_head(log.load().epoch, job), although_unpublished=driven)
+
+
+def require_possible(root: JobStore, job: str, name: str, *, clock: Clock = SYSTEM_CLOCK) -> None:
+    """Refuse what ``rewind`` would refuse, as far as it can be told while the job runs; called before the job is stopped for it.
+
+    Raises:
+        UpgradeError: an upgrade of the job is under way.
+        UnknownSavepointError: there is no such savepoint.
+        RewindError: it may not be done, for the reasons that it lists. Or another rewind is half done.
+        SinkError: a table cannot be read.
+    """
+    folder = root.at(job_folder(job))
+    require_no_upgrade(folder, job)
+    note = read_rewind(folder)
+    if note is None:
+        _require_no_refusal(look(root, job, name, clock=clock), job)
+    else:
+        _require_same(folder, note, name, job)
 
 
 def rewind(
@@ -57,6 +79,8 @@ def rewind(
     clock: Clock = SYSTEM_CLOCK,
     tell: Tell | None = None,
     upgrade: str = "",
+    although_unpublished: bool = False,
+    require: Callable[[], None] = lambda: None,
 ) -> EpochRecord:
     """Put a job back to a savepoint, with its Delta tables; or go on with a rewind that was begun. Returns the job's newest epoch.
 
@@ -69,30 +93,31 @@ def rewind(
         clock: the time.
         tell: is told of each step.
         upgrade: the upgrade that it is a step of, by its identity.
+        although_unpublished: whether rows of the newest epoch that a table does not show yet may go for good.
+        require: raises where it is not wanted any more; called first, and once more when nobody else can begin.
 
     Raises:
         JobRunningError: a driver of the job is alive.
-        UpgradeError: an upgrade of the job is under way, and this is none of its steps.
+        UpgradeError: an upgrade of the job is under way, and this is none of its steps; or the one that it is a step of is over.
         UnknownSavepointError: there is no such savepoint.
         RewindError: it may not be done, for the reasons that it lists; nothing was changed. Or another rewind is half done.
         PublishError: a table could not be put back; the same command goes on with it.
     """
     log = JobLog(root.at(job_folder(job)), job, clock)
+    require()
     require_no_upgrade(log.store, job, but=upgrade)
     driver = log.acquire(current_owner("rewind"))
     say = tell or (lambda _: None)
     try:
+        # Once more: since the first look the job may have gone on, and have been stopped by its owner.
+        require()
+        require_no_upgrade(log.store, job, but=upgrade)
         note = read_rewind(log.store)
         if note is None:
-            note = _begin(SavepointStore(root, job, clock), driver, name, by=by, why=why, say=say)
-        elif note.savepoint != name:
-            raise RewindError(
-                f"a rewind of the job to savepoint {note.savepoint!r} was begun and is not done",
-                fix=f"let it go on to its end first: `tidemark rewind {job} --to {note.savepoint}`; "
-                f"or, if no table was put back yet, give it up: `tidemark rewind {job} --abort`",
-                job=job,
-            )
+            store = SavepointStore(root, job, clock)
+            note = _begin(store, driver, name, by=by, why=why, say=say, although_unpublished=although_unpublished)
         else:
+            _require_same(log.store, note, name, job)
             say(f"going on with the rewind to {name} that was begun")
         for output, version in note.tables.items():
             driver.beat()
@@ -112,18 +137,11 @@ def rewind(
             driver.release()
 
 
-def _begin(store: SavepointStore, driver: Driver, name: str, *, by: str, why: str, say: Tell) -> RewindNote:
+def _begin(store: SavepointStore, driver: Driver, name: str, *, by: str, why: str, say: Tell, although_unpublished: bool) -> RewindNote:
     """Make sure that it may be done, keep what there is now, and write down what is to be done."""
     savepoint, head = store.get(name), _require_head(driver.last, store.job)
-    plan = _plan(store, savepoint, head)
-    if plan.refusals:
-        raise RewindError(
-            f"the job cannot be put back to savepoint {name!r} with its tables: {'; '.join(plan.refusals)}",
-            fix="mend what is listed, choose another savepoint, or put back the state alone, which leaves tables as they are: "
-            f"`tidemark run MODULE:JOB --restore {name}`",
-            job=store.job,
-            epoch=plan.epoch,
-        )
+    plan = _plan(store, savepoint, head, although_unpublished=although_unpublished)
+    _require_no_refusal(plan, store.job)
     for output, meaning in plan.left.items():
         say(f"output {output} is not put back: {meaning}")
     before = store.take(kind="before-rewind", by=by, note=why or f"before the rewind to {name}")
@@ -156,13 +174,33 @@ def _begin(store: SavepointStore, driver: Driver, name: str, *, by: str, why: st
     return note
 
 
-def _plan(store: SavepointStore, savepoint: Savepoint, head: EpochRecord) -> RewindPlan:
-    plan = plan_rewind(savepoint, head, store.pins.lineages_after(savepoint.record), now_ms=store.clock.now_ms())
+def _plan(store: SavepointStore, savepoint: Savepoint, head: EpochRecord, *, although_unpublished: bool) -> RewindPlan:
+    later, now = store.pins.lineages_after(savepoint.record), store.clock.now_ms()
+    plan = plan_rewind(savepoint, head, later, now_ms=now, although_unpublished=although_unpublished)
     try:
         require_whole(store.folder, savepoint.record)
     except CorruptStoreError as error:
         return replace(plan, refusals=(*plan.refusals, f"savepoint {savepoint.name!r}: {error.what}"))
     return plan
+
+
+def _require_no_refusal(plan: RewindPlan, job: str) -> None:
+    if plan.refusals:
+        name = plan.savepoint
+        raise RewindError(
+            f"the job cannot be put back to savepoint {name!r} with its tables: {'; '.join(plan.refusals)}",
+            fix="mend what is listed, choose another savepoint, or put back the state alone, which leaves tables as they are: "
+            f"`tidemark run MODULE:JOB --restore {name}`",
+            job=job,
+            epoch=plan.epoch,
+        )
+
+
+def _require_same(folder: JobStore, note: RewindNote, name: str, job: str) -> None:
+    if note.savepoint != name:
+        raise RewindError(
+            f"a rewind of the job to savepoint {note.savepoint!r} was begun and is not done", fix=how_to_end(folder, job, note), job=job
+        )
 
 
 def _restored(root: JobStore, driver: Driver, note: RewindNote) -> EpochRecord:

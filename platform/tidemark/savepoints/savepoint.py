@@ -75,10 +75,10 @@ class Savepoint:
     record: EpochRecord
 
     @property
-    def restorable_until(self) -> int | None:
+    def tables_until(self) -> int | None:
         """The time up to which the job's tables can be put back, too; None for no end that is known.
 
-        The state is kept as long as the savepoint is. How long a source keeps its input cannot be asked of files and most formats.
+        The state is kept as long as the savepoint is. What the sources still have is another matter: ``SavepointStore.restorable``.
         """
         return min((table.until for table in self.info.tables.values() if table.until is not None), default=None)
 

@@ -12,8 +12,10 @@ from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.errors import InvalidNameError, SavepointInUseError, SinkError, UnknownSavepointError
 from tidemark.names import validate_name
 from tidemark.savepoints.differences import SavepointDifference, difference
+from tidemark.savepoints.limits import Restorable
+from tidemark.savepoints.restorable import Restorability
 from tidemark.savepoints.retention import SavepointRetention, plan_disposal
-from tidemark.savepoints.rewind_note import read_rewind
+from tidemark.savepoints.rewind_note import how_to_end, read_rewind
 from tidemark.savepoints.savepoint import Kind, Savepoint, SavepointInfo, TableVersion, info_of, savepoint_of
 from tidemark.savepoints.table_versions import table_versions
 from tidemark.savepoints.upgrade_note import read_upgrade
@@ -25,6 +27,8 @@ from tidemark.state.pins import LaterLineages, Pins, RetainedEpoch
 from tidemark.state.store import JobStore
 
 _TRIES: Final = 100
+_LOOKS: Final = 10
+_LOOK_SECONDS: Final = 0.1
 
 
 @dataclass(frozen=True)
@@ -110,6 +114,14 @@ class SavepointStore:
         found = (savepoint_of(self.job, pin) for pin in self.pins.list())
         return tuple(sorted(found, key=lambda savepoint: (savepoint.taken_at, savepoint.name)))
 
+    def restorable(self, *savepoints: Savepoint) -> tuple[Restorable, ...]:
+        """Return of some of the job's savepoints until when the job can be put back to them, and what that follows from.
+
+        Looks at the files and tables that the job reads; what cannot be asked is said to be unknown.
+        """
+        found = Restorability(self.store, self.job, now_ms=self.clock.now_ms())
+        return tuple(found.of(savepoint) for savepoint in savepoints)
+
     def holds(self, name: str) -> tuple[Hold, ...]:
         """Return the holds that were made for a savepoint: of the jobs that were restored from it and still read its files."""
         return tuple(hold for hold in Holds(self.folder).list() if hold.savepoint == name)
@@ -126,7 +138,7 @@ class SavepointStore:
         if rewind is not None and name in (rewind.savepoint, rewind.pin):
             raise SavepointInUseError(
                 f"a rewind to savepoint {rewind.savepoint!r} is under way",
-                fix=f"let it be finished first: `tidemark rewind {self.job} --to {rewind.savepoint}`",
+                fix=how_to_end(self.folder, self.job, rewind),
                 job=self.job,
             )
         upgrade = read_upgrade(self.folder)
@@ -164,8 +176,16 @@ class SavepointStore:
         return difference(self.get(name), self.get(other))
 
     def _tables(self, found: RetainedEpoch) -> Mapping[str, TableVersion]:
+        """Return the versions of an epoch's tables; one that a driver is just about to publish is waited for a moment."""
+        record, later = found.record, LaterLineages(found.later)
+        staged = {name for name, output in record.outputs.items() if output.sink == "delta" and output.files}
+        looks = 0
         try:
-            return table_versions(found.record, LaterLineages(found.later), now_ms=self.clock.now_ms())
+            while True:
+                tables, looks = table_versions(record, later, now_ms=self.clock.now_ms()), looks + 1
+                if staged <= set(tables) or looks == _LOOKS or not self.pins.log.is_driven():
+                    return tables
+                self.clock.sleep(_LOOK_SECONDS)
         except SinkError:
             # The state is what a savepoint is for; a rewind looks for the version again, and says what is wrong.
             return {}

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from deltalake import DeltaTable
@@ -14,10 +14,10 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from tidemark.errors import SinkError
 from tidemark.locations import Location
-from tidemark.savepoints.savepoint import TableVersion
+from tidemark.savepoints.savepoint import Savepoint, TableVersion
 from tidemark.state.delta_tags import EPOCH, LINEAGE, MAINTENANCE
 from tidemark.state.pins import LaterLineages
-from tidemark.state.records import EpochRecord
+from tidemark.state.records import EpochRecord, OutputRecord
 from tidemark.state.redaction import redacted, without_secrets
 from tidemark.state.store import JobStore
 
@@ -86,24 +86,61 @@ def commits_back(location: str, newest: int) -> Iterator[Commit]:
             upper, round_ = versions[-1] - 1, round_ + 1
 
 
-def table_versions(record: EpochRecord, later: LaterLineages, *, now_ms: int) -> dict[str, TableVersion]:
+def table_versions(record: EpochRecord, later: LaterLineages, *, now_ms: int, only: str | None = None) -> dict[str, TableVersion]:
     """Return the versions of an epoch's tables, by output; without those that do not show the epoch yet, or no longer.
 
     Args:
         record: of the epoch.
         later: lineages of the job that came after that epoch.
         now_ms: the time.
+        only: the output that is asked for; all of them by default.
 
     Raises:
         SinkError: a table cannot be read.
     """
     found = {}
     for name, output in record.outputs.items():
-        if output.sink == "delta" and output.location is not None:
+        if output.sink == "delta" and output.location is not None and only in (None, name):
             version = _version(name, output.location, record, later, staged=bool(output.files), now_ms=now_ms)
             if version is not None:
                 found[name] = version
     return found
+
+
+def savepoint_versions(
+    savepoint: Savepoint, outputs: Mapping[str, OutputRecord], later: LaterLineages, *, now_ms: int
+) -> dict[str, TableVersion]:
+    """Return the versions of tables at a savepoint: noted when it was taken, or else told from the tables as far as they do.
+
+    Args:
+        savepoint: the job's.
+        outputs: as the job has them now.
+        later: lineages of the job that came after the savepoint's epoch.
+        now_ms: the time.
+
+    Raises:
+        SinkError: a table cannot be read.
+    """
+    stored, noted = savepoint.record, savepoint.info.tables
+    unknown = {
+        name: _then(stored.outputs.get(name), output)
+        for name, output in outputs.items()
+        if output.sink == "delta" and name not in noted and output.location
+    }
+    return {**table_versions(replace(stored, outputs=unknown), later, now_ms=now_ms), **noted}
+
+
+def _then(stored: OutputRecord | None, now: OutputRecord) -> OutputRecord:
+    """Return an output as an older epoch has it; one that was no table of the job's then had no rows."""
+    return stored if stored is not None and stored.sink == "delta" and stored.location else replace(now, files=())
+
+
+def shows(table: DeltaTable, output: str, record: EpochRecord) -> bool:
+    """Say whether an epoch was published to the table of an output, by its transaction; one without rows for it needs not be."""
+    if output not in record.outputs or not record.outputs[output].files:
+        return True
+    done = table.transaction_version(f"{record.lineage}/{output}")
+    return done is not None and done >= record.epoch
 
 
 def _version(name: str, location: str, record: EpochRecord, later: LaterLineages, *, staged: bool, now_ms: int) -> TableVersion | None:

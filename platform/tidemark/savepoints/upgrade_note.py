@@ -42,17 +42,19 @@ def remove_upgrade(folder: JobStore) -> None:
 
 
 def require_no_upgrade(folder: JobStore, job: str, *, but: str = "") -> None:
-    """Make sure that no upgrade is under way; called before a job is put back.
+    """Make sure that no upgrade is under way; called before a job is put back, and once more when nobody else can begin to.
 
     Args:
         folder: the store at the job's folder.
         job: its name.
-        but: the upgrade that does so itself.
+        but: the upgrade that does so itself; it has to be under way.
 
     Raises:
-        UpgradeError: one is.
+        UpgradeError: one is, or that one is over.
     """
     note = read_upgrade(folder)
+    if note is None and but:
+        raise UpgradeError(f"upgrade {but} is over", fix=f"see how it ended: `tidemark status {job}`", job=job)
     if note is not None and note.identity != but:
         raise UpgradeError(
             f"an upgrade of the job is under way ({note.identity})",

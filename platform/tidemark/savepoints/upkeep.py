@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.errors import JobRunningError, SinkError, TidemarkError
 from tidemark.savepoints.loans import settle
 from tidemark.savepoints.mark_retention import retire_marks
+from tidemark.savepoints.needed_versions import NeededVersionsSearch, lost_error
 from tidemark.savepoints.retention import SavepointRetention
 from tidemark.savepoints.savepoint_store import SavepointStore
 from tidemark.savepoints.table_versions import open_table
@@ -22,6 +24,8 @@ from tidemark.state.owners import current_owner
 from tidemark.state.redaction import redacted, without_secrets
 from tidemark.state.store import JobStore
 from tidemark.state.sweep import kept_epochs, sweep
+
+logger = logging.getLogger("tidemark")
 
 
 @dataclass(frozen=True)
@@ -67,22 +71,30 @@ def sweep_job(root: JobStore, job: str, *, clock: Clock = SYSTEM_CLOCK) -> Swept
 def vacuum_tables(root: JobStore, job: str, *, clock: Clock = SYSTEM_CLOCK) -> dict[str, int]:
     """Delete files of the job's Delta tables that their own settings give up, but for those of versions that savepoints need.
 
-    Returns how many were deleted, by output. The job may run.
+    Returns how many were deleted, by output; nothing of a table that does not show yet what a savepoint needs of it. The job may run.
 
     Raises:
         SinkError: a table cannot be read, or not be written to.
+        StoreError: a table's log cannot be listed.
         CorruptStoreError: a savepoint is damaged; nothing was deleted.
     """
-    head = JobLog(root.at(job_folder(job)), job, clock).load().epoch
+    store = SavepointStore(root, job, clock)
+    savepoints, search = store.list(), NeededVersionsSearch(store)
+    head = store.pins.log.load().epoch
     if head is None:
         return {}
-    needed = [table for savepoint in SavepointStore(root, job, clock).list() for table in savepoint.info.tables.values()]
     found = {}
     for name, output in head.outputs.items():
         table = open_table(name, output.location) if output.sink == "delta" and output.location is not None else None
         if table is None or output.location is None:
             continue
-        versions = sorted({item.version for item in needed if item.location == output.location}) or None
+        needed = search.of(output.location, savepoints, head)
+        if needed.lost:
+            logger.warning("output %r: %s", name, lost_error(job, needed.lost))
+        if needed.versions is None:
+            logger.warning("output %r: its table is left alone until it shows epoch %d, which a savepoint needs", name, head.epoch)
+            continue
+        versions = sorted(needed.versions) or None
         try:
             gone = table.vacuum(dry_run=True, keep_versions=versions)
             if gone:

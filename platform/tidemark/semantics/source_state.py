@@ -30,11 +30,13 @@ class SourceEnd:
     """How far an epoch read a source: to its end or not, as a whole and, where that is known, by split.
 
     ``looked_at`` is the processing time of which that is true, None for the epoch's own: a drain fixes at its begin what it will read.
+    ``known`` is false where what was read does not tell, and ``caught_up`` is the answer that does less harm.
     """
 
     caught_up: bool = True
     splits: Mapping[str, bool] = field(default_factory=dict)
     looked_at: int | None = None
+    known: bool = True
 
     def tell(self, observed: Mapping[str, SplitObservation], state: SourceState) -> dict[str, SplitObservation]:
         """Return what an epoch observed with what is known of each split's end; only splits that were ever seen to have rows count."""

@@ -32,29 +32,33 @@ _OFF: Final = 1.5
 """A bound that is off by less is left alone."""
 
 
-def next_share(share: float, *, took_ms: int, target_ms: float, filled: bool) -> float:
+def next_share(share: float, *, took_ms: int, target_ms: float, filled: bool | None) -> float:
     """Return the share of the usual bounds that an epoch should read, from the share wanted so far and the last epoch's time.
 
     An integrating controller of the bound's logarithm: time grows with the bound and remembers nothing, so each step takes a part of
     the way to the target, and never leads past it. A step is bounded. A longer epoch never leads to a greater share. An epoch that
-    read all there was says nothing of what more would take, so it raises nothing.
+    read all there was says nothing of what more would take, so it raises nothing; where it is not known whether it did, the usual
+    bounds are as far as it goes, so that what was lowered comes back and small epochs do not raise it for ever.
 
     Args:
         share: wanted so far.
         took_ms: how long the last epoch took.
         target_ms: how long one should take.
-        filled: whether it read as much as it might, so that more may wait.
+        filled: whether it read as much as it might, so that more may wait; None where that is not known.
 
     >>> next_share(1.0, took_ms=28_000, target_ms=7_000, filled=True) < 0.5
     True
     >>> next_share(1.0, took_ms=1_000, target_ms=7_000, filled=False)
     1.0
+    >>> next_share(0.5, took_ms=1_000, target_ms=7_000, filled=None)
+    1.0
     """
     ratio = target_ms / max(took_ms, 1)
-    if ratio >= 1 and not filled:
+    if ratio >= 1 and filled is False:
         return share
     step = min(math.pow(ratio, _GAIN_UP), _MOST_UP) if ratio >= 1 else max(math.pow(ratio, _GAIN_DOWN), 1 / _MOST_DOWN)
-    return min(max(share * step, LEAST_SHARE), MOST_SHARE)
+    most = MOST_SHARE if filled else max(share, 1.0)
+    return min(max(share * step, LEAST_SHARE), most)
 
 
 class AdaptiveIntake:
@@ -73,7 +77,7 @@ class AdaptiveIntake:
         self._wanted = 1.0
         self.share = 1.0
 
-    def saw(self, *, took_ms: int, filled: bool) -> None:
+    def saw(self, *, took_ms: int, filled: bool | None) -> None:
         """Take in an epoch that had input."""
         self._wanted = next_share(self._wanted, took_ms=took_ms, target_ms=self._target_ms, filled=filled)
 

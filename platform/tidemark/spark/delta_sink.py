@@ -60,8 +60,8 @@ class DeltaSink:
         self._rewriter = rewriter or SparkRewriter(self.staging, APPENDED_BYTES if upsert is None else UPSERTED_BYTES)
         self._maintenance = Maintenance(name, self.staging, self._rewriter)
 
-    def keep(self, versions: frozenset[int]) -> None:
-        """Say which versions of the table savepoints need."""
+    def keep(self, versions: frozenset[int] | None) -> None:
+        """Say which versions of the table savepoints need; None where that is not known: then nothing old is given up."""
         self._maintenance.needed = versions
 
     @property

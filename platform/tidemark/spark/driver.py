@@ -34,7 +34,7 @@ from tidemark.spark.intake_limits import limited
 from tidemark.spark.publication import publish
 from tidemark.spark.session import spark_jobs
 from tidemark.spark.sinks import bind_sinks, require_not_ahead
-from tidemark.spark.source_ends import may_wait_unseen
+from tidemark.spark.source_ends import filled, may_wait_unseen
 from tidemark.spark.sources import open_source, pack, read_files_of_epoch, reads_files, unpack
 from tidemark.spark.topology import build_topology
 from tidemark.spark.windows.steps import step_of
@@ -348,7 +348,7 @@ class JobDriver:
         self._commit(record, begun)
         if self._intake is not None and taken.batch:
             took = round((self._clock.monotonic() - begun) * 1000)
-            self._intake.saw(took_ms=took, filled=not all(end.caught_up for end in plan.ends.values()))
+            self._intake.saw(took_ms=took, filled=filled(plan.ends.values()))
         self._unsure = self._waiting_perhaps(plan.ends, before)
 
     def _waiting_perhaps(self, ends: Mapping[str, SourceEnd], before: EpochRecord | None) -> dict[str, SourceState]:

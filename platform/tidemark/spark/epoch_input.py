@@ -54,7 +54,7 @@ class EpochInput:
         Args:
             spark: by which the sizes of files are learnt.
             source: with the bounds that it was opened with.
-            anyway: find it out although no silence can follow from it, unless that takes long; then it counts as read to its end.
+            anyway: find it out although no silence can follow from it, unless that takes long; then it is not known.
         """
         spec = source.spec
         if not self.batch:
@@ -65,7 +65,9 @@ class EpochInput:
         # Only silence asks for it, and intake that adapts.
         if anyway or source.watermarks.idle_after_ms is not None:
             files = self.files.get(source.name, ())
-            if isinstance(spec, FilesSpec) and not (source.watermarks.idle_after_ms is None and _slow_to_measure(spec, files)):
+            if isinstance(spec, FilesSpec) and source.watermarks.idle_after_ms is None and _slow_to_measure(spec, files):
+                end = SourceEnd(known=False)
+            elif isinstance(spec, FilesSpec):
                 end = files_end(spec, len(files), _size(spark, files) if spec.max_files_per_epoch is None else None)
             elif isinstance(spec, FormatSpec):
                 end = format_end(spec, self.before.get(source.name), self.now.get(source.name))

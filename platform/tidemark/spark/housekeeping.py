@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
@@ -14,7 +14,10 @@ from tidemark.errors import CorruptStoreError, FencedError, StoreError, Tidemark
 from tidemark.graph.job import Job
 from tidemark.savepoints.loans import settle
 from tidemark.savepoints.mark_retention import retire_marks
+from tidemark.savepoints.needed_versions import NeededVersions, NeededVersionsSearch, lost_error
+from tidemark.savepoints.savepoint import Savepoint
 from tidemark.savepoints.savepoint_store import SavepointStore
+from tidemark.savepoints.source_kinds import source_status
 from tidemark.spark.delta_sink import DeltaSink
 from tidemark.spark.sink_sweep import sweep_outputs
 from tidemark.spark.sinks import BoundSink
@@ -69,8 +72,10 @@ class Housekeeping:
         self._history = HistoryWriter(store, job.name)
         self._record = term.head.epoch
         self._outputs: dict[str, OutputStatus] = {}
+        self._sources = {name: source_status(node) for name, node in job.sources.items()}
         self._status: JobStatus | None = None
         self._postponed = Postponed(clock)
+        self._needed = NeededVersionsSearch(SavepointStore(store, job.name, clock))
         self.gauge: LoadGauge | None = None
 
     def begin(self, head: EpochRecord | None, lineage: str) -> None:
@@ -153,6 +158,7 @@ class Housekeeping:
             owner=self._term.owner,
             load=load,
             put_off=self._postponed.all,
+            sources=self._sources,
         )
         self._status = status.with_error(error)
         write_status(self._store, self._status)
@@ -177,10 +183,21 @@ class Housekeeping:
         savepoints = SavepointStore(self._store, self._job.name, self._clock)
         savepoints.retire()
         left = savepoints.list()
-        for bound in self._sinks.values():
-            if isinstance(bound.sink, DeltaSink):
-                tables = (table for item in left for table in item.info.tables.values())
-                bound.sink.keep(frozenset(table.version for table in tables if table.location == bound.sink.location))
+        with self._postponed.unless_it_fails("keeping all that savepoints need of tables"):
+            self._keep_versions(left)
+
+    def _keep_versions(self, savepoints: Sequence[Savepoint]) -> None:
+        """Say what stays readable of the tables, and then what is not there any more. Until that is known nothing is given up."""
+        tables = [bound.sink for bound in self._sinks.values() if isinstance(bound.sink, DeltaSink)]
+        for sink in tables:
+            sink.keep(None)
+        lost: list[str] = []
+        for sink in tables:
+            needed = self._needed.of(sink.location, savepoints, self._record) if self._record else NeededVersions(frozenset())
+            sink.keep(needed.versions)
+            lost += needed.lost
+        if lost:
+            raise lost_error(self._job.name, lost)
 
     def _known_status(self) -> JobStatus | None:
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from tidemark.graph.nodes import FilesSpec, FormatSpec
@@ -40,21 +40,25 @@ def files_end(spec: FilesSpec, files: int, size: int | None) -> SourceEnd:
         return SourceEnd()
     if spec.max_files_per_epoch is not None:
         return SourceEnd(caught_up=files < spec.max_files_per_epoch)
-    return SourceEnd(caught_up=size is not None and 2 * size <= (spec.max_bytes_per_epoch or DEFAULT_BYTES_PER_EPOCH))
+    if size is None:
+        return SourceEnd(caught_up=False, known=False)
+    return SourceEnd(caught_up=2 * size <= (spec.max_bytes_per_epoch or DEFAULT_BYTES_PER_EPOCH))
 
 
 def format_end(spec: FormatSpec, before: object, now: object) -> SourceEnd:
     """Return how far an epoch read a source of any format, from its offsets before and after.
 
     A source that did not move had nothing to read. One that moved was read to its end unless an option bounds what a trigger
-    reads; formats that are not known here are taken to be without bounds.
+    reads: then that is not known. Formats that are not known here are taken to be without bounds.
     """
     options = {name.lower(): value for name, value in spec.options.items()}
     name = spec.format.lower()
     if name == KAFKA:
         return kafka_end(_kafka_offsets(before), _kafka_offsets(now) or {}, options)
     bounded = name in _ALWAYS_BOUNDED or not bounds_of(name).isdisjoint(options)
-    return SourceEnd(caught_up=now is None or now == before or not bounded)
+    if now is None or now == before or not bounded:
+        return SourceEnd()
+    return SourceEnd(caught_up=False, known=False)
 
 
 def kafka_end(before: Offsets | None, now: Offsets, options: Mapping[str, str]) -> SourceEnd:
@@ -78,11 +82,23 @@ def kafka_end(before: Offsets | None, now: Offsets, options: Mapping[str, str]) 
     }
     most = options.get(_KAFKA_MOST)
     if _KAFKA_LEAST in options and not any(moved.values()):
-        return SourceEnd(caught_up=False)
+        return SourceEnd(caught_up=False, known=False)
     if most is None or (before is not None and sum(moved.values()) + len(moved) <= int(most)):
         return SourceEnd()
     known = before is not None
-    return SourceEnd(caught_up=False, splits={split: known and records == 0 for split, records in moved.items()})
+    return SourceEnd(caught_up=False, known=known, splits={split: known and records == 0 for split, records in moved.items()})
+
+
+def filled(ends: Iterable[SourceEnd]) -> bool | None:
+    """Return whether an epoch read as much as it might of a source, so that more may wait; None where that is not known of any.
+
+    >>> filled([SourceEnd(), SourceEnd(caught_up=False)]), filled([SourceEnd(), SourceEnd(caught_up=False, known=False)])
+    (True, None)
+    """
+    told = tuple(ends)
+    if any(end.known and not end.caught_up for end in told):
+        return True
+    return False if all(end.known for end in told) else None
 
 
 def may_wait_unseen(spec: object) -> bool:

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField
 
 from tidemark.errors import SourceError
-from tidemark.graph.nodes import ElementsSpec, FilesSpec, FormatSpec, RateSpec, SourceNode
+from tidemark.graph.nodes import PATTERN_CHARACTERS, ElementsSpec, FilesSpec, FormatSpec, RateSpec, SourceNode
 from tidemark.spark.elements import store_elements
 from tidemark.spark.error_text import first_line
 from tidemark.spark.expressions import CORRUPT, SOURCE, SPLIT, quoted, struct_of
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 _NEVER_TOO_OLD = "36500d"
 MARKS_CORRUPT = ("json", "csv")
-_PATTERN = "*?[]{}\\"
 
 
 def open_source(spark: SparkSession, node: SourceNode, elements: JobStore, *, ordered: bool, read: int) -> DataFrame:
@@ -81,7 +80,7 @@ def read_files_of_epoch(spark: SparkSession, node: SourceNode, paths: Sequence[s
     reader = spark.read
     if isinstance(spec, FilesSpec):
         schema = struct_of(spec.schema)
-        if not any(character in spec.path for character in _PATTERN):
+        if not any(character in spec.path for character in PATTERN_CHARACTERS):
             reader = reader.option("basePath", spec.path)
         frame = reader.format(spec.format).schema(schema).options(**dict(spec.options)).load([_escaped(path) for path in paths])
         return frame.select(*map(quoted, frame.columns), *_file_position()) if ordered else frame
@@ -130,12 +129,12 @@ def _file_position() -> list[Column]:
 
 def _escaped(path: str) -> str:
     """Return a path that Hadoop does not take for a pattern."""
-    return "".join(f"\\{character}" if character in _PATTERN else character for character in path)
+    return "".join(f"\\{character}" if character in PATTERN_CHARACTERS else character for character in path)
 
 
 def _require_folder(node: SourceNode, path: str) -> None:
     local = path.removeprefix("file://")
-    if "://" in local or any(character in local for character in _PATTERN):
+    if "://" in local or any(character in local for character in PATTERN_CHARACTERS):
         return
     if not Path(local).exists():
         raise SourceError(

@@ -8,13 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from tidemark.graph.nodes import FilesSpec, SourceNode
+from tidemark.graph.nodes import PATTERN_CHARACTERS, FilesSpec, SourceNode
 from tidemark.state.load import Waiting
 
 MOST_ENTRIES: Final = 20_000
 """A folder of more files is not looked through every few seconds only to show a figure."""
-
-_PATTERN: Final = "*?[]{}\\"
 
 
 def waiting(sources: Sequence[SourceNode], files: Mapping[str, Sequence[str]], progress: Mapping[str, object] | None) -> dict[str, Waiting]:
@@ -54,7 +52,7 @@ def waiting_files(spec: FilesSpec, read: Sequence[str]) -> Waiting | None:
     An epoch takes the oldest files first, so what is younger has not been read.
     """
     folder = spec.path.removeprefix("file://")
-    if "://" in folder or any(character in folder for character in _PATTERN) or not read:
+    if "://" in folder or any(character in folder for character in PATTERN_CHARACTERS) or not read:
         return None
     taken = {Path("/" + address.removeprefix("file:").lstrip("/")) for address in read}
     try:

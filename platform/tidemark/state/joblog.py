@@ -105,6 +105,11 @@ class JobLog:
                 return driver
             # Another driver was faster; look again at who it is.
 
+    def is_driven(self, *, lease_ms: int = DEFAULT_LEASE_MS) -> bool:
+        """Say whether a driver must be taken to be alive, by its heartbeat."""
+        beat = read_heartbeat(self.store)
+        return beat is not None and is_fresh(beat, now_ms=self.clock.now_ms(), lease_ms=lease_ms)
+
     def epochs(self) -> Iterator[EpochRecord]:
         """Yield the retained epoch records, newest first, each read as it is asked for.
 

@@ -50,6 +50,12 @@ def known_dead(owner: OwnerInfo) -> bool:
     return birth is None or bool(owner.started and birth and birth != owner.started)
 
 
+def born_since_boot(birth: str) -> bool:
+    """Say whether a token of a process's birth is known to be of the time since this machine was started."""
+    boot = _boot_id()
+    return bool(boot) and birth.startswith(f"{boot}:")
+
+
 def _boot_id() -> str:
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()

@@ -201,8 +201,14 @@ class Pins:
 
     def names(self) -> tuple[str, ...]:
         """Return the names of all pins, sorted."""
+        return tuple(self.files())
+
+    def files(self) -> dict[str, int]:
+        """Return when the file of each pin was written (milliseconds), by name, sorted; none is opened."""
         files = self.log.store.list(PINS)
-        return tuple(file.path.removeprefix(f"{PINS}/").removesuffix(".json") for file in files if file.path.endswith(".json"))
+        return {
+            file.path.removeprefix(f"{PINS}/").removesuffix(".json"): file.last_modified_ms for file in files if file.path.endswith(".json")
+        }
 
     def remove(self, name: str) -> None:
         """Remove a pin; one that is not there is fine. What only it kept goes with a later sweep."""

@@ -32,12 +32,20 @@ class OutputStatus:
 
 
 @dataclass(frozen=True)
+class SourceStatus:
+    """What a source is: ``files``, ``elements``, ``rate``, or a format's name; of a Delta table where it lies, as far as that is known."""
+
+    kind: str
+    location: str | None = None
+
+
+@dataclass(frozen=True)
 class JobStatus:
     """A job as its driver last wrote it; times are milliseconds since 1970-01-01 UTC.
 
     A driver that was killed leaves ``running`` behind: compare ``heartbeat_at`` with the lease. ``error_code``, ``error_transient``
     (trying again can help) and ``error_epoch`` are those of ``error``. ``load`` is there of a driver that runs on. ``put_off`` is work
-    beside the epochs that waits until somebody mends something.
+    beside the epochs that waits until somebody mends something. ``sources`` is None where an older release wrote it.
     """
 
     job: str
@@ -56,6 +64,7 @@ class JobStatus:
     error_epoch: int | None = later(None)
     load: Load | None = later(None)  # noqa: RUF009 - it returns a field
     put_off: tuple[PutOff, ...] = later(())
+    sources: Mapping[str, SourceStatus] | None = later(None)
 
     def with_error(self, error: TidemarkError | None) -> JobStatus:
         """Return the status with an error, or with none. Whatever raised it, no credential of its text is kept."""
@@ -71,6 +80,8 @@ def write_status(store: JobStore, status: JobStatus) -> None:
 
 def write_failure(store: JobStore, job: str, error: TidemarkError, *, owner: OwnerInfo, at: int) -> None:
     """Write that a driver failed before it could begin; what is known of the job stays. ``store`` is the root store.
+
+    It stays as an earlier driver saw it: ``last`` may be an epoch that the job has gone back from since.
 
     Args:
         store: the root store.

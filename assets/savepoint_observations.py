@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 import dagster as dg
@@ -16,29 +16,36 @@ from tidemark.graph.job import Job
 from tidemark.locations import Location
 from tidemark.savepoints.savepoint import Savepoint
 from tidemark.state.layout import PINS, pin_path
-from tidemark.state.store import JobStore
+
+if TYPE_CHECKING:
+    from tidemark.savepoints.savepoint_store import SavepointStore
+
+SAVEPOINT: Final = "tidemark/savepoint"
+TAKEN: Final = "tidemark/savepoint_taken"
+"""By which it is known that a savepoint was observed."""
 
 _OWN_S3: Final = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT")
 """Variables that say that S3 is somebody else's than Amazon's, whose console does not show it."""
 
 
-def savepoint_metadata(savepoint: Savepoint, folder: JobStore, *, run_id: str | None = None) -> MetadataValues:
+def savepoint_metadata(savepoint: Savepoint, found: SavepointStore, *, run_id: str | None = None) -> MetadataValues:
     """Return what a savepoint says, as metadata, with links.
 
     The keys are not those of epochs: an observation with these says how far the job was reported.
 
     Args:
         savepoint: the savepoint.
-        folder: the store at the job's folder.
+        found: the job's savepoints.
         run_id: of the Dagster run that took it.
     """
-    info, record = savepoint.info, savepoint.record
+    info, record, folder = savepoint.info, savepoint.record, found.folder
+    (restorable,) = found.restorable(savepoint)
     metadata: dict[str, MetadataItem] = {
-        "tidemark/savepoint": savepoint.name,
+        SAVEPOINT: savepoint.name,
         "tidemark/savepoint_kind": info.kind,
         "tidemark/savepoint_epoch": record.epoch,
         "tidemark/savepoint_lineage": record.lineage,
-        "tidemark/savepoint_taken": dg.MetadataValue.timestamp(savepoint.taken_at / 1000),
+        TAKEN: dg.MetadataValue.timestamp(savepoint.taken_at / 1000),
         "tidemark/state_rows": info.state_rows,
         "tidemark/state_bytes": info.state_bytes,
         "tidemark/state_files": info.state_files,
@@ -57,8 +64,14 @@ def savepoint_metadata(savepoint: Savepoint, folder: JobStore, *, run_id: str | 
         metadata["tidemark/taken_in_run"] = dg.MetadataValue.dagster_run(run_id)
     if info.note:
         metadata["tidemark/note"] = info.note
-    if savepoint.restorable_until is not None:
-        metadata["tidemark/tables_until"] = dg.MetadataValue.timestamp(savepoint.restorable_until / 1000)
+    if savepoint.tables_until is not None:
+        metadata["tidemark/tables_until"] = dg.MetadataValue.timestamp(savepoint.tables_until / 1000)
+    if restorable.until is not None:
+        metadata["tidemark/restorable_until"] = dg.MetadataValue.timestamp(restorable.until / 1000)
+    if restorable.lost:
+        metadata["tidemark/lost_input"] = ", ".join(limit.name for limit in restorable.lost)
+    if restorable.limits:
+        metadata["tidemark/restorable"] = dg.MetadataValue.md("\n".join(f"- {limit}" for limit in restorable.limits))
     return metadata
 
 
@@ -82,23 +95,31 @@ def browser_url(folder: Location) -> str | None:
             return None
 
 
+def output_keys(savepoint: Savepoint, job: Job | None, translator: TidemarkTranslator) -> dict[str, dg.AssetKey]:
+    """Return the asset keys of the outputs that a savepoint is observed on.
+
+    Args:
+        savepoint: the savepoint.
+        job: the job, where the code location has it; else the outputs' keys are those that the translator gives by default.
+        translator: that gave the assets their keys.
+    """
+    if job is not None:
+        return {stream.name: translator.get_asset_spec(stream).key for stream in output_streams(job)}
+    return {name: dg.AssetKey([savepoint.job, name]) for name in savepoint.record.outputs}
+
+
 def savepoint_observations(
-    savepoint: Savepoint, folder: JobStore, job: Job | None, translator: TidemarkTranslator, *, run_id: str
+    savepoint: Savepoint, found: SavepointStore, keys: Mapping[str, dg.AssetKey], *, run_id: str | None = None
 ) -> Iterator[dg.AssetObservation]:
     """Yield an observation for each output.
 
     Args:
         savepoint: the savepoint.
-        folder: the store at the job's folder.
-        job: the job, where the code location has it; else the outputs' keys are those that the translator gives by default.
-        translator: that gave the assets their keys.
-        run_id: of the Dagster run that took it.
+        found: the job's savepoints.
+        keys: of the outputs' assets, by output.
+        run_id: of the Dagster run that took it, if one did.
     """
-    if job is not None:
-        keys = {stream.name: translator.get_asset_spec(stream).key for stream in output_streams(job)}
-    else:
-        keys = {name: dg.AssetKey([savepoint.job, name]) for name in savepoint.record.outputs}
-    shared = savepoint_metadata(savepoint, folder, run_id=run_id)
+    shared = savepoint_metadata(savepoint, found, run_id=run_id)
     for name, key in keys.items():
         table = savepoint.info.tables.get(name)
         own: dict[str, MetadataItem] = {}

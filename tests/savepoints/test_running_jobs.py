@@ -1,0 +1,168 @@
+"""Savepoints of a job whose driver really runs: taken, forked, gone back to, gone on from; and a rescale. No row is lost or doubled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from tests.savepoints.running import RunningJobs, Tables, Undisturbed, require_widened, seconds_for, tables_in
+from tidemark.control.driver import FINISHED
+from tidemark.control.generations import require_spec
+from tidemark.control.run_folder import LOGS_VARIABLE
+from tidemark.savepoints.savepoint import Savepoint
+from tidemark.savepoints.savepoint_store import SavepointStore
+from tidemark.state.records import EpochRecord
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+JOB: Final = "counts"
+FORK: Final = "what-if"
+
+
+@contextmanager
+def undisturbed_process(jobs: RunningJobs) -> Iterator[None]:
+    """Check that the block leaves the job's driver alone: the same process goes on, in the same term and lineage."""
+    process, before = jobs.process(JOB), jobs.head(JOB)
+    yield
+    after = jobs.head(JOB)
+    assert jobs.process(JOB) == process
+    assert (after.term, after.lineage) == (before.term, before.lineage)
+    assert after.epoch > before.epoch, "it went on"
+
+
+def savepoint(jobs: RunningJobs, name: str) -> Savepoint:
+    return SavepointStore(jobs.store, JOB).get(name)
+
+
+def test_a_running_job_is_saved_rescaled_forked_rewound_stopped_and_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
+) -> None:
+    monkeypatch.setenv(LOGS_VARIABLE, str(tmp_path / "logs"))
+    jobs = RunningJobs(tmp_path)
+    calm = Undisturbed(jobs, spark)
+    jobs.submit(JOB, cores=2)
+    jobs.land(4)
+    try:
+        jobs.type_in("start", JOB)
+        jobs.wait_for_rows(JOB)
+        good = saved_while_it_runs(jobs)
+        rescaled_without_a_restart(jobs, calm)
+        forked(jobs, calm, good)
+        rewound(jobs, calm, good)
+        stopped_with_a_savepoint(jobs, calm)
+        drained(jobs, calm)
+    finally:
+        jobs.end()
+
+
+def saved_while_it_runs(jobs: RunningJobs) -> Tables:
+    """Check that a savepoint is of the newest epoch, costs next to nothing and stops nobody; returns the tables that belong to it."""
+    good, head = jobs.tables(JOB), jobs.head(JOB)
+    with undisturbed_process(jobs):
+        assert seconds_for(lambda: jobs.type_in("savepoint", "trigger", JOB, "--name", "good")) < 1
+        record = savepoint(jobs, "good").record
+        assert (record.lineage, record.epoch, record.offsets) == (head.lineage, head.epoch, head.offsets)
+        jobs.land(1)
+        jobs.wait_for_rows(JOB)
+    return good
+
+
+def rescaled_without_a_restart(jobs: RunningJobs, calm: Undisturbed) -> None:
+    """Check that all epochs that begin once the driver knows of it have the new number of partitions, with the old process."""
+    assert partitions(jobs.head(JOB)) == 2
+    for parallelism in (7, 2):
+        with undisturbed_process(jobs):
+            jobs.type_in("rescale", JOB, str(parallelism))
+            told = f"generation {require_spec(jobs.store, JOB).generation}: parallelism {parallelism} from the next epoch on"
+            jobs.wait_for_word(JOB, told)
+            before = jobs.head(JOB).epoch
+            jobs.land(3)
+            jobs.wait_for_rows(JOB)
+            found = [jobs.joblog(JOB).read(epoch) for epoch in range(before + 1, jobs.head(JOB).epoch + 1)]
+            assert [partitions(record) for record in found if record is not None] == [parallelism] * len(found)
+    assert jobs.tables(JOB).counts == calm.tables().counts
+
+
+def partitions(record: EpochRecord) -> int:
+    """Return how many partitions wrote an epoch's state: each has keys of the minute that is still open, and writes one file."""
+    return sum(file.epoch == record.epoch for file in record.operators["minutes"].files)
+
+
+def forked(jobs: RunningJobs, calm: Undisturbed, good: Tables) -> None:
+    """Check that a fork with wider code reads on from the savepoint into tables of its own, while the job goes on."""
+    with undisturbed_process(jobs):
+        jobs.type_in("fork", JOB, "--from", "good", "--as", FORK, "--code", "running_jobs:wider")
+        jobs.land(2)
+        jobs.wait_for_rows(FORK)
+        jobs.wait_for_rows(JOB)
+        begun = jobs.joblog(FORK).read(savepoint(jobs, "good").record.epoch)
+        assert begun is not None
+        assert begun.restored is not None
+        assert (begun.restored.job, begun.restored.savepoint) == (JOB, "good")
+        jobs.type_in("stop", FORK)
+    expected, found = calm.tables(), tables_in(jobs.root / "store" / FORK / "outputs")
+    assert found.minutes == sorted(set(expected.minutes) - set(good.minutes)), "what was out before the savepoint is not in it"
+    assert found.hours == expected.hours
+    require_widened(found, expected, good, minutes=4)
+    assert jobs.tables(JOB).counts == expected.counts
+    jobs.type_in("discard", FORK)
+    assert not (jobs.root / "store" / FORK).exists()
+
+
+def rewound(jobs: RunningJobs, calm: Undisturbed, good: Tables) -> None:
+    """Check that state and tables go back to the savepoint together, and that the job then comes to where it was and further."""
+    before = jobs.process(JOB)
+    assert jobs.tables(JOB).minutes != good.minutes
+    said = jobs.type_in("rewind", JOB, "--to", "good", "--stop")
+    assert "table of hours is back at version" in said
+    assert "table of minutes is back at version" in said
+    head, stored = jobs.head(JOB), savepoint(jobs, "good").record
+    assert jobs.tables(JOB) == good
+    assert (head.epoch, head.operators["minutes"].files) == (stored.epoch, stored.operators["minutes"].files)
+    assert head.lineage != stored.lineage
+    assert jobs.seen(JOB).process == "gone"
+    kinds = [item.info.kind for item in SavepointStore(jobs.store, JOB).list()]
+    assert kinds == ["manual", "before-rewind"]
+    jobs.land(1)
+    jobs.type_in("start", JOB)
+    jobs.wait_for_rows(JOB)
+    assert jobs.process(JOB) != before
+    assert jobs.tables(JOB).counts == calm.tables().counts
+
+
+def stopped_with_a_savepoint(jobs: RunningJobs, calm: Undisturbed) -> None:
+    """Check that a job that is stopped in the midst of its input ends well and with a savepoint, and goes on right after it."""
+    jobs.land(8)
+    said = jobs.type_in("stop", JOB, "--savepoint", "resting")
+    assert "resting" in said
+    seen, taken, head = jobs.seen(JOB), savepoint(jobs, "resting"), jobs.head(JOB)
+    assert (seen.process, seen.exit_code, taken.info.kind) == ("gone", FINISHED, "stop")
+    assert seen.control is not None
+    assert (seen.control.lifecycle, seen.control.failures) == ("suspended", ())
+    assert (taken.record.lineage, taken.record.epoch) == (head.lineage, head.epoch)
+    assert head.totals["sources"]["landing"]["read"] < jobs.rows, "it did not read on to the end first"
+    jobs.type_in("start", JOB)
+    jobs.wait_for_rows(JOB)
+    after = jobs.joblog(JOB).read(head.epoch + 1, lineage=head.lineage)
+    assert after is not None
+    assert after.term > head.term
+    assert jobs.tables(JOB).counts == calm.tables().counts
+
+
+def drained(jobs: RunningJobs, calm: Undisturbed) -> None:
+    """Check the tables at the end of the input, and that every row was read once and none was late."""
+    jobs.type_in("stop", JOB, "--drain")
+    seen = jobs.seen(JOB)
+    assert seen.control is not None
+    assert (seen.control.lifecycle, seen.control.failures) == ("finished", ())
+    assert jobs.tables(JOB).counts == calm.tables(end_of_input=True).counts
+    totals = jobs.head(JOB).totals
+    assert totals["sources"]["landing"] == {"read": jobs.rows, "passed": jobs.rows, "malformed": 0}
+    assert [totals["operators"][uid]["late"] for uid in ("minutes", "hours")] == [0, 0]
