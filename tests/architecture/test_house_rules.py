@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.architecture.sources import CHECKOUT, Import, Source, all_sources, package_sources, read_source
+from tidemark.crashpoints import POINTS
 
 MOST_LINES = 400
 LONG_FILES: dict[str, str] = {"tests/test_bad_input.py": "one table of bad inputs, read row by row"}
@@ -63,6 +64,12 @@ def test_nothing_stored_can_run_code() -> None:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in {"eval", "exec"}
         ]
     assert found == []
+
+
+def test_every_crash_point_is_one_that_tests_can_name() -> None:
+    calls = (node for source in package_sources() for node in ast.walk(source.tree) if isinstance(node, ast.Call))
+    named = {ast.literal_eval(call.args[0]) for call in calls if ast.unparse(call.func) == "crash_point"}
+    assert named == set(POINTS)
 
 
 def test_names_say_something() -> None:

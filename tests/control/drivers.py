@@ -17,6 +17,7 @@ from tidemark.clock import SYSTEM_CLOCK
 from tidemark.control.attempts import create_attempt, newest_attempt
 from tidemark.control.generations import change_spec
 from tidemark.control.launcher import Launcher
+from tidemark.control.processes import session_members
 from tidemark.control.records import Attempt, ProcessHandle
 from tidemark.control.spec import JobSpec, SpecGeneration
 from tidemark.state.status import JobStatus, read_status
@@ -131,8 +132,9 @@ class Landing:
 
     def wait_for_end(self, handle: ProcessHandle) -> None:
         until(lambda: self.launcher.probe(handle) == "gone", "the process's end")
-        # As a reconciler does; a JVM may need a moment longer than its Python.
+        # As a reconciler does; a JVM may need a moment longer than its Python, and one that is ending already another.
         self.launcher.kill(handle)
+        until(lambda: handle.pid is None or session_members(handle.pid) == (), "the end of all that it started")
 
     def table(self) -> list[tuple[str, int, int]]:
         """Return key, count and total of the windows in the table, in the order of time."""

@@ -114,6 +114,14 @@ def test_a_job_is_not_stopped_for_a_rewind_that_cannot_be(job: StoredJob, tmp_pa
     assert read_spec(job.root, "taxi") == before
 
 
+def test_a_rewind_that_stops_the_job_first_says_all_of_it_in_json(job: StoredJob, tmp_path: Path) -> None:
+    job.savepoints.take("a", epoch=0)
+    Wishes(job.root).submit(JobSpec("taxi", "examples.taxi.job:job"))
+    rewound, asked = map(json.loads, said(tmp_path, "rewind", "taxi", "--to", "a", "--stop", "--json").splitlines())
+    assert (rewound["savepoint"], rewound["epoch"]) == ("a", 0)
+    assert (asked["generation"], asked["spec"]["wanted"]) == (3, "running")
+
+
 def test_another_parallelism_is_a_new_generation_and_no_restart(job: StoredJob, tmp_path: Path) -> None:
     Wishes(job.root).submit(JobSpec("taxi", "examples.taxi.job:job", wanted="suspended"))
     before = read_spec(job.root, "taxi")

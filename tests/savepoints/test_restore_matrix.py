@@ -7,6 +7,7 @@ import inspect
 import pkgutil
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -28,8 +29,31 @@ from tidemark.state.records import StateFile
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-TURNS = ((7, 1, 2), (1, 7), (7,))
-"""Numbers of partitions of the epochs that follow, by the epoch that is resumed from. The undisturbed run has two."""
+JOB = "job"
+
+
+@dataclass(frozen=True)
+class Resumption:
+    """A job that goes on from an epoch, with these numbers of partitions, one epoch after the other.
+
+    ``of`` is the job whose epoch it is; where it is the job itself, that is rewound, else the epoch is restored into a new one. The
+    epoch is the newest of that number, or that of the ``undisturbed`` run.
+    """
+
+    epoch: int
+    turns: tuple[int, ...]
+    of: str = JOB
+    job: str = JOB
+    undisturbed: bool = False
+
+
+RESUMPTIONS = (
+    # Each from what the one before has left, and one epoch long: what two epochs do, each does for itself.
+    (Resumption(0, (7,)), Resumption(1, (1,), job="fork"), Resumption(2, (2,), of="fork", job="fork-of-fork"))
+    if PROFILE != "long"
+    else (Resumption(0, (7, 1, 2)), Resumption(1, (1, 7), job="fork", undisturbed=True), Resumption(2, (7,)))
+)
+"""From each epoch, to the end of the input in the long profile. The undisturbed run has two partitions."""
 
 
 def modules_of_windows() -> list[ModuleType]:
@@ -78,48 +102,60 @@ def merging(patch: pytest.MonkeyPatch) -> Counter[str]:
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(1_800)
-@pytest.mark.skipif(PROFILE != "long", reason="ten epochs of all operators take minutes")
 def test_resumed_from_any_epoch_at_any_parallelism(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     merges = merging(monkeypatch)
     runs = OperatorRuns(spark, tmp_path)
     land(runs.landing)
-    undisturbed = runs.run()
-    golden = runs.rows_of_tables("job")
+    undisturbed = runs.run(JOB)
     assert len(undisturbed.epochs) == FILES + 1
-    require_enough_to_see(undisturbed.epochs, golden)
-    store = tm.savepoints_of("job", store=runs.store)
-    restored: Counter[str] = Counter()
+    require_enough_to_see(undisturbed.epochs)
+    tables = tables_by_epoch(runs)
+    restored: Counter[str] = Counter(dict.fromkeys(stateful(runs), 0))
     merges_before = dict(merges)
-    for epoch, turns in enumerate(TURNS):
-        forks = epoch % 2 == 1
-        # Forks go on from the undisturbed run; the job itself from what it did when it was resumed the time before.
-        savepoint = store.take(f"at-{epoch}", epoch=epoch, lineage=undisturbed.lineage if forks else None)
+    for step in RESUMPTIONS:
+        lineage = undisturbed.lineage if step.undisturbed else None
+        savepoint = tm.savepoints_of(step.of, store=runs.store).take(f"at-{step.epoch}", epoch=step.epoch, lineage=lineage)
         restored.update(uid for uid, state in savepoint.record.operators.items() if state.files)
-        versions = {name: table.version for name, table in savepoint.info.tables.items()}
-        if forks:
-            name = f"fork-{epoch}"
-            found = runs.run(name, first=epoch + 1, turns=turns, restore=tm.Restore(savepoint.name, job="job"))
-            require_rest(runs.rows_of_tables(name), runs.rows_of_tables("job", versions), golden)
+        last = step.epoch + len(step.turns)
+        where = f"resumed from epoch {step.epoch}"
+        if step.job == step.of:
+            tm.rewind(step.job, savepoint.name, store=runs.store)
+            require_same(runs.rows_of_tables(step.job), tables[step.epoch], f"the tables, rewound to epoch {step.epoch}")
+            found = runs.run(step.job, first=step.epoch + 1, turns=step.turns, max_epochs=len(step.turns))
+            require_same(runs.rows_of_tables(step.job), tables[last], f"the tables, {where}")
         else:
-            tm.rewind("job", savepoint.name, store=runs.store)
-            assert runs.rows_of_tables("job") == runs.rows_of_tables("job", versions)
-            found = runs.run(first=epoch + 1, turns=turns)
-            require_same(runs.rows_of_tables("job"), golden, f"the tables, resumed from epoch {epoch}")
-        assert len(found.epochs) == FILES - epoch
-        for number, rows in enumerate(found.epochs, epoch + 1):
-            require_same(rows, undisturbed.epochs[number], f"epoch {number}, resumed from epoch {epoch}")
+            restore = tm.Restore(savepoint.name, job=step.of)
+            found = runs.run(step.job, first=step.epoch + 1, turns=step.turns, max_epochs=len(step.turns), restore=restore)
+            require_rest(runs.rows_of_tables(step.job), tables[step.epoch], tables[last])
+        assert len(found.epochs) == len(step.turns)
+        for number, rows in enumerate(found.epochs, step.epoch + 1):
+            require_same(rows, undisturbed.epochs[number], f"epoch {number}, {where}")
     # Otherwise little would be shown: state of every operator was restored time and again, and files of every kind were merged.
-    assert len(TURNS) == FILES
-    assert set(restored) == set(store.get("at-0").record.operators)
+    assert [step.epoch for step in RESUMPTIONS] == list(range(FILES))
     assert min(restored.values()) >= 2, restored
     assert all(0 < merges_before[module] < merges[module] for module in merges), (merges_before, merges)
 
 
-def require_enough_to_see(epochs: list[Rows], tables: Rows) -> None:
-    """Make sure that there are rows of each output, of most in several epochs."""
+def stateful(runs: OperatorRuns) -> list[str]:
+    """Return the uids of the job's operators."""
+    return [node.uid for node in runs.job(JOB)[0].nodes if isinstance(node, WindowNode) and node.uid]
+
+
+def tables_by_epoch(runs: OperatorRuns) -> list[Rows]:
+    """Return the rows of the job's tables after each epoch; all of them have some in the end."""
+    store = tm.savepoints_of(JOB, store=runs.store)
+    found = []
+    for epoch in range(FILES + 1):
+        versions = {name: table.version for name, table in store.take(f"after-{epoch}", epoch=epoch).info.tables.items()}
+        found.append(runs.rows_of_tables(JOB, versions))
+    assert all(found[-1].values()), found[-1]
+    return found
+
+
+def require_enough_to_see(epochs: list[Rows]) -> None:
+    """Make sure that there are rows of each output in several epochs."""
     found = {name: sum(bool(rows[name]) for rows in epochs) for name in epochs[0]}
     assert min(found.values()) >= 2, found
-    assert all(tables.values()), tables
 
 
 def require_same(found: Rows, expected: Rows, where: str) -> None:

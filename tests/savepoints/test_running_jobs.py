@@ -16,11 +16,12 @@ from tidemark.control.run_folder import LOGS_VARIABLE
 from tidemark.savepoints.savepoint import Savepoint
 from tidemark.savepoints.savepoint_store import SavepointStore
 from tidemark.state.records import EpochRecord
+from tidemark.testing.crash import run_until_crash
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.crash]
 
 JOB: Final = "counts"
 FORK: Final = "what-if"
@@ -117,11 +118,14 @@ def forked(jobs: RunningJobs, calm: Undisturbed, good: Tables) -> None:
 
 
 def rewound(jobs: RunningJobs, calm: Undisturbed, good: Tables) -> None:
-    """Check that state and tables go back to the savepoint together, and that the job then comes to where it was and further."""
-    before = jobs.process(JOB)
-    assert jobs.tables(JOB).minutes != good.minutes
-    said = jobs.type_in("rewind", JOB, "--to", "good", "--stop")
-    assert "table of hours is back at version" in said
+    """Check that state and tables go back together, by a command that is killed between two tables, and given again."""
+    before, new = jobs.process(JOB), jobs.tables(JOB)
+    words = ["rewind", JOB, "--to", "good", "--stop"]
+    killed = run_until_crash("tests.savepoints.running:typed", "rewind-table-back", [*words, "--store", jobs.store.uri]).require_killed()
+    assert "table of hours is back at version" in killed.output
+    assert jobs.tables(JOB).counts == (new.minutes, good.hours) != good.counts
+    said = jobs.type_in(*words)
+    assert "going on with the rewind to good that was begun" in said
     assert "table of minutes is back at version" in said
     head, stored = jobs.head(JOB), savepoint(jobs, "good").record
     assert jobs.tables(JOB) == good

@@ -79,7 +79,7 @@ def test_upgrades_come_to_their_end_whoever_is_killed_on_the_way(
         with supervised(jobs, "first", crash_at=BETWEEN_TABLES) as first:
             kill_between_tables(jobs, first, good)
         with supervised(jobs, "second") as second:
-            jobs.land(6)
+            jobs.land(2)
             require_done(jobs, SAME, "running_jobs:again")
             require_done(jobs, WIDER, "running_jobs:wider")
             require_rolled_back(jobs)

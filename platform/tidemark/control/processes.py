@@ -114,11 +114,18 @@ def end_session(leader: int, *, mark: str | None = None, clock: Clock = SYSTEM_C
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(leader, signal.SIGKILL)
         return True
+    known: set[tuple[int, str]] = set()
     for _ in range(_ROUNDS):
-        members = [member for member in session_members(leader) if mark is None or _was_started_with(member.pid, mark)]
+        members = [
+            member
+            for member in session_members(leader)
+            # One that is ending does not show its variables any more.
+            if mark is None or (member.pid, member.started) in known or _was_started_with(member.pid, mark)
+        ]
         if not members:
             return True
         for member in members:
+            known.add((member.pid, member.started))
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(member.pid, signal.SIGKILL)
         clock.sleep(_PAUSE_SECONDS)

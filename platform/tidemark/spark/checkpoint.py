@@ -15,6 +15,7 @@ from tidemark.state.records import EpochRecord, SourceLogFile, SourceLogRef
 from tidemark.state.store import JobStore
 
 _COMMIT = 'v1\n{"nextBatchWatermarkMs":0}'
+_SEEDED = (0, 1)
 
 
 class SparkCheckpoint:
@@ -45,17 +46,18 @@ class SparkCheckpoint:
         root = Path(self._folder.name)
         if record is None or not record.offsets:
             return 0
-        # Spark wants the entry before the newest as well, except before batch 0; its numbers need not be the epochs'.
-        batch = 0
         _write(root / "metadata", json.dumps({"id": str(uuid.uuid4())}))
-        _write(root / "offsets" / str(batch), record.offsets)
-        _write(root / "commits" / str(batch), _COMMIT)
+        # At its start Spark has each file source list the files of the newest entry, from the one before on. Of a first entry these are
+        # all that were ever read, wherever they lay; between two that are the same there are none. Numbers need not be the epochs'.
+        for batch in _SEEDED:
+            _write(root / "offsets" / str(batch), record.offsets)
+            _write(root / "commits" / str(batch), _COMMIT)
         for source, log in record.source_logs.items():
             folder = root / source_folder(source)
             for file in log.files:
                 _write(folder / file.name, self._load(source, file).decode())
             self._saved[source] = {file.name: file for file in log.files}
-        return batch + 1
+        return len(_SEEDED)
 
     def offsets(self, batch: int) -> str:
         """Return the raw text of Spark's offsets of a batch."""
