@@ -98,4 +98,6 @@ def require_ended(landing: Landing, handle: ProcessHandle, code: int) -> None:
     assert landing.launcher.exit_code(handle) == code, "\n".join(landing.launcher.logs(handle, 60))
     assert handle.pid is not None
     assert session_members(handle.pid) == ()
-    assert not Path(f"/proc/{handle.pid}").exists()
+    # Threads of a process that has ended may need a moment to go; then whoever looks next takes note of its end.
+    place = Path(f"/proc/{handle.pid}")
+    until(lambda: landing.launcher.probe(handle) == "gone" and not place.exists(), "the note of its end")

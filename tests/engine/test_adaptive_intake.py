@@ -215,9 +215,10 @@ def test_a_run_reads_on_with_other_bounds(spark: SparkSession, tmp_path: Path, m
         handle_signals=False,
     )
     assert sum(rows) == 24, "every row once"
-    # Another epoch of a query may have begun before it was ended, so the second may be as large and later ones one off; two is the aim.
+    # Two are the aim. Another epoch or more of a query may have begun before it was ended, so some take more or less.
     assert rows[0] == 8, rows
-    assert set(rows[2:]) <= {1, 2, 3}, rows
+    assert max(rows[2:]) <= 4, rows
+    assert len(rows) >= 7, rows
     assert loads[0] == 1
-    assert loads[-1] == pytest.approx(0.25, rel=0.5)
+    assert 0.1 <= loads[-1] <= 0.5
     assert sorted(tm.memory_table(str(tmp_path)).column("n").to_pylist()) == [1] * 23  # type: ignore[union-attr]  # there is a table
