@@ -9,6 +9,7 @@ from tidemark.assets.job_streams import StreamData
 from tidemark.assets.lateness_checks import LateRatio, WatermarkFreshness
 from tidemark.assets.pane_checks import NoGaps, UniquePanes
 from tidemark.assets.standalone_checks import build_asset_checks
+from tidemark.assets.state_fits import StateFits
 from tidemark.assets.streaming import build_source_asset_specs, streaming_assets
 from tidemark.assets.translator import TidemarkTranslator
 
@@ -16,6 +17,7 @@ __all__ = [
     "Conservation",
     "LateRatio",
     "NoGaps",
+    "StateFits",
     "StreamData",
     "TidemarkTranslator",
     "UniquePanes",

@@ -29,11 +29,13 @@ class Evidence:
         report: the run just made; or, for checks on their own, the epochs of the job's history.
         status: the job's status; none where it never ran.
         files_before: names of an output's files before the run, by output, for checks that look at the run's rows only.
+        store: where the job stores are.
     """
 
     report: RunReport
     status: JobStatus | None
     files_before: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    store: str = ""
 
     @property
     def job(self) -> Job:
@@ -83,4 +85,4 @@ def stored_evidence(job: Job, store: str) -> Evidence:
     lineage = status.lineage if status is not None else ""
     epochs = tuple(epoch for epoch in history if epoch.lineage == lineage)
     report = RunReport(job=job, lineage=lineage, epochs=epochs, head=head, history=history)
-    return Evidence(report if status is None else RunReport(job, lineage, epochs, head, history, status.totals), status)
+    return Evidence(report if status is None else RunReport(job, lineage, epochs, head, history, status.totals), status, store=store)

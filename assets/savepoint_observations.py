@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import quote
 
 import dagster as dg
@@ -14,11 +14,10 @@ from tidemark.assets.metadata_values import MetadataItem, MetadataValues
 from tidemark.assets.translator import TidemarkTranslator
 from tidemark.graph.job import Job
 from tidemark.locations import Location
+from tidemark.savepoints.limits import Restorable
 from tidemark.savepoints.savepoint import Savepoint
 from tidemark.state.layout import PINS, pin_path
-
-if TYPE_CHECKING:
-    from tidemark.savepoints.savepoint_store import SavepointStore
+from tidemark.state.store import JobStore
 
 SAVEPOINT: Final = "tidemark/savepoint"
 TAKEN: Final = "tidemark/savepoint_taken"
@@ -28,18 +27,18 @@ _OWN_S3: Final = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT")
 """Variables that say that S3 is somebody else's than Amazon's, whose console does not show it."""
 
 
-def savepoint_metadata(savepoint: Savepoint, found: SavepointStore, *, run_id: str | None = None) -> MetadataValues:
+def savepoint_metadata(savepoint: Savepoint, restorable: Restorable, folder: JobStore, *, run_id: str | None = None) -> MetadataValues:
     """Return what a savepoint says, as metadata, with links.
 
     The keys are not those of epochs: an observation with these says how far the job was reported.
 
     Args:
         savepoint: the savepoint.
-        found: the job's savepoints.
+        restorable: until when the job can be put back to it.
+        folder: the store at the job's folder.
         run_id: of the Dagster run that took it.
     """
-    info, record, folder = savepoint.info, savepoint.record, found.folder
-    (restorable,) = found.restorable(savepoint)
+    info, record = savepoint.info, savepoint.record
     metadata: dict[str, MetadataItem] = {
         SAVEPOINT: savepoint.name,
         "tidemark/savepoint_kind": info.kind,
@@ -109,17 +108,18 @@ def output_keys(savepoint: Savepoint, job: Job | None, translator: TidemarkTrans
 
 
 def savepoint_observations(
-    savepoint: Savepoint, found: SavepointStore, keys: Mapping[str, dg.AssetKey], *, run_id: str | None = None
+    savepoint: Savepoint, restorable: Restorable, folder: JobStore, keys: Mapping[str, dg.AssetKey], *, run_id: str | None = None
 ) -> Iterator[dg.AssetObservation]:
     """Yield an observation for each output.
 
     Args:
         savepoint: the savepoint.
-        found: the job's savepoints.
+        restorable: until when the job can be put back to it.
+        folder: the store at the job's folder.
         keys: of the outputs' assets, by output.
         run_id: of the Dagster run that took it, if one did.
     """
-    shared = savepoint_metadata(savepoint, found, run_id=run_id)
+    shared = savepoint_metadata(savepoint, restorable, folder, run_id=run_id)
     for name, key in keys.items():
         table = savepoint.info.tables.get(name)
         own: dict[str, MetadataItem] = {}

@@ -64,7 +64,8 @@ _METHOD = f"""\
   with, too. A result is visible when the table's commit file is there. From an event's time to that it is at least the rest of its window
   and the bound. What is measured comes after a minute of warm-up, and all of its windows are checked.
 - `start` is from the command to the first epoch that is published: of `tidemark start` for a submitted job, and of a Python script that
-  starts the same query on stock Spark; JVM and session included. First a job that never ran, then one that goes on.
+  starts the same query on stock Spark; JVM and session included. First a job that never ran, then one that goes on. All of them start
+  from Java's archive of Spark's classes (`tidemark class-archive`, which `make bench` makes first), though stock Spark brings none.
 {HOW}
 - Memory is the greatest resident memory that the process and its JVM had together at one moment, warm-up included. A JVM takes what its
   limit allows before it collects garbage, so this says more about that limit than about what a job needs.

@@ -23,7 +23,7 @@ def savepoint_section(record: Record, found: SavepointFigures) -> str:
     table = [f"| {name} | {spread.median:,.0f} | {_range(spread)} |" for name, spread in rows]
     rescale = (
         f"A new parallelism is in effect {found.rescale_ms:,.0f} ms after it was asked for; "
-        f"{found.rescale_epochs} epochs began at the old one meanwhile."
+        f"epochs that began at the old one meanwhile: {found.rescale_epochs}."
     )
     head = ("| | ms (median) | least to greatest |", "|---|---:|---:|")
     return "\n".join((f"## {record.workload}", "", title, "", *head, *table, "", rescale))

@@ -12,6 +12,7 @@ from tidemark.assets.check import OutputCheck
 from tidemark.assets.continuous import Partitions, build_output_asset_specs
 from tidemark.assets.markdown import as_plain
 from tidemark.assets.standalone_checks import build_asset_checks
+from tidemark.assets.state_fits import StateFits
 from tidemark.assets.streaming import build_source_asset_specs
 from tidemark.assets.translator import TidemarkTranslator, group_of
 from tidemark.control.alert_settings import RULES
@@ -77,8 +78,8 @@ def build_continuous_definitions(
         checks: checks of a job, made on their own.
         translator: turns streams into asset specs.
         operations: ``each`` job has its own operations, or the ``store`` has some that ask for a job's name, for those with very many jobs.
-        savepoints: have the operations on savepoints and on a job's code as well (``savepoint_jobs``); where ``each`` job has its own, also
-            a savepoint every six hours and maintenance every night.
+        savepoints: have the operations on savepoints and on a job's code as well (``savepoint_jobs``), and the check ``state_fits`` of each
+            job; where ``each`` job has its own, also a savepoint every six hours and maintenance every night.
         alert_key: key of the resource that alerts go through; None sends none.
         launchers: what can start drivers, by name.
         default_status: whether the sensors and schedules run as soon as they are deployed.
@@ -91,7 +92,7 @@ def build_continuous_definitions(
     made = [
         build_asset_checks(job, found, store=store, translator=translator)
         for job in loaded.jobs.values()
-        if checks is not None and (found := checks(job))
+        if (found := _checks(checks(job) if checks is not None else (), verdict=savepoints))
     ]
     sensors = [
         build_progress_sensor(loaded.specs, options=SensorOptions(store=store, default_status=default_status)),
@@ -116,6 +117,11 @@ def build_continuous_definitions(
             savepoint_jobs(job, store=store, translator=translator, launchers=launchers, default_status=schedules) for job in named.values()
         ]
     return dg.Definitions.merge(definitions, *operating)
+
+
+def _checks(given: Sequence[OutputCheck], *, verdict: bool) -> Sequence[OutputCheck]:
+    """Return the checks of a job, with the verdict on its code, unless it is among them."""
+    return (*given, StateFits()) if verdict and not any(isinstance(check, StateFits) for check in given) else given
 
 
 def load_jobs(

@@ -22,6 +22,7 @@ from tidemark.control.waiting import Goal, Waiting
 from tidemark.control.wishes import Wishes
 from tidemark.durations import to_ms
 from tidemark.operations.control_config import StartForm, StopForm, WishForm
+from tidemark.operations.reaching import reach, require_reached, said
 from tidemark.state.store import JobStore
 
 Verb = Literal["start", "stop", "cancel", "restart", "suspend", "resume"]
@@ -64,23 +65,16 @@ class Operator:
         begun = self.clock.monotonic()
         made = self._ask(Wishes(root, f"{who()} (Dagster run {context.run_id[:8]})", self.clock), verb, form)
         context.log.info("%s: generation %d, wanted %s", form.job, made.generation, made.spec.wanted)
-
-        def tell(view: JobView) -> None:
-            context.log.info("%s", said(view))
-
         if form.wait:
-            view = Waiting(root, launchers, self.clock).until(
-                form.job, GOALS[verb], generation=made.generation, timeout_ms=timeout_ms, tell=tell
-            )
+            view = reach(context, Waiting(root, launchers, self.clock), made, GOALS[verb], timeout_ms=timeout_ms)
         else:
             # Whoever else looks after the job finds it begun; where nobody does, nothing is lost but the waiting.
             Reconciler(root, launchers, self.clock).pass_over([form.job])
             view = view_of(observe(root, form.job, launchers), self.clock.now_ms())
-            tell(view)
+            context.log.info("%s", said(view))
         metadata = outcome(view, made, seconds=self.clock.monotonic() - begun)
-        if form.wait and (view.driver_lifecycle == "failed" or (GOALS[verb] == "running" and view.driver_lifecycle == "finished")):
-            text = view.error.message if view.error is not None else f"{form.job} does not run: {view.reason}"
-            raise dg.Failure(text, metadata=dict(metadata), allow_retries=False)
+        if form.wait:
+            require_reached(view, GOALS[verb], metadata)
         context.add_output_metadata(dict(metadata))
 
     def _ask(self, wishes: Wishes, verb: Verb, form: WishForm) -> SpecGeneration:
@@ -103,12 +97,6 @@ class Operator:
         known = read_spec(wishes.store, form.job)
         if known is None or (isinstance(form, StartForm) and form.resubmit):
             wishes.submit(self.spec, form.why)
-
-
-def said(view: JobView) -> str:
-    """Return where a job is, as a line of the log."""
-    epoch = f", epoch {view.epoch}" if view.epoch is not None else ""
-    return f"{view.job}: {view.lifecycle}{epoch}{f' ({view.reason})' if view.reason else ''}"
 
 
 def outcome(view: JobView, made: SpecGeneration, *, seconds: float) -> MetadataValues:

@@ -12,6 +12,8 @@ Form = TypeVar("Form", bound="JobForm")
 _JOB_HELP = "Name of the job."
 _SAVEPOINT_HELP = "Name of the savepoint; empty for the newest, but for those that rewinds took."
 _TIMEOUT_HELP = "How long to wait at most; what was asked for stands all the same."
+_GO_ON_HELP = "How long to wait at most; it can be gone on with."
+_TO_THE_END_HELP = "Go on to the end; else only begin it, for a supervisor or the reconcile sensor to go on with."
 
 
 class JobForm(dg.Config):
@@ -21,11 +23,34 @@ class JobForm(dg.Config):
     why: str = Field(default="", description="What for; kept with the change.")
 
 
+class WaitForm(JobForm):
+    """What operations take that want a job to run otherwise."""
+
+    wait: bool = Field(
+        default=True,
+        description="See to it, and wait until the job runs so; else only write it down, for a supervisor or the reconcile sensor.",
+    )
+    timeout: str = Field(default="10 minutes", description=_TIMEOUT_HELP)
+
+
+class RenamingForm(JobForm):
+    """What only people can know of changed code, of operations by which it takes stored state over."""
+
+    uids: dict[str, str] = Field(default={}, description="Operators that have another uid now: the new one by the old one.")
+    columns: dict[str, dict[str, str | None]] = Field(
+        default={},
+        description="Keys, aggregates and columns that have another name now: by the operator's new uid, the new name by the old one; "
+        "null for an aggregate whose state is left behind.",
+    )
+    allow_non_restored_state: bool = Field(default=False, description="Leave behind what belongs to nothing in the code.")
+
+
 class SavepointForm(JobForm):
     """Of ``savepoint``."""
 
     name: str = Field(default="", description="Its name; empty for sp-EPOCH-TIME.")
-    epoch: int | None = Field(default=None, description="A retained epoch; the newest by default.")
+    epoch: int | None = Field(default=None, ge=0, description="A retained epoch; the newest by default.")
+    lineage: str = Field(default="", description="Of the epoch; empty for the newest that has it.")
     kind: Literal["manual", "periodic"] = Field(
         default="manual", description="manual: it stays until somebody disposes of it. periodic: retention lets it go."
     )
@@ -54,9 +79,13 @@ class RewindForm(JobForm):
     dry_run: bool = Field(default=True, description="Only say what would be done, and what stands against it.")
     stop: bool = Field(default=True, description="Stop the job first, and start it again afterwards.")
     timeout: str = Field(default="10 minutes", description=_TIMEOUT_HELP)
+    abort: bool = Field(
+        default=False,
+        description="Instead, give up the rewind that was begun and is not done; only as long as no table was put back.",
+    )
 
 
-class ForkForm(JobForm):
+class ForkForm(RenamingForm, WaitForm):
     """Of ``fork``."""
 
     savepoint: str = Field(default="", description=_SAVEPOINT_HELP)
@@ -66,36 +95,44 @@ class ForkForm(JobForm):
     start: bool = Field(default=True, description="Start it at once.")
 
 
-class RescaleForm(JobForm):
+class RescaleForm(WaitForm):
     """Of ``rescale``."""
 
     parallelism: int | None = Field(default=None, ge=1, description="Shuffle partitions from the next epoch on; none for the job's own.")
 
 
-class RestoreForm(JobForm):
+class RestoreForm(RenamingForm, WaitForm):
     """Of ``restore``."""
 
     savepoint: str = Field(default="", description="Name of the savepoint; there is no default, since tables stay as they are.")
-    uids: dict[str, str] = Field(default={}, description="Operators that have another uid now: the new one by the old one.")
-    allow_non_restored_state: bool = Field(default=False, description="Leave behind what belongs to nothing in the job.")
+    savepoint_of: str = Field(default="", description="The job whose savepoint it is; empty for the same.")
+    mode: Literal["no-claim", "claim"] = Field(
+        default="no-claim", description="no-claim: the savepoint stays. claim: it is disposed of once the job is past it."
+    )
+    parallelism: int | None = Field(default=None, ge=1, description="Shuffle partitions from then on; none to leave them as they are.")
 
 
-class UpgradeForm(JobForm):
+class UpgradeForm(RenamingForm):
     """Of ``upgrade``."""
 
     code: str = Field(default="", description="The new code, MODULE:JOB; empty to go on with the upgrade that is under way.")
+    savepoint: str = Field(
+        default="",
+        description="A savepoint that state and tables are put back to before the new code starts, such as one from before a bug; "
+        "empty to go on where the job is.",
+    )
     version: str = Field(default="", description="A label of the new code.")
     code_paths: list[str] = Field(default=[], description="Folders, zips and wheels that it is in; empty to leave them as they are.")
+    folder: str = Field(default="", description="Working directory of its driver; empty to leave it as it is.")
     variables: dict[str, str] = Field(default={}, description="Variables of its driver, besides those there are. No secrets.")
-    uids: dict[str, str] = Field(default={}, description="Operators that have another uid now: the new one by the old one.")
-    allow_non_restored_state: bool = Field(default=False, description="Leave behind what belongs to nothing in the new code.")
     good_epochs: int = Field(default=3, ge=1, description="So many epochs the new code has to commit.")
     checks_within: str = Field(default="5 minutes", description="How long it has for that, and for its checks.")
     checks: list[str] = Field(default=[], description="Names of checks that have to pass in that time.")
     end: Literal["", "abort", "accept"] = Field(
         default="", description="Of the upgrade that is under way: abort: go back. accept: the new code stays, whatever it showed."
     )
-    timeout: str = Field(default="30 minutes", description="How long to wait at most; it can be gone on with.")
+    wait: bool = Field(default=True, description=_TO_THE_END_HELP)
+    timeout: str = Field(default="30 minutes", description=_GO_ON_HELP)
 
 
 class PromoteForm(JobForm):
@@ -104,7 +141,8 @@ class PromoteForm(JobForm):
     fork: str = Field(default="", description="Name of the fork; empty for JOB-what-if.")
     good_epochs: int = Field(default=3, ge=1, description="So many epochs its code has to commit.")
     checks_within: str = Field(default="5 minutes", description="How long it has for that.")
-    timeout: str = Field(default="30 minutes", description="How long to wait at most; it can be gone on with.")
+    wait: bool = Field(default=True, description=_TO_THE_END_HELP)
+    timeout: str = Field(default="30 minutes", description=_GO_ON_HELP)
 
 
 class MaintenanceForm(JobForm):

@@ -33,8 +33,7 @@ from tidemark.operations.savepoint_config import (
     job_form,
 )
 from tidemark.sensors.store_sensor import open_root
-from tidemark.state.joblog import JobLog
-from tidemark.state.layout import job_folder
+from tidemark.state.joblog import newest_epoch
 
 if TYPE_CHECKING:
     from tidemark.control.upgrade_request import Judge
@@ -107,7 +106,7 @@ def savepoint_jobs(
 
     def has_epoch(_: dg.ScheduleEvaluationContext) -> bool:
         root = open_root(given)
-        return name is not None and JobLog(root.at(job_folder(name)), name, clock).load().epoch is not None
+        return name is not None and newest_epoch(root, name) is not None
 
     jobs = {verb: _job(verb, name, carried_out) for verb in _VERBS}
     return dg.Definitions(

@@ -17,24 +17,30 @@ from tidemark.control.generations import change_spec, read_spec, require_spec, w
 from tidemark.control.launcher import Launcher
 from tidemark.control.rewinds import Rewinder
 from tidemark.control.spec import JobSpec, SpecGeneration
+from tidemark.control.upgrade_verdict import Maps
+from tidemark.control.waiting import Waiting
 from tidemark.durations import to_ms
 from tidemark.errors import DefinitionError, UnknownSavepointError
 from tidemark.graph.job import Job
+from tidemark.operations.reaching import reach, require_reached
 from tidemark.operations.savepoint_config import (
     DisposeForm,
     ExportForm,
     ForkForm,
     JobForm,
     MaintenanceForm,
+    RenamingForm,
     RescaleForm,
     RestoreForm,
     RewindForm,
     SavepointForm,
+    WaitForm,
 )
 from tidemark.savepoints.exporting import export_savepoint
-from tidemark.savepoints.restore import Restore
+from tidemark.savepoints.restore import Restore, require_uids
 from tidemark.savepoints.restore_marks import is_due
 from tidemark.savepoints.retention import SavepointRetention
+from tidemark.savepoints.rewind_abort import abort_rewind
 from tidemark.savepoints.rewinding import look
 from tidemark.savepoints.savepoint import Savepoint
 from tidemark.savepoints.savepoint_store import SavepointStore
@@ -70,10 +76,18 @@ class SavepointOperator:
     def take(self, context: dg.OpExecutionContext, form: SavepointForm) -> Found:
         """Take a savepoint, and observe the outputs with it."""
         found = self._savepoints(form)
-        taken = found.take(form.name or None, epoch=form.epoch, kind=form.kind, by=caller(context), note=form.why, labels=dict(form.labels))
+        taken = found.take(
+            form.name or None,
+            epoch=form.epoch,
+            lineage=form.lineage or None,
+            kind=form.kind,
+            by=caller(context),
+            note=form.why,
+            labels=dict(form.labels),
+        )
         context.log.info("%s", taken)
         self._observe(context, found, taken)
-        return dict(savepoint_metadata(taken, found, run_id=context.run_id))
+        return dict(savepoint_metadata(taken, found.restorable(taken)[0], found.folder, run_id=context.run_id))
 
     @contextmanager
     def observing(self, context: dg.OpExecutionContext, job: str) -> Iterator[None]:
@@ -107,11 +121,13 @@ class SavepointOperator:
         index = export_savepoint(found.folder, savepoint, to)
         context.log.info("%s: %d files, %d bytes at %s", savepoint.name, len(index.files), index.bytes, to)
         exported: Found = {"tidemark/export": dg.MetadataValue.path(to), "tidemark/files": len(index.files), "tidemark/bytes": index.bytes}
-        return {**savepoint_metadata(savepoint, found), **exported}
+        return {**savepoint_metadata(savepoint, found.restorable(savepoint)[0], found.folder), **exported}
 
     def rewind(self, context: dg.OpExecutionContext, form: RewindForm) -> Found:
         """Put a job back to a savepoint with its tables, or say what that would do."""
         timeout_ms = to_ms(form.timeout, what="timeout", minimum=1)
+        if form.abort:
+            return self._give_up(context, form)
         if not form.savepoint and not form.dry_run:
             raise DefinitionError(
                 "a rewind names its savepoint, since the newest one may be another when the run is launched again",
@@ -132,11 +148,23 @@ class SavepointOperator:
             return {**said, "tidemark/refusals": len(plan.refusals), "tidemark/dry_run": True}
         rewinder = Rewinder(found.store, self.launchers(), timeout_ms, caller(context), self.clock, tell=context.log.info)
         with self.observing(context, form.job):
-            head = rewinder.rewind(form.job, savepoint.name, stop=form.stop, why=form.why).head
-        return {"tidemark/epoch": head.epoch, "tidemark/lineage": head.lineage, "tidemark/savepoint": savepoint.name}
+            done = rewinder.rewind(form.job, savepoint.name, stop=form.stop, why=form.why)
+        said = {"tidemark/epoch": done.head.epoch, "tidemark/lineage": done.head.lineage, "tidemark/savepoint": savepoint.name}
+        if done.view is not None:
+            said["tidemark/lifecycle"] = done.view.lifecycle
+            require_reached(done.view, "running", said)
+        return said
+
+    def _give_up(self, context: dg.OpExecutionContext, form: RewindForm) -> Found:
+        """Give up a rewind that was begun, and has put no table back."""
+        if form.savepoint:
+            raise DefinitionError("a rewind is either made or given up", fix="give `savepoint` or `abort`, not both", job=form.job)
+        note = abort_rewind(self.open_store(), form.job, clock=self.clock, tell=context.log.info)
+        return {"tidemark/savepoint": note.savepoint, "tidemark/aborted": True}
 
     def fork(self, context: dg.OpExecutionContext, form: ForkForm) -> Found:
         """Submit a variant of a job that reads on from a savepoint into tables of its own."""
+        timeout_ms = to_ms(form.timeout, what="timeout", minimum=1)
         found = self._savepoints(form)
         savepoint = self._chosen(found, form.savepoint)
         made = forks.fork(
@@ -146,19 +174,22 @@ class SavepointOperator:
             name=form.name or fork_name(form.job),
             code=form.code or None,
             outputs=form.outputs or None,
+            maps=maps_of(form),
             start=form.start,
             by=caller(context),
             why=form.why,
             clock=self.clock,
         )
         tables = dg.MetadataValue.path(made.spec.outputs_root or "")
-        return {**_spec_metadata(made), "tidemark/fork": made.spec.job, "tidemark/tables": tables, "tidemark/savepoint": savepoint.name}
+        said: Found = {"tidemark/fork": made.spec.job, "tidemark/tables": tables, "tidemark/savepoint": savepoint.name}
+        return self._running(context, form, made, said, timeout_ms)
 
     def rescale(self, context: dg.OpExecutionContext, form: RescaleForm) -> Found:
         """Run a submitted job at another parallelism from its next epoch on."""
+        timeout_ms = to_ms(form.timeout, what="timeout", minimum=1)
         words = "as the job has it" if form.parallelism is None else str(form.parallelism)
         made = self._change(context, form, lambda spec: replace(spec, parallelism=form.parallelism), form.why or f"rescale to {words}")
-        return {**_spec_metadata(made), "tidemark/parallelism": words}
+        return self._running(context, form, made, {"tidemark/parallelism": words}, timeout_ms)
 
     def restore(self, context: dg.OpExecutionContext, form: RestoreForm) -> Found:
         """Let a submitted job go on from a savepoint, once; its driver is started anew for it, and tables stay as they are."""
@@ -168,20 +199,29 @@ class SavepointOperator:
                 fix="give `savepoint`; to put the tables back, too, launch the rewind",
                 job=form.job,
             )
-        found = self._savepoints(form)
-        savepoint = found.get(form.savepoint)
+        timeout_ms = to_ms(form.timeout, what="timeout", minimum=1)
+        found, maps = self._savepoints(form), maps_of(form)
+        savepoint = SavepointStore(found.store, form.savepoint_of or form.job, self.clock).get(form.savepoint)
+        require_uids(savepoint, maps.uids)
         restore = Restore(
             savepoint.name,
-            uids=dict(form.uids),
-            allow_non_restored_state=form.allow_non_restored_state,
+            uids=maps.uids,
+            allow_non_restored_state=maps.allow_non_restored_state,
+            mode=form.mode,
+            job=form.savepoint_of,
             identity=restore_identity(context, savepoint),
+            columns=maps.columns,
         )
+
+        def restored(spec: JobSpec) -> JobSpec:
+            return replace(spec, restore=restore, parallelism=form.parallelism or spec.parallelism)
+
         if is_due(found.folder, None, restore):
-            made = self._change(context, form, lambda spec: replace(spec, restore=restore), form.why or f"restore from {savepoint.name}")
+            made = self._change(context, form, restored, form.why or f"restore from {savepoint.name}")
         else:
             made = require_spec(found.store, form.job)
             context.log.warning("%s was restored from %s already, for this run; to do it again, launch it anew", form.job, savepoint.name)
-        return {**_spec_metadata(made), "tidemark/savepoint": savepoint.name}
+        return self._running(context, form, made, {"tidemark/savepoint": savepoint.name}, timeout_ms)
 
     def maintain(self, context: dg.OpExecutionContext, form: MaintenanceForm) -> Found:
         """Let savepoints go that retention does, delete what nothing needs any more, and old files of tables."""
@@ -200,12 +240,23 @@ class SavepointOperator:
                 said[f"tidemark/vacuumed_{output}"] = files
         return said
 
+    def _running(self, context: dg.OpExecutionContext, form: WaitForm, made: SpecGeneration, said: Found, timeout_ms: int) -> Found:
+        """Wait until a job that is wanted running runs as it is wanted now, where that was asked for; returns what came of it."""
+        metadata = {**_spec_metadata(made), **said}
+        if not form.wait or made.spec.wanted != "running":
+            return metadata
+        view = reach(context, Waiting(self.open_store(), self.launchers(), self.clock), made, "running", timeout_ms=timeout_ms)
+        metadata["tidemark/lifecycle"] = view.lifecycle
+        require_reached(view, "running", metadata)
+        return metadata
+
     def _observe(self, context: dg.OpExecutionContext, found: SavepointStore, savepoint: Savepoint) -> None:
         # A sensor may have been faster, since a rewind or an upgrade is observed when it has come to its end.
         reported = ReportedEvents(context.instance)
         every = output_keys(savepoint, self.job, self.translator)
         keys = {output: key for output, key in every.items() if not reported.knows_savepoint(key, savepoint)}
-        for observation in savepoint_observations(savepoint, found, keys, run_id=context.run_id):
+        (restorable,) = found.restorable(savepoint)
+        for observation in savepoint_observations(savepoint, restorable, found.folder, keys, run_id=context.run_id):
             context.log_event(observation)
 
     def _savepoints(self, form: JobForm) -> SavepointStore:
@@ -228,6 +279,11 @@ class SavepointOperator:
 
         require_spec(root, form.job)
         return change_spec(root, form.job, of_newest, by=caller(context), why=why, clock=self.clock)
+
+
+def maps_of(form: RenamingForm) -> Maps:
+    """Return what a form says of changed code."""
+    return Maps(dict(form.uids), {uid: dict(names) for uid, names in form.columns.items()}, form.allow_non_restored_state)
 
 
 def caller(context: dg.OpExecutionContext) -> str:

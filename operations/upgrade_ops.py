@@ -8,11 +8,12 @@ from tidemark.assets.metadata_values import MetadataItem
 from tidemark.control.promoting import promotion_of
 from tidemark.control.upgrade_records import UpgradeStep, code_text
 from tidemark.control.upgrade_request import Judge, UpgradeRequest, begin_upgrade
-from tidemark.control.upgrade_verdict import Maps, judge_code
+from tidemark.control.upgrade_verdict import judge_code
 from tidemark.control.upgrading import Upgrading
 from tidemark.durations import to_ms
+from tidemark.errors import DefinitionError
 from tidemark.operations.savepoint_config import JobForm, PromoteForm, UpgradeForm
-from tidemark.operations.savepoint_ops import SavepointOperator, caller, fork_name
+from tidemark.operations.savepoint_ops import SavepointOperator, caller, fork_name, maps_of
 
 
 class UpgradeOperator:
@@ -30,24 +31,30 @@ class UpgradeOperator:
     def upgrade(self, context: dg.OpExecutionContext, form: UpgradeForm) -> dict[str, MetadataItem]:
         """Give a job other code, with a way back."""
         upgrading = self._upgrading(context)
+        if form.savepoint and not form.code:
+            raise DefinitionError(
+                "a savepoint is gone back to for new code", fix="give `code`, too; without new code launch the rewind", job=form.job
+            )
         if form.code:
             request = UpgradeRequest(
                 form.job,
                 form.code,
                 version=form.version,
                 code_paths=tuple(form.code_paths) or None,
+                folder=form.folder or None,
                 variables=dict(form.variables),
-                maps=Maps(dict(form.uids), allow_non_restored_state=form.allow_non_restored_state),
+                maps=maps_of(form),
                 good_epochs=form.good_epochs,
                 within_ms=to_ms(form.checks_within, what="checks_within", minimum=1),
                 checks=tuple(form.checks),
+                back_to=form.savepoint,
             )
             self._begin(context, upgrading, request, form)
         if form.end == "abort":
             upgrading.abort(form.job, form.why)
         elif form.end == "accept":
             upgrading.accept(form.job, form.why)
-        return self._carried_on(context, upgrading, form.job, form.timeout)
+        return self._carried_on(context, upgrading, form.job, form)
 
     def promote(self, context: dg.OpExecutionContext, form: PromoteForm) -> dict[str, MetadataItem]:
         """Give a job the code of its fork: it goes back to where the fork began, and reads on with it."""
@@ -55,11 +62,15 @@ class UpgradeOperator:
         within_ms = to_ms(form.checks_within, what="checks_within", minimum=1)
         request = promotion_of(upgrading.store, form.fork or fork_name(form.job), good_epochs=form.good_epochs, within_ms=within_ms)
         self._begin(context, upgrading, request, form)
-        return self._carried_on(context, upgrading, request.job, form.timeout)
+        return self._carried_on(context, upgrading, request.job, form)
 
-    def _carried_on(self, context: dg.OpExecutionContext, upgrading: Upgrading, job: str, timeout: str) -> dict[str, MetadataItem]:
+    def _carried_on(
+        self, context: dg.OpExecutionContext, upgrading: Upgrading, job: str, form: UpgradeForm | PromoteForm
+    ) -> dict[str, MetadataItem]:
+        if not form.wait:
+            return _outcome(upgrading.require_step(job))
         with self._operator.observing(context, job):
-            end = upgrading.go_on(job, timeout_ms=to_ms(timeout, what="timeout", minimum=1))
+            end = upgrading.go_on(job, timeout_ms=to_ms(form.timeout, what="timeout", minimum=1))
         return _outcome(end)
 
     def _upgrading(self, context: dg.OpExecutionContext) -> Upgrading:
@@ -79,15 +90,15 @@ class UpgradeOperator:
 
 
 def _outcome(end: UpgradeStep) -> dict[str, MetadataItem]:
-    """Return what came of an upgrade.
+    """Return what came of an upgrade, or where it is.
 
     Raises:
         dagster.Failure: the old code has the job again.
     """
     metadata: dict[str, MetadataItem] = {
         "tidemark/upgrade": end.upgrade.identity,
-        "tidemark/upgrade_end": end.step,
-        "tidemark/code": code_text(end.upgrade.after if end.step == "done" else end.upgrade.before),
+        "tidemark/upgrade_end" if end.ended else "tidemark/upgrade_step": end.step,
+        "tidemark/code": code_text(end.upgrade.before if end.heading == "rolled-back" else end.upgrade.after),
         "tidemark/savepoint": end.upgrade.savepoint,
         "tidemark/reason": end.reason,
     }

@@ -145,7 +145,7 @@ class TidemarkResource(dg.ConfigurableResource[Any]):
         report = report_of_run(bound.job, store, result.epochs, lineage=result.lineage, head=result.head)
         context.log.info(_summary(report))
         yield from materializations(bound, report, selected=selected, skip_unchanged=skip_unchanged)
-        evidence = Evidence(report, self.status_of(bound.job), before)
+        evidence = Evidence(report, self.status_of(bound.job), before, store)
         yield from evaluate_checks(bound.checks, evidence, keys=bound.keys, selected=checks)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 _FORMAT = 1
 
@@ -51,12 +52,9 @@ def decode_marks(text: str | None) -> dict[str, JobMark]:
     What was reported by then is found in Dagster's own events, so that it is not reported twice.
     """
     try:
-        raw = json.loads(text or "null")
-        if not isinstance(raw, dict) or raw.get("format") != _FORMAT:
-            return {}
         return {
             str(name): JobMark(str(lineage), int(epoch), int(at), {str(output): int(end) for output, end in through.items()})
-            for name, (lineage, epoch, at, through) in raw["jobs"].items()
+            for name, (lineage, epoch, at, through) in _part(text, "jobs").items()
         }
     except (ValueError, TypeError, KeyError, AttributeError):
         return {}
@@ -65,12 +63,15 @@ def decode_marks(text: str | None) -> dict[str, JobMark]:
 def decode_savepoints(text: str | None) -> dict[str, Mapping[str, SavepointMark]]:
     """Read the marks of savepoints; none where the cursor has none, as that of an older release, or cannot be read."""
     try:
-        raw = json.loads(text or "null")
-        if not isinstance(raw, dict) or raw.get("format") != _FORMAT:
-            return {}
         return {
             str(job): {str(name): SavepointMark(int(modified), int(taken_at)) for name, (modified, taken_at) in by_name.items()}
-            for job, by_name in raw.get("savepoints", {}).items()
+            for job, by_name in _part(text, "savepoints").items()
         }
     except (ValueError, TypeError, KeyError, AttributeError):
         return {}
+
+
+def _part(text: str | None, name: str) -> Mapping[str, Any]:
+    """Return a part of a cursor of this format; nothing where it is of another, or has no such part."""
+    raw = json.loads(text or "null")
+    return raw.get(name, {}) if isinstance(raw, dict) and raw.get("format") == _FORMAT else {}

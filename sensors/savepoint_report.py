@@ -16,8 +16,8 @@ from tidemark.sensors.reported_events import ReportedEvents
 from tidemark.state.store import JobStore
 
 if TYPE_CHECKING:
+    from tidemark.savepoints.restorable import Restorability
     from tidemark.savepoints.savepoint import Savepoint
-    from tidemark.savepoints.savepoint_store import SavepointStore
 
 SAVEPOINTS_AT_ONCE = 20
 """Savepoints that one tick reports, of all jobs together; the next one goes on with the others."""
@@ -107,6 +107,7 @@ class _Tick:
         from tidemark.savepoints.savepoint_store import SavepointStore  # it loads what reads Delta tables
 
         savepoints, kept = SavepointStore(job.root, name, self._clock), dict(marks)
+        restorability = savepoints.restorability()
         for place, each in enumerate(new):
             if self.reported >= SAVEPOINTS_AT_ONCE or not self._in_time():
                 self.waiting += len(new) - place
@@ -118,7 +119,7 @@ class _Tick:
                     continue
                 # A store that was copied has the same savepoints, in files of another time.
                 if each not in marks or marks[each].taken_at != savepoint.taken_at:
-                    self._observe(savepoint, savepoints, job.keys)
+                    self._observe(savepoint, restorability, savepoints.folder, job.keys)
                 kept[each] = SavepointMark(job.files[each], savepoint.taken_at)
             except UnknownSavepointError:
                 continue  # disposed of meanwhile
@@ -126,8 +127,8 @@ class _Tick:
                 self.errors.setdefault(name, error)
         return kept
 
-    def _observe(self, savepoint: Savepoint, savepoints: SavepointStore, keys: Mapping[str, dg.AssetKey]) -> None:
+    def _observe(self, savepoint: Savepoint, restorability: Restorability, folder: JobStore, keys: Mapping[str, dg.AssetKey]) -> None:
         left = {output: key for output, key in keys.items() if not self._known.knows_savepoint(key, savepoint)}
         if left:
-            self.events += savepoint_observations(savepoint, savepoints, left)
+            self.events += savepoint_observations(savepoint, restorability.of(savepoint), folder, left)
             self.reported += 1

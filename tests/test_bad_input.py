@@ -301,7 +301,7 @@ def unknown_sql_function(lab: Lab) -> Act:
 # ----------------------------------------------------------------------------------------------------------------- sinks
 
 
-@at_run(SinkError, "'rows'", "column 'fare' is long in the output and string in the table", "out")
+@at_run(SinkError, "'rows'", "column 'fare' is BIGINT in the output and STRING in the table", "out")
 def delta_table_with_other_types(lab: Lab) -> Act:
     lab.run(lab.job(rows=tm.delta(lab.source().select("zone", "at", fare="zone"), lab.path("out"))))
     lab.name = "other"

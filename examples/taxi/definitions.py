@@ -15,6 +15,7 @@ from tidemark.assets import (
     Conservation,
     LateRatio,
     NoGaps,
+    StateFits,
     UniquePanes,
     WatermarkFreshness,
     build_source_asset_specs,
@@ -57,6 +58,7 @@ HOURLY_TIPS_SUITE = {
 # The example's trips are of long ago, so its watermark is compared with the newest trip and not with today's clock.
 CHECKS = (
     Conservation(),
+    StateFits(),
     UniquePanes("hourly_tips"),
     NoGaps("hourly_tips"),
     LateRatio("hourly_tips", warn_above=0.05, error_above=0.25),

@@ -47,6 +47,7 @@ OPERATION_POINTS: Final = (
     "restored",
     "export-copied",
     "import-copied",
+    "columns-added",
     "rewind-stopping",
     "rewind-noted",
     "rewind-table-back",
@@ -58,7 +59,7 @@ OPERATION_POINTS: Final = (
     "upgrade-recorded",
     "upgrade-acted",
 )
-"""Those of savepoints, restores, rewinds and upgrades."""
+"""Those of savepoints, restores, rewinds and upgrades, and of tables that get columns."""
 
 POINTS: Final[tuple[str, ...]] = (*RUN_POINTS, *OPERATION_POINTS)
 

@@ -51,7 +51,7 @@ def test_the_documents_say_what_was_measured(tmp_path: Path) -> None:
     assert "Some keys: 300 MiB in 5 files. 3 runs each." in page
     assert "| savepoint of the running job | 12 | 10 to 90 |" in page
     assert "| restore: from Spark's start to the first epoch | 3,000 | 2,900 to 3,100 |" in page
-    assert "in effect 1,235 ms after it was asked for; 2 epochs began at the old one meanwhile." in page
+    assert "in effect 1,235 ms after it was asked for; epochs that began at the old one meanwhile: 2." in page
     assert headline([RECORD]) == ("savepoints: alone",)
     again = replace(RECORD, runs=1)
     assert beside_earlier([again], tmp_path) == (again,)

@@ -87,14 +87,16 @@ def main(store: str, job: str, number: int) -> int:
 
 
 def run(root: JobStore, job: str, owner: OwnerInfo, term: Driver, asked: list[int]) -> int:
-    history, lineage = HistoryWriter(root, job), term.log.origin()
+    history, begun = HistoryWriter(root, job), term.last
+    # It goes on with the lineage of a restore or a rewind, as a real one does.
+    lineage, parent = (begun.lineage, begun.parent) if begun is not None else (term.log.origin(), None)
     while True:
         spec = require_spec(root, job).spec
         draining = spec.wanted == "suspended" and spec.stop == "drain"
         epoch, now = term.last.epoch + 1 if term.last is not None else 0, SYSTEM_CLOCK.now_ms()
         progress = EpochProgress(job, lineage, epoch, now, 5, 10, 1, end_of_input=draining)
         term.beat()
-        term.append(EpochRecord(job, lineage, None, term.term, epoch, now, str(epoch), progress, end_of_input=draining))
+        term.append(EpochRecord(job, lineage, parent, term.term, epoch, now, str(epoch), progress, end_of_input=draining))
         history.append(progress)
         if asked or spec.wanted == "suspended":
             say(root, job, owner, "finished" if draining else "stopped", last=progress if draining else None)

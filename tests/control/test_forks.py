@@ -10,7 +10,9 @@ from tests.savepoints.delta_jobs import TABLES, job_with_tables, rows, run_epoch
 from tests.savepoints.stored_jobs import StoredJob, live_files
 from tidemark.control import forks
 from tidemark.control.generations import read_spec
-from tidemark.errors import CorruptStoreError, DefinitionError, SavepointInUseError, UnknownSavepointError
+from tidemark.control.spec import JobSpec
+from tidemark.control.wishes import Wishes
+from tidemark.errors import CorruptStoreError, DefinitionError, NotReachedError, SavepointInUseError, UnknownSavepointError
 from tidemark.savepoints.isolation import isolated
 from tidemark.savepoints.restore import Restore
 from tidemark.savepoints.restoring import begin_lineage, prepared
@@ -71,6 +73,29 @@ def test_a_fork_with_the_results_of_its_job_does_not_differ(job: StoredJob, tmp_
     job.savepoints.take("a")
     with pytest.raises(DefinitionError, match="savepoint 'a' is another one by now than that which 'what-if' began with"):
         forks.diff_output(job.root, "taxi", "what-if", "hourly")
+
+
+def test_what_has_just_begun_is_said_to_be_compared_later(job: StoredJob, tmp_path: Path) -> None:
+    forks.fork(job.root, "taxi", "a", name="what-if", code="m:j", start=False, clock=job.clock)
+    with pytest.raises(NotReachedError, match="job 'what-if' has not begun yet, and there is nothing to compare"):
+        forks.diff_output(job.root, "taxi", "what-if", "hourly")
+    made = read_spec(job.root, "what-if")
+    assert made is not None
+    assert made.spec.restore is not None
+    fork = StoredJob(job.root, "what-if", job.clock)
+    fork.restore(made.spec.restore)
+    with pytest.raises(NotReachedError, match=r"still at epoch 2, that of savepoint 'a', which it began with.*`tidemark status what-if`"):
+        forks.diff_output(job.root, "what-if", "taxi", "hourly")
+    fork.outputs = {"hourly": OutputRecord("delta", str(tmp_path / "nothing-yet"))}
+    fork.commit()
+    with pytest.raises(NotReachedError, match="has no row of output 'hourly' yet"):
+        forks.diff_output(job.root, "taxi", "what-if", "hourly")
+
+
+def test_a_label_of_the_job_s_code_says_nothing_of_another(job: StoredJob) -> None:
+    Wishes(job.root).submit(JobSpec("taxi", "m:j", version="7"))
+    for name, code, version in (("same", None, "7"), ("same-by-name", "m:j", "7"), ("other", "m:k", "")):
+        assert forks.fork(job.root, "taxi", "a", name=name, code=code, start=False, clock=job.clock).spec.version == version
 
 
 @pytest.mark.parametrize("outputs", ["", "hourly", "../{name}", "link", "store"])

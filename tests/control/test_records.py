@@ -22,7 +22,9 @@ from tidemark.control.spec import AlertThresholds, JobSpec, RestartPolicy, SpecG
 from tidemark.control.spec_checks import checked
 from tidemark.errors import CorruptStoreError, DefinitionError, FencedError, FormatError, InvalidNameError, TidemarkError, UnknownJobError
 from tidemark.locations import Location
+from tidemark.state.owners import current_owner
 from tidemark.state.records import OwnerInfo
+from tidemark.state.sealed import read_sealed
 from tidemark.state.store import JobStore
 from tidemark.testing.manual_clock import ManualClock
 
@@ -337,6 +339,25 @@ def test_a_lease_of_a_clock_that_was_set_back_does_not_last(root: JobStore) -> N
     take_lease(root, "fares", holder="a", now=NOW + 3_600_000)
     assert take_lease(root, "fares", holder="b", now=NOW) is not None
     assert not holds(Lease(1, "a", NOW), NOW)
+
+
+def test_a_lease_of_a_process_that_is_gone_is_not_waited_for(root: JobStore) -> None:
+    here, gone = current_owner(), replace(current_owner(), started="another boot:1")
+    elsewhere = replace(gone, host="elsewhere")
+    for number, (owner, waits) in enumerate(((here, True), (elsewhere, True), (None, True), (gone, False))):
+        job = f"fares-{number}"
+        taken = take_lease(root, job, holder="a", now=NOW, owner=owner)
+        assert taken is not None
+        found = take_lease(root, job, holder="b", now=NOW + 1, owner=here)
+        assert (found is None) == waits, owner
+
+
+def test_a_lease_with_its_process_has_a_golden_record(root: JobStore) -> None:
+    path, golden = f"fares/{numbered(LEASES, 1)}", (GOLDEN / "job-lease-owner-1.json").read_bytes()
+    taken = take_lease(root, "fares", holder="ada/1", now=NOW, owner=OwnerInfo("host-a", 7, "boot:7"))
+    assert root.get(path) == golden
+    root.put(path, golden)
+    assert read_sealed(root.at("fares"), numbered(LEASES, 1), kind="lease", form=Lease) == taken
 
 
 def test_few_leases_are_kept(root: JobStore) -> None:

@@ -24,6 +24,7 @@ from tests.control.test_plan import (
     says,
     wants,
 )
+from tidemark.cli.view_text import row_of
 from tidemark.control.observe import Observation
 from tidemark.control.records import Suspicion
 from tidemark.control.view import Health
@@ -93,6 +94,22 @@ BUSY = replace(WELL, driver=replace(DRIVER, last=EPOCH, totals=add_epoch(empty_t
 )
 def test_health(seen: Observation, health: Health) -> None:
     assert view_of(seen, NOW).health == health
+
+
+def test_one_that_was_just_asked_for_is_starting_and_nothing_else() -> None:
+    """The list shows where a job is beside its health: suspended and starting at once would be two things."""
+    resting = control(GONE, lifecycle="suspended", reason="stop (bob)", since=NOW - 900_000)
+    asked = wants(resting, wanted="running")
+    assert asked.generation is not None
+    asked = replace(asked, generation=replace(asked.generation, at=NOW - 5_000, by="ada", why="resume"))
+    view = view_of(asked, NOW)
+    assert (view.lifecycle, view.health, view.since, view.reason) == ("starting", "starting", NOW - 5_000, "resume (ada)")
+    assert view.driver_lifecycle == "suspended"
+    assert row_of(view)[1:3] == ("starting", "starting")
+    forgotten = view_of(asked, NOW + 60_000)
+    assert (forgotten.lifecycle, forgotten.health, forgotten.reason) == ("suspended", "unwatched", "stop (bob)")
+    stopped = view_of(wants(resting, wanted="suspended"), NOW)
+    assert (stopped.lifecycle, stopped.health) == ("suspended", "stopped")
 
 
 def test_a_job_that_was_never_submitted_is_as_its_driver_says() -> None:

@@ -12,7 +12,16 @@ import pytest
 
 import tidemark as tm
 from tests.dagster.fake_engine import make_job
-from tidemark.assets import Conservation, LateRatio, NoGaps, UniquePanes, WatermarkFreshness, expectation_checks, streaming_assets
+from tidemark.assets import (
+    Conservation,
+    LateRatio,
+    NoGaps,
+    StateFits,
+    UniquePanes,
+    WatermarkFreshness,
+    expectation_checks,
+    streaming_assets,
+)
 from tidemark.resources import SparkResource, TidemarkResource
 from tidemark.resources.run_events import StreamingEvent
 from tidemark.state.history import read_history
@@ -44,6 +53,7 @@ def make_assets(job: tm.Job) -> dg.AssetsDefinition:
         NoGaps(),
         LateRatio(),
         WatermarkFreshness(reference="newest_event"),
+        StateFits(),
         expectation_checks(SUITE, rows="run"),
     )
 
@@ -98,6 +108,7 @@ def test_two_drains_and_the_end_of_input(tmp_path: Path) -> None:
     assert found["late_ratio"].severity == dg.AssetCheckSeverity.ERROR
     assert found["has_trips"].passed
     assert found["watermark_freshness"].passed
+    assert (found["state_fits"].passed, found["state_fits"].metadata["tidemark/verdict"].value) == (True, "compatible")
 
     third = drain(assets, store)
     assert numbers(third, "tidemark/epochs")["hourly"] == 0

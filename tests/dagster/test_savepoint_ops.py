@@ -206,7 +206,7 @@ def test_a_run_that_is_launched_again_restores_once(pad: Launchpad) -> None:
     def launch(run_id: str, *, root: str | None = None, savepoint: str = "good") -> tuple[object, str]:
         run = SimpleNamespace(run_id=run_id, root_run_id=root)
         context = cast("dg.OpExecutionContext", SimpleNamespace(run=run, run_id=run_id, log=log))
-        said = operator.restore(context, RestoreForm(job=JOB, savepoint=savepoint))
+        said = operator.restore(context, RestoreForm(job=JOB, savepoint=savepoint, wait=False))
         restore = pad.world.spec.restore
         assert restore is not None
         return said["tidemark/generation"], restore.identity

@@ -5,16 +5,15 @@ from __future__ import annotations
 import importlib
 import re
 import runpy
-import shlex
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-import click
 import pytest
 from click.testing import CliRunner, Result
 
 import tidemark as tm
+from tests.docs.page_commands import commands_of, require_understood
 from tests.docs.test_snippets import (
     CHECKOUT,
     elsewhere,  # noqa: F401 - a fixture
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 PAGE = CHECKOUT / "docs/fixing-a-bug.md"
 TEXT = PAGE.read_text(encoding="utf-8")
-COMMANDS = re.findall(r"^\$ tidemark (.+?)(?: &)?$", TEXT, re.MULTILINE)
+COMMANDS = commands_of(TEXT)
 FILES = ("tips", "land", "show", "tips_mean", "tips_v2", "tips_nought")
 WRONG = {"Airport": 20.0, "Harbour": 16.7, "Old Town": 9.1}
 RIGHT = {"Airport": 25.0, "Harbour": 20.0, "Old Town": 10.0}
@@ -35,13 +34,7 @@ RIGHT = {"Airport": 25.0, "Harbour": 20.0, "Old Town": 10.0}
 
 @pytest.mark.parametrize("line", COMMANDS)
 def test_each_command_is_understood(line: str) -> None:
-    name, *arguments = shlex.split(line)
-    command = main.commands[name]
-    while isinstance(command, click.Group):
-        name, *arguments = arguments
-        command = command.commands[name]
-    with command.make_context(name, arguments, parent=click.Context(main)) as context:
-        assert context.params
+    require_understood(line)
 
 
 @pytest.mark.spark

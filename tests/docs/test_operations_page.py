@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 
 import pytest
-from click import Context
 
 import tidemark as tm
+from tests.docs.page_commands import commands_of, require_understood
 from tests.docs.test_snippets import CHECKOUT, snippets
 from tidemark.cli.main import main
 
 PAGE = CHECKOUT / "docs/operations.md"
-MODULES = {f"tidemark.cli.{name}" for name in ("looking", "steering", "submitting", "supervising", "silencing", "top")}
+MODULES = {f"tidemark.cli.{name}" for name in ("archiving", "looking", "steering", "submitting", "supervising", "silencing", "top")}
 """Where the commands are that this page is about; others have pages of their own."""
 
-COMMANDS = re.findall(r"^\$ tidemark (.+?)(?: &)?$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+COMMANDS = commands_of(PAGE.read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("line", COMMANDS)
 def test_each_command_is_understood(line: str) -> None:
-    name, *arguments = shlex.split(line)
-    command = main.commands[name]
-    with command.make_context(name, arguments, parent=Context(main)) as context:
-        assert context.params
+    require_understood(line)
 
 
 def test_every_command_that_looks_after_jobs_is_shown() -> None:

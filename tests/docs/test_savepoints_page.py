@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import re
-import shlex
-
 import click
 import pytest
-from click import Context
 
+from tests.docs.page_commands import commands_of, require_understood
 from tests.docs.test_snippets import CHECKOUT
 from tidemark.cli.main import main
 
 PAGE = CHECKOUT / "docs/savepoints.md"
-COMMANDS = re.findall(r"^\$ tidemark (.+)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+COMMANDS = commands_of(PAGE.read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("line", COMMANDS)
 def test_each_command_is_understood(line: str) -> None:
-    name, *arguments = shlex.split(line)
-    command = main.commands[name]
-    while isinstance(command, click.Group):
-        name, *arguments = arguments
-        command = command.commands[name]
-    with command.make_context(name, arguments, parent=Context(main)) as context:
-        assert context.params
+    require_understood(line)
 
 
 def test_every_command_is_shown() -> None:

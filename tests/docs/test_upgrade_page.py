@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import shlex
 from typing import get_args
 
 import click
 import dagster as dg
 import pytest
-from click import Context
 
+from tests.docs.page_commands import commands_of, require_understood
 from tests.docs.test_snippets import CHECKOUT, snippets
 from tidemark.cli.main import main
 from tidemark.control.upgrade_records import Step
@@ -18,14 +17,12 @@ from tidemark.operations import savepoint_jobs
 
 PAGE = CHECKOUT / "docs/upgrade.md"
 TEXT = PAGE.read_text(encoding="utf-8")
-COMMANDS = re.findall(r"^\$ tidemark (.+)$", TEXT, re.MULTILINE)
+COMMANDS = commands_of(TEXT)
 
 
 @pytest.mark.parametrize("line", COMMANDS)
 def test_each_command_is_understood(line: str) -> None:
-    name, *arguments = shlex.split(line)
-    with main.commands[name].make_context(name, arguments, parent=Context(main)) as context:
-        assert context.params
+    require_understood(line)
 
 
 def test_every_option_that_is_named_is_there() -> None:

@@ -91,7 +91,7 @@ class ArrowRewriter:
         counts = {file.path: sum(_key(found, change.upsert) in gone for found in self._rows(file.path)) for file in files}
         return {path: count for path, count in counts.items() if count}
 
-    def survivors(self, change: Change, files: Sequence[LiveFile], folder: str) -> list[StagedFile]:
+    def survivors(self, schema: str, change: Change, files: Sequence[LiveFile], folder: str) -> list[StagedFile]:  # noqa: ARG002
         self.rewritten += [file.path for file in files]
         gone = self._gone(change)
         return self._write([found for file in files for found in self._rows(file.path) if _key(found, change.upsert) not in gone], folder)

@@ -225,7 +225,7 @@ def test_tables_whose_files_must_stay_are_refused_for_upserts_only(made: dict[st
     DeltaSink("rows", str(tmp_path)).check(ROWS)
     with pytest.raises(SinkError) as raised:
         DeltaSink("rows", str(tmp_path), Upsert(("k",))).check(ROWS)
-    for text in (says, "'rows' cannot be upserted", str(tmp_path), "another path"):
+    for text in (says, "'rows' does not fit the table", str(tmp_path), "another path"):
         assert text in str(raised.value)
 
 

@@ -7,13 +7,17 @@ import pytest
 from click.testing import CliRunner, Result
 
 import tidemark as tm
+from tests.control.beating import BeatingLauncher
 from tests.savepoints.delta_jobs import job_with_tables, rows, run_epoch, write
 from tests.savepoints.stored_jobs import StoredJob
 from tidemark.cli.main import main
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.control.generations import read_spec
+from tidemark.control.observe import observe
+from tidemark.control.promoting import promotion_of
 from tidemark.control.spec import JobSpec
 from tidemark.control.wishes import Wishes
+from tidemark.savepoints.restore import Claimed
 from tidemark.state.records import OutputRecord
 from tidemark.testing.manual_clock import ManualClock
 
@@ -114,12 +118,21 @@ def test_a_job_is_not_stopped_for_a_rewind_that_cannot_be(job: StoredJob, tmp_pa
     assert read_spec(job.root, "taxi") == before
 
 
-def test_a_rewind_that_stops_the_job_first_says_all_of_it_in_json(job: StoredJob, tmp_path: Path) -> None:
+def test_a_rewind_that_stops_the_job_first_starts_it_again_and_says_all_of_it_in_json(
+    job: StoredJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     job.savepoints.take("a", epoch=0)
     Wishes(job.root).submit(JobSpec("taxi", "examples.taxi.job:job"))
-    rewound, asked = map(json.loads, said(tmp_path, "rewind", "taxi", "--to", "a", "--stop", "--json").splitlines())
+    launcher = BeatingLauncher(tmp_path)
+    monkeypatch.setattr("tidemark.cli.rewinding.launchers_here", lambda: {"local": launcher})
+    try:
+        rewound, started = map(json.loads, said(tmp_path, "rewind", "taxi", "--to", "a", "--stop", "--json").splitlines())
+    finally:
+        handle = observe(job.root, "taxi", {"local": launcher}).handle
+        if handle is not None:
+            launcher.kill(handle)
     assert (rewound["savepoint"], rewound["epoch"]) == ("a", 0)
-    assert (asked["generation"], asked["spec"]["wanted"]) == (3, "running")
+    assert (started["generation"], started["spec"]["wanted"], started["lifecycle"]) == (3, "running", "running")
 
 
 def test_another_parallelism_is_a_new_generation_and_no_restart(job: StoredJob, tmp_path: Path) -> None:
@@ -171,3 +184,32 @@ def test_a_fork_is_submitted_compared_and_discarded(job: StoredJob, tmp_path: Pa
     assert not (tmp_path / "store" / "what-if").exists()
     assert job.savepoints.holds("a") == ()
     assert "is no fork" in call(tmp_path, "discard", "taxi").stderr
+
+
+def test_a_fork_takes_over_what_was_renamed_and_leaves_behind_what_may_be(job: StoredJob, tmp_path: Path) -> None:
+    job.savepoints.take("a", epoch=1)
+    words = ("fork", "taxi", "--from", "a", "--as", "what-if", "--code", "m:j", "--suspended")
+    for option, given, fault in (
+        ("--map", "hourly=", "--map 'hourly=' is not OLD=NEW"),
+        ("--map", "hourli=per-hour", "has no such operator (did you mean 'hourly'?)"),
+        ("--column", "fares=total", "--column 'fares=total' names no operator's column"),
+    ):
+        assert fault in call(tmp_path, *words, option, given).stderr
+        assert read_spec(job.root, "what-if") is None
+    renames = ("--map", "hourly=per-hour", "--column", "per-hour:fares=total", "--column", "per-hour:tips=", "--allow-non-restored-state")
+    said(tmp_path, *words, *renames)
+    made = read_spec(job.root, "what-if")
+    assert made is not None
+    restore = made.spec.restore
+    assert restore is not None
+    assert (restore.savepoint, restore.job, restore.uids, restore.allow_non_restored_state) == ("a", "taxi", {"hourly": "per-hour"}, True)
+    assert restore.columns == {"per-hour": {"fares": "total", "tips": None}}
+    # As its driver does: the state is that of the other uid, and what the code no longer has is left behind.
+    fork = StoredJob(job.root, "what-if", job.clock, uids=("per-hour",))
+    begun = fork.restore(restore, claimed=Claimed(("per-hour",), ("trips",)))
+    assert list(begun.operators) == ["per-hour"]
+    assert list(begun.sources) == ["trips"]
+    fork.driver.release()
+    # Who promotes it need not say it again.
+    maps = promotion_of(job.root, "what-if").maps
+    assert (maps.uids, maps.columns, maps.allow_non_restored_state) == (restore.uids, restore.columns, True)

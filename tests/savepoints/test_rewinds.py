@@ -11,6 +11,7 @@ from tests.savepoints.delta_jobs import TABLES, job_with_tables, maintain, publi
 from tests.savepoints.stored_jobs import StoredJob, live_files
 from tidemark.errors import (
     CorruptStoreError,
+    EngineError,
     JobRunningError,
     RewindError,
     SavepointInUseError,
@@ -26,6 +27,9 @@ from tidemark.savepoints.retention import SavepointRetention
 from tidemark.savepoints.rewind_note import RewindNote, read_rewind, require_no_rewind, write_rewind
 from tidemark.savepoints.rewinding import look, require_possible, rewind
 from tidemark.savepoints.upgrade_note import UpgradeNote, remove_upgrade, write_upgrade
+from tidemark.state.load import Load
+from tidemark.state.records import OwnerInfo
+from tidemark.state.status import JobStatus, State, read_status, write_status
 from tidemark.state.store import JobStore
 from tidemark.testing.crash import run_until_crash
 
@@ -48,6 +52,17 @@ def go(job: StoredJob, name: str) -> list[str]:
     said: list[str] = []
     rewind(job.root, "taxi", name, by="me", clock=job.clock, tell=said.append)
     return said
+
+
+def begin_only(job: StoredJob, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begin a rewind whose first table cannot be put back, now or later."""
+
+    def stops(*_: object) -> None:
+        raise SinkError("no way", fix="none")
+
+    monkeypatch.setattr(rewinding, "put_back", stops)
+    with pytest.raises(SinkError):
+        go(job, name)
 
 
 def test_state_and_tables_go_back_and_the_job_goes_on(job: StoredJob, tmp_path: Path) -> None:
@@ -150,12 +165,7 @@ def test_what_stands_against_it_is_found_while_the_job_runs(job: StoredJob, tmp_
 
 
 def test_one_that_is_half_done_may_be_gone_on_with_and_no_other(job: StoredJob, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stops(*_: object) -> None:
-        raise SinkError("no way", fix="none")
-
-    monkeypatch.setattr(rewinding, "put_back", stops)
-    with pytest.raises(SinkError):
-        go(job, "good")
+    begin_only(job, "good", monkeypatch)
     job.savepoints.take("other", epoch=5)
     require_possible(job.root, "taxi", "good", clock=job.clock)
     with pytest.raises(RewindError, match="to savepoint 'good' was begun"):
@@ -242,16 +252,12 @@ def test_a_savepoint_that_is_disposed_of_meanwhile_is_gone_back_to_all_the_same(
 
 
 def test_what_a_rewind_keeps_is_not_disposed_of_while_it_is_under_way(job: StoredJob, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stops(*_: object) -> None:
-        raise SinkError("no way", fix="none")
-
-    monkeypatch.setattr(rewinding, "put_back", stops)
-    with pytest.raises(SinkError):
-        go(job, "good")
+    begin_only(job, "good", monkeypatch)
     note = read_rewind(job.folder)
     assert note is not None
     job.savepoints.retire(SavepointRetention(count=0, age_ms=0))
     assert {"good", note.pin} <= set(job.savepoints.pins.names())
+    assert {item.name for item in job.savepoints.kept()} - {item.name for item in job.savepoints.list()} == {note.pin}
     with pytest.raises(SavepointInUseError, match="a rewind to savepoint 'good' is under way"):
         job.savepoints.dispose(note.pin)
 
@@ -266,6 +272,22 @@ def test_a_savepoint_that_goes_before_the_rewind_has_it_stops_it(job: StoredJob,
         rewind(job.root, "taxi", "good", clock=job.clock, tell=tell)
     assert read_rewind(job.folder) is None
     assert rows(tmp_path / "hourly") == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(("state", "after"), [("stopped", "stopped"), ("finished", "stopped"), ("failed", "failed")])
+def test_the_status_says_at_once_where_the_job_is(job: StoredJob, state: State, after: State) -> None:
+    last = job.log.load().epoch
+    assert last is not None
+    error = EngineError("it broke", fix="mend it") if state == "failed" else None
+    load, now = Load(10_000, 20, 200_000, 0.25, 2_500, 50_000, 4_000), job.clock.now_ms()
+    written = JobStatus("taxi", last.lineage, state, now, now, last=last.progress, totals=last.totals, owner=OwnerInfo("h", 1), load=load)
+    write_status(job.root, written.with_error(error))
+    go(job, "good")
+    head, found = job.log.load().epoch, read_status(job.root, "taxi")
+    assert head is not None
+    assert found is not None
+    assert (found.lineage, found.last, found.totals, found.load) == (head.lineage, head.progress, head.totals, None)
+    assert (found.state, found.owner, found.error_code) == (after, written.owner, error.code if error is not None else None)
 
 
 def test_a_table_that_was_made_anew_is_not_the_savepoints(job: StoredJob, tmp_path: Path) -> None:

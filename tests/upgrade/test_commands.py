@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.docs.page_commands import require_understood
 from tests.savepoints.delta_jobs import job_with_tables, run_epoch
 from tests.upgrade.upgrade_worlds import JOB, NEW, OLD, UpgradeWorld, fits
 from tidemark.cli.main import main
@@ -57,7 +60,9 @@ def test_code_is_judged_where_its_driver_would_find_it(tmp_path: Path, code: Pat
         judge_code(made.root, JobSpec("taxi", "taxi_v3:job"), Maps())
 
 
-def test_a_job_that_only_drains_gets_a_verdict_and_a_savepoint(tmp_path: Path, code: Path) -> None:
+def test_a_job_that_only_drains_gets_a_verdict_a_savepoint_and_a_command_to_paste(
+    tmp_path: Path, code: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = job_with_tables(tmp_path)
     run_epoch(made)
     store = str(tmp_path / "store")
@@ -70,7 +75,19 @@ def test_a_job_that_only_drains_gets_a_verdict_and_a_savepoint(tmp_path: Path, c
     assert said.exit_code == 0, said.output
     (taken,) = made.savepoints.list()
     assert taken.info.kind == "before-upgrade"
-    assert f"`tidemark run taxi_v2:job` --restore {taken.name}" in said.output
+    runs, back = re.findall("`(.+?)`", said.output)
+    assert shlex.split(runs) == [
+        *("SUFFIX=-new", f"PYTHONPATH={code}", "tidemark", "run", "taxi_v2:job", "--restore", taken.name),
+        *("--allow-non-restored-state", "--store", store),
+    ]
+    assert shlex.split(back) == ["tidemark", "rewind", "taxi", "--to", taken.name, "--store", store]
+    for line in (runs.partition("tidemark ")[2], back.removeprefix("tidemark ")):
+        require_understood(line)
+    monkeypatch.setenv("TIDEMARK_STORE", store)
+    there = ("--folder", str(code), "--env", "SUFFIX=-new", "--allow-non-restored-state")
+    plain = type_in("upgrade", "taxi", "--to", "taxi_v2:job", *there, store=store)
+    assert f"`cd {code} && SUFFIX=-new tidemark run taxi_v2:job --restore " in plain.output
+    assert "--store" not in plain.output, "the environment says where"
     nothing = type_in("upgrade", "taxi", store=store)
     assert (nothing.exit_code, "no upgrade of the job was begun" in nothing.output) == (1, True)
 
@@ -101,10 +118,13 @@ def test_a_fork_takes_the_jobs_place_in_its_tables(tmp_path: Path) -> None:
     with pytest.raises(UpgradeError, match="is no fork"):
         promotion_of(world.store, JOB)
     SavepointStore(world.store, JOB, world.clock).take("good", epoch=1)
+    world.want(version="1")
     fork(world.store, JOB, "good", name="what-if", code=NEW, start=False, clock=world.clock)
+    # The label is of the job's code; an earlier release gave it to the fork, too.
+    world.want("what-if", version="1")
     begin_upgrade(world.store, promotion_of(world.store, "what-if"), launchers=world.launchers, clock=world.clock, judge=fits)
     end = world.upgrading().go_on(JOB, timeout_ms=600_000)
-    assert end.step == "done"
+    assert (end.step, world.spec.version) == ("done", "")
     assert world.rows() == [(0, OLD), (1, OLD), (2, NEW), (3, NEW), (4, NEW)]
     assert world.spec.outputs_root is None
 

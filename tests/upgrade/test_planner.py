@@ -81,6 +81,12 @@ CASES: dict[str, tuple[Step, Sight, Move]] = {
     "another parallelism is nothing of ours": ("watching", replace(RUNS, spec=replace(NEW, parallelism=8)), Go("done", "3 good epochs")),
     "somebody accepts it": ("accepting", RUNS, Go("done", "why")),
     "somebody accepts what was stopped": ("accepting", NEW_STOPPED, Act("switch")),
+    "somebody accepts it while it is put back": ("accepting", replace(RUNS, rewound="begun"), Act("give-up")),
+    "somebody accepts it too late": (
+        "accepting",
+        replace(RUNS, rewound="done"),
+        Go("reverting", "its tables were put back to savepoint 'before-u1' just when it was why"),
+    ),
     "it goes back": ("reverting", RUNS, Act("suspend")),
     "it has stopped to go back": ("reverting", NEW_STOPPED, Go("putting-back")),
     "tables and state are due": ("putting-back", NEW_STOPPED, Act("put-back")),

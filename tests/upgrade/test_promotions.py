@@ -23,10 +23,12 @@ from tidemark.state.status import write_failure
 
 
 class Unloadable(UpgradeWorld):
-    """The new code cannot even be loaded: its driver says so, and its process is gone a moment later."""
+    """Code that cannot even be loaded, the new one's unless said otherwise: its driver says so, and its process is gone a moment later."""
+
+    unloadable: tuple[str, ...] = (NEW,)
 
     def _step(self, process: Process) -> None:
-        if self.spec_of(process).code != NEW:
+        if process.term is not None or self.spec_of(process).code not in self.unloadable:
             super()._step(process)
         elif process.idle:
             process.end(64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from tests.upgrade.test_upgrades import TEN_MINUTES
 from tests.upgrade.upgrade_worlds import JOB, NEW, OLD, UpgradeWorld
 from tidemark.cli.main import main
 from tidemark.control import rewinds
+from tidemark.control.generations import require_spec
 from tidemark.control.rewinds import Rewinder
 from tidemark.control.wishes import Wishes
 from tidemark.errors import UpgradeError
@@ -96,7 +98,7 @@ def test_rewound_while_it_is_wanted_to_run_it_runs(drained: UpgradeWorld) -> Non
 def test_it_is_stopped_put_back_and_started(world: UpgradeWorld) -> None:
     shown: list[str] = []
     made = replace(rewinder(world), show=lambda view: shown.append(view.lifecycle)).rewind(JOB, "good", stop=True, why="a bug")
-    assert shown[-1] == "suspended"
+    assert shown[-3:] == ["suspended", "starting", "running"]
     assert made.started is not None
     assert (made.started.why, made.started.spec.wanted, made.started.spec.for_rewind) == ("a bug", "running", False)
     assert world.rows() == [(0, OLD), (1, OLD)]
@@ -144,11 +146,13 @@ def test_as_it_is_typed_again(world: UpgradeWorld, monkeypatch: pytest.MonkeyPat
     wishes(world).stop(JOB, for_rewind=True)
     world.run(world.reconciler(), 20)
     monkeypatch.setattr("tidemark.cli.rewinding.launchers_here", lambda: world.launchers)
+    monkeypatch.setattr("tidemark.cli.rewinding.Rewinder", partial(Rewinder, clock=world.clock))
     result = CliRunner().invoke(main, ["rewind", JOB, "--to", "good", "--stop", "--json", "--store", world.store.uri])
     assert result.exit_code == 0, result.output
-    done, made = map(json.loads, result.stdout.splitlines())
+    done, view = map(json.loads, result.stdout.splitlines())
     assert (done["job"], done["savepoint"], done["epoch"]) == (JOB, "good", 1)
-    assert (made["spec"]["wanted"], made["why"]) == ("running", "rewound to good")
+    assert (view["spec"]["wanted"], view["lifecycle"], view["generation"]) == ("running", "running", 3)
+    assert require_spec(world.store, JOB).why == "rewound to good"
 
 
 @pytest.mark.parametrize("who", ["start", "restart", "upgrade"])

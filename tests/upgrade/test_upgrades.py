@@ -140,10 +140,7 @@ def test_aborted_it_goes_back_from_wherever_it_is(tmp_path: Path) -> None:
 
 def test_somebody_who_stops_the_job_meanwhile_is_heard(tmp_path: Path) -> None:
     world = UpgradeWorld(tmp_path).started()
-    world.begin(good_epochs=10_000)
-    upgrading = world.upgrading()
-    with pytest.raises(NotReachedError):
-        upgrading.go_on(JOB, timeout_ms=5_000)
+    upgrading = world.watched()
     Wishes(world.store, "bob", world.clock).stop(JOB)
     end = upgrading.go_on(JOB, timeout_ms=TEN_MINUTES)
     assert end.step == "rolled-back"
@@ -162,6 +159,8 @@ def test_what_is_under_way_keeps_others_off(tmp_path: Path) -> None:
     assert newest_step(world.store, JOB) == first, "the same command goes on with it"
     with pytest.raises(UpgradeError, match=r"another upgrade is under way: upgrade .* is stopping, heading for fares_v2:job"):
         world.begin(code="fares_v3:job")
+    with pytest.raises(UpgradeError, match="another upgrade is under way"):
+        world.begin(good_epochs=10_000, maps=Maps({"fares": "rides"}))
     with pytest.raises(NotReachedError):
         world.upgrading().go_on(JOB, timeout_ms=5_000)
     with pytest.raises(UpgradeError, match="an upgrade of the job is under way"):
@@ -169,6 +168,18 @@ def test_what_is_under_way_keeps_others_off(tmp_path: Path) -> None:
     assert first is not None
     with pytest.raises(SavepointInUseError, match="may go back to savepoint"):
         savepoints.dispose(first.upgrade.savepoint)
+
+
+def test_the_same_command_goes_on_only_with_the_same_renames(tmp_path: Path) -> None:
+    world = UpgradeWorld(tmp_path).started()
+    maps = Maps({"fares": "rides"}, {"rides": {"fare": "total", "tips": None}}, allow_non_restored_state=True)
+    world.begin(maps=maps)
+    first = newest_step(world.store, JOB)
+    world.begin(maps=maps)
+    assert newest_step(world.store, JOB) == first
+    for others in (Maps(), Maps({"fares": "trips"}), replace(maps, allow_non_restored_state=False)):
+        with pytest.raises(UpgradeError, match="another upgrade is under way"):
+            world.begin(maps=others)
 
 
 def test_what_cannot_be_is_refused_and_nothing_is_changed(tmp_path: Path) -> None:
@@ -362,10 +373,7 @@ def test_what_the_old_code_has_not_published_is_not_lost_in_a_promotion(tmp_path
 
 def test_what_the_new_code_has_not_published_goes_with_it(tmp_path: Path) -> None:
     world = UpgradeWorld(tmp_path).started()
-    world.begin(good_epochs=10_000)
-    upgrading = world.upgrading()
-    with pytest.raises(NotReachedError):
-        upgrading.go_on(JOB, timeout_ms=5_000)
+    upgrading = world.watched()
     stopped = killed_before_it_publishes(world)
     upgrading.abort(JOB)
     end = upgrading.go_on(JOB, timeout_ms=TEN_MINUTES)

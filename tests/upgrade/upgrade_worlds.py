@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from tests.control.worlds import START, FakeLauncher, Hook, Process, WatchedStore, World
@@ -20,7 +21,7 @@ from tidemark.control.spec import JobSpec
 from tidemark.control.upgrade_request import UpgradeRequest, begin_upgrade
 from tidemark.control.upgrade_verdict import Maps
 from tidemark.control.upgrading import Upgrading
-from tidemark.errors import EngineError, TidemarkError
+from tidemark.errors import EngineError, NotReachedError, TidemarkError
 from tidemark.savepoints.restore import Restore
 from tidemark.savepoints.restore_marks import is_due
 from tidemark.savepoints.restoring import begin_lineage, prepared
@@ -120,7 +121,8 @@ class UpgradeWorld(World):
         lineage = last.lineage if last is not None else term.log.origin()
         path = f"state/hourly/{term.term}-{epoch}.parquet"
         term.log.store.put(path, b"x")
-        files = last.operators["hourly"].files if last is not None else ()
+        uid, definition = self.operator_of(code)
+        files = last.operators[uid].files if last is not None else ()
         output = OutputRecord("delta", str(self.table), "{}", (StagedFile("a.parquet", 1, 1),), 1, {"code": code})
         progress = EpochProgress(JOB, lineage, epoch, self.clock.now_ms(), 100, 10, 1, end_of_input=end_of_input)
         record = EpochRecord(
@@ -132,7 +134,7 @@ class UpgradeWorld(World):
             self.clock.now_ms(),
             f'v2\n{{"batchWatermarkMs":0}}\ntrips:{{"logOffset":{epoch}}}',
             progress,
-            operators={"hourly": OperatorState({"keys": ["zone"]}, (*files, StateFile(path, 10, 1, 0, 0, epoch)), epoch)},
+            operators={uid: OperatorState(definition, (*files, StateFile(path, 10, 1, 0, 0, epoch)), epoch)},
             outputs={"hourly": output},
             end_of_input=end_of_input,
             restored=last.restored if last is not None else None,
@@ -140,6 +142,10 @@ class UpgradeWorld(World):
         term.append(record)
         self.publish(record)
         self.say(process, "running", last=progress)
+
+    def operator_of(self, _code: str) -> tuple[str, dict[str, object]]:
+        """Return the uid and the definition of the operator that a code has."""
+        return "hourly", {"keys": ["zone"]}
 
     def publish(self, record: EpochRecord) -> None:
         """Add an epoch's row, unless it is there."""
@@ -172,6 +178,18 @@ class UpgradeWorld(World):
         self.said: list[str] = []
         store = WatchedStore(self.store.location, self.store.objects, self.store.prefix, hook)
         return Upgrading(store, self.launchers, self.clock, by="ada", tell=self.said.append)
+
+    def watched(self) -> Upgrading:
+        """Begin an upgrade, and let it come to where the new code is watched; it stays there."""
+        self.begin(good_epochs=10_000)
+        upgrading = self.upgrading()
+        with pytest.raises(NotReachedError):
+            upgrading.go_on(JOB, timeout_ms=5_000)
+        return upgrading
+
+    def savepoint_names(self) -> list[str]:
+        """Return the names of all that is pinned, also of what is no savepoint of anybody's."""
+        return list(SavepointStore(self.store, JOB, self.clock).pins.names())
 
     @property
     def spec(self) -> JobSpec:

@@ -8,6 +8,7 @@ import click
 
 from tidemark.cli.answering import NO, AnsweringCommand
 from tidemark.cli.options import echo_json, existing_store, json_option, store_option, views, wish_options
+from tidemark.cli.renaming import map_options, maps_of
 from tidemark.cli.steering import say_made, wait_for, wait_options
 from tidemark.control import forks
 from tidemark.control.launchers import launchers_here
@@ -22,6 +23,7 @@ from tidemark.state.codec import to_plain
 @click.option("--as", "name", required=True, metavar="NAME", help="The fork's name.")
 @click.option("--code", default=None, metavar="MODULE:JOB", help="The changed code.  [default: the job's own]")
 @click.option("--outputs", default=None, metavar="ROOT", help="Folder of the fork's tables.  [default: in the fork's own folder]")
+@map_options()
 @click.option("--suspended", is_flag=True, help="Do not start it yet.")
 @wait_options
 @wish_options
@@ -34,6 +36,9 @@ def fork(
     name: str,
     code: str | None,
     outputs: str | None,
+    uids: tuple[str, ...],
+    columns: tuple[str, ...],
+    allow: bool,
     suspended: bool,
     wait: bool,
     timeout: int,
@@ -42,8 +47,8 @@ def fork(
     as_json: bool,
 ) -> None:
     """Start a job's variant from a savepoint: the same input, other code, tables of its own. JOB is a job's name."""
-    root = existing_store(store)
-    made = forks.fork(root, job, savepoint, name=name, code=code, outputs=outputs, start=not suspended, by=by, why=why)
+    root, maps = existing_store(store), maps_of(uids, columns, allow=allow)
+    made = forks.fork(root, job, savepoint, name=name, code=code, outputs=outputs, maps=maps, start=not suspended, by=by, why=why)
     if suspended or not wait:
         say_made(made, as_json=as_json)
     else:

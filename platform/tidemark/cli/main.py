@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import click
 
+from tidemark.cli.archiving import class_archive
 from tidemark.cli.checking import check_job
 from tidemark.cli.forking import diff, discard, fork
 from tidemark.cli.looking import history, list_jobs, logs, status
@@ -56,5 +57,6 @@ for _command in (
     discard,
     promote,
     upgrade,
+    class_archive,
 ):
     main.add_command(_command)

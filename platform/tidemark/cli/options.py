@@ -94,11 +94,6 @@ def pairs(option: str, texts: Iterable[str], form: str = "KEY=VALUE", *, empty: 
     return dict(pair(option, text, form, empty=empty) for text in texts)
 
 
-def uid_pairs(texts: Iterable[str]) -> dict[str, str]:
-    """Return what ``--map OLD=NEW`` options say."""
-    return pairs("--map", texts, "OLD=NEW", empty=False)
-
-
 def open_store(store: str | None) -> JobStore:
     """Open the root store.
 

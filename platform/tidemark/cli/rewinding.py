@@ -8,7 +8,7 @@ import click
 
 from tidemark.cli.answering import NO, AnsweringCommand
 from tidemark.cli.options import DURATION, echo_json, existing_store, json_option, store_option, wish_options
-from tidemark.cli.steering import say_made, say_view, wait_for, wait_options
+from tidemark.cli.steering import require_reached, say_made, say_view, wait_for, wait_options
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.control.generations import change_spec, require_spec, who
 from tidemark.control.launchers import launchers_here
@@ -32,8 +32,10 @@ from tidemark.state.store import JobStore
     is_flag=True,
     help="Say what would be done, and what stands against it; exit code 1 if something does, 2 for an error.",
 )
-@click.option("--stop", "stop_first", is_flag=True, help="Stop a submitted job first, and start it again afterwards.")
-@click.option("--timeout", type=DURATION, default="10 minutes", show_default=True, help="How long to wait for it to stop.")
+@click.option("--stop", "stop_first", is_flag=True, help="Stop a submitted job first, start it again afterwards, and wait.")
+@click.option(
+    "--timeout", type=DURATION, default="10 minutes", show_default=True, help="How long to wait for it to stop, and to run again."
+)
 @wish_options
 @json_option
 def rewind(
@@ -71,8 +73,10 @@ def rewind(
     done = Rewinder(root, launchers_here(), timeout, by, tell=tell, show=show).rewind(job, name, stop=stop_first, why=why)
     if as_json:
         echo_json({"job": job, "savepoint": name, "epoch": done.head.epoch, "lineage": done.head.lineage})
-    if done.started is not None:
-        say_made(done.started, as_json=as_json)
+    if done.view is not None:
+        if as_json:
+            echo_json(done.view)
+        require_reached(done.view, "running")
 
 
 @click.command()

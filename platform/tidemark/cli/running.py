@@ -7,9 +7,9 @@ import logging
 
 import click
 
-from tidemark.cli.checking import column_names
 from tidemark.cli.console_log import log_to_console
-from tidemark.cli.options import json_option, store_option, uid_pairs
+from tidemark.cli.options import json_option, store_option
+from tidemark.cli.renaming import map_options, maps_of
 from tidemark.control.loading import load_job
 from tidemark.durations import to_ms
 from tidemark.errors import DefinitionError
@@ -27,11 +27,7 @@ from tidemark.state.progress import EpochProgress, encode_progress, format_progr
 @click.option("--parallelism", type=click.IntRange(min=1), default=None, help="Shuffle partitions.  [default: the job's]")
 @click.option("--restore", "savepoint", default=None, metavar="SAVEPOINT", help="Go on from a savepoint, under a new lineage.")
 @click.option("--restore-of", default="", metavar="JOB", help="The job whose savepoint it is.  [default: the same]")
-@click.option("--map", "uids", multiple=True, metavar="OLD=NEW", help="With --restore: an operator has another uid now; may be repeated.")
-@click.option(
-    "--column", "columns", multiple=True, metavar="UID:OLD=NEW", help="With --restore: a key, aggregate or column has another name now."
-)
-@click.option("--allow-non-restored-state", "allow", is_flag=True, help="With --restore: leave out what belongs to nothing in the job.")
+@map_options(only_with="--restore")
 @click.option("--claim", is_flag=True, help="With --restore: dispose of the savepoint once the job is past it.")
 @click.option("--master", default="local[*]", show_default=True, help="Spark master.")
 @json_option
@@ -104,11 +100,12 @@ def _restore(
                 "--restore-of, --map, --column, --allow-non-restored-state and --claim go with --restore", fix="name the savepoint"
             )
         return None
+    maps = maps_of(uids, columns, allow=allow)
     return Restore(
         savepoint,
-        uids=uid_pairs(uids),
-        allow_non_restored_state=allow,
+        uids=maps.uids,
+        allow_non_restored_state=maps.allow_non_restored_state,
         mode="claim" if claim else "no-claim",
         job=job,
-        columns=column_names(columns),
+        columns=maps.columns,
     )

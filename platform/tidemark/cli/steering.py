@@ -24,7 +24,7 @@ from tidemark.control.generations import who
 from tidemark.control.launchers import launchers_here
 from tidemark.control.spec import SpecGeneration
 from tidemark.control.view import JobView
-from tidemark.control.waiting import Goal, Waiting
+from tidemark.control.waiting import Goal, Waiting, shortfall
 from tidemark.control.wishes import Wishes
 from tidemark.errors import DefinitionError, InvalidNameError
 from tidemark.names import validate_name
@@ -132,8 +132,13 @@ def wait_for(
     view = waiting.until(made.spec.job, goal, generation=made.generation, timeout_ms=timeout_ms, tell=tell)
     if as_json:
         echo_json(view)
-    if view.driver_lifecycle == "failed" or (goal == "running" and view.driver_lifecycle == "finished"):
-        said = view.error.message if view.error is not None else f"{view.job} does not run: {view.reason}"
+    require_reached(view, goal)
+
+
+def require_reached(view: JobView, goal: Goal) -> None:
+    """End the command with an exit code if a job that was waited for failed, or does not run though it was to."""
+    said = shortfall(view, goal)
+    if said is not None:
         click.echo(f"tidemark: {said}", err=True)
         click.get_current_context().exit(UNHEALTHY_EXIT)
 

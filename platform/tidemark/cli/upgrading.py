@@ -8,7 +8,7 @@ from typing import TypedDict, TypeVar, Unpack
 
 import click
 
-from tidemark.cli.checking import column_names
+from tidemark.cli.next_command import next_command
 from tidemark.cli.options import (
     DURATION,
     UNHEALTHY_EXIT,
@@ -17,9 +17,9 @@ from tidemark.cli.options import (
     json_option,
     pairs,
     store_option,
-    uid_pairs,
     wish_options,
 )
+from tidemark.cli.renaming import map_options, maps_of
 from tidemark.clock import format_ms
 from tidemark.control.generations import read_spec, who
 from tidemark.control.launchers import launchers_here
@@ -44,6 +44,7 @@ class Given(TypedDict):
     job: str
     store: str | None
     code: str | None
+    back_to: str | None
     version: str
     code_paths: tuple[str, ...]
     folder: str | None
@@ -81,13 +82,14 @@ def _probation(command: F) -> F:
 @click.command()
 @click.argument("job")
 @click.option("--to", "code", default=None, metavar="MODULE:JOB", help="The new code; without it, what was begun is gone on with.")
+@click.option(
+    "--from", "back_to", default=None, metavar="SAVEPOINT", help="Put state and tables back to it first.  [default: go on where the job is]"
+)
 @click.option("--version", default="", help="A label of the new code.")
 @click.option("--code-path", "code_paths", multiple=True, metavar="PATH", help="Folder, zip or wheel with it.  [default: as they are]")
 @click.option("--folder", default=None, help="Working directory of its driver.  [default: as it is]")
 @click.option("--env", "variables", multiple=True, metavar="KEY=VALUE", help="A variable of its driver, besides those there are.")
-@click.option("--map", "uids", multiple=True, metavar="OLD=NEW", help="An operator has another uid now; may be repeated.")
-@click.option("--column", "columns", multiple=True, metavar="UID:OLD=NEW", help="A key, aggregate or column has another name now.")
-@click.option("--allow-non-restored-state", "allow", is_flag=True, help="Leave behind what belongs to nothing in the new code.")
+@map_options()
 @click.option("--check", "checks", multiple=True, metavar="NAME", help="A check that has to pass in time; may be repeated.")
 @click.option("--abort", is_flag=True, help="Let the upgrade that is under way go back.")
 @click.option("--accept", is_flag=True, help="Let the new code of the upgrade that is under way stay, whatever it showed.")
@@ -100,6 +102,8 @@ def upgrade(**given: Unpack[Given]) -> None:
     root, job = existing_store(given["store"]), given["job"]
     if (given["code"] is not None) + given["abort"] + given["accept"] > 1:
         raise DefinitionError("--to, --abort and --accept exclude one another", fix="leave all but one of them out")
+    if given["back_to"] is not None and given["code"] is None:
+        raise DefinitionError("--from goes with --to", fix=f"name the new code; without one: `tidemark rewind {job} --to SAVEPOINT`")
     upgrading = _upgrading(root, given["by"], as_json=given["as_json"])
     code = given["code"]
     if code is not None and read_spec(root, job) is None:
@@ -156,6 +160,7 @@ def _request(job: str, code: str, given: Given) -> UpgradeRequest:
         good_epochs=given["good_epochs"],
         within_ms=given["within"],
         checks=given["checks"],
+        back_to=given["back_to"] or "",
     )
 
 
@@ -169,18 +174,25 @@ def _prepare(root: JobStore, job: str, code: str, given: Given) -> None:
         folder=given["folder"],
         variables=pairs("--env", given["variables"]),
     )
-    judge_code(root, spec, maps, HEAD).require()
+    back_to = given["back_to"]
+    judge_code(root, spec, maps, back_to or HEAD).require()
     taken = SavepointStore(root, job).take(kind="before-upgrade", by=given["by"] or who(), note=given["why"] or f"before {code}")
     if given["as_json"]:
         echo_json({"job": job, "savepoint": taken.name, "epoch": taken.record.epoch, "submitted": False})
         return
     click.echo(f"{job} was not submitted, so there is no driver to replace. The new code fits its state; savepoint {taken.name} keeps it.")
-    renamed = "" if maps.empty else f" --restore {taken.name}, with the same --map, --column and --allow-non-restored-state"
-    click.echo(f"The next run takes the new code: `tidemark run {code}`{renamed}. The way back: `tidemark rewind {job} --to {taken.name}`.")
+    if back_to is not None:
+        click.echo(f"First put it back, with its tables: {next_command('rewind', job, '--to', back_to, store=given['store'])}.")
+    words = ["run", code, *(() if maps.empty else ("--restore", back_to or taken.name))]
+    words += [word for name, texts in (("--map", given["uids"]), ("--column", given["columns"])) for text in texts for word in (name, text)]
+    words += ["--allow-non-restored-state"] if given["allow"] else []
+    place = given["store"]
+    runs = next_command(*words, store=place, variables=spec.variables, code_paths=spec.code_paths, folder=spec.folder)
+    click.echo(f"The next run takes the new code: {runs}. The way back: {next_command('rewind', job, '--to', taken.name, store=place)}.")
 
 
 def _maps(given: Given) -> Maps:
-    return Maps(uid_pairs(given["uids"]), column_names(given["columns"]), given["allow"])
+    return maps_of(given["uids"], given["columns"], allow=given["allow"])
 
 
 def _absolute(path: str) -> str:

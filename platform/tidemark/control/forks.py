@@ -12,18 +12,19 @@ from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.control.generations import change_spec, read_spec, who
 from tidemark.control.observe import job_names
 from tidemark.control.spec import JobSpec, SpecGeneration
-from tidemark.errors import DefinitionError, SavepointInUseError, TidemarkError
+from tidemark.control.upgrade_verdict import Maps
+from tidemark.errors import DefinitionError, NotReachedError, SavepointInUseError, TidemarkError
 from tidemark.graph.window_columns import BOUNDS, PANE
 from tidemark.locations import Location
 from tidemark.names import validate_name
 from tidemark.savepoints.isolation import overlaps, require_apart
 from tidemark.savepoints.loans import give_up
-from tidemark.savepoints.restore import Restore
+from tidemark.savepoints.restore import Restore, require_uids
 from tidemark.savepoints.row_diff import Earlier, RowDiff, diff_tables
 from tidemark.savepoints.savepoint_store import SavepointStore
 from tidemark.savepoints.table_versions import open_table, savepoint_versions
 from tidemark.state.holds import Holds
-from tidemark.state.joblog import JobLog
+from tidemark.state.joblog import JobLog, newest_epoch
 from tidemark.state.layout import LOG, job_folder
 from tidemark.state.owners import current_owner
 from tidemark.state.pins import Pins
@@ -44,6 +45,7 @@ def fork(
     name: str,
     code: str | None = None,
     outputs: str | None = None,
+    maps: Maps | None = None,
     start: bool = True,
     by: str = "",
     why: str = "",
@@ -58,6 +60,7 @@ def fork(
         name: the fork's.
         code: ``module:name``; the job's own by default.
         outputs: the folder of its tables; inside the fork's folder of the store by default.
+        maps: what its code has other names for, or may leave behind; a promotion takes that over.
         start: whether it is wanted running at once.
         by: who forks.
         why: what for.
@@ -65,7 +68,8 @@ def fork(
 
     Raises:
         UnknownSavepointError: there is no such savepoint.
-        DefinitionError: the name is taken, the code is not known, or the folder of its tables is around, or within, what another job has.
+        DefinitionError: the name is taken, the code is not known, the map of uids names what is not stored, or the folder of its tables is
+            around, or within, what another job has.
         CorruptStoreError: of another job it cannot be told where its tables lie.
     """
     found = SavepointStore(store, job, clock).get(savepoint)
@@ -74,8 +78,10 @@ def fork(
     if code is None and submitted is None:
         raise DefinitionError(f"job {job!r} was not submitted, so its code is not known", fix="name it: --code MODULE:JOB", job=job)
     base = submitted.spec if submitted is not None else JobSpec(job, code or "")
+    renamed = maps or Maps()
+    require_uids(found, renamed.uids)
     if outputs is not None:
-        head = JobLog(store.at(job_folder(job)), job, clock).load().epoch
+        head = newest_epoch(store, job)
         names = {*found.record.outputs, *(head.outputs if head is not None else ())}
         root = Location.parse(outputs)
         require_apart(name, sorted(str(root.joined(output)) for output in names), _places_of_others(store, name))
@@ -83,10 +89,19 @@ def fork(
         base,
         job=name,
         code=code or base.code,
+        # It is a label of the job's code, and says nothing of another.
+        version=base.version if code in (None, base.code) else "",
         wanted="running" if start else "suspended",
         for_rewind=False,
         restarts=0,
-        restore=Restore(savepoint, job=job, identity=f"fork-{secrets.token_hex(8)}"),
+        restore=Restore(
+            savepoint,
+            uids=renamed.uids,
+            allow_non_restored_state=renamed.allow_non_restored_state,
+            job=job,
+            identity=f"fork-{secrets.token_hex(8)}",
+            columns=renamed.columns,
+        ),
         outputs_root=outputs or str(store.at(name).location.joined(OUTPUTS)),
     )
 
@@ -155,6 +170,7 @@ def diff_output(store: JobStore, job: str, other: str, output: str, *, keys: tup
         samples: how many keys to show rows of.
 
     Raises:
+        NotReachedError: a job has just begun, and its table is not there yet.
         DefinitionError: a job has no such output, or it is no Delta table.
         SinkError: a table cannot be read, or it is not known any more what it had at the savepoint.
         UnknownSavepointError: the savepoint that a fork began with is gone.
@@ -192,18 +208,32 @@ def _earlier(store: JobStore, head: EpochRecord, fork: EpochRecord, output: str)
 
 
 def _record(store: JobStore, job: str) -> EpochRecord:
-    head = JobLog(store.at(job_folder(job)), job).load().epoch
+    head = newest_epoch(store, job)
+    if head is None and read_spec(store, job) is not None:
+        raise _too_early(job, "has not begun yet")
     if head is None:
         raise DefinitionError(f"job {job!r} has no epoch yet", fix="run it first", job=job)
     return head
 
 
 def _location(record: EpochRecord, job: str, output: str) -> str:
+    if not record.outputs and record.restored is not None:
+        raise _too_early(job, f"is still at epoch {record.epoch}, that of savepoint {record.restored.savepoint!r}, which it began with")
     found = record.outputs.get(output)
     if found is None or found.sink != "delta" or found.location is None:
         tables = sorted(name for name, item in record.outputs.items() if item.sink == "delta")
         raise DefinitionError(f"job {job!r} has no table {output!r}", fix=f"name one of its tables: {', '.join(tables) or 'none'}", job=job)
+    if open_table(output, found.location) is None:
+        raise _too_early(job, f"has no row of output {output!r} yet, so its table is not there")
     return found.location
+
+
+def _too_early(job: str, what: str) -> NotReachedError:
+    return NotReachedError(
+        f"job {job!r} {what}, and there is nothing to compare",
+        fix=f"compare when it has written something; `tidemark status {job}` shows the rows of its outputs",
+        job=job,
+    )
 
 
 def _keys(record: EpochRecord, output: str, location: str) -> tuple[str, ...]:

@@ -2,7 +2,8 @@
 
 They spare processes the work of doing the same thing at once. What keeps two drivers apart is the attempts and the job log; what is stored
 of a job's alerts is right whoever writes it; of two who take a step of an upgrade one creates its record. So a lease that two hold for a
-moment does no harm. One on a job is taken only when there is something to do.
+moment does no harm. One on a job is taken only when there is something to do. That of a process of this machine that is gone is not
+waited for; of one elsewhere nothing is known but that it does not renew it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from tidemark.control.layout import LEASES, UPGRADE_LEASES, number_in, numbered
 from tidemark.control.records import Lease
 from tidemark.errors import CorruptStoreError, TidemarkError
 from tidemark.state.layout import job_folder
+from tidemark.state.owners import current_owner, known_dead
+from tidemark.state.records import OwnerInfo
 from tidemark.state.sealed import create_sealed, read_sealed
 from tidemark.state.store import JobStore
 
@@ -25,9 +28,17 @@ LEASE_MS: Final = 30_000
 _KEPT: Final = 4
 
 
-def take_lease(store: JobStore, job: str, *, holder: str, now: int) -> Lease | None:
-    """Take or renew the lease of a job; None while another holder has it. ``store`` is the root store."""
-    return _take(store.at(job_folder(job)), LEASES, holder=holder, now=now)
+def take_lease(store: JobStore, job: str, *, holder: str, now: int, owner: OwnerInfo | None = None) -> Lease | None:
+    """Take or renew the lease of a job; None while another holder has it.
+
+    Args:
+        store: the root store.
+        job: the job's name.
+        holder: who takes it, by a name that no other has.
+        now: processing time, milliseconds.
+        owner: its process, by which others on its machine see when it is gone.
+    """
+    return _take(store.at(job_folder(job)), LEASES, holder=holder, now=now, owner=owner)
 
 
 def release_lease(store: JobStore, job: str, lease: Lease) -> None:
@@ -66,8 +77,18 @@ class StandingLease:
         now = self._clock.now_ms()
         if self._lease is not None and holds(self._lease, now) and self._lease.until - now > LEASE_MS // 2:
             return True
-        self._lease = _take(self._store, self._folder, holder=self._holder, now=now)
+        self._lease = _take(self._store, self._folder, holder=self._holder, now=now, owner=current_owner())
         return self._lease is not None
+
+    def other(self) -> Lease | None:
+        """Return the lease of another process that keeps this one from it, None where there is none any more.
+
+        Raises:
+            StoreError: the store cannot be reached.
+        """
+        numbers = _numbers(self._store, self._folder)
+        newest = _read(self._store, self._folder, numbers[-1]) if numbers else None
+        return newest if newest is not None and _is_of_another(newest, self._holder, self._clock.now_ms()) else None
 
     def release(self) -> None:
         """Let others go on at once; a lease that is not held is left alone."""
@@ -113,12 +134,12 @@ def holds(lease: Lease, now: int) -> bool:
     return 0 < lease.until - now <= 2 * LEASE_MS
 
 
-def _take(store: JobStore, folder: str, *, holder: str, now: int) -> Lease | None:
+def _take(store: JobStore, folder: str, *, holder: str, now: int, owner: OwnerInfo | None) -> Lease | None:
     numbers = _numbers(store, folder)
     newest = _read(store, folder, numbers[-1]) if numbers else None
-    if newest is not None and newest.holder != holder and holds(newest, now):
+    if newest is not None and _is_of_another(newest, holder, now):
         return None
-    lease = Lease((numbers[-1] if numbers else 0) + 1, holder, now + LEASE_MS)
+    lease = Lease((numbers[-1] if numbers else 0) + 1, holder, now + LEASE_MS, owner)
     if not create_sealed(store, numbered(folder, lease.number), kind=KIND, value=lease):
         return None
     after = _numbers(store, folder)
@@ -128,6 +149,11 @@ def _take(store: JobStore, folder: str, *, holder: str, now: int) -> Lease | Non
         return None
     store.delete(numbered(folder, number) for number in after[:-_KEPT])
     return lease
+
+
+def _is_of_another(lease: Lease, holder: str, now: int) -> bool:
+    """Say whether another process has a lease, and may be alive."""
+    return lease.holder != holder and holds(lease, now) and not (lease.owner is not None and known_dead(lease.owner))
 
 
 def _release(store: JobStore, folder: str, lease: Lease) -> None:

@@ -14,7 +14,7 @@ from tidemark.control.evidence import LAUNCH_MS, confirmed, failure, fate, forei
 from tidemark.control.observe import Observation
 from tidemark.control.records import ControlStatus, ErrorInfo, Failure, Lifecycle, attempt_of
 from tidemark.control.restarts import NoRestart, decide_restart, longest_delay
-from tidemark.control.spec import Ending, SpecGeneration
+from tidemark.control.spec import Ending, SpecGeneration, asked_for
 from tidemark.control.spec_checks import KEPT_FAILURES
 from tidemark.durations import format_duration
 from tidemark.state.redaction import redacted
@@ -117,10 +117,10 @@ def _without_driver(case: _Case) -> tuple[Action, ...]:
     if not case.runs:
         if status.lifecycle == "finished" or (status.lifecycle == "failed" and not asked_since):
             return case.say(replace(status, generation=case.spec.generation))
-        return case.say(case.move("suspended", reason=_why(case.spec), next_start_at=None))
+        return case.say(case.move("suspended", reason=asked_for(case.spec), next_start_at=None))
     if status.lifecycle in {"failed", "finished"} and not case.changed:
         return case.say(replace(status, generation=case.spec.generation))
-    return _start(case, _why(case.spec))
+    return _start(case, asked_for(case.spec))
 
 
 def _unlaunched(case: _Case) -> tuple[Action, ...]:
@@ -132,7 +132,7 @@ def _unlaunched(case: _Case) -> tuple[Action, ...]:
         return case.say(case.status)
     first: tuple[Action, ...] = () if given_up or attempt is None else (GiveUp(attempt.number),)
     if not case.runs and not case.drains:
-        return (*first, Say(case.move("suspended", reason=_why(case.spec), process=None)))
+        return (*first, Say(case.move("suspended", reason=asked_for(case.spec), process=None)))
     return (*first, *_failed(case))
 
 
@@ -191,7 +191,7 @@ def _replacing(case: _Case) -> tuple[Action, ...]:
         return (*first, AskToStop("finish", process)) if asks else first
     if case.seen.process == "alive":
         return (*first, Kill(f"it did not end in {format_duration(limit)} (hang_after_ms)", process))
-    return _start(replace(case, status=status), f"{_why(case.spec)}; the driver on {process.host!r} cannot be reached", takeover=True)
+    return _start(replace(case, status=status), f"{asked_for(case.spec)}; the driver on {process.host!r} cannot be reached", takeover=True)
 
 
 def _asked(case: _Case, lifecycle: Lifecycle, how: Ending) -> tuple[ControlStatus, bool]:
@@ -210,7 +210,7 @@ def _asked(case: _Case, lifecycle: Lifecycle, how: Ending) -> tuple[ControlStatu
     at = now if first or before is None else status.asked_at
     asked = before if before == "finish" and how == "drain" else how
     told_at = now if first or again else status.told_at
-    return case.move(lifecycle, reason=_why(case.spec), asked_at=at, asked=asked, told_at=told_at), first or again
+    return case.move(lifecycle, reason=asked_for(case.spec), asked_at=at, asked=asked, told_at=told_at), first or again
 
 
 def _to_be_told_again(case: _Case) -> bool:
@@ -233,9 +233,9 @@ def _ended(case: _Case) -> tuple[Action, ...]:
         reason = f"its input has ended for good, with epoch {epoch}"
         return case.say(case.move("finished", reason=reason, process=None, error=None, next_start_at=None))
     if not case.runs and not case.drains:
-        return case.say(case.move("suspended", reason=_why(case.spec), process=None, error=_last_error(case)))
+        return case.say(case.move("suspended", reason=asked_for(case.spec), process=None, error=_last_error(case)))
     if (case.runs and asked is not None) or (case.drains and asked == "finish"):
-        return _start(case, _why(case.spec))
+        return _start(case, asked_for(case.spec))
     return _failed(case)
 
 
@@ -289,10 +289,6 @@ def _last_error(case: _Case) -> ErrorInfo | None:
     if driver is None or driver.state != "failed" or driver.error_code is None:
         return None
     return ErrorInfo(driver.error_code, _to_keep(driver.error or ""), driver.error_transient)
-
-
-def _why(spec: SpecGeneration) -> str:
-    return f"{spec.why} ({spec.by})" if spec.why else f"asked by {spec.by}"
 
 
 def _to_keep(text: str) -> str:

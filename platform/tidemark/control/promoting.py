@@ -7,7 +7,8 @@ went before the savepoint stays. It is an upgrade with all that belongs to one: 
 
 from __future__ import annotations
 
-from tidemark.control.generations import require_spec
+from tidemark.control.generations import read_spec, require_spec
+from tidemark.control.spec import JobSpec
 from tidemark.control.upgrade_request import UpgradeRequest
 from tidemark.control.upgrade_verdict import Maps
 from tidemark.errors import UpgradeError
@@ -34,7 +35,7 @@ def promotion_of(store: JobStore, fork: str, *, good_epochs: int = 3, within_ms:
     return UpgradeRequest(
         restore.job,
         spec.code,
-        version=spec.version,
+        version=_version(store, spec, restore.job),
         code_paths=spec.code_paths,
         folder=spec.folder,
         variables=spec.variables,
@@ -43,3 +44,11 @@ def promotion_of(store: JobStore, fork: str, *, good_epochs: int = 3, within_ms:
         within_ms=within_ms,
         back_to=restore.savepoint,
     )
+
+
+def _version(store: JobStore, spec: JobSpec, job: str) -> str:
+    """Return the label of a fork's code: its own, not that which it took over from the job, whose code was another."""
+    submitted = read_spec(store, job)
+    if submitted is None or submitted.spec.code == spec.code:
+        return spec.version
+    return spec.version if spec.version != submitted.spec.version else ""

@@ -28,6 +28,7 @@ from tidemark.control.records import Attempt, Failure, Lease, ProcessHandle
 from tidemark.control.spec import SpecGeneration
 from tidemark.control.upgrade_carrying import UpgradeCarrier
 from tidemark.errors import LaunchError, StoreError, TidemarkError
+from tidemark.state.owners import current_owner
 from tidemark.state.redaction import redacted, without_secrets
 from tidemark.state.store import JobStore
 
@@ -140,7 +141,7 @@ class Reconciler:
         spec = seen.generation
         if spec is None or not plan(spec, seen, self._clock.now_ms()):
             return Done(seen.job)
-        lease = take_lease(self._store, seen.job, holder=self.holder, now=self._clock.now_ms())
+        lease = take_lease(self._store, seen.job, holder=self.holder, now=self._clock.now_ms(), owner=current_owner())
         if lease is None:
             return Done(seen.job, busy=True)
         try:

@@ -155,11 +155,20 @@ class DriverWarning:
 
 @dataclass(frozen=True)
 class Lease:
-    """A reconciler's word that it acts on a job until then; the next number ends or renews it."""
+    """A reconciler's word that it acts on a job until then; the next number ends or renews it.
+
+    ``owner`` is the holder's process, so that others on its machine see when it is gone; None where an earlier release wrote it.
+    """
 
     number: int
     holder: str
     until: int
+    owner: OwnerInfo | None = later(None)  # noqa: RUF009 - it returns a field
+
+    @property
+    def holder_text(self) -> str:
+        """Who has it, for people."""
+        return self.holder + (f" (process {self.owner.pid} on host {self.owner.host!r})" if self.owner is not None else "")
 
 
 def attempt_of(owner: OwnerInfo | None) -> int | None:

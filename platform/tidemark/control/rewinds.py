@@ -8,22 +8,26 @@ from dataclasses import dataclass
 from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.control.generations import read_spec, who
 from tidemark.control.launcher import Launcher
+from tidemark.control.renamed_again import renamed_again, renames_text
 from tidemark.control.spec import SpecGeneration
 from tidemark.control.view import JobView
-from tidemark.control.waiting import Waiting
+from tidemark.control.waiting import Goal, Waiting
 from tidemark.control.wishes import Wishes
 from tidemark.crashpoints import crash_point
+from tidemark.savepoints.rewind_note import is_put_back
 from tidemark.savepoints.rewinding import Tell, require_possible, rewind
+from tidemark.state.joblog import newest_epoch
 from tidemark.state.records import EpochRecord
 from tidemark.state.store import JobStore
 
 
 @dataclass(frozen=True)
 class Rewound:
-    """What a rewind has come to: the job's newest epoch, and the spec by which it was started again; None where it was not."""
+    """What a rewind has come to: the job's newest epoch, the spec by which it was started again, and how it is; None where it was not."""
 
     head: EpochRecord
     started: SpecGeneration | None = None
+    view: JobView | None = None
 
 
 @dataclass(frozen=True)
@@ -33,11 +37,11 @@ class Rewinder:
     Args:
         store: the root store.
         launchers: what can start drivers, by name.
-        timeout_ms: how long to wait for a job to stop.
+        timeout_ms: how long to wait for a job to stop, and then for it to run again.
         by: who does it; ``user@host`` by default.
         clock: the time.
         tell: is told of each step of a rewind, in words.
-        show: is shown a job that is to stop, whenever it looks different.
+        show: is shown a job that is to stop, or to run again, whenever it looks different.
     """
 
     store: JobStore
@@ -54,24 +58,48 @@ class Rewinder:
         Args:
             job: the job's name.
             name: the savepoint.
-            stop: stop a job that runs first, and start it again; else it must not run.
+            stop: stop a job that runs first, and start it again, also where no supervisor does; else it must not run.
             why: what for.
 
         Raises:
-            NotReachedError: the job did not stop in time; it still is to.
+            NotReachedError: the job did not stop in time, and still is to; or it is put back and was not started in time, and still is to.
             TidemarkError: as ``savepoints.rewinding.rewind``. What can be told before is told before the job is stopped.
         """
         newest = read_spec(self.store, job) if stop else None
+        last = newest_epoch(self.store, job)
         wishes = Wishes(self.store, self.by, self.clock)
         starts = newest is not None and (newest.spec.wanted == "running" or newest.spec.for_rewind)
         if starts:
             require_possible(self.store, job, name, clock=self.clock)
             made = wishes.stop(job, "finish", why or f"rewind to {name}", for_rewind=True)
             crash_point("rewind-stopping")
-            waiting = Waiting(self.store, self.launchers, self.clock)
-            waiting.until(job, "ended", generation=made.generation, timeout_ms=self.timeout_ms, tell=self.show)
+            self._wait(made, "ended")
             # Not one that its owner stopped just now.
             starts = made.spec.for_rewind
         head = rewind(self.store, job, name, by=self.by or who(), why=why, clock=self.clock, tell=self.tell)
         crash_point("rewind-done")
-        return Rewound(head, wishes.start(job, why or f"rewound to {name}") if starts else None)
+        submitted = read_spec(self.store, job)
+        # Of one that was put back before this command was given again it is not known any more what it had before.
+        before = None if last is None or is_put_back(last, name) else last
+        again = renamed_again(submitted.spec.restore, head, savepoint=name, before=before) if submitted is not None else None
+        if not starts:
+            if newest is not None:
+                self._say(f"{job} stays suspended, as it was; to start it: `tidemark start {job}`")
+            if again is not None:
+                self._say(
+                    f"its code has renamed what it is back at ({renames_text(again)}): before it is started give it the old code; "
+                    f"or let the renames be made again: `tidemark resume {job}`, then `tidemark rewind {job} --to {name} --stop`"
+                )
+            return Rewound(head)
+        if again is not None:
+            self._say(f"what its code has renamed since is renamed again: {renames_text(again)}")
+        started = wishes.start(job, why or f"rewound to {name}", restore=again)
+        return Rewound(head, started, self._wait(started, "running"))
+
+    def _say(self, text: str) -> None:
+        if self.tell is not None:
+            self.tell(text)
+
+    def _wait(self, made: SpecGeneration, goal: Goal) -> JobView:
+        waiting = Waiting(self.store, self.launchers, self.clock)
+        return waiting.until(made.spec.job, goal, generation=made.generation, timeout_ms=self.timeout_ms, tell=self.show)

@@ -154,3 +154,8 @@ class SpecGeneration:
     by: str
     why: str
     spec: JobSpec
+
+
+def asked_for(made: SpecGeneration) -> str:
+    """Return who wants a job so and what for, in words."""
+    return f"{made.why} ({made.by})" if made.why else f"asked by {made.by}"

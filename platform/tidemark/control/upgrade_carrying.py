@@ -111,7 +111,8 @@ class UpgradeCarrier:
                 seen = self._observer.observe(job)
                 step = seen.upgrade
                 if step is not None and last is not None and step != last:
-                    said.append(str(step))
+                    # The end once more with the reason: it may be the only step that somebody sees of a sensor's ticks.
+                    said.append(step.text(told="" if step.ended else last.reason))
                 last = step
                 if step is None or step.ended or isinstance(work.advance(step, seen), Wait):
                     break

@@ -15,7 +15,7 @@ from tidemark.control.upgrade_plan import old_spec, wanted_as, with_code_of
 from tidemark.control.upgrade_records import Upgrade, UpgradeStep, code_text, newest_step
 from tidemark.errors import InvalidNameError, RewindError, TidemarkError
 from tidemark.savepoints.rewind_abort import abort_rewind
-from tidemark.savepoints.rewind_note import RewindNote, read_rewind
+from tidemark.savepoints.rewind_note import RewindNote, is_put_back, read_rewind
 from tidemark.savepoints.rewinding import Tell, rewind
 from tidemark.savepoints.savepoint import Savepoint
 from tidemark.savepoints.savepoint_store import SavepointStore
@@ -82,6 +82,22 @@ def put_back(store: JobStore, step: UpgradeStep, name: str, clock: Clock, tell: 
     _rewind(store, step, name, clock, tell)
 
 
+def give_up(store: JobStore, step: UpgradeStep, clock: Clock, tell: Tell | None = None) -> bool:
+    """Give up a rewind that was begun when somebody accepted the new code; False where a table is put back already.
+
+    Raises:
+        JobRunningError: who rewinds is alive; that one sees by itself that it is not wanted any more, or comes to its end.
+        PublishError: a table cannot be written to.
+    """
+    job = step.upgrade.job
+    try:
+        _abort(store, step, clock, tell)
+    except RewindError:
+        # Without a note it has come to one of its ends meanwhile; which one, the next look tells.
+        return read_rewind(store.at(job_folder(job))) is None
+    return True
+
+
 def switch(store: JobStore, step: UpgradeStep, clock: Clock) -> None:
     """Ask for the new code, or for the old one where the upgrade goes back."""
     target = old_spec(step) if step.heading == "rolled-back" else step.upgrade.after
@@ -98,20 +114,24 @@ def forget(store: JobStore, step: UpgradeStep) -> None:
 
 def _end(store: JobStore, step: UpgradeStep, begun: RewindNote, clock: Clock, tell: Tell | None) -> None:
     """End a rewind that was begun: as if it had not been, or, where a table is back already, by going on with it."""
-    upgrade = step.upgrade
     try:
-        abort_rewind(
-            store,
-            upgrade.job,
-            clock=clock,
-            tell=tell or (lambda _: None),
-            upgrade=upgrade.identity,
-            require=lambda: _require_newest(store, step),
-        )
+        _abort(store, step, clock, tell)
     except RewindError:
-        left = read_rewind(store.at(job_folder(upgrade.job)))
+        left = read_rewind(store.at(job_folder(step.upgrade.job)))
         if left is not None and left.identity == begun.identity:
             _rewind(store, step, begun.savepoint, clock, tell)
+
+
+def _abort(store: JobStore, step: UpgradeStep, clock: Clock, tell: Tell | None) -> None:
+    upgrade = step.upgrade
+    abort_rewind(
+        store,
+        upgrade.job,
+        clock=clock,
+        tell=tell or (lambda _: None),
+        upgrade=upgrade.identity,
+        require=lambda: _require_newest(store, step),
+    )
 
 
 def _rewind(store: JobStore, step: UpgradeStep, name: str, clock: Clock, tell: Tell | None) -> None:
@@ -136,9 +156,7 @@ def _is_at(head: EpochRecord | None, savepoint: Savepoint) -> bool:
     stored = savepoint.record
     if head is None or head.epoch != stored.epoch:
         return False
-    restored = head.restored
-    rewound = restored is not None and restored.savepoint == savepoint.name and restored.identity.startswith("rewind-")
-    return head.lineage == stored.lineage or rewound
+    return head.lineage == stored.lineage or is_put_back(head, savepoint.name)
 
 
 def _keep(store: JobStore, step: UpgradeStep) -> None:

@@ -12,9 +12,12 @@ from tidemark.control.upgrade_records import Step, UpgradeStep
 from tidemark.durations import format_duration
 from tidemark.errors import JobRunningError, LaunchError, PublishError, StoreError
 
-Deed = Literal["suspend", "save", "go-back", "switch", "put-back", "start-old"]
-"""What is done to the job: a spec that wants it suspended; a savepoint; a rewind to where a fork began; a spec with the new code; a rewind
-to the savepoint; a spec with the old code."""
+Deed = Literal["suspend", "save", "go-back", "switch", "give-up", "put-back", "start-old"]
+"""What is done to the job: a spec that wants it suspended; a savepoint; a rewind to where a fork began; a spec with the new code; an end to
+a rewind that was begun; a rewind to the savepoint; a spec with the old code."""
+
+Rewound = Literal["", "begun", "done"]
+"""Whether the job is being put back to the upgrade's savepoint, or was; asked only of what somebody accepted."""
 
 _DEEDS: Final[Mapping[Step, Deed]] = {"saving": "save", "going-back": "go-back", "putting-back": "put-back"}
 
@@ -65,6 +68,7 @@ class Sight:
         failures: of the new code's attempts.
         failed_checks: what failed since the new code was asked for, in words.
         passed_checks: names of the checks that passed since.
+        rewound: whether it is being put back, or was, before somebody accepted the new code.
     """
 
     spec: JobSpec
@@ -75,6 +79,7 @@ class Sight:
     failures: tuple[Failure, ...] = ()
     failed_checks: tuple[str, ...] = ()
     passed_checks: frozenset[str] = frozenset()
+    rewound: Rewound = ""
 
     @property
     def suspended(self) -> bool:
@@ -102,7 +107,7 @@ def decide(step: UpgradeStep, seen: Sight, now: int) -> Move:
         case "watching":
             move = _watched(step, seen, now)
         case "accepting":
-            move = Go("done", step.reason) if wanted_as(seen.spec, step.upgrade.after) else Act("switch")
+            move = _accepted(step, seen)
         case "reverting":
             # Without a savepoint nothing was changed yet.
             move = _stopped(seen, "starting-old" if step.epoch is None else "putting-back")
@@ -162,6 +167,20 @@ def _stopped(seen: Sight, step: Step) -> Move:
     if seen.spec.wanted != "suspended":
         return Act("suspend")
     return Go(step) if seen.suspended else Wait("its driver ends")
+
+
+def _accepted(step: UpgradeStep, seen: Sight) -> Move:
+    """Return what comes of new code that somebody accepted, perhaps just when the job was put back."""
+    if seen.rewound == "done":
+        return put_back_already(step)
+    if seen.rewound == "begun":
+        return Act("give-up")
+    return Go("done", step.reason) if wanted_as(seen.spec, step.upgrade.after) else Act("switch")
+
+
+def put_back_already(step: UpgradeStep) -> Go:
+    """Return the step of new code that was accepted too late: of what it left nothing is there any more."""
+    return Go("reverting", f"its tables were put back to savepoint {step.upgrade.savepoint!r} just when it was {step.reason}")
 
 
 def _watched(step: UpgradeStep, seen: Sight, now: int) -> Move:

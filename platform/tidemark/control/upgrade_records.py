@@ -117,10 +117,14 @@ class UpgradeStep:
         return self.step in ENDS
 
     def __str__(self) -> str:
-        """Return where the upgrade is, in one line."""
+        """Return where the upgrade is and why, in one line."""
+        return self.text()
+
+    def text(self, *, told: str = "") -> str:
+        """Return where the upgrade is, in one line, with the reason unless that was ``told`` before."""
         upgrade = self.upgrade
         code = code_text(upgrade.before if self.heading == "rolled-back" else upgrade.after)
-        said = f" ({self.reason})" if self.reason else ""
+        said = f" ({self.reason})" if self.reason and self.reason != told else ""
         if self.ended:
             return f"upgrade {upgrade.identity} is {self.step.replace('-', ' ')}: {upgrade.job} has {code}{said}"
         return f"upgrade {upgrade.identity} is {self.step.replace('-', ' ')}, heading for {code}{said}"

@@ -106,7 +106,11 @@ def begin_upgrade(
         raise UpgradeError(
             f"the job has that code already ({code_text(before)}); if its place was written over, there is no way back to the old one",
             fix="put new code beside the old: another module, or a folder, zip or wheel of its own (--code-path); "
-            "to do without a way back, `tidemark restart`",
+            + (
+                f"to go back with the code that it has, `tidemark rewind {job} --to {request.back_to} --stop`"
+                if request.back_to
+                else "to do without a way back, `tidemark restart`"
+            ),
             job=job,
         )
     _require_possible(store, request, launchers, clock)
@@ -134,13 +138,22 @@ def begin_upgrade(
 
 def _same(newest: UpgradeStep, request: UpgradeRequest) -> UpgradeStep:
     after = newest.upgrade.after
-    if (after.code, after.version, newest.upgrade.back_to) == (request.code, request.version, request.back_to):
+    begun = (after.code, after.version, newest.upgrade.back_to, _maps_of(newest.upgrade))
+    if begun == (request.code, request.version, request.back_to, request.maps):
         return newest
     raise UpgradeError(
         f"another upgrade is under way: {newest}",
         fix=f"let it come to its end (`tidemark upgrade {request.job}`), or back (`tidemark upgrade {request.job} --abort`)",
         job=request.job,
     )
+
+
+def _maps_of(upgrade: Upgrade) -> Maps:
+    """Return the renames that an upgrade was asked for with."""
+    made = upgrade.after.restore
+    if made is None or made == upgrade.before.restore:
+        return Maps()
+    return Maps(made.uids, made.columns, made.allow_non_restored_state)
 
 
 def _after(before: JobSpec, request: UpgradeRequest, identity: str, savepoint: str) -> JobSpec:

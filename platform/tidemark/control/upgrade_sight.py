@@ -5,8 +5,11 @@ from __future__ import annotations
 from tidemark.control.alert_checks import failed_checks, verdict_files
 from tidemark.control.observe import Observation
 from tidemark.control.spec import SpecGeneration
-from tidemark.control.upgrade_plan import Sight
-from tidemark.control.upgrade_records import UpgradeStep, read_upgrade_checks
+from tidemark.control.upgrade_plan import Rewound, Sight
+from tidemark.control.upgrade_records import Upgrade, UpgradeStep, read_upgrade_checks
+from tidemark.savepoints.rewind_note import is_put_back, read_rewind
+from tidemark.state.joblog import newest_epoch
+from tidemark.state.layout import job_folder
 from tidemark.state.store import JobStore
 
 
@@ -31,7 +34,23 @@ def sight_of(store: JobStore, step: UpgradeStep, newest: SpecGeneration, seen: O
         failures=tuple(failure for failure in control.failures if failure.attempt > step.attempt) if control is not None else (),
         failed_checks=failed,
         passed_checks=passed,
+        rewound=rewound(store, step.upgrade) if step.step == "accepting" else "",
     )
+
+
+def rewound(store: JobStore, upgrade: Upgrade) -> Rewound:
+    """Return whether a job is being put back to the savepoint of its upgrade, or was."""
+    folder = store.at(job_folder(upgrade.job))
+    # In this order: the note goes when all is back.
+    if read_rewind(folder) is not None:
+        return "begun"
+    return "done" if was_put_back(store, upgrade) else ""
+
+
+def was_put_back(store: JobStore, upgrade: Upgrade) -> bool:
+    """Say whether a job is put back to the savepoint of its upgrade: of what the new code left nothing is there any more."""
+    head = newest_epoch(store, upgrade.job)
+    return head is not None and is_put_back(head, upgrade.savepoint)
 
 
 def _good_epochs(step: UpgradeStep, seen: Observation) -> int:

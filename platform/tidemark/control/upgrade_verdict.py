@@ -21,8 +21,10 @@ from tidemark.control.spec import JobSpec
 from tidemark.errors import DefinitionError, TidemarkError, UpgradeError
 from tidemark.savepoints.checking import HEAD, stored_epoch
 from tidemark.savepoints.judging import verdict
+from tidemark.savepoints.result_tables import judge_outputs
 from tidemark.savepoints.verdict import Verdict
 from tidemark.state.codec import from_plain, to_plain
+from tidemark.state.joblog import newest_epoch
 from tidemark.state.redaction import redacted
 from tidemark.state.store import JobStore
 
@@ -101,8 +103,16 @@ def main(arguments: list[str]) -> int:
                 fix="give the job its old name; it is part of where its state lies",
                 job=given.job,
             )
-        record = stored_epoch(JobStore.open(given.store), given.job, given.against)
-        found = verdict(record, job, uids=maps.uids, columns=maps.columns, allow_non_restored_state=maps.allow_non_restored_state)
+        root = JobStore.open(given.store)
+        record = stored_epoch(root, given.job, given.against)
+        found = verdict(
+            record,
+            job,
+            uids=maps.uids,
+            columns=maps.columns,
+            allow_non_restored_state=maps.allow_non_restored_state,
+            outputs=judge_outputs(job, record, newest_epoch(root, given.job)),
+        )
     except TidemarkError as error:
         sys.stdout.write(f"{_MARK}{json.dumps(redacted(str(error)))}\n")
         return _REFUSED

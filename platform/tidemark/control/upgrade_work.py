@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from tidemark.clock import Clock
 from tidemark.control.attempts import newest_attempt
 from tidemark.control.observe import Observation
-from tidemark.control.upgrade_deeds import OvertakenError, forget, put_back, save, suspend, switch
-from tidemark.control.upgrade_plan import Act, Deed, Go, Move, Wait, decide
+from tidemark.control.upgrade_deeds import OvertakenError, forget, give_up, put_back, save, suspend, switch
+from tidemark.control.upgrade_plan import Act, Deed, Go, Move, Wait, decide, put_back_already
 from tidemark.control.upgrade_records import BACK, UpgradeStep, create_step
 from tidemark.control.upgrade_sight import sight_of
 from tidemark.control.upgrade_trouble import note_trouble
@@ -99,6 +99,11 @@ class UpgradeWork:
                     origin = SavepointStore(self.store, upgrade.job, self.clock).get(upgrade.back_to)
                     self.record(replace(self._next(step, Go("starting")), epoch=origin.record.epoch))
                     return Go("starting")
+                case "give-up":
+                    if not give_up(self.store, step, self.clock, self.tell):
+                        late = put_back_already(step)
+                        self.record(self._next(step, late))
+                        return late
                 case "put-back":
                     put_back(self.store, step, upgrade.savepoint, self.clock, self.tell)
                     crash_point("upgrade-acted")

@@ -9,17 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from tidemark.clock import SYSTEM_CLOCK, Clock
+from tidemark.clock import SYSTEM_CLOCK, Clock, format_ms
 from tidemark.control.generations import who
 from tidemark.control.launcher import Launcher
 from tidemark.control.leases import held_while, upgrade_lease
 from tidemark.control.observe import Observer
 from tidemark.control.reconciler import Reconciler
+from tidemark.control.records import Lease
 from tidemark.control.upgrade_deeds import forget
+from tidemark.control.upgrade_end import see_to_driver
 from tidemark.control.upgrade_plan import Move, Wait
 from tidemark.control.upgrade_records import BACK, Step, UpgradeStep, newest_step
+from tidemark.control.upgrade_sight import was_put_back
 from tidemark.control.upgrade_work import UpgradeWork
-from tidemark.control.waiting import POLL_SECONDS
+from tidemark.control.waiting import POLL_SECONDS, Waiting
 from tidemark.durations import format_duration
 from tidemark.errors import NotReachedError, UpgradeError
 from tidemark.savepoints.rewind_note import RewindNote, read_rewind
@@ -54,12 +57,15 @@ class Upgrading:
         """Make what looks at jobs; it remembers what never changes."""
         self._observer = Observer(self.store, self.launchers)
         self._reconciler = Reconciler(self.store, self.launchers, self.clock, carries_upgrades=False)
-        self._work = UpgradeWork(self.store, self.clock, self._by, self._say)
+        self._work = UpgradeWork(self.store, self.clock, self._by, self.tell)
         self._looked: float | None = None
-        self._said = ""
+        self._told: UpgradeStep | None = None
 
     def go_on(self, job: str, *, timeout_ms: int) -> UpgradeStep:
         """Go on with the upgrade that was begun until it has come to one of its two ends; returns that.
+
+        Then the driver of the code that the job has is started, if one is wanted and none is there, and waited for; where that does not
+        succeed, it is told, and the end is what it is.
 
         Args:
             job: the job's name.
@@ -72,20 +78,39 @@ class Upgrading:
             TidemarkError: the job's files cannot be read or written.
         """
         begun = self.clock.monotonic()
+        end = self._to_its_end(job, begun, timeout_ms)
+        left_ms = timeout_ms - round(1000 * (self.clock.monotonic() - begun))
+        waiting = Waiting(self.store, self.launchers, self.clock)
+        see_to_driver(self.store, end, waiting, timeout_ms=max(0, left_ms), tell=self.tell)
+        return end
+
+    def _to_its_end(self, job: str, begun: float, timeout_ms: int) -> UpgradeStep:
+        """Take the steps that are left, in turn with whoever else does, and return the last one."""
+        others: Lease | None = None
         with held_while(upgrade_lease(self.store, job, self._reconciler.holder, self.clock)) as lease:
             while True:
                 step = self.require_step(job)
-                self._say(str(step))
+                self._say(step)
                 if step.ended:
                     # Whoever was killed in the middle of a step, asleep until then, may have left its note behind.
                     forget(self.store, step)
                     return step
                 # Somebody who aborts or accepts it does so without the lease; who has it takes that up.
-                move = self.advance(step) if lease.take() else Wait("somebody else goes on with it")
+                if lease.take():
+                    move, others = self.advance(step), None
+                else:
+                    others = self._stand_by(lease.other(), others)
+                    move = Wait(f"{others.holder_text} goes on with it" if others is not None else "it was just taken up by somebody else")
                 if isinstance(move, Wait):
                     if self.clock.monotonic() - begun >= timeout_ms / 1000:
                         raise _not_reached(step, move.why, timeout_ms)
                     self.clock.sleep(POLL_SECONDS)
+
+    def _stand_by(self, found: Lease | None, told: Lease | None) -> Lease | None:
+        """Tell who goes on with it, once for each; whoever does renews the lease again and again."""
+        if found is not None and (told is None or told.holder != found.holder):
+            self.tell(f"{found.holder_text} goes on with it, and has its lease until {format_ms(found.until)}; waiting for that")
+        return found
 
     def advance(self, step: UpgradeStep) -> Move:
         """Do what is next, without waiting, and return what it was; called by who has the lease."""
@@ -119,7 +144,7 @@ class Upgrading:
             if step.step in {"accepting", "done"}:
                 return step
             rewind = read_rewind(self.store.at(job_folder(job)))
-            if step.step not in _ACCEPTABLE or rewind is not None:
+            if step.step not in _ACCEPTABLE or rewind is not None or was_put_back(self.store, step.upgrade):
                 raise _not_acceptable(step, rewind)
             reason = f"accepted by {self._by}" + (f": {why}" if why else "")
             on = replace(step, number=step.number + 1, step="accepting", at=self.clock.now_ms(), by=self._by, reason=reason)
@@ -150,10 +175,11 @@ class Upgrading:
         if job in errors:
             raise errors[job]
 
-    def _say(self, text: str) -> None:
-        if text != self._said:
-            self._said = text
-            self.tell(text)
+    def _say(self, step: UpgradeStep) -> None:
+        """Tell a step once, and a reason once, since that of what leads back stays the same and may be long."""
+        if step != self._told:
+            self.tell(step.text(told=self._told.reason if self._told is not None else ""))
+            self._told = step
 
 
 def _not_reached(step: UpgradeStep, why: str, timeout_ms: int) -> NotReachedError:

@@ -105,7 +105,8 @@ class JobView:
     Args:
         job: its name.
         at: when it was looked at.
-        lifecycle: where it is; of a job without a spec, what its driver says. ``upgrading`` as long as an upgrade is under way.
+        lifecycle: where it is; of a job without a spec, what its driver says. ``upgrading`` as long as an upgrade is under way,
+            ``starting`` also of a suspended one that was just asked for.
         since: since when, None where nobody wrote it down.
         health: how that is to be taken.
         spec: what is wanted; None for a job that was never submitted.
@@ -140,7 +141,7 @@ class JobView:
         error: the last one, None when it runs well.
         warning: what its driver has to do without, or puts off until something is mended; empty for nothing.
         end_of_input: whether its input has ended for good.
-        driver_lifecycle: where its driver is; the same as ``lifecycle`` but while an upgrade is under way.
+        driver_lifecycle: where its driver is, as reconcilers say; the same as ``lifecycle`` but in those two cases.
         upgrade: the newest one.
     """
 

@@ -8,6 +8,7 @@ from typing import Final
 from tidemark.clock import format_ms
 from tidemark.control.observe import Observation
 from tidemark.control.records import ErrorInfo, Lifecycle
+from tidemark.control.spec import asked_for
 from tidemark.control.upgrade_plan import longest_ms
 from tidemark.control.upgrade_records import UpgradeStep, code_text
 from tidemark.control.upgrade_trouble import UpgradeTrouble
@@ -43,10 +44,14 @@ def view_of(observation: Observation, now: int) -> JobView:
     under_way = observation.under_upgrade
     since = control.since if control is not None else None
     reason = control.reason if control is not None else ""
+    lifecycle: Lifecycle = "upgrading" if under_way is not None else driver_lifecycle
+    if lifecycle == "suspended" and health == "starting" and spec is not None:
+        # Asked for, and about to be seen to: what was before says nothing any more.
+        lifecycle, since, reason = "starting", spec.at, asked_for(spec)
     return JobView(
         job=observation.job,
         at=now,
-        lifecycle="upgrading" if under_way is not None else driver_lifecycle,
+        lifecycle=lifecycle,
         health=health,
         since=under_way.upgrade.at if under_way is not None else since,
         spec=spec.spec if spec is not None else None,

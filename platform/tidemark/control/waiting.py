@@ -74,6 +74,13 @@ class Waiting:
             self._clock.sleep(POLL_SECONDS)
 
 
+def shortfall(view: JobView, goal: Goal) -> str | None:
+    """Return why a job that was waited for did not get there, in words: it failed, or does not run though it was to; else None."""
+    if view.driver_lifecycle == "failed" or (goal == "running" and view.driver_lifecycle == "finished"):
+        return view.error.message if view.error is not None else f"{view.job} does not run: {view.reason}"
+    return None
+
+
 def reached(seen: Observation, goal: Goal, generation: int) -> bool:
     """Say whether a job is where a generation wants it, or will not get there any more."""
     control = seen.control
@@ -81,4 +88,7 @@ def reached(seen: Observation, goal: Goal, generation: int) -> bool:
         return False
     if control.lifecycle in {"failed", "finished"}:
         return True
-    return control.lifecycle == ("running" if goal == "running" else "suspended")
+    if control.lifecycle == "suspended":
+        # As asked, or since somebody has stopped it meanwhile.
+        return goal == "ended" or (seen.generation is not None and seen.generation.spec.wanted == "suspended")
+    return control.lifecycle == "running" and goal == "running"

@@ -11,8 +11,8 @@ from tidemark.control.observe import read_control_status
 from tidemark.control.records import ACTIVE
 from tidemark.control.spec import Ending, JobSpec, SpecGeneration
 from tidemark.errors import DefinitionError
-from tidemark.state.joblog import JobLog
-from tidemark.state.layout import job_folder
+from tidemark.savepoints.restore import Restore
+from tidemark.state.joblog import newest_epoch
 from tidemark.state.store import JobStore
 
 
@@ -44,23 +44,33 @@ class Wishes:
 
         return change_spec(self.store, spec.job, change, by=self._by, why=why or "submitted", clock=self.clock)
 
-    def start(self, job: str, why: str = "") -> SpecGeneration:
+    def start(self, job: str, why: str = "", *, restore: Restore | None = None) -> SpecGeneration:
         """Ask for a job to run; of one that failed for good, that is to try again. One whose input has ended stays finished.
 
-        One that was put back to before that end since runs again.
+        One that was put back to before that end since runs again. One that was stopped just now, without a reconciler having seen that,
+        gets a new driver: the one it had may have ended for that, or failed before, and nobody would know which.
+
+        Args:
+            job: the job's name.
+            why: what for.
+            restore: how it is to go on; as its spec says where that is None.
 
         Raises:
             UnknownJobError: the job was never submitted.
             CorruptStoreError: the job's log is damaged.
         """
 
-        def change(spec: JobSpec) -> JobSpec:
-            status = read_control_status(self.store, job)
+        def of_newest(newest: SpecGeneration | None) -> JobSpec:
+            made = newest or require_spec(self.store, job)
+            spec, status = made.spec, read_control_status(self.store, job)
             lifecycle = status.lifecycle if status is not None else "created"
-            again = (lifecycle == "failed" and spec.wanted == "running") or (lifecycle == "finished" and self._is_before_the_end(job))
-            return replace(spec, wanted="running", for_rewind=False, restarts=spec.restarts + again)
+            unseen = status is not None and status.generation < made.generation and lifecycle in {*ACTIVE, "failing"}
+            again = lifecycle == "failed" or (spec.wanted == "suspended" and unseen)
+            again = again or (lifecycle == "finished" and self._is_before_the_end(job))
+            return replace(spec, wanted="running", for_rewind=False, restarts=spec.restarts + again, restore=restore or spec.restore)
 
-        return self._change(job, change, why or "start")
+        require_spec(self.store, job)
+        return change_spec(self.store, job, of_newest, by=self._by, why=why or "start", clock=self.clock)
 
     def stop(self, job: str, how: Ending = "finish", why: str = "", *, for_rewind: bool = False) -> SpecGeneration:
         """Ask for a job's driver to end, and for none to be started.
@@ -108,7 +118,7 @@ class Wishes:
 
     def _is_before_the_end(self, job: str) -> bool:
         """Say whether a job that has finished was put back since."""
-        head = JobLog(self.store.at(job_folder(job)), job, self.clock).load().epoch
+        head = newest_epoch(self.store, job)
         return head is not None and not head.end_of_input
 
     def _change(self, job: str, change: Callable[[JobSpec], JobSpec], why: str) -> SpecGeneration:

@@ -8,9 +8,10 @@ from tidemark.errors import UnknownJobError
 from tidemark.graph.definition_changes import SAME, Names
 from tidemark.graph.job import Job
 from tidemark.savepoints.judging import verdict
+from tidemark.savepoints.result_tables import judge_outputs
 from tidemark.savepoints.savepoint_store import SavepointStore
 from tidemark.savepoints.verdict import Verdict
-from tidemark.state.joblog import JobLog
+from tidemark.state.joblog import newest_epoch
 from tidemark.state.layout import job_folder
 from tidemark.state.records import EpochRecord
 from tidemark.state.root_store import root_store
@@ -31,9 +32,10 @@ def check(
     columns: Mapping[str, Names] | None = None,
     allow_non_restored_state: bool = False,
 ) -> Verdict:
-    """Return what would become of stored state and positions if a job went on from them; ``.fits`` says whether it may.
+    """Return what would become of stored state, positions and result tables if a job went on from them; ``.fits`` says whether it may.
 
-    Reads small files only and starts no JVM. Of types it knows what the graph is certain of; Spark tells the others when the job starts.
+    Reads small files only and starts no JVM; of a table that cannot be read the verdict is unknown. Of types it knows
+    what the graph is certain of; Spark tells the others when the job starts.
 
     Args:
         job: the changed job.
@@ -51,8 +53,10 @@ def check(
         UnknownSavepointError: it has no such savepoint.
         DefinitionError: a map names what is not there.
     """
-    record = stored_epoch(root_store(store, job.store, make=False), of or job.name, against)
-    return verdict(record, job, uids=uids, columns=columns, allow_non_restored_state=allow_non_restored_state)
+    root = root_store(store, job.store, make=False)
+    record = stored_epoch(root, of or job.name, against)
+    outputs = judge_outputs(job, record, newest_epoch(root, job.name))
+    return verdict(record, job, uids=uids, columns=columns, allow_non_restored_state=allow_non_restored_state, outputs=outputs)
 
 
 def stored_epoch(root: JobStore, job: str, against: str = HEAD) -> EpochRecord:
@@ -64,7 +68,7 @@ def stored_epoch(root: JobStore, job: str, against: str = HEAD) -> EpochRecord:
     """
     if against != HEAD and root.at(job_folder(job)).folders():
         return SavepointStore(root, job).get(against).record
-    head = JobLog(root.at(job_folder(job)), job).load().epoch
+    head = newest_epoch(root, job)
     if head is None:
         raise UnknownJobError(
             f"job {job!r} has no epoch in {root.uri}, which has {', '.join(list_jobs(root)) or 'no jobs'}",

@@ -10,7 +10,7 @@ from tidemark.graph.definition_changes import SAME, Names, definition_changes
 from tidemark.graph.job import Job
 from tidemark.graph.nodes import WindowNode
 from tidemark.savepoints.operator_judging import judge_operator
-from tidemark.savepoints.verdict import Finding, OperatorVerdict, SourceVerdict, Verdict
+from tidemark.savepoints.verdict import Finding, OperatorVerdict, OutputVerdict, SourceVerdict, Verdict
 from tidemark.state.offsets import positions
 from tidemark.state.records import EpochRecord, OperatorState
 
@@ -26,6 +26,7 @@ def verdict(
     columns: Mapping[str, Names] | None = None,
     allow_non_restored_state: bool = False,
     types: StateTypes | None = None,
+    outputs: tuple[OutputVerdict, ...] = (),
 ) -> Verdict:
     """Return what would become of an epoch's state and positions if a job went on from it.
 
@@ -37,6 +38,7 @@ def verdict(
             aggregate whose state is left behind.
         allow_non_restored_state: leave behind what belongs to nothing in the job.
         types: of state columns, where Spark has told them; else they are what the graph is certain of.
+        outputs: what was found where the job's outputs go (``result_tables.judge_outputs``).
 
     Raises:
         DefinitionError: a map names what is not there, or two things the same.
@@ -58,9 +60,8 @@ def verdict(
         if old not in stored_by.values():
             left = allow_non_restored_state or (old in uids and uids[old] is None)
             operators.append(_dropped(old, state, fresh, left=left))
-    return Verdict(
-        job.name, record.lineage, record.epoch, tuple(operators), _sources(record, list(job.sources), allow=allow_non_restored_state)
-    )
+    sources = _sources(record, list(job.sources), allow=allow_non_restored_state)
+    return Verdict(job.name, record.lineage, record.epoch, tuple(operators), sources, outputs)
 
 
 def _dropped(uid: str, state: OperatorState, fresh: Mapping[str, WindowNode], *, left: bool) -> OperatorVerdict:

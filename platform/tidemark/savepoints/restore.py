@@ -72,7 +72,7 @@ def restored_record(
         StateMismatchError: state or positions belong to nothing in the job, and were not to be left out.
     """
     stored = savepoint.record
-    _check_map(savepoint, restore.uids, claimed)
+    require_uids(savepoint, restore.uids, claimed)
     names = {uid: restore.uids.get(uid, uid) for uid in stored.operators}
     kept_uids = {old: new for old, new in names.items() if claimed is None or new in claimed.operators}
     unread = set() if claimed is None else {*sources_of(stored.offsets), *stored.sources} - set(claimed.sources)
@@ -97,27 +97,17 @@ def restored_record(
     )
 
 
-def with_source_logs(record: EpochRecord, logs: Mapping[str, SourceLogRef]) -> EpochRecord:
-    """Return a record with other copies of the sources' logs."""
-    return replace(record, source_logs=dict(logs))
+def require_uids(savepoint: Savepoint, uids: Mapping[str, str], claimed: Claimed | None = None) -> None:
+    """Make sure that a map of uids names operators that there are, and no two the same.
 
+    Args:
+        savepoint: whose operators stand on the left.
+        uids: new ones by stored ones.
+        claimed: what the job has; None where that is not known yet.
 
-def _emptied(outputs: Mapping[str, OutputRecord]) -> dict[str, OutputRecord]:
-    """Return outputs that an epoch adds nothing to; where they lie is still known from them."""
-    return {name: OutputRecord(output.sink, output.location) for name, output in outputs.items()}
-
-
-def _moved(state: OperatorState, owner: str, job: str) -> OperatorState:
-    """Return the state with its files named by the job they lie with, seen from another one."""
-
-    def owner_of(file_owner: str) -> str:
-        home = file_owner or owner
-        return "" if home == job else home
-
-    return replace(state, files=tuple(replace(file, owner=owner_of(file.owner)) for file in state.files))
-
-
-def _check_map(savepoint: Savepoint, uids: Mapping[str, str], claimed: Claimed | None) -> None:
+    Raises:
+        DefinitionError: it does not.
+    """
     stored = savepoint.record.operators
     for old, new in uids.items():
         if old not in stored:
@@ -142,6 +132,26 @@ def _check_map(savepoint: Savepoint, uids: Mapping[str, str], claimed: Claimed |
             fix="map each operator to another one; map the one that has the name now away, or leave it out by another name",
             job=savepoint.job,
         )
+
+
+def with_source_logs(record: EpochRecord, logs: Mapping[str, SourceLogRef]) -> EpochRecord:
+    """Return a record with other copies of the sources' logs."""
+    return replace(record, source_logs=dict(logs))
+
+
+def _emptied(outputs: Mapping[str, OutputRecord]) -> dict[str, OutputRecord]:
+    """Return outputs that an epoch adds nothing to; where they lie is still known from them."""
+    return {name: OutputRecord(output.sink, output.location) for name, output in outputs.items()}
+
+
+def _moved(state: OperatorState, owner: str, job: str) -> OperatorState:
+    """Return the state with its files named by the job they lie with, seen from another one."""
+
+    def owner_of(file_owner: str) -> str:
+        home = file_owner or owner
+        return "" if home == job else home
+
+    return replace(state, files=tuple(replace(file, owner=owner_of(file.owner)) for file in state.files))
 
 
 def _near(name: str, names: Iterable[str]) -> str:

@@ -11,11 +11,13 @@ from tidemark.savepoints.savepoint import TableVersion
 from tidemark.savepoints.upgrade_note import read_upgrade
 from tidemark.state.codec import later
 from tidemark.state.layout import REWIND
-from tidemark.state.records import ParentRef
+from tidemark.state.records import EpochRecord, ParentRef
 from tidemark.state.sealed import create_sealed, read_sealed, write_sealed
 from tidemark.state.store import JobStore
 
 KIND: Final = "rewind"
+IDENTITY: Final = "rewind-"
+"""The identities of rewinds begin so, and the names of the pins by which they keep what they need."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,12 @@ def require_no_rewind(folder: JobStore, job: str) -> None:
             job=job,
             epoch=note.epoch,
         )
+
+
+def is_put_back(head: EpochRecord, savepoint: str) -> bool:
+    """Say whether an epoch is of a lineage that began with a rewind to a savepoint."""
+    restored = head.restored
+    return restored is not None and restored.savepoint == savepoint and restored.identity.startswith(IDENTITY)
 
 
 def how_to_end(folder: JobStore, job: str, note: RewindNote) -> str:

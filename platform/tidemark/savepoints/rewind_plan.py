@@ -90,7 +90,7 @@ def plan_rewind(
 
 def shown(commits: Iterable[Commit]) -> list[Commit]:
     """Return commits of a table but those that changed nothing of what it says."""
-    return [commit for commit in commits if commit.lineage is not None or commit.foreign]
+    return [commit for commit in commits if commit.epoch is not None or commit.foreign]
 
 
 def commits_since(version: TableVersion, newest: int) -> list[Commit]:

@@ -16,7 +16,7 @@ from tidemark.crashpoints import crash_point
 from tidemark.errors import CorruptStoreError, RewindError, TidemarkError
 from tidemark.savepoints.restore import Restore
 from tidemark.savepoints.restoring import begin_lineage, prepared, require_whole
-from tidemark.savepoints.rewind_note import RewindNote, how_to_end, read_rewind, remove_rewind, write_rewind
+from tidemark.savepoints.rewind_note import IDENTITY, RewindNote, how_to_end, read_rewind, remove_rewind, write_rewind
 from tidemark.savepoints.rewind_plan import RewindPlan, plan_rewind
 from tidemark.savepoints.rewind_tables import put_back
 from tidemark.savepoints.savepoint import Savepoint
@@ -28,6 +28,7 @@ from tidemark.state.layout import job_folder
 from tidemark.state.owners import current_owner
 from tidemark.state.pins import Pins
 from tidemark.state.records import EpochRecord, ParentRef, RestoreRef
+from tidemark.state.status import write_rewound
 from tidemark.state.store import JobStore
 
 Tell = Callable[[str], None]
@@ -94,7 +95,8 @@ def rewind(
         tell: is told of each step.
         upgrade: the upgrade that it is a step of, by its identity.
         although_unpublished: whether rows of the newest epoch that a table does not show yet may go for good.
-        require: raises where it is not wanted any more; called first, and once more when nobody else can begin.
+        require: raises where it is not wanted any more; called first, once more when nobody else can begin, and again when all can see
+            that it was begun and nothing is changed yet: of this one and who decides otherwise one sees the other.
 
     Raises:
         JobRunningError: a driver of the job is alive.
@@ -116,6 +118,7 @@ def rewind(
         if note is None:
             store = SavepointStore(root, job, clock)
             note = _begin(store, driver, name, by=by, why=why, say=say, although_unpublished=although_unpublished)
+            _require_wanted(driver, note, require)
         else:
             _require_same(log.store, note, name, job)
             say(f"going on with the rewind to {name} that was begun")
@@ -127,6 +130,7 @@ def rewind(
         crash_point("rewind-tables-back")
         head = _restored(root, driver, note)
         crash_point("rewind-restored")
+        write_rewound(root, head)
         if note.pin:
             Pins(log).remove(note.pin)
         remove_rewind(log.store)
@@ -147,12 +151,12 @@ def _begin(store: SavepointStore, driver: Driver, name: str, *, by: str, why: st
     before = store.take(kind="before-rewind", by=by, note=why or f"before the rewind to {name}")
     say(f"savepoint {before.name} keeps what there is now")
     lineage = secrets.token_hex(8)
-    pin = f"rewind-{lineage}"
+    pin = f"{IDENTITY}{lineage}"
     # The savepoint may be disposed of until the note is there: the rewind keeps what it needs itself.
     info = replace(savepoint.info, kind="before-rewind", by=by, note=f"kept until the rewind to {name} is done")
     store.pins.copy(name, pin, pinned_at=savepoint.taken_at, record=savepoint.record, about=to_plain(info))
     note = RewindNote(
-        f"rewind-{lineage}",
+        f"{IDENTITY}{lineage}",
         name,
         lineage,
         plan.epoch,
@@ -172,6 +176,17 @@ def _begin(store: SavepointStore, driver: Driver, name: str, *, by: str, why: st
         )
     crash_point("rewind-noted")
     return note
+
+
+def _require_wanted(driver: Driver, note: RewindNote, require: Callable[[], None]) -> None:
+    """Make sure that a rewind that was just begun is wanted still; otherwise it is as if it had not been."""
+    try:
+        require()
+    except TidemarkError:
+        driver.confirm()
+        Pins(driver.log).remove(note.pin)
+        remove_rewind(driver.log.store)
+        raise
 
 
 def _plan(store: SavepointStore, savepoint: Savepoint, head: EpochRecord, *, although_unpublished: bool) -> RewindPlan:

@@ -106,7 +106,16 @@ class SavepointStore:
         return savepoint_of(self.job, self.pins.get(name))
 
     def list(self) -> tuple[Savepoint, ...]:
-        """Return all savepoints, oldest first.
+        """Return all savepoints, oldest first; not what a rewind that is under way keeps for itself.
+
+        Raises:
+            CorruptStoreError: one is damaged.
+        """
+        found, rewind = self.kept(), read_rewind(self.folder)
+        return tuple(savepoint for savepoint in found if rewind is None or savepoint.name != rewind.pin)
+
+    def kept(self) -> tuple[Savepoint, ...]:
+        """Return all whose files and versions of tables are to be left alone, oldest first: also what a rewind keeps for itself.
 
         Raises:
             CorruptStoreError: one is damaged.
@@ -119,8 +128,12 @@ class SavepointStore:
 
         Looks at the files and tables that the job reads; what cannot be asked is said to be unknown.
         """
-        found = Restorability(self.store, self.job, now_ms=self.clock.now_ms())
+        found = self.restorability()
         return tuple(found.of(savepoint) for savepoint in savepoints)
+
+    def restorability(self) -> Restorability:
+        """Return what finds that out of one savepoint after the other, as of now, without looking at anything twice."""
+        return Restorability(self.store, self.job, now_ms=self.clock.now_ms())
 
     def holds(self, name: str) -> tuple[Hold, ...]:
         """Return the holds that were made for a savepoint: of the jobs that were restored from it and still read its files."""
@@ -157,7 +170,7 @@ class SavepointStore:
         Raises:
             CorruptStoreError: a savepoint or a hold is damaged; nothing was disposed of.
         """
-        savepoints = self.list()
+        savepoints = self.kept()
         rewind = read_rewind(self.folder)
         upgrade = read_upgrade(self.folder)
         used = {hold.savepoint for hold in Holds(self.folder).list()} | ({rewind.savepoint, rewind.pin} if rewind is not None else set())

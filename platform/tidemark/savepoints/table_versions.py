@@ -15,7 +15,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from tidemark.errors import SinkError
 from tidemark.locations import Location
 from tidemark.savepoints.savepoint import Savepoint, TableVersion
-from tidemark.state.delta_tags import EPOCH, LINEAGE, MAINTENANCE
+from tidemark.state.delta_tags import COLUMNS_FOR, EPOCH, LINEAGE, MAINTENANCE
 from tidemark.state.pins import LaterLineages
 from tidemark.state.records import EpochRecord, OutputRecord
 from tidemark.state.redaction import redacted, without_secrets
@@ -44,6 +44,18 @@ class Commit:
     def lineage(self) -> str | None:
         """The lineage whose epoch it shows, None for a commit that shows none."""
         return self.tags.get(LINEAGE)
+
+    @property
+    def prepares(self) -> tuple[str, int] | None:
+        """Lineage and epoch of the rows that it gives the table columns for, None for a commit that gives it none."""
+        lineage, _, epoch = self.tags.get(COLUMNS_FOR, "").partition("/")
+        return (lineage, int(epoch)) if epoch else None
+
+    @property
+    def epoch(self) -> tuple[str, int] | None:
+        """Lineage and epoch that it shows or prepares; an epoch that it does not tell is -1."""
+        shown = None if self.lineage is None else (self.lineage, int(self.tags.get(EPOCH, "-1")))
+        return shown or self.prepares
 
     @property
     def foreign(self) -> bool:
@@ -151,14 +163,15 @@ def _version(name: str, location: str, record: EpochRecord, later: LaterLineages
     shown: Commit | None = None
     before = {record.lineage, record.parent.lineage if record.parent is not None else None}
     for commit in commits_back(location, version):
-        if commit.lineage is None:
+        if commit.epoch is None:
             continue
-        if commit.lineage in later.names or (commit.lineage == record.lineage and int(commit.tags.get(EPOCH, "-1")) > record.epoch):
+        lineage, epoch = commit.epoch
+        if lineage in later.names or (lineage == record.lineage and epoch > record.epoch):
             version, follower = commit.version - 1, commit
-        elif not later.all and commit.lineage not in before:
+        elif not later.all and lineage not in before:
             # It may be of a lineage that came later and was retired.
             return None
-        else:
+        elif commit.prepares is None:
             shown = commit
             break
     # Committed and not published yet: the driver is just about to, or the next one will.

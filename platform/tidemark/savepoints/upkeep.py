@@ -79,7 +79,7 @@ def vacuum_tables(root: JobStore, job: str, *, clock: Clock = SYSTEM_CLOCK) -> d
         CorruptStoreError: a savepoint is damaged; nothing was deleted.
     """
     store = SavepointStore(root, job, clock)
-    savepoints, search = store.list(), NeededVersionsSearch(store)
+    savepoints, search = store.kept(), NeededVersionsSearch(store)
     head = store.pins.log.load().epoch
     if head is None:
         return {}

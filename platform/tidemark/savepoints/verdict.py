@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tidemark.errors import StateMismatchError
+from tidemark.errors import SinkError, StateMismatchError
 
 Fit = Literal["compatible", "migrates", "incompatible"]
 Status = Literal["compatible", "migrates", "incompatible", "new", "dropped"]
@@ -84,10 +84,45 @@ class SourceVerdict:
 
 
 @dataclass(frozen=True)
+class OutputVerdict:
+    """On one output whose place holds something already: ``migrates`` where its table gets columns, ``unknown`` where nobody could look.
+
+    ``sink`` is ``delta`` or ``parquet``, ``place`` where the table or folder is.
+    """
+
+    name: str
+    sink: str
+    place: str
+    status: Literal["compatible", "migrates", "incompatible", "unknown"]
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def fits(self) -> bool:
+        """Whether rows may go there, as far as is known."""
+        return self.status != "incompatible"
+
+    @property
+    def noun(self) -> str:
+        """What is at the place, for a message that names it next."""
+        return "the table at" if self.sink == "delta" else "the files in"
+
+    @property
+    def against(self) -> tuple[Finding, ...]:
+        """The findings that stand against it."""
+        return tuple(finding for finding in self.findings if finding.fit == "incompatible")
+
+    @property
+    def reasons(self) -> str:
+        """What stands against it, in words."""
+        return "; ".join(finding.what for finding in self.against)
+
+
+@dataclass(frozen=True)
 class Verdict:
     """On a job that is to go on from an epoch, of this job or of another one.
 
-    ``job`` is the name of the job that goes on; ``lineage`` and ``epoch`` say from where.
+    ``job`` is the name of the job that goes on; ``lineage`` and ``epoch`` say from where. ``outputs`` are those whose places hold
+    something already.
     """
 
     job: str
@@ -95,13 +130,21 @@ class Verdict:
     epoch: int
     operators: tuple[OperatorVerdict, ...]
     sources: tuple[SourceVerdict, ...]
+    outputs: tuple[OutputVerdict, ...] = ()
 
     @property
     def status(self) -> Fit:
         """The worst of all."""
-        if not (all(each.fits for each in self.operators) and all(each.fits for each in self.sources)):
+        fits = (all(each.fits for each in self.operators), all(each.fits for each in self.sources), all(each.fits for each in self.outputs))
+        if not all(fits):
             return "incompatible"
-        return "migrates" if any(each.status == "migrates" for each in self.operators) else "compatible"
+        changing = any(each.status == "migrates" for each in self.outputs)
+        return "migrates" if self.rewrites or changing else "compatible"
+
+    @property
+    def rewrites(self) -> bool:
+        """Whether the state of an operator is written anew."""
+        return any(each.status == "migrates" for each in self.operators)
 
     @property
     def fits(self) -> bool:
@@ -122,28 +165,37 @@ class Verdict:
 
         Raises:
             StateMismatchError: it may not; the message has every finding that stands against it.
+            SinkError: nothing but what is at the outputs' places stands against it.
         """
         against = list(self._against())
+        refused = [each for each in self.outputs if not each.fits]
+        if not against and refused:
+            raise refusal(refused, job=self.job)
         if not against:
             return
+        against += [(each.name, "output", finding) for each in refused for finding in each.against]
         named = {uid for uid, _, _ in against}
         raise StateMismatchError(
             "the stored state does not fit the job: " + "; ".join(f"{kind} {uid!r}: {each.what}" for uid, kind, each in against),
-            fix=" · ".join(dict.fromkeys(each.fix for _, _, each in against if each.fix)) or "undo the change",
+            fix=_fixes(each for _, _, each in against),
             job=self.job,
             uid=next(iter(named)) if len(named) == 1 else None,
             epoch=self.epoch,
         )
 
     def text(self) -> str:
-        """Return the verdict for a terminal: a line for each operator and source, and one for each finding."""
+        """Return the verdict for a terminal: a line for each operator, source, and output with something to say; one for each finding."""
         shown = [("operator", each) for each in self.operators] + [("source", each) for each in self.sources]
         lines = [f"job {self.job!r} against epoch {self.epoch} of lineage {self.lineage}: {self.status}"]
-        width = max((len(_name(each)) for _, each in shown), default=0)
+        told = [output for output in self.outputs if output.findings]
+        width = max((*(len(_name(each)) for _, each in shown), *(len(output.name) for output in told)), default=0)
         for kind, each in shown:
             status = f"{each.status}, left behind" if each.left else each.status
             lines.append(f"  {kind:8}  {_name(each):{width}}  {status}")
             lines += [f"    {finding.text()}" for finding in each.findings]
+        for output in told:
+            lines.append(f"  {'output':8}  {output.name:{width}}  {output.status}: {output.noun} {output.place}")
+            lines += [f"    {finding.text()}" for finding in output.findings]
         return "\n".join(lines)
 
     def _against(self) -> Iterator[tuple[str, str, Finding]]:
@@ -153,6 +205,22 @@ class Verdict:
         for source in self.sources:
             if not source.fits:
                 yield from ((source.name, "source", each) for each in source.findings if each.fit == "incompatible")
+
+
+def refusal(outputs: Sequence[OutputVerdict], *, job: str | None = None, file: str = "") -> SinkError:
+    """Return the error that says why the rows of some outputs cannot go where they are to; ``file`` is one that was looked at."""
+    first = outputs[0] if len(outputs) == 1 else None
+    return SinkError(
+        "; ".join(f"output {each.name!r} does not fit {each.noun} {each.place}: {each.reasons}" for each in outputs),
+        fix=_fixes(finding for each in outputs for finding in each.against),
+        job=job,
+        uid=first.name if first is not None else None,
+        place="/".join(filter(None, (first.place, file))) if first is not None else None,
+    )
+
+
+def _fixes(findings: Iterable[Finding]) -> str:
+    return " · ".join(dict.fromkeys(finding.fix for finding in findings if finding.fix)) or "undo the change"
 
 
 def _name(each: OperatorVerdict | SourceVerdict) -> str:

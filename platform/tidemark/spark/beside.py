@@ -43,6 +43,11 @@ class Beside:
         for work in self._begun:
             work.result()
 
+    def give_up(self) -> None:
+        """Wait for all that was begun, and forget it."""
+        self.wait()
+        self._begun.clear()
+
     def wait(self) -> None:
         """Wait for all that was begun, whatever comes of it."""
         wait(self._begun)

@@ -1,4 +1,4 @@
-"""Whether a job may go on from a stored epoch; and its state, rewritten where the job's code has changed in a way that it can follow."""
+"""Whether a job may go on from a stored epoch, by its state and its tables; state that its changed code can follow is written anew."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ from tidemark.graph.code_version import code_version
 from tidemark.graph.definition_changes import Names
 from tidemark.graph.job import Job
 from tidemark.savepoints.judging import verdict
-from tidemark.spark.empty_input import empty_inputs
+from tidemark.savepoints.result_tables import judge_outputs
+from tidemark.savepoints.stored_types import stored_columns
+from tidemark.spark.empty_input import empty_job
 from tidemark.spark.failures import translate
 from tidemark.spark.migrating import migrate
+from tidemark.state.joblog import JobLog
 from tidemark.state.layout import STATE
 from tidemark.state.records import EpochRecord
 from tidemark.state.store import JobStore
@@ -45,23 +48,32 @@ def fitted(
         StateMismatchError: stored positions or state belong to nothing in the job, or do not fit what they belong to; the message has
             all that stands against it.
         DefinitionError: the map of columns names what is not there.
+        SinkError: the results do not fit the tables or folders that they go to; the message has all that stands against it.
         TidemarkError: state is to be migrated, and the job's code fails on input without rows.
     """
-    found = verdict(record, job, columns=columns)
+    changed = record.code_version != code_version(job) or bool(columns)
+    head = JobLog(store, job.name).load().epoch if changed else None
+    outputs = judge_outputs(job, record, head) if changed else ()
+    found = verdict(record, job, columns=columns, outputs=outputs)
     found.require()
-    if not record.operators or (record.code_version == code_version(job) and not columns):
+    if not changed or not (record.operators or outputs):
         return record
     try:
-        inputs = empty_inputs(spark, job, store.at("elements"))
+        empty = empty_job(spark, job, store.at("elements"))
     except (TidemarkError, PySparkException) as error:
-        if found.status == "migrates":
+        if found.rewrites:
             raise translate(error, job=job.name, epoch=record.epoch, state=store.location.joined(STATE).path) from error
         # What is wrong with the job's code shows in the first epoch, as an error of that epoch.
         logger.info("the columns of the changed job are not known yet: %s", error)
         return record
-    found = verdict(record, job, columns=columns, types={uid: each.types for uid, each in inputs.items()})
+    outputs = judge_outputs(job, record, head, {name: stored_columns(rows.jsonValue()) for name, rows in empty.outputs.items()})
+    types = {uid: each.types for uid, each in empty.inputs.items()}
+    found = verdict(record, job, columns=columns, types=types, outputs=outputs)
     found.require()
-    if found.status != "migrates":
+    for each in outputs:
+        for finding in each.findings:
+            logger.info("output %r: %s", each.name, finding.text())
+    if not found.rewrites:
         return record
     logger.info("the state of %s is migrated:\n%s", record.job, found.text())
-    return replace(record, operators=migrate(spark, store, record, found, inputs))
+    return replace(record, operators=migrate(spark, store, record, found, empty.inputs))

@@ -17,6 +17,7 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
 from tidemark.clock import SYSTEM_CLOCK
+from tidemark.crashpoints import crash_point
 from tidemark.spark.delta_files import LiveFile
 from tidemark.state.records import StagedFile
 from tidemark.state.store import JobStore
@@ -97,6 +98,35 @@ def rewrite(
         if table.version() == version:
             raise
         return False
+    return True
+
+
+def add_columns(table: DeltaTable, rows: str, metadata: Mapping[str, str]) -> bool:
+    """Give a table the columns of some rows that it lacks, behind those it has, as the version after the one it was loaded at.
+
+    Args:
+        table: at its newest version, and afterwards at the one that was made.
+        rows: their type, as Delta's JSON has it.
+        metadata: of the commit, if one is made.
+
+    Returns:
+        Whether the table has the columns now; if not, another commit was faster.
+    """
+    there = {field.name for field in table.schema().fields}
+    missing = [field for field in Schema.from_json(rows).fields if field.name not in there]
+    if not missing:
+        return True
+    version = table.version()
+    try:
+        # Not behind others' versions: a rewind that came first has closed the table to the rows that need the columns.
+        properties = CommitProperties(custom_metadata=dict(metadata), max_commit_retries=0)
+        table.alter.add_columns(missing, commit_properties=properties, post_commithook_properties=_HOOKS)
+    except CommitFailedError:
+        table.update_incremental()
+        if table.version() == version:
+            raise
+        return False
+    crash_point("columns-added")
     return True
 
 

@@ -17,7 +17,7 @@ from deltalake import DeltaTable, Schema, Transaction
 from tidemark.crashpoints import crash_point
 from tidemark.errors import ConservationError, PublishError, SinkError
 from tidemark.graph.upsert_keys import START
-from tidemark.spark.delta_commits import FOLDER, add_actions, new_attempt, remove_actions, rewrite, sweep_attempts
+from tidemark.spark.delta_commits import FOLDER, add_actions, add_columns, new_attempt, remove_actions, rewrite, sweep_attempts
 from tidemark.spark.delta_files import Bounds, LiveFile, bounds_of_staged, having, live_files, may_hold
 from tidemark.spark.delta_rewrite import Change, Rewriter
 from tidemark.state.records import StagedFile
@@ -36,7 +36,8 @@ MOST_STARTS: Final = 500
 class Merge:
     """One epoch's upsert into a table.
 
-    ``folder`` is the epoch's staging, ``application`` what the table knows the output's lineage by, ``metadata`` goes into the commit.
+    ``folder`` is the epoch's staging, ``application`` what the table knows the output's lineage by, ``metadata`` goes into the commit, and
+    ``columns_for`` into one before it by which the table gets columns.
     """
 
     output: str
@@ -45,6 +46,7 @@ class Merge:
     application: str
     epoch: int
     metadata: Mapping[str, str]
+    columns_for: Mapping[str, str]
 
     def publish(self, table: DeltaTable, store: JobStore, rewriter: Rewriter) -> None:
         """Commit the upsert, unless the table has it.
@@ -59,31 +61,27 @@ class Merge:
             done = table.transaction_version(self.application)
             if done is not None and done >= self.epoch:
                 return
-            if self._attempt(table, rewriter):
+            if add_columns(table, self.change.schema, self.columns_for) and self._attempt(table, rewriter):
                 return
             sweep_attempts(store, table, self.folder)
             logger.info("output %r: another commit came before that of epoch %d; it is worked out anew", self.output, self.epoch)
-        raise PublishError(
-            f"output {self.output!r} of a committed epoch could not be published: {ATTEMPTS} times another commit to its table came first",
-            fix="let nobody else write to the table all the time, and start the job again: it finishes this epoch first",
-            uid=self.output,
-            epoch=self.epoch,
-            place=str(store.location),
-        )
+        raise others_were_faster(self.output, self.epoch, str(store.location))
 
     def _attempt(self, table: DeltaTable, rewriter: Rewriter) -> bool:
+        # Of rows that stay every column does, also those that new rows no longer have.
+        schema = table.schema().to_json()
         counts, files = self._touched(table, rewriter)
         attempt = new_attempt(self.folder, "merged", table.version())
         kept: list[StagedFile] = []
         if partly := [file for file in files if file.rows is None or counts[file.path] < file.rows]:
-            kept = rewriter.survivors(self.change, partly, attempt)
+            kept = rewriter.survivors(schema, self.change, partly, attempt)
             self._require_kept(partly, counts, kept)
             crash_point("output-staged")
         replaced = sum(counts.values())
         return rewrite(
             table,
             [*add_actions(self.change.files), *add_actions(kept), *remove_actions(files)],
-            Schema.from_json(self.change.schema),
+            Schema.from_json(schema),
             transaction=Transaction(self.application, self.epoch),
             metadata={**self.metadata, FOLDER: attempt, "tidemark.mode": "upsert", "tidemark.rows_replaced": str(replaced)},
         )
@@ -134,3 +132,14 @@ class Merge:
                 uid=self.output,
                 epoch=self.epoch,
             )
+
+
+def others_were_faster(output: str, epoch: int, place: str) -> PublishError:
+    """Return the error for a publication that another commit came before each time."""
+    return PublishError(
+        f"output {output!r} of a committed epoch could not be published: {ATTEMPTS} times another commit to its table came first",
+        fix="let nobody else write to the table all the time, and start the job again: it finishes this epoch first",
+        uid=output,
+        epoch=epoch,
+        place=place,
+    )

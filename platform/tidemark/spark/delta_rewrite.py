@@ -69,8 +69,8 @@ class Rewriter(Protocol):
         """Return how many rows go, by path, of the files in which some do."""
         ...
 
-    def survivors(self, change: Change, files: Sequence[LiveFile], folder: str) -> list[StagedFile]:
-        """Write the rows of some files that stay into a folder."""
+    def survivors(self, schema: str, change: Change, files: Sequence[LiveFile], folder: str) -> list[StagedFile]:
+        """Write the rows of some files that stay into a folder, with all columns of the table, whose type is ``schema``."""
         ...
 
     def merged(self, schema: str, files: Sequence[LiveFile], folder: str) -> list[StagedFile]:
@@ -111,14 +111,14 @@ class SparkRewriter:
         paths = sorted((file.path for file in files), key=len, reverse=True)
         return {next(path for path in paths if unquote(uri).endswith(f"/{path}")): count for uri, count in hit}
 
-    def survivors(self, change: Change, files: Sequence[LiveFile], folder: str) -> list[StagedFile]:
+    def survivors(self, schema: str, change: Change, files: Sequence[LiveFile], folder: str) -> list[StagedFile]:
         """Write the rows of some files that stay into a folder; keys of usual number are broadcast, so that nothing is shuffled."""
         gone = change.upsert.gone(self._new(change))
 
         def kept(old: DataFrame) -> DataFrame:
             return old.join(gone, change.upsert.matches(old, gone), "left_anti")
 
-        return self._write(files, change.type, folder, kept)
+        return self._write(files, schema_of_text(schema), folder, kept)
 
     def merged(self, schema: str, files: Sequence[LiveFile], folder: str) -> list[StagedFile]:
         """Write all rows of some files into a folder."""

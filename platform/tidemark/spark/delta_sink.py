@@ -1,12 +1,14 @@
 """Delta tables: Spark writes the Parquet files, ``deltalake`` commits them. Exactly once.
 
-Each commit carries the application transaction (lineage/output, epoch); an epoch whose version is there is skipped.
+Each commit carries the application transaction (lineage/output, epoch); an epoch whose version is there is skipped. Columns that a table
+lacks it gets in a version of its own just before: Delta's log takes them in any, but ``deltalake`` adds rows and columns apart.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from deltalake import DeltaTable, Schema, Transaction
@@ -17,15 +19,17 @@ from pyspark.errors import PySparkException
 from tidemark.crashpoints import crash_point
 from tidemark.errors import PublishError, SinkError, TidemarkError
 from tidemark.locations import Location
-from tidemark.spark.delta_commits import add_actions, append
+from tidemark.savepoints.result_tables import judge_table
+from tidemark.savepoints.stored_types import stored_columns
+from tidemark.savepoints.verdict import refusal
+from tidemark.spark.delta_commits import add_actions, add_columns, append
 from tidemark.spark.delta_maintenance import NEW_TABLE, Maintenance
-from tidemark.spark.delta_merge import Merge
+from tidemark.spark.delta_merge import ATTEMPTS, Merge, others_were_faster
 from tidemark.spark.delta_rewrite import APPENDED_BYTES, UPSERTED_BYTES, Change, Rewriter, SparkRewriter
-from tidemark.spark.delta_tables import asks_too_much
 from tidemark.spark.delta_upsert import Upsert, replaced_starts
 from tidemark.spark.error_text import first_line
 from tidemark.spark.staging import folder_of
-from tidemark.state.delta_tags import EPOCH, LINEAGE
+from tidemark.state.delta_tags import COLUMNS_FOR, EPOCH, LINEAGE, MAINTENANCE
 from tidemark.state.records import OutputRecord
 from tidemark.state.redaction import without_secrets
 from tidemark.state.store import JobStore
@@ -46,15 +50,25 @@ class DeltaSink:
         path: of the table, local or of an object store.
         upsert: how rows replace older ones, None where all are added.
         rewriter: of the table's files, Spark's if there is none.
+        own: whether the output went to this table in an epoch before; then the table follows the columns of its rows.
     """
 
     kind = "delta"
 
-    def __init__(self, name: str, path: str, upsert: Upsert | None = None, rewriter: Rewriter | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        path: str,
+        upsert: Upsert | None = None,
+        rewriter: Rewriter | None = None,
+        *,
+        own: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._name = name
         self._location = Location.parse(path)
         self._table: DeltaTable | None = None
         self._checked: str | None = None
+        self._own = own
         self.upsert = upsert
         self.staging = JobStore.open(self._location)
         self._rewriter = rewriter or SparkRewriter(self.staging, APPENDED_BYTES if upsert is None else UPSERTED_BYTES)
@@ -74,7 +88,7 @@ class DeltaSink:
         return f"tidemark-{name}"
 
     def check(self, schema: StructType) -> None:
-        """Raise SinkError when rows cannot be known by their keys, or a table has other columns or types, or asks too much of a writer."""
+        """Raise SinkError when rows cannot be known by their keys, or do not fit the table: nothing of it is changed before publication."""
         text = schema.json()
         if text == self._checked:
             return
@@ -86,23 +100,13 @@ class DeltaSink:
         self._checked = text
 
     def _require_fit(self, table: DeltaTable, text: str) -> None:
-        wanted = {field["name"]: field["type"] for field in json.loads(text)["fields"]}
-        found = {field["name"]: field["type"] for field in json.loads(table.schema().to_json())["fields"]}
-        if differences := _differences(wanted, found):
-            raise SinkError(
-                f"output {self._name!r} does not fit the table at {self.location}: {'; '.join(differences)}",
-                fix="write to another path, or change the table's columns to match the output's",
-                uid=self._name,
-                place=self.location,
-            )
-        if demands := asks_too_much(table, json.loads(text), replacing=self.upsert is not None):
-            verb = "appended" if self.upsert is None else "upserted"
-            raise SinkError(
-                f"output {self._name!r} cannot be {verb} to the table at {self.location}: {'; '.join(demands)}",
-                fix="write to another path (the table is made there), or take these demands off the table",
-                uid=self._name,
-                place=self.location,
-            )
+        wanted = stored_columns(json.loads(text))
+        keys = self.upsert.keys if self.upsert is not None else None
+        found = judge_table(self._name, table, self.location, wanted, keys=keys, own=self._own)
+        if not found.fits:
+            raise refusal([found])
+        for finding in found.findings:
+            logger.info("output %r: %s", self._name, finding.text())
 
     def publish(self, record: OutputRecord, lineage: str, epoch: int) -> None:
         """Commit the staged files with the epoch's transaction, unless the table has it; then look after the table."""
@@ -110,13 +114,14 @@ class DeltaSink:
             return
         upsert = Upsert.of_options(record.options)
         metadata = {LINEAGE: lineage, EPOCH: str(epoch)}
+        columns_for = {MAINTENANCE: "columns", COLUMNS_FOR: f"{lineage}/{epoch}"}
         try:
             table = self._open() or self._create(Schema.from_json(record.schema))
             if upsert is None:
-                self._append(table, record, Transaction(self._application(lineage), epoch), metadata)
+                self._append(table, record, Transaction(self._application(lineage), epoch), metadata, columns_for)
             else:
                 change = Change(upsert, record.schema, record.files, replaced_starts(record.options))
-                merge = Merge(self._name, change, folder_of(record), self._application(lineage), epoch, metadata)
+                merge = Merge(self._name, change, folder_of(record), self._application(lineage), epoch, metadata, columns_for)
                 merge.publish(table, self.staging, self._rewriter)
         except (DeltaError, OSError, PySparkException) as error:
             self._table = None
@@ -129,11 +134,23 @@ class DeltaSink:
             ) from without_secrets(error)
         self._maintain(table, record)
 
-    def _append(self, table: DeltaTable, record: OutputRecord, transaction: Transaction, metadata: dict[str, str]) -> None:
-        table.update_incremental()
-        done = table.transaction_version(transaction.app_id)
-        if done is None or done < transaction.version:
-            append(table, add_actions(record.files), Schema.from_json(record.schema or ""), transaction=transaction, metadata=metadata)
+    def _append(
+        self,
+        table: DeltaTable,
+        record: OutputRecord,
+        transaction: Transaction,
+        metadata: Mapping[str, str],
+        columns_for: Mapping[str, str],
+    ) -> None:
+        for _ in range(ATTEMPTS):
+            table.update_incremental()
+            done = table.transaction_version(transaction.app_id)
+            if done is not None and done >= transaction.version:
+                return
+            if add_columns(table, record.schema or "", columns_for):
+                append(table, add_actions(record.files), table.schema(), transaction=transaction, metadata=metadata)
+                return
+        raise others_were_faster(self._name, transaction.version, self.location)
 
     def _maintain(self, table: DeltaTable, record: OutputRecord) -> None:
         """Look after the table; the epoch is published, whatever comes of this."""
@@ -186,29 +203,3 @@ class DeltaSink:
         self._table = DeltaTable.create(self._location.uri, schema, mode="ignore", configuration=NEW_TABLE)
         crash_point("table-created")
         return self._table
-
-
-def _differences(wanted: dict[str, object], found: dict[str, object]) -> list[str]:
-    missing = [f"the table lacks column {name!r} ({_shown(wanted[name])})" for name in wanted if name not in found]
-    extra = [f"the output lacks column {name!r} ({_shown(found[name])})" for name in found if name not in wanted]
-    other = [
-        f"column {name!r} is {_shown(wanted[name])} in the output and {_shown(found[name])} in the table"
-        for name in wanted
-        if name in found and _shape(wanted[name]) != _shape(found[name])
-    ]
-    return missing + extra + other
-
-
-def _shape(kind: object) -> object:
-    """Return a type without its nullability and metadata, which tables are free to widen."""
-    if isinstance(kind, dict):
-        return {
-            key: _shape(value) for key, value in kind.items() if key not in ("nullable", "containsNull", "valueContainsNull", "metadata")
-        }
-    if isinstance(kind, list):
-        return [_shape(item) for item in kind]
-    return kind
-
-
-def _shown(kind: object) -> str:
-    return kind if isinstance(kind, str) else json.dumps(_shape(kind))

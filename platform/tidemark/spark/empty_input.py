@@ -1,17 +1,21 @@
-"""A job over input without rows: which columns and types come to each window operator, as Spark tells them."""
+"""A job over input without rows: which columns and types come to each window operator and output, as Spark tells them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pyspark.errors import PySparkException
 from pyspark.sql import types as T
 
+from tidemark.errors import TidemarkError
 from tidemark.graph.job import Job
 from tidemark.graph.native_windows import is_native
 from tidemark.graph.nodes import ElementsSpec, FilesSpec, RateSpec, SourceNode, WindowNode
 from tidemark.semantics.assigners import DynamicSession
-from tidemark.spark.expressions import CORRUPT, POSITION, TIME, struct_of
+from tidemark.spark.expressions import CORRUPT, POSITION, TIME, struct_of, visible_of
 from tidemark.spark.functions import register_functions
 from tidemark.spark.intake import BLOCK, PATH, ROW, take_in
 from tidemark.spark.rows import EpochRows
@@ -59,8 +63,21 @@ class EmptyInput:
         return self.rows.agg(*Partials(self.node).creations)
 
 
-def empty_inputs(spark: SparkSession, job: Job, elements: JobStore) -> dict[str, EmptyInput]:
-    """Return the input of each window operator of a job, by uid. Plans are made and none is run.
+@dataclass(frozen=True)
+class EmptyJob:
+    """What comes to each window operator, by uid, and to each output, by name; outputs whose code fails without rows are left out."""
+
+    inputs: Mapping[str, EmptyInput]
+    outputs: Mapping[str, T.StructType]
+
+
+def empty_inputs(spark: SparkSession, job: Job, elements: JobStore) -> Mapping[str, EmptyInput]:
+    """Return the input of each window operator of a job, by uid, as ``empty_job`` does."""
+    return empty_job(spark, job, elements).inputs
+
+
+def empty_job(spark: SparkSession, job: Job, elements: JobStore) -> EmptyJob:
+    """Return the columns that a job has at its window operators and outputs. Plans are made and none is run.
 
     Args:
         spark: the session that the job is to run in.
@@ -86,8 +103,20 @@ def empty_inputs(spark: SparkSession, job: Job, elements: JobStore) -> dict[str,
             schema = given.schema
             found[topology.name(node)] = EmptyInput(node, spark.createDataFrame([], schema))
             rows.set_results(node, spark.createDataFrame([], _results(node, found[topology.name(node)].rows)))
+        return EmptyJob(found, _outputs(job, rows))
     finally:
         rows.release()
+
+
+def _outputs(job: Job, rows: EpochRows) -> dict[str, T.StructType]:
+    """Return the columns of outputs, as they are staged."""
+    found = {}
+    for name, output in job.outputs.items():
+        # What fails here fails in an epoch, as an error of that epoch.
+        with suppress(TidemarkError, PySparkException):
+            columns = rows.rows(output.node).schema
+            visible = set(visible_of(columns.names))
+            found[name] = nullable(T.StructType([field for field in columns if field.name in visible]))
     return found
 
 

@@ -70,8 +70,8 @@ class Machinery:
     """What all epochs of a run share.
 
     ``store`` is the job's folder; ``steps`` are by ``id(node)``, ``definitions`` by uid as they are recorded, ``sinks`` by output name.
-    ``varies`` says which nodes could give other rows when they are read again; filled in as epochs ask. ``pool`` are the threads for
-    work beside the epoch's own.
+    ``varies`` says which nodes could give other rows when they are read again; filled in as epochs ask. ``expected`` are the side outputs
+    that had rows in the epoch before. ``pool`` are the threads for work beside the epoch's own.
     """
 
     store: JobStore
@@ -81,6 +81,7 @@ class Machinery:
     sinks: Mapping[str, BoundSink]
     clock: Clock
     varies: dict[int, bool] = field(default_factory=dict)
+    expected: set[str] = field(default_factory=set)
     pool: ThreadPoolExecutor = field(default_factory=thread_pool)
 
 
@@ -109,7 +110,9 @@ class EpochRun:
     def _begin(self, strict: frozenset[str]) -> None:
         """Start the epoch, or start it again: what was staged until now is nobody's, and swept one day."""
         plan, topology = self.plan, self.topology
+        self._beside.give_up()
         self.outputs.clear()
+        self.early: dict[str, SideOutputNode] = {}
         self.observed.clear()
         self._staged: set[str] = set()
         self._fired_or_not: set[int] = set()
@@ -166,6 +169,7 @@ class EpochRun:
             self._count(self._undriven())
             self._stage_side_outputs()
             self._beside.finish()
+            self._settle_early()
             for name, sink in self._machinery.sinks.items():
                 self.outputs.setdefault(name, sink.nothing())
             crash_point("outputs-staged")
@@ -212,6 +216,7 @@ class EpochRun:
 
     def _read_input(self) -> None:
         """Make the passes that read the sources: each is tallied by the first of them."""
+        self._stage_expected()
         for node in self.topology.windows:
             if self._settled(node.inputs[0]) and self.rows.available(node.inputs[0]):
                 self._absorb(node)
@@ -313,6 +318,33 @@ class EpochRun:
             gate = self.topology.gate(output.node)
             if gate is not None and self._ready(name, output.node) and self.balance.side_rows(gate):
                 self._beside.begin(partial(self._stage_rows, name, self._rows_of(name, output.node)))
+
+    def _stage_expected(self) -> None:
+        """Stage side outputs that had rows in the epoch before, before it is known whether they have some: beside the pass that tells.
+
+        Only what that pass does not keep for them: they would read the input again anyway.
+        """
+        for name, output in self.topology.outputs.items():
+            gate = self.topology.gate(output.node)
+            if gate is not None and name in self._machinery.expected and self._told_by_input(gate) and self._ready(name, output.node):
+                self.early[name] = gate
+                self._beside.begin(partial(self._stage_rows, name, self._rows_of(name, output.node)))
+
+    def _told_by_input(self, gate: SideOutputNode) -> bool:
+        """Whether a side output's rows follow from the input and the state before the epoch, and are looked up in sources' files."""
+        emitter = gate.inputs[0]
+        if not isinstance(emitter, WindowNode):
+            return self.rows.reads_input_alone(emitter)
+        return not self.operators[id(emitter)].step.judges_when_it_fires and self.rows.reads_input_alone(emitter.inputs[0])
+
+    def _settle_early(self) -> None:
+        """Let go of what was staged though nothing was there, and remember which side outputs had rows."""
+        for name, gate in self.early.items():
+            if not self.balance.side_rows(gate):
+                self._staged.discard(name)
+                del self.outputs[name]
+        self._machinery.expected.clear()
+        self._machinery.expected.update(name for name in self._staged if self.topology.gate(self.topology.outputs[name].node) is not None)
 
     def _gates_passed_by(self) -> list[SideOutputNode]:
         """Return the side outputs of which nothing was staged, since their count said that they have no rows."""

@@ -5,12 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from tidemark.crashpoints import crash_point
 from tidemark.errors import PublishError, SinkError, StoreError
 from tidemark.locations import Location
+from tidemark.savepoints.result_tables import ParquetColumns, judge_folder, parquet_columns
+from tidemark.savepoints.stored_types import stored_columns
+from tidemark.savepoints.table_columns import Columns
+from tidemark.savepoints.verdict import refusal
+from tidemark.spark.error_text import first_line
 from tidemark.spark.staging import folder_of
 from tidemark.state.records import OutputRecord
 from tidemark.state.store import JobStore
@@ -47,22 +51,18 @@ class ParquetSink:
         return f"{_STAGED}/{name}"
 
     def check(self, schema: StructType) -> None:
-        """Raise SinkError when a file that is there has other columns."""
+        """Raise SinkError when a file that is there has other columns: readers take those of one file for those of all."""
         if schema.json() == self._checked:
             return
-        there = next((file for file in self.staging.list() if _visible(file.path)), None)
-        if there is not None:
-            import io
-
-            found = pq.read_schema(io.BytesIO(self.staging.get(there.path)))
-            wanted = to_arrow_schema(schema, timezone="UTC")
-            if found.names != wanted.names or any(found.field(n).type != wanted.field(n).type for n in wanted.names):
-                raise SinkError(
-                    f"output {self._name!r} ({_shown(wanted)}) does not fit the files in {self.location} ({_shown(found)})",
-                    fix="write to another folder, or move the old files away",
-                    uid=self._name,
-                    place=f"{self.location}/{there.path}",
-                )
+        try:
+            found = parquet_columns(self.staging)
+        except (StoreError, pa.ArrowException) as error:
+            raise self._unreadable(error) from error
+        if found is not None:
+            wanted = stored_columns(schema.jsonValue())
+            verdict = judge_folder(self._name, _types(found, wanted, schema), self.location, wanted)
+            if not verdict.fits:
+                raise refusal([verdict], file=found.path)
         self._checked = schema.json()
 
     def publish(self, record: OutputRecord, lineage: str, epoch: int) -> None:
@@ -97,22 +97,28 @@ class ParquetSink:
         try:
             names = [file.path.removeprefix(ours) for file in self.staging.list() if file.path.startswith(ours)]
         except StoreError as error:
-            raise SinkError(
-                f"the folder of output {self._name!r} cannot be listed: {error.what}",
-                fix="mend the folder, or write to another path",
-                uid=self._name,
-                place=self.location,
-            ) from error
+            raise self._unreadable(error) from error
         return max((int(name.partition("-")[0]) for name in names if name[:12].isdecimal()), default=None)
+
+    def _unreadable(self, error: Exception) -> SinkError:
+        return SinkError(
+            f"the folder of output {self._name!r} cannot be read: {error.what if isinstance(error, StoreError) else first_line(error)}",
+            fix="mend the folder, or write to another path",
+            uid=self._name,
+            place=self.location,
+        )
 
     def shown(self) -> frozenset[str]:
         """Return nothing: what readers see lies elsewhere than what is staged."""
         return frozenset()
 
 
-def _visible(path: str) -> bool:
-    return path.endswith(".parquet") and not any(part.startswith(("_", ".")) for part in path.split("/"))
-
-
-def _shown(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name} {field.type}" for field in schema)
+def _types(found: ParquetColumns, wanted: Columns, schema: StructType) -> Columns:
+    """Return the types of a file's columns; where the file does not tell Spark's, the wanted ones if both are the same to Arrow."""
+    arrow = to_arrow_schema(schema, timezone="UTC")
+    types = {}
+    for name, kind in found.columns.items():
+        stored = found.schema.field(name).type
+        same = name in wanted and stored == arrow.field(name).type
+        types[name] = kind if kind is not None else wanted[name] if same else str(stored)
+    return types

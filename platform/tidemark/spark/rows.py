@@ -172,6 +172,14 @@ class EpochRows:
         """Return the node's living rows without a tally."""
         return _living(self.marked(node))
 
+    def reads_input_alone(self, node: Node) -> bool:
+        """Whether the rows of a node are made of a source's files each time anew, by nothing but filters and expressions."""
+        while not (self._topology.shared(node) or self._read_again(node)):
+            if not isinstance(node, CHAINABLE):
+                return isinstance(node, SourceNode)
+            node = node.inputs[0]
+        return False
+
     def chain(self, node: Node) -> tuple[Node, list[FilterNode]]:
         """Return where the pass that ends at the node starts, and the filters in it, in order."""
         filters: list[FilterNode] = []

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
 
+from tidemark.spark.class_archive import archive_options
 from tidemark.spark.java import ensure_java
 from tidemark.spark.local_files import set_modes_by_call
 
@@ -47,18 +48,19 @@ LOCAL: Mapping[str, str] = {
     # else have the whole heap collected several times at the start.
     JAVA_OPTIONS: "-XX:+UseParallelGC -XX:MetaspaceSize=256m",
 }
-"""What a session on one machine is built with."""
+"""What a session on one machine is built with, whatever the machine."""
 
 
 def local_settings() -> dict[str, str]:
-    """Return what a session on one machine is built with; where the user's ``spark-defaults.conf`` has Java options, these stay."""
+    """Return what a session on this machine is built with; where the user's ``spark-defaults.conf`` has Java options, these stay."""
     import pyspark
 
     home = os.environ.get("SPARK_HOME") or str(Path(pyspark.__file__).parent)
     defaults = Path(os.environ.get("SPARK_CONF_DIR") or Path(home, "conf"), "spark-defaults.conf")
     lines = defaults.read_text(encoding="utf-8").splitlines() if defaults.is_file() else []
-    known = any(line.strip().startswith(JAVA_OPTIONS) for line in lines)
-    return {key: value for key, value in LOCAL.items() if key != JAVA_OPTIONS or not known}
+    if any(line.strip().startswith(JAVA_OPTIONS) for line in lines):
+        return {key: value for key, value in LOCAL.items() if key != JAVA_OPTIONS}
+    return {**LOCAL, JAVA_OPTIONS: f"{LOCAL[JAVA_OPTIONS]} {archive_options()}".rstrip()}
 
 
 def build_session(master: str = "local[*]", *, app_name: str = "tidemark", conf: Mapping[str, str] | None = None) -> SparkSession:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from pyspark.sql import types as T
 
 from tidemark.errors import CorruptStoreError, SinkError, StoreError
 from tidemark.graph.nodes import ConsoleSpec, DeltaSpec, MemorySpec, Output, ParquetSpec
+from tidemark.locations import Location
+from tidemark.savepoints.result_tables import had_place
 from tidemark.spark.delta_sink import DeltaSink
 from tidemark.spark.delta_upsert import Upsert
 from tidemark.spark.expressions import visible_of
@@ -17,6 +20,7 @@ from tidemark.spark.local_sinks import ConsoleSink, MemorySink
 from tidemark.spark.parquet_sink import ParquetSink
 from tidemark.spark.staging import new_staging
 from tidemark.spark.state_files import write_folder
+from tidemark.state.joblog import JobLog
 from tidemark.state.records import OutputRecord
 from tidemark.state.store import JobStore
 
@@ -170,6 +174,11 @@ def _nullable(kind: T.DataType) -> T.DataType:
     return kind
 
 
+def _was_written_to(job: JobStore, name: str, place: str) -> bool:
+    """Whether an epoch of the job has a place for an output; ``job`` is the store at the job's folder."""
+    return had_place(JobLog(job, job.prefix.rpartition("/")[2]).load().epoch, name, place)
+
+
 def _opened(name: str, output: Output, job: JobStore) -> Sink:
     try:
         return _sink(name, output, job)
@@ -185,7 +194,9 @@ def _opened(name: str, output: Output, job: JobStore) -> Sink:
 def _sink(name: str, output: Output, job: JobStore) -> Sink:
     match output.sink:
         case DeltaSpec(path, mode, keys):
-            return DeltaSink(name, path, Upsert(keys) if mode == "upsert" else None)
+            place = str(Location.parse(path))
+            own = partial(_was_written_to, job, name, place)
+            return DeltaSink(name, path, Upsert(keys) if mode == "upsert" else None, own=own)
         case ParquetSpec(path):
             return ParquetSink(name, path)
         case ConsoleSpec(rows):

@@ -16,3 +16,6 @@ REWIND: Final = "tidemark.rewind"
 
 GIVEN_UP: Final = "tidemark.rewind-given-up"
 """Of a commit that changes nothing: by it a rewind knows that it was given up. Its name, and the number of the try."""
+
+COLUMNS_FOR: Final = "tidemark.columns-for"
+"""Of a commit that gives the table columns and no rows: lineage and epoch, with a slash between, of the rows that need them."""

@@ -18,7 +18,7 @@ from tidemark.state.envelope import damaged, seal, unseal
 from tidemark.state.epoch_codec import KIND as EPOCH
 from tidemark.state.epoch_codec import DecodedEpoch, Segment, encode_epoch, read_body
 from tidemark.state.heartbeat import Heartbeat, is_fresh, read_heartbeat, running_error, sign_of_life, write_heartbeat
-from tidemark.state.layout import record_path
+from tidemark.state.layout import job_folder, record_path
 from tidemark.state.pulse import Pulse
 from tidemark.state.records import EpochRecord, OwnerInfo, TermRecord
 from tidemark.state.segments import SegmentStore
@@ -166,6 +166,15 @@ class JobLog:
             if data is None:
                 return
             yield slot, self.decode(slot, data)
+
+
+def newest_epoch(root: JobStore, job: str) -> EpochRecord | None:
+    """Return the newest epoch of a job in a root store, None where nothing is committed of such a job.
+
+    Raises:
+        CorruptStoreError: the job's log is damaged.
+    """
+    return JobLog(root.at(job_folder(job)), job).load().epoch
 
 
 class Driver:

@@ -12,7 +12,7 @@ from tidemark.state.layout import LOG, STATUS, job_folder
 from tidemark.state.load import Load
 from tidemark.state.postponed import PutOff
 from tidemark.state.progress import EpochProgress
-from tidemark.state.records import OwnerInfo
+from tidemark.state.records import EpochRecord, OwnerInfo
 from tidemark.state.redaction import redacted
 from tidemark.state.sealed import read_sealed, write_sealed
 from tidemark.state.store import JobStore
@@ -96,6 +96,25 @@ def write_failure(store: JobStore, job: str, error: TidemarkError, *, owner: Own
         known = None
     status = known or JobStatus(job, lineage="", state="failed", heartbeat_at=at, started_at=at)
     write_status(store, replace(status, state="failed", heartbeat_at=at, started_at=at, owner=owner, load=None).with_error(error))
+
+
+def write_rewound(store: JobStore, record: EpochRecord) -> None:
+    """Write that a job was put back; called by who drives it for that. What its last driver said of itself stays, such as an error.
+
+    Args:
+        store: the root store.
+        record: the epoch that the job goes on from.
+    """
+    try:
+        known = read_status(store, record.job)
+    except CorruptStoreError:
+        # The next start writes it anew.
+        return
+    if known is None:
+        return
+    # The input has ended only if it had at the epoch that the job is back at.
+    state: State = "stopped" if known.state == "finished" and not record.end_of_input else known.state
+    write_status(store, replace(known, state=state, lineage=record.lineage, last=record.progress, totals=record.totals, load=None))
 
 
 def read_status(store: JobStore, job: str) -> JobStatus | None:

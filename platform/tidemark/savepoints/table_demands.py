@@ -1,6 +1,6 @@
-"""Which Delta tables this writer may write to: those that ask of a writer only what it does.
+"""Which Delta tables the sinks may write to: those that ask of a writer only what it does.
 
-It adds files with all columns under their own names, unpartitioned, and looks at no row; an upsert takes files out as well. A table
+A sink adds files with columns under their own names, unpartitioned, and looks at no row; an upsert takes files out as well. A table
 that asks for more would take the commit and be wrong from then on, so it is refused before anything is staged.
 """
 

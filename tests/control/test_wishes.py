@@ -1,0 +1,82 @@
+"""What is asked of a job while no reconciler looks: whoever asks last is heard, whatever the driver did meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.control.worlds import World, lifecycle
+from tidemark.control.generations import require_spec
+from tidemark.control.wishes import Wishes
+from tidemark.errors import SourceError
+
+GONE = SourceError("the folder is gone", fix="bring it back")
+
+
+@pytest.fixture
+def world() -> World:
+    """A job that runs."""
+    made = World()
+    made.submit()
+    made.run(made.reconciler(), 10)
+    lifecycle(made, "running")
+    return made
+
+
+@pytest.fixture
+def wishes(world: World) -> Wishes:
+    return Wishes(world.store, "ada", world.clock)
+
+
+@pytest.mark.parametrize("seen", ["nothing", "the failure", "the stop"])
+def test_a_job_that_failed_and_was_stopped_and_started_runs_whatever_a_reconciler_saw_of_it(
+    world: World, wishes: Wishes, seen: str
+) -> None:
+    reconciler = world.reconciler()
+    world.driver().doomed = GONE
+    world.tick()
+    assert world.alive() == []
+    if seen == "the failure":
+        reconciler.pass_over()
+        lifecycle(world, "failed")
+    wishes.stop("fares")
+    if seen == "the stop":
+        reconciler.pass_over()
+        lifecycle(world, "suspended")
+    wishes.start("fares", "the folder is back")
+    world.run(reconciler, 30)
+    lifecycle(world, "running")
+    assert len(world.launched) == 2
+    assert [failure.code for failure in world.status().failures] == ([] if seen == "the stop" else ["TM200"])
+
+
+def test_a_driver_that_ended_as_it_was_asked_to_and_is_asked_for_again_has_another(world: World, wishes: Wishes) -> None:
+    wishes.stop("fares")
+    world.tick()
+    assert world.alive() == []
+    wishes.start("fares")
+    world.reconciler().pass_over()
+    assert len(world.launched) == 2, "at once, as after a stop that was seen"
+    world.run(world.reconciler(), 10)
+    lifecycle(world, "running")
+
+
+def test_a_job_that_failed_while_it_drained_is_started(world: World, wishes: Wishes) -> None:
+    wishes.stop("fares", "drain")
+    world.reconciler().pass_over()
+    world.driver().doomed = GONE
+    world.run(world.reconciler(), 30)
+    lifecycle(world, "failed")
+    assert require_spec(world.store, "fares").spec.wanted == "suspended"
+    wishes.start("fares")
+    world.run(world.reconciler(), 10)
+    lifecycle(world, "running")
+
+
+def test_who_asks_for_what_is_so_already_changes_nothing(world: World, wishes: Wishes) -> None:
+    assert wishes.start("fares").generation == 1
+    wishes.stop("fares")
+    world.run(world.reconciler(), 20)
+    lifecycle(world, "suspended")
+    started = wishes.start("fares")
+    assert (started.generation, started.spec.restarts) == (3, 0), "a stop that was seen needs no restart"
+    assert wishes.start("fares") == started

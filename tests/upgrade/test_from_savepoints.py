@@ -1,0 +1,120 @@
+"""``tidemark upgrade --from``: the new code reads on from an older savepoint; the way back leads to where the job was before."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.savepoints.delta_jobs import job_with_tables, run_epoch
+from tests.upgrade.test_commands import CODE, type_in
+from tests.upgrade.test_supervised_upgrades import Axe, killed, step_of, supervise
+from tests.upgrade.test_upgrades import TEN_MINUTES, check_end
+from tests.upgrade.upgrade_worlds import JOB, NEW, OLD, UpgradeWorld, fits
+from tidemark.cli import upgrading
+from tidemark.control.upgrade_records import newest_step
+from tidemark.control.upgrade_request import begin_upgrade
+from tidemark.control.upgrade_verdict import Maps
+from tidemark.errors import UnknownSavepointError, UpgradeError
+from tidemark.savepoints.savepoint_store import SavepointStore
+
+RENAMED = Maps({"hourly": "hourly"})
+"""A map, so that the new code is restored from the savepoint after the job was put back to it."""
+
+
+def world_with_savepoint(folder: Path, *, breaks_at: int | None = None) -> UpgradeWorld:
+    """Return a job of six epochs with a savepoint of the second one."""
+    world = UpgradeWorld(folder, breaks_at=breaks_at).started(epochs=6)
+    SavepointStore(world.store, JOB, world.clock).take("base", epoch=1)
+    return world
+
+
+@pytest.mark.parametrize("maps", [Maps(), RENAMED], ids=["as-it-is", "renamed"])
+@pytest.mark.parametrize("breaks_at", [None, 2, 3], ids=["works", "fails-at-once", "fails-later"])
+def test_it_ends_with_the_new_code_from_the_savepoint_or_with_all_that_was(tmp_path: Path, maps: Maps, breaks_at: int | None) -> None:
+    world = world_with_savepoint(tmp_path, breaks_at=breaks_at)
+    before, epoch = world.rows(), SavepointStore(world.store, JOB, world.clock).pins.log.load().epoch
+    world.begin(back_to="base", maps=maps)
+    end = world.upgrading().go_on(JOB, timeout_ms=TEN_MINUTES)
+    taken = SavepointStore(world.store, JOB, world.clock).get(end.upgrade.savepoint)
+    assert epoch is not None
+    assert (taken.record.epoch, taken.info.kind) == (epoch.epoch, "before-upgrade"), "the way back is where the old code ended"
+    if breaks_at is None:
+        assert (end.step, world.spec.code) == ("done", NEW)
+        assert world.rows()[:3] == [(0, OLD), (1, OLD), (2, NEW)]
+        restore = world.spec.restore
+        assert (restore.savepoint if restore is not None else None) == (None if maps.empty else "base")
+    else:
+        assert (end.step, world.spec.code) == ("rolled-back", OLD)
+        assert "divides by nought" in end.reason
+        assert world.rows()[: len(before)] == before
+        assert all(code == OLD for _, code in world.rows())
+    check_end(world, end)
+
+
+def test_killed_anywhere_and_gone_on_with_by_a_supervisor_all_that_was_is_there_again(tmp_path: Path) -> None:
+    """The new code fails after its first epoch; whoever carries the upgrade out dies at every fourth write, in worlds side by side."""
+    at, stages = 2, set[str]()
+    while True:
+        world = world_with_savepoint(tmp_path / str(at), breaks_at=3)
+        before = world.rows()
+        world.begin(back_to="base", maps=RENAMED)
+        if not killed(world, Axe(at), by_command=True):
+            break
+        stages.add(step_of(world).step)
+        end = supervise(world, world.reconciler())
+        assert (end.step, world.spec.code) == ("rolled-back", OLD), at
+        assert world.rows()[: len(before)] == before, at
+        check_end(world, end)
+        at += 4
+    assert {"saving", "going-back", "starting", "putting-back"} <= stages, stages
+
+
+def test_what_cannot_be_gone_back_to_is_refused_before_anything_is_done(tmp_path: Path) -> None:
+    world = world_with_savepoint(tmp_path)
+    with pytest.raises(UnknownSavepointError):
+        world.begin(back_to="bse")
+    with pytest.raises(UpgradeError, match="the job has that code already") as refused:
+        world.begin(code=OLD, version="", back_to="base")
+    assert f"`tidemark rewind {JOB} --to base --stop`" in refused.value.fix
+    assert newest_step(world.store, JOB) is None
+    assert world.spec.wanted == "running"
+
+
+def test_the_command_asks_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = world_with_savepoint(tmp_path)
+    store = str(tmp_path / "store")
+    monkeypatch.setattr(upgrading, "begin_upgrade", partial(begin_upgrade, judge=fits))
+    renames = ("--map", "hourly=per-hour", "--column", "per-hour:n=rides")
+    done = type_in("upgrade", JOB, "--to", NEW, "--from", "base", *renames, "--no-wait", store=store)
+    assert done.exit_code == 0, done.output
+    step = newest_step(world.store, JOB)
+    assert step is not None
+    restore = step.upgrade.after.restore
+    assert (step.upgrade.back_to, step.step) == ("base", "stopping")
+    assert restore is not None
+    assert (restore.savepoint, restore.uids, restore.columns) == ("base", {"hourly": "per-hour"}, {"per-hour": {"n": "rides"}})
+    alone = type_in("upgrade", JOB, "--from", "base", store=store)
+    assert "--from goes with --to" in alone.output
+    assert f"`tidemark rewind {JOB} --to SAVEPOINT`" in alone.output
+
+
+def test_a_job_that_only_drains_is_told_to_go_back_first(tmp_path: Path) -> None:
+    made = job_with_tables(tmp_path)
+    run_epoch(made)
+    made.savepoints.take("base")
+    run_epoch(made)
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "taxi_from.py").write_text(CODE)
+    where = ("--code-path", str(code), "--env", "SUFFIX=-new")
+    words = ("upgrade", "taxi", "--to", "taxi_from:job", *where, "--allow-non-restored-state", "--from")
+    unknown = type_in(*words, "bse", store=str(tmp_path / "store"))
+    assert unknown.exit_code == 1
+    said = type_in(*words, "base", store=str(tmp_path / "store"))
+    assert said.exit_code == 0, said.output
+    taken = made.savepoints.list()[-1]
+    assert f"tidemark rewind taxi --to base --store {tmp_path / 'store'}" in said.output
+    assert "--restore base" in said.output
+    assert f"tidemark rewind taxi --to {taken.name}" in said.output

@@ -1,0 +1,171 @@
+"""Somebody else goes on with the same upgrade: who waits for whom, and what is said of it; and who accepts it while it goes back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.upgrade.test_supervised_upgrades import Killed, step_of
+from tests.upgrade.test_upgrades import BREAKS, TEN_MINUTES, check_end
+from tests.upgrade.upgrade_worlds import JOB, NEW, OLD, UpgradeWorld
+from tidemark.clock import format_ms
+from tidemark.control import leases
+from tidemark.control.leases import LEASE_MS, upgrade_lease
+from tidemark.control.upgrading import Upgrading
+from tidemark.errors import NotReachedError, UpgradeError
+from tidemark.savepoints.rewind_note import read_rewind
+from tidemark.state.owners import current_owner
+from tidemark.state.records import OwnerInfo
+
+# -------------------------------------------------------------------------------------------------------------------- leases
+
+
+def taken_by(world: UpgradeWorld, monkeypatch: pytest.MonkeyPatch, owner: OwnerInfo) -> None:
+    """Let another process take the upgrade's lease."""
+    with monkeypatch.context() as patched:
+        patched.setattr(leases, "current_owner", lambda: owner)
+        assert upgrade_lease(world.store, JOB, "bob@host/1", world.clock).take()
+
+
+def test_who_died_on_this_machine_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = UpgradeWorld(tmp_path).started()
+    world.begin()
+    taken_by(world, monkeypatch, replace(current_owner(), started="another boot:1"))
+    begun = world.clock.now_ms()
+    assert world.upgrading().go_on(JOB, timeout_ms=TEN_MINUTES).step == "done"
+    assert world.clock.now_ms() - begun < LEASE_MS
+    assert not any("goes on with it" in line for line in world.said)
+
+
+def test_who_may_be_alive_elsewhere_is_waited_for_and_named_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = UpgradeWorld(tmp_path).started()
+    world.begin()
+    taken_by(world, monkeypatch, OwnerInfo("elsewhere", 4711, "boot:1"))
+    until = world.clock.now_ms() + LEASE_MS
+    with pytest.raises(NotReachedError, match=r"waits \(bob@host/1 \(process 4711 on host 'elsewhere'\) goes on with it\)"):
+        world.upgrading().go_on(JOB, timeout_ms=5_000)
+    assert world.upgrading().go_on(JOB, timeout_ms=TEN_MINUTES).step == "done"
+    assert [line for line in world.said if "goes on with it" in line] == [
+        f"bob@host/1 (process 4711 on host 'elsewhere') goes on with it, and has its lease until {format_ms(until)}; waiting for that"
+    ]
+
+
+# ----------------------------------------------------------------------------------------------------- accepted while it goes back
+
+
+def putting_back(world: UpgradeWorld) -> Upgrading:
+    """Bring an upgrade whose new code failed to where the job is to be put back."""
+    world.begin()
+    upgrading = world.upgrading()
+    while step_of(world).step != "putting-back":
+        upgrading.advance(step_of(world))
+        world.tick(1)
+    world.breaks_at = None
+    return upgrading
+
+
+def once(prefix: str, act: Callable[[], object]) -> Callable[[str], None]:
+    """Return a hook that acts the first time that an operation begins so."""
+    acted: list[str] = []
+
+    def hook(operation: str) -> None:
+        if operation.startswith(prefix) and not acted:
+            acted.append(operation)
+            act()
+
+    return hook
+
+
+@pytest.mark.parametrize("moment", ["create refs/pins/rewind", "create refs/rewind", "was created refs/rewind"])
+def test_accepted_before_any_table_is_touched_the_new_code_stays(tmp_path: Path, moment: str) -> None:
+    """Who puts the job back has asked whether that is wanted still; since then it is not any more."""
+    world = UpgradeWorld(tmp_path, breaks_at=BREAKS).started()
+    putting_back(world)
+    other = world.upgrading()
+
+    def accept() -> None:
+        if moment.startswith("was"):
+            # It asked whether somebody is putting the job back before that was written down.
+            with pytest.MonkeyPatch.context() as patched:
+                patched.setattr("tidemark.control.upgrading.read_rewind", lambda _: None)
+                other.accept(JOB)
+        else:
+            other.accept(JOB)
+
+    end = world.upgrading(once(moment, accept)).go_on(JOB, timeout_ms=TEN_MINUTES)
+    assert (end.step, end.reason) == ("done", "accepted by ada")
+    assert read_rewind(world.store.at(JOB)) is None
+    assert not [name for name in world.savepoint_names() if name.startswith("rewind-")]
+    check_end(world, end)
+
+
+def accepted_in_ignorance(upgrading: Upgrading) -> None:
+    """Accept the new code as somebody does who asked long before whether the job is being put back."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("tidemark.control.upgrading.read_rewind", lambda _: None)
+        patched.setattr("tidemark.control.upgrading.was_put_back", lambda *_: False)
+        upgrading.accept(JOB, "its rows are needed")
+
+
+@pytest.mark.parametrize("moment", ["create log/", "delete ('refs/pins/rewind", "delete ('refs/rewind", "create control/upgrades"])
+@pytest.mark.parametrize("dies", [False, True], ids=["goes on", "dies"])
+def test_accepted_when_tables_are_back_already_the_old_code_has_the_job(tmp_path: Path, moment: str, *, dies: bool) -> None:
+    """Of what the new code left nothing is there any more, so it cannot stay."""
+    world = UpgradeWorld(tmp_path, breaks_at=BREAKS).started()
+    putting_back(world)
+    other = world.upgrading()
+    back: list[bool] = []
+
+    def accept() -> None:
+        accepted_in_ignorance(other)
+        if dies:
+            raise Killed
+
+    def hook(operation: str) -> None:
+        # Not the term that the rewind begins with.
+        if not back and len(world.rows()) == 4 and operation.startswith(moment):
+            back.append(True)
+            accept()
+
+    try:
+        end = world.upgrading(hook).go_on(JOB, timeout_ms=TEN_MINUTES)
+    except Killed:
+        assert dies
+        end = other.go_on(JOB, timeout_ms=TEN_MINUTES)
+    assert back
+    assert (end.step, world.spec.code) == ("rolled-back", OLD)
+    assert "its tables were put back to savepoint" in end.reason
+    check_end(world, end)
+
+
+def test_a_rewind_whose_process_is_gone_is_given_up_for_who_accepts(tmp_path: Path) -> None:
+    world = UpgradeWorld(tmp_path, breaks_at=BREAKS).started()
+    putting_back(world)
+
+    def dies() -> None:
+        accepted_in_ignorance(other)
+        raise Killed
+
+    other = world.upgrading()
+    with pytest.raises(Killed):
+        world.upgrading(once("was created refs/rewind", dies)).go_on(JOB, timeout_ms=TEN_MINUTES)
+    assert read_rewind(world.store.at(JOB)) is not None
+    end = other.go_on(JOB, timeout_ms=TEN_MINUTES)
+    assert (end.step, world.spec.code) == ("done", NEW)
+    assert read_rewind(world.store.at(JOB)) is None
+    check_end(world, end)
+
+
+def test_what_is_put_back_already_is_not_accepted(tmp_path: Path) -> None:
+    world = UpgradeWorld(tmp_path, breaks_at=BREAKS).started()
+    putting_back(world)
+
+    def tries() -> None:
+        with pytest.raises(UpgradeError, match="the job is put back already"):
+            world.upgrading().accept(JOB)
+
+    end = world.upgrading(once("create control/upgrades", tries)).go_on(JOB, timeout_ms=TEN_MINUTES)
+    assert end.step == "rolled-back"
