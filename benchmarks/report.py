@@ -9,7 +9,7 @@ from benchmarks.engines import BOUND
 from benchmarks.fares import LATE_BY_MS, LATE_SHARE
 from benchmarks.records import Record, Spread
 from benchmarks.savepoint_report import HOW, savepoint_section
-from benchmarks.workloads import BREAKS, FEW_LATE, LARGE_STATE, MEASURED_EPOCHS, SMALL_STATE, WARM_EPOCHS
+from benchmarks.workloads import BREAKS, FEW_LATE, LARGE_STATE, MEASURED_EPOCHS, SKIPPED_EPOCHS, SMALL_STATE
 
 _REFERENCE = "spark-rocksdb"
 
@@ -47,12 +47,12 @@ _METHOD = f"""\
   within the hour: `sliding-200k` ten of each driver, `sliding-sparse` hardly one, so that most of it is writing results. Workloads that
   take stock Spark long are run in one round or two; `sliding-200k` not on the heap, which would have to hold some twenty million windows.
 - Engines take turns: one run of each, then the next run of each. Each run is a process of its own with a JVM of its own. It first
-  drains the same job on other data in twenty epochs of up to a million rows, with many drivers up to a quarter of that (sixty small ones
-  before `small-epochs`), since a JVM that has just started spends more on compiling its code than on running it, then reads the input
-  once so that it is in memory, and only then the clock starts. The clock covers the whole drain, from the call that starts the job
-  until everything is published.
+  drains the same job on other data of the same kind in a number of epochs, up to twenty million rows in all, with many drivers a quarter
+  of that, since a JVM that has just started spends more on compiling its code than on running it, and a stream runs for months; then
+  it reads the input once so that it is in memory, and only then the clock starts. The clock covers the whole drain, from the call that
+  starts the job until everything is published.
 - Events per second are all rows of the input over that time. `small-epochs` gives the median of {MEASURED_EPOCHS} epochs after
-  {WARM_EPOCHS} that are not counted; an epoch lasts from its start to that of the next, as Spark's own progress reports say for every
+  {SKIPPED_EPOCHS} that are not counted; an epoch lasts from its start to that of the next, as Spark's own progress reports say for every
   engine. Median, least and greatest are over the runs.
 - The growing workloads measure small epochs twice in one run: first while {SMALL_STATE:,} drivers have an open window, then, after a
   few large epochs, while {LARGE_STATE:,} have one. `many-epochs` measures the first and the last tenth of its epochs (`BENCH_EPOCHS` of

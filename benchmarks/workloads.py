@@ -12,7 +12,7 @@ from benchmarks.shapes import Shape
 
 Measure = Literal["throughput", "epochs", "growth"]
 
-WARM_EPOCHS = 10
+SKIPPED_EPOCHS = 10
 MEASURED_EPOCHS = 40
 SMALL_EPOCH_ROWS = 1_000
 MANY_EPOCHS = 300
@@ -21,11 +21,12 @@ LARGE_STATE = 1_000_000
 
 _SMALL_EPOCH_HOURS = 1 / 6
 _WARM_ROWS = {1_000: 20_000_000, 200_000: 5_000_000}
-"""By drivers: the compilers of a JVM are nearly done with the code of a job after so many rows; a stream runs for months after that.
+"""By drivers: the compilers of a JVM are done with the code that each row runs through after so many; a stream runs for months after that.
 
 With few drivers an engine takes little time for a row, and the compilers more rows until they are done.
 """
 _WARM_EPOCHS = 60
+"""After so many they are nearly done with what plans and commits an epoch, too."""
 _LOADING_FILES = 4
 _TOUCHES = 35
 _SETTLING = 5
@@ -107,7 +108,7 @@ def standard_workloads(rows: int, *, epochs: int = MANY_EPOCHS) -> tuple[Workloa
         ),
         _throughput("sliding-sparse", _DAY_SLIDING, FaresPlan(rows // 200, 200_000), _warm(rows // 1_000, 200_000), rounds=1),
         # Drivers that never rest would have one session each, which never closes.
-        _throughput("session-1k", _SESSIONS, FaresPlan(rows, 1_000, breaks=BREAKS), _warm(rows, 1_000), rounds=2),
+        _throughput("session-1k", _SESSIONS, FaresPlan(rows, 1_000, breaks=BREAKS), _warm(rows, 1_000, breaks=BREAKS), rounds=2),
         _throughput("session-200k", _SESSIONS, FaresPlan(rows, 200_000), _warm(rows, 200_000), rounds=2),
         _small_epochs(),
         _growing("growing-windows", Shape("tumbling", "30 days")),
@@ -119,12 +120,15 @@ def standard_workloads(rows: int, *, epochs: int = MANY_EPOCHS) -> tuple[Workloa
 def _throughput(
     name: str, shape: Shape, fares: FaresPlan, warm: FaresPlan, *, rounds: int | None = None, engines: tuple[Engine, ...] = ENGINES
 ) -> Workload:
-    title = f"{fares.total_rows:,} fares of {fares.drivers:,} drivers, {shape.describe()}, {fares.files} files, 4 of them per epoch"
+    title = (
+        f"{fares.total_rows:,} fares of {fares.drivers:,} drivers, {shape.describe()}, {fares.files} files, 4 of them per epoch, "
+        f"after a warm-up of {warm.files} epochs"
+    )
     return Workload(name, "throughput", shape, fares, warm, 4, title, rounds=rounds, engines=engines)
 
 
 def _small_epochs() -> Workload:
-    phase = Phase(WARM_EPOCHS, MEASURED_EPOCHS)
+    phase = Phase(SKIPPED_EPOCHS, MEASURED_EPOCHS)
     # One epoch more than is measured: an epoch lasts until the next one starts.
     epochs = phase.skip + phase.take + 1
     fares = FaresPlan(rows=epochs * SMALL_EPOCH_ROWS, drivers=1_000, files=epochs, hours=epochs * _SMALL_EPOCH_HOURS)
@@ -175,8 +179,9 @@ def _many_epochs(epochs: int) -> Workload:
     return Workload("many-epochs", "growth", shape, fares, _warm_epochs(shape), 1, title, phases, rounds=1)
 
 
-def _warm(rows: int, drivers: int) -> FaresPlan:
-    return FaresPlan(rows=min(rows, _WARM_ROWS[drivers]), drivers=drivers, seed=2)
+def _warm(rows: int, drivers: int, *, breaks: float = 0.0) -> FaresPlan:
+    """Return other fares of the same kind: where sessions end in what is measured, they do so here, too."""
+    return FaresPlan(rows=min(rows, _WARM_ROWS[drivers]), drivers=drivers, files=_WARM_EPOCHS, seed=2, breaks=breaks)
 
 
 def _warm_epochs(shape: Shape) -> GrowthPlan:

@@ -110,7 +110,9 @@ def build_continuous_definitions(
     named: Mapping[str, Job | None] = {"": None} if operations == "store" else loaded.jobs
     wanted = spec or (lambda code, job: JobSpec(job.name, code))
     specs = {code: wanted(code, job) if job is not None else None for code, job in named.items()}
-    operating = [control_jobs(job, spec=specs[code], store=store, launchers=launchers) for code, job in named.items()]
+    operating = [
+        control_jobs(job, spec=specs[code], store=store, translator=translator, launchers=launchers) for code, job in named.items()
+    ]
     if savepoints:
         schedules = dg.DefaultScheduleStatus(default_status.value)
         operating += [

@@ -33,12 +33,21 @@ class StartForm(WishForm):
     )
 
 
-class StopForm(WishForm):
-    """Of ``stop`` and ``suspend``."""
+class SuspendForm(WishForm):
+    """Of ``suspend``, and what ``stop`` has of it."""
 
     how: Literal["finish", "drain", "now"] = Field(
         default="finish",
         description="finish: after the epoch at hand. drain: read all there is, close all windows, end for good. now: at once.",
+    )
+
+
+class StopForm(SuspendForm):
+    """Of ``stop``."""
+
+    savepoint: str | None = Field(
+        default=None,
+        description="Name of a savepoint that is taken of where the job ended; an empty text for sp-EPOCH-TIME, none takes none.",
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 import dagster as dg
 
+from tidemark.assets.translator import TidemarkTranslator
 from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.control.launcher import Launcher
 from tidemark.control.launchers import launchers_here
@@ -13,7 +14,7 @@ from tidemark.control.spec import JobSpec
 from tidemark.control.spec_checks import checked
 from tidemark.errors import DefinitionError
 from tidemark.graph.job import Job
-from tidemark.operations.control_config import StartForm, StopForm, WishForm, form_for
+from tidemark.operations.control_config import StartForm, StopForm, SuspendForm, WishForm, form_for
 from tidemark.operations.control_ops import Operator, Verb
 from tidemark.operations.launchpad import launchpad_job
 from tidemark.sensors.store_sensor import open_root
@@ -23,7 +24,7 @@ _VERBS: Mapping[Verb, tuple[type[WishForm], bool, str]] = {
     "stop": (StopForm, True, "Ends the driver of {job} after the epoch at hand, and starts no other."),
     "cancel": (WishForm, True, "Ends the driver of {job} at once, as a crash would; the next one runs the epoch at hand again."),
     "restart": (WishForm, True, "Ends the driver of {job} after the epoch at hand, and starts another."),
-    "suspend": (StopForm, False, "Asks for {job} to end after the epoch at hand, and does not wait for it."),
+    "suspend": (SuspendForm, False, "Asks for {job} to end after the epoch at hand, and does not wait for it."),
     "resume": (StartForm, False, "Asks for {job} to run again, and does not wait for it."),
 }
 
@@ -33,6 +34,7 @@ def control_jobs(
     *,
     spec: JobSpec | None = None,
     store: str | dg.EnvVar | None = None,
+    translator: TidemarkTranslator | None = None,
     launchers: Callable[[], Mapping[str, Launcher]] = launchers_here,
     clock: Clock = SYSTEM_CLOCK,
 ) -> dg.Definitions:
@@ -48,6 +50,7 @@ def control_jobs(
         job: the job.
         spec: how it is wanted; with it ``start`` submits a job that was never submitted.
         store: folder or bucket of the job stores; the job's own by default.
+        translator: that gave the job's outputs their asset keys; they are observed with the savepoint that ``stop`` takes.
         launchers: what can start drivers, by name; called in a run.
         clock: the time.
 
@@ -60,7 +63,7 @@ def control_jobs(
         raise DefinitionError("the operations have no job store", fix="give store=..., or Job(store=...)", job=name)
     if spec is not None and checked(spec).job != name:
         raise DefinitionError(f"the spec is that of job {spec.job!r}", fix="give that job, too", job=name)
-    operator = Operator(lambda: open_root(given), launchers, spec, clock)
+    operator = Operator(lambda: open_root(given), launchers, spec, clock, job, translator or TidemarkTranslator())
     return dg.Definitions(jobs=[_job(verb, name, operator) for verb in _VERBS])
 
 

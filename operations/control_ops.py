@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
 
 import dagster as dg
 
 from tidemark.assets.known_times import known_time
 from tidemark.assets.metadata_values import MetadataItem, MetadataValues
+from tidemark.assets.translator import TidemarkTranslator
 from tidemark.clock import SYSTEM_CLOCK, Clock, format_ms
 from tidemark.control.generations import read_spec, who
 from tidemark.control.launcher import Launcher
@@ -21,9 +22,15 @@ from tidemark.control.viewing import view_of
 from tidemark.control.waiting import Goal, Waiting
 from tidemark.control.wishes import Wishes
 from tidemark.durations import to_ms
-from tidemark.operations.control_config import StartForm, StopForm, WishForm
+from tidemark.errors import DefinitionError
+from tidemark.graph.job import Job
+from tidemark.operations.control_config import StartForm, StopForm, SuspendForm, WishForm
 from tidemark.operations.reaching import reach, require_reached, said
+from tidemark.savepoints.savepoint_store import SavepointStore
 from tidemark.state.store import JobStore
+
+if TYPE_CHECKING:
+    from tidemark.operations.savepoint_ops import SavepointOperator
 
 Verb = Literal["start", "stop", "cancel", "restart", "suspend", "resume"]
 GOALS: Mapping[Verb, Goal] = {
@@ -45,12 +52,16 @@ class Operator:
         launchers: what can start drivers, by name.
         spec: how the job of this code location is wanted when it is submitted; None where it is submitted elsewhere.
         clock: the time.
+        job: the job of this code location, whose outputs are observed with a savepoint; None where jobs are known by name only.
+        translator: gives the outputs their asset keys.
     """
 
     open_store: Callable[[], JobStore]
     launchers: Callable[[], Mapping[str, Launcher]]
     spec: JobSpec | None = None
     clock: Clock = SYSTEM_CLOCK
+    job: Job | None = None
+    translator: TidemarkTranslator = field(default_factory=TidemarkTranslator)
 
     def carry_out(self, context: dg.OpExecutionContext, verb: Verb, form: WishForm) -> None:
         """Ask for something, and see to it; the output's metadata says what came of it.
@@ -62,6 +73,9 @@ class Operator:
         """
         timeout_ms = to_ms(form.timeout, what="timeout", minimum=1)
         root, launchers = self.open_store(), self.launchers()
+        savepoint = form.savepoint if isinstance(form, StopForm) else None
+        if savepoint is not None:
+            self._require_possible(root, form, savepoint)
         begun = self.clock.monotonic()
         made = self._ask(Wishes(root, f"{who()} (Dagster run {context.run_id[:8]})", self.clock), verb, form)
         context.log.info("%s: generation %d, wanted %s", form.job, made.generation, made.spec.wanted)
@@ -75,7 +89,24 @@ class Operator:
         metadata = outcome(view, made, seconds=self.clock.monotonic() - begun)
         if form.wait:
             require_reached(view, GOALS[verb], metadata)
-        context.add_output_metadata(dict(metadata))
+        context.add_output_metadata({**metadata, **(self._savepoints.of_end(context, form, savepoint) if savepoint is not None else {})})
+
+    @property
+    def _savepoints(self) -> SavepointOperator:
+        from tidemark.operations.savepoint_ops import SavepointOperator  # it loads what reads Delta tables
+
+        return SavepointOperator(self.open_store, self.launchers, self.job, self.translator, self.clock)
+
+    def _require_possible(self, root: JobStore, form: WishForm, savepoint: str) -> None:
+        """Look at the savepoint that is asked for before the job is stopped for it."""
+        if not form.wait:
+            raise DefinitionError(
+                "the savepoint is taken when the job has ended, and without `wait` nobody waits for that",
+                fix="give `wait: true`, or no `savepoint`",
+                job=form.job,
+            )
+        if savepoint:
+            SavepointStore(root, form.job, self.clock).require_free(savepoint)
 
     def _ask(self, wishes: Wishes, verb: Verb, form: WishForm) -> SpecGeneration:
         match verb:
@@ -83,7 +114,7 @@ class Operator:
                 self._submit(wishes, form)
                 return wishes.start(form.job, form.why or ("resume" if verb == "resume" else ""))
             case "stop" | "suspend":
-                how: Ending = form.how if isinstance(form, StopForm) else "finish"
+                how: Ending = form.how if isinstance(form, SuspendForm) else "finish"
                 return wishes.stop(form.job, how, form.why or ("suspend" if verb == "suspend" else ""))
             case "cancel":
                 return wishes.stop(form.job, "now", form.why)

@@ -95,6 +95,21 @@ class ForkForm(RenamingForm, WaitForm):
     start: bool = Field(default=True, description="Start it at once.")
 
 
+class DiffForm(JobForm):
+    """Of ``diff``."""
+
+    other: str = Field(default="", description="The job to compare with; empty for JOB-what-if, its fork.")
+    output: str = Field(default="", description="The output, by its name in both jobs; empty for every table that both have.")
+    keys: list[str] = Field(default=[], description="Columns that rows are known by; empty for those that windows and upserts tell.")
+    samples: int = Field(default=10, ge=0, description="Of how many keys to show rows, of each output.")
+
+
+class DiscardForm(JobForm):
+    """Of ``discard``."""
+
+    fork: str = Field(default="", description="Name of the fork; there is no default, since its tables are deleted for good.")
+
+
 class RescaleForm(WaitForm):
     """Of ``rescale``."""
 

@@ -19,6 +19,8 @@ from tidemark.errors import DefinitionError
 from tidemark.graph.job import Job
 from tidemark.operations.launchpad import launchpad_job
 from tidemark.operations.savepoint_config import (
+    DiffForm,
+    DiscardForm,
     DisposeForm,
     ExportForm,
     ForkForm,
@@ -36,7 +38,7 @@ from tidemark.sensors.store_sensor import open_root
 from tidemark.state.joblog import newest_epoch
 
 if TYPE_CHECKING:
-    from tidemark.control.upgrade_request import Judge
+    from tidemark.control.upgrade_verdict import Judge
     from tidemark.operations.savepoint_ops import SavepointOperator
 
 CarryOut = Callable[..., Mapping[str, MetadataItem]]
@@ -51,6 +53,8 @@ _VERBS: Mapping[str, tuple[type[JobForm], str]] = {
     "rewind": (RewindForm, "Puts {job} back to a savepoint with its tables; as it is, only says what that would do."),
     "restore": (RestoreForm, "Lets {job} go on from a savepoint; its tables stay as they are."),
     "fork": (ForkForm, "Starts a variant of {job} from a savepoint, with tables of its own."),
+    "diff": (DiffForm, "Compares rows of {job}'s tables with those of its fork's, or of another job's."),
+    "discard": (DiscardForm, "Deletes a fork of {job} that was stopped, with its tables; it has to be named."),
     "promote": (PromoteForm, "Gives {job} the code of its fork: it goes back to where the fork began, and reads on with it."),
     "rescale": (RescaleForm, "Runs {job} at another parallelism from its next epoch on, without a restart."),
     "upgrade": (UpgradeForm, "Gives {job} other code: judge, stop, savepoint, start, watch; if it is not well, all is put back."),
@@ -98,11 +102,11 @@ def savepoint_jobs(
         raise DefinitionError("the operations have no job store", fix="give store=..., or Job(store=...)", job=name)
 
     def carried_out(verb: str) -> CarryOut:
+        from tidemark.control.upgrade_verdict import judge_code
         from tidemark.operations.savepoint_ops import SavepointOperator
 
-        return _carried_out(SavepointOperator(lambda: open_root(given), launchers, job, translator or TidemarkTranslator(), clock), judge)[
-            verb
-        ]
+        keys = translator or TidemarkTranslator()
+        return _carried_out(SavepointOperator(lambda: open_root(given), launchers, job, keys, clock, judge or judge_code))[verb]
 
     def has_epoch(_: dg.ScheduleEvaluationContext) -> bool:
         root = open_root(given)
@@ -115,11 +119,10 @@ def savepoint_jobs(
     )
 
 
-def _carried_out(operator: SavepointOperator, judge: Judge | None) -> Mapping[str, CarryOut]:
-    from tidemark.control.upgrade_verdict import judge_code
+def _carried_out(operator: SavepointOperator) -> Mapping[str, CarryOut]:
     from tidemark.operations.upgrade_ops import UpgradeOperator
 
-    upgrades = UpgradeOperator(operator, judge or judge_code)
+    upgrades = UpgradeOperator(operator)
     return {
         "savepoint": operator.take,
         "dispose_savepoints": operator.dispose,
@@ -127,6 +130,8 @@ def _carried_out(operator: SavepointOperator, judge: Judge | None) -> Mapping[st
         "rewind": operator.rewind,
         "restore": operator.restore,
         "fork": operator.fork,
+        "diff": operator.diff,
+        "discard": operator.discard,
         "promote": upgrades.promote,
         "rescale": operator.rescale,
         "upgrade": upgrades.upgrade,

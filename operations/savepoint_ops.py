@@ -17,13 +17,16 @@ from tidemark.control.generations import change_spec, read_spec, require_spec, w
 from tidemark.control.launcher import Launcher
 from tidemark.control.rewinds import Rewinder
 from tidemark.control.spec import JobSpec, SpecGeneration
-from tidemark.control.upgrade_verdict import Maps
+from tidemark.control.upgrade_verdict import Judge, Maps, judge_code
 from tidemark.control.waiting import Waiting
 from tidemark.durations import to_ms
 from tidemark.errors import DefinitionError, UnknownSavepointError
 from tidemark.graph.job import Job
+from tidemark.operations.control_config import WishForm
 from tidemark.operations.reaching import reach, require_reached
 from tidemark.operations.savepoint_config import (
+    DiffForm,
+    DiscardForm,
     DisposeForm,
     ExportForm,
     ForkForm,
@@ -65,6 +68,7 @@ class SavepointOperator:
         job: the job of this code location, whose outputs are observed; None where jobs are known by name only.
         translator: gives the outputs their asset keys.
         clock: the time.
+        judge: holds code against stored state.
     """
 
     open_store: Callable[[], JobStore]
@@ -72,10 +76,11 @@ class SavepointOperator:
     job: Job | None = None
     translator: TidemarkTranslator = field(default_factory=TidemarkTranslator)
     clock: Clock = SYSTEM_CLOCK
+    judge: Judge = judge_code
 
     def take(self, context: dg.OpExecutionContext, form: SavepointForm) -> Found:
         """Take a savepoint, and observe the outputs with it."""
-        found = self._savepoints(form)
+        found = self._savepoints(form.job)
         taken = found.take(
             form.name or None,
             epoch=form.epoch,
@@ -85,9 +90,12 @@ class SavepointOperator:
             note=form.why,
             labels=dict(form.labels),
         )
-        context.log.info("%s", taken)
-        self._observe(context, found, taken)
-        return dict(savepoint_metadata(taken, found.restorable(taken)[0], found.folder, run_id=context.run_id))
+        return self._told(context, found, taken)
+
+    def of_end(self, context: dg.OpExecutionContext, form: WishForm, name: str) -> Found:
+        """Take a savepoint of where a job that was stopped has ended, and observe the outputs with it; without a name it gets one."""
+        found = self._savepoints(form.job)
+        return self._told(context, found, found.take(name or None, kind="stop", by=caller(context), note=form.why))
 
     @contextmanager
     def observing(self, context: dg.OpExecutionContext, job: str) -> Iterator[None]:
@@ -103,7 +111,7 @@ class SavepointOperator:
 
     def dispose(self, context: dg.OpExecutionContext, form: DisposeForm) -> Found:
         """Dispose of named savepoints, or of those that retention lets go."""
-        found = self._savepoints(form)
+        found = self._savepoints(form.job)
         if form.names:
             for name in form.names:
                 found.get(name)
@@ -115,7 +123,7 @@ class SavepointOperator:
 
     def export(self, context: dg.OpExecutionContext, form: ExportForm) -> Found:
         """Copy a savepoint and all it needs into one folder."""
-        found = self._savepoints(form)
+        found = self._savepoints(form.job)
         savepoint = self._chosen(found, form.savepoint)
         to = form.to or str(found.store.at(EXPORTS).at(form.job).at(savepoint.name).location)
         index = export_savepoint(found.folder, savepoint, to)
@@ -134,7 +142,7 @@ class SavepointOperator:
                 fix="give `savepoint`; with `dry_run` it says which one is the newest",
                 job=form.job,
             )
-        found = self._savepoints(form)
+        found = self._savepoints(form.job)
         savepoint = self._chosen(found, form.savepoint)
         if form.dry_run:
             plan = look(found.store, form.job, savepoint.name, clock=self.clock)
@@ -165,7 +173,7 @@ class SavepointOperator:
     def fork(self, context: dg.OpExecutionContext, form: ForkForm) -> Found:
         """Submit a variant of a job that reads on from a savepoint into tables of its own."""
         timeout_ms = to_ms(form.timeout, what="timeout", minimum=1)
-        found = self._savepoints(form)
+        found = self._savepoints(form.job)
         savepoint = self._chosen(found, form.savepoint)
         made = forks.fork(
             found.store,
@@ -179,10 +187,38 @@ class SavepointOperator:
             by=caller(context),
             why=form.why,
             clock=self.clock,
+            judge=self.judge,
         )
         tables = dg.MetadataValue.path(made.spec.outputs_root or "")
         said: Found = {"tidemark/fork": made.spec.job, "tidemark/tables": tables, "tidemark/savepoint": savepoint.name}
         return self._running(context, form, made, said, timeout_ms)
+
+    def diff(self, context: dg.OpExecutionContext, form: DiffForm) -> Found:
+        """Compare outputs' rows in two jobs' tables, such as a job's and its fork's."""
+        root, other = self.open_store(), form.other or fork_name(form.job)
+        outputs = (form.output,) if form.output else forks.shared_tables(root, form.job, other)
+        found = {
+            output: forks.diff_output(root, form.job, other, output, keys=tuple(form.keys), samples=form.samples) for output in outputs
+        }
+        text = "\n".join(f"{output}: {diff.text()}" for output, diff in found.items())
+        context.log.info("%s against %s\n%s", form.job, other, text)
+        said: Found = {"tidemark/other": other, "tidemark/equal": all(diff.equal for diff in found.values())}
+        for name in ("same", "added", "removed", "changed", "left_out"):
+            said[f"tidemark/{name}"] = sum(getattr(diff, name) for diff in found.values())
+        return {**said, "tidemark/rows": dg.MetadataValue.md(f"```text\n{text}\n```")}
+
+    def discard(self, context: dg.OpExecutionContext, form: DiscardForm) -> Found:
+        """Delete a fork that was stopped, with its tables."""
+        if not form.fork:
+            raise DefinitionError(
+                "a discard names its fork, since the fork's tables are deleted for good",
+                fix=f"give `fork`; one that was given no name is {fork_name(form.job)!r}",
+                job=form.job,
+            )
+        gone = forks.discard(self.open_store(), form.fork, clock=self.clock)
+        for place in gone:
+            context.log.info("deleted %s", place)
+        return {"tidemark/fork": form.fork, "tidemark/deleted": dg.MetadataValue.md("\n".join(f"- {place}" for place in gone))}
 
     def rescale(self, context: dg.OpExecutionContext, form: RescaleForm) -> Found:
         """Run a submitted job at another parallelism from its next epoch on."""
@@ -200,7 +236,7 @@ class SavepointOperator:
                 job=form.job,
             )
         timeout_ms = to_ms(form.timeout, what="timeout", minimum=1)
-        found, maps = self._savepoints(form), maps_of(form)
+        found, maps = self._savepoints(form.job), maps_of(form)
         savepoint = SavepointStore(found.store, form.savepoint_of or form.job, self.clock).get(form.savepoint)
         require_uids(savepoint, maps.uids)
         restore = Restore(
@@ -217,6 +253,8 @@ class SavepointOperator:
             return replace(spec, restore=restore, parallelism=form.parallelism or spec.parallelism)
 
         if is_due(found.folder, None, restore):
+            spec = require_spec(found.store, form.job).spec
+            self.judge(found.store, spec, maps, savepoint.name, savepoint.job).require()
             made = self._change(context, form, restored, form.why or f"restore from {savepoint.name}")
         else:
             made = require_spec(found.store, form.job)
@@ -225,7 +263,7 @@ class SavepointOperator:
 
     def maintain(self, context: dg.OpExecutionContext, form: MaintenanceForm) -> Found:
         """Let savepoints go that retention does, delete what nothing needs any more, and old files of tables."""
-        found = self._savepoints(form)
+        found = self._savepoints(form.job)
         gone = retire_savepoints(found.store, form.job, _retention(form.keep, form.age), clock=self.clock)
         said: Found = {"tidemark/disposed": ", ".join(gone), "tidemark/savepoints": len(found.list())}
         if form.sweep:
@@ -250,6 +288,11 @@ class SavepointOperator:
         require_reached(view, "running", metadata)
         return metadata
 
+    def _told(self, context: dg.OpExecutionContext, found: SavepointStore, taken: Savepoint) -> Found:
+        context.log.info("%s", taken)
+        self._observe(context, found, taken)
+        return dict(savepoint_metadata(taken, found.restorable(taken)[0], found.folder, run_id=context.run_id))
+
     def _observe(self, context: dg.OpExecutionContext, found: SavepointStore, savepoint: Savepoint) -> None:
         # A sensor may have been faster, since a rewind or an upgrade is observed when it has come to its end.
         reported = ReportedEvents(context.instance)
@@ -259,8 +302,8 @@ class SavepointOperator:
         for observation in savepoint_observations(savepoint, restorable, found.folder, keys, run_id=context.run_id):
             context.log_event(observation)
 
-    def _savepoints(self, form: JobForm) -> SavepointStore:
-        return SavepointStore(self.open_store(), form.job, self.clock)
+    def _savepoints(self, job: str) -> SavepointStore:
+        return SavepointStore(self.open_store(), job, self.clock)
 
     def _chosen(self, found: SavepointStore, name: str) -> Savepoint:
         """Return the savepoint that was named, else the newest; what a rewind keeps is what somebody wanted to get away from."""

@@ -7,8 +7,7 @@ import dagster as dg
 from tidemark.assets.metadata_values import MetadataItem
 from tidemark.control.promoting import promotion_of
 from tidemark.control.upgrade_records import UpgradeStep, code_text
-from tidemark.control.upgrade_request import Judge, UpgradeRequest, begin_upgrade
-from tidemark.control.upgrade_verdict import judge_code
+from tidemark.control.upgrade_request import UpgradeRequest, begin_upgrade
 from tidemark.control.upgrading import Upgrading
 from tidemark.durations import to_ms
 from tidemark.errors import DefinitionError
@@ -20,13 +19,11 @@ class UpgradeOperator:
     """Does what an operation on a job's code asks for.
 
     Args:
-        operator: knows the store, the launchers and the clock.
-        judge: holds new code against stored state.
+        operator: knows the store, the launchers, the clock, and what holds new code against stored state.
     """
 
-    def __init__(self, operator: SavepointOperator, judge: Judge = judge_code) -> None:
+    def __init__(self, operator: SavepointOperator) -> None:
         self._operator = operator
-        self._judge = judge
 
     def upgrade(self, context: dg.OpExecutionContext, form: UpgradeForm) -> dict[str, MetadataItem]:
         """Give a job other code, with a way back."""
@@ -85,7 +82,7 @@ class UpgradeOperator:
             by=caller(context),
             why=form.why,
             clock=self._operator.clock,
-            judge=self._judge,
+            judge=self._operator.judge,
         )
 
 

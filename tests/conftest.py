@@ -24,9 +24,11 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One small Spark session for all tests of a process."""
+    from tests.kafka.broker import connector_settings
     from tests.short_lived import SHORT_LIVED
     from tidemark.spark.session import build_session
 
-    session = build_session("local[2]", app_name="tidemark tests", conf={"spark.sql.shuffle.partitions": "2", **SHORT_LIVED})
+    settings = {"spark.sql.shuffle.partitions": "2", **SHORT_LIVED, **connector_settings()}
+    session = build_session("local[2]", app_name="tidemark tests", conf=settings)
     yield session
     session.stop()

@@ -56,6 +56,7 @@ OPERATION_POINTS: Final = (
     "rewind-done",
     "rewind-given-up",
     "rewind-table-kept",
+    "rewind-note-gone",
     "upgrade-recorded",
     "upgrade-acted",
 )

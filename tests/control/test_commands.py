@@ -28,8 +28,8 @@ from tidemark.state.store import JobStore
 class Terminal:
     """Types commands for one store."""
 
-    def __init__(self, folder: Path) -> None:
-        self.store = JobStore.open(str(folder / "store"))
+    def __init__(self, folder: Path, store: JobStore | None = None) -> None:
+        self.store = store or JobStore.open(str(folder / "store"))
         self.launcher = BeatingLauncher(folder)
 
     def __call__(self, *arguments: str, code: int = 0) -> Result:
@@ -57,8 +57,14 @@ class Terminal:
 
 
 @pytest.fixture
-def tidemark_(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
-    terminal = Terminal(tmp_path)
+def place() -> JobStore | None:
+    """The store; None for one on disk."""
+    return None
+
+
+@pytest.fixture
+def tidemark_(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: JobStore | None) -> Iterator[Terminal]:
+    terminal = Terminal(tmp_path, place)
     for module in ("options", "steering", "submitting", "supervising", "looking", "top"):
         monkeypatch.setattr(f"tidemark.cli.{module}.launchers_here", lambda: {"local": terminal.launcher})
     monkeypatch.setenv("COLUMNS", "160")
@@ -68,7 +74,7 @@ def tidemark_(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Termi
 
 
 def test_the_life_of_a_job(tidemark_: Terminal) -> None:
-    assert tidemark_("list").stdout.startswith("no jobs in file:///")
+    assert tidemark_("list").stdout.startswith(f"no jobs in {tidemark_.store.uri}")
     lines = tidemark_.submit().stdout.splitlines()
     assert lines[0] == "fares: starting (a test (ada))"
     assert lines[-1].startswith("fares: running")

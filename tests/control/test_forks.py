@@ -8,11 +8,12 @@ import pytest
 import tidemark as tm
 from tests.savepoints.delta_jobs import TABLES, job_with_tables, rows, run_epoch
 from tests.savepoints.stored_jobs import StoredJob, live_files
+from tests.upgrade.upgrade_worlds import fits
 from tidemark.control import forks
 from tidemark.control.generations import read_spec
 from tidemark.control.spec import JobSpec
 from tidemark.control.wishes import Wishes
-from tidemark.errors import CorruptStoreError, DefinitionError, NotReachedError, SavepointInUseError, UnknownSavepointError
+from tidemark.errors import CorruptStoreError, DefinitionError, NotReachedError, SavepointInUseError, UnknownJobError, UnknownSavepointError
 from tidemark.savepoints.isolation import isolated
 from tidemark.savepoints.restore import Restore
 from tidemark.savepoints.restoring import begin_lineage, prepared
@@ -33,7 +34,7 @@ def job(tmp_path: Path) -> StoredJob:
 def forked(job: StoredJob, name: str, *, of: str = "taxi", savepoint: str = "a", outputs: Path | None = None) -> StoredJob:
     """Return a fork that was submitted and began, as its driver does."""
     folder = None if outputs is None else str(outputs)
-    forks.fork(job.root, of, savepoint, name=name, code="m:j", outputs=folder, start=False, clock=job.clock)
+    forks.fork(job.root, of, savepoint, name=name, code="m:j", outputs=folder, start=False, clock=job.clock, judge=fits)
     spec = read_spec(job.root, name)
     assert spec is not None
     assert spec.spec.restore is not None
@@ -76,7 +77,7 @@ def test_a_fork_with_the_results_of_its_job_does_not_differ(job: StoredJob, tmp_
 
 
 def test_what_has_just_begun_is_said_to_be_compared_later(job: StoredJob, tmp_path: Path) -> None:
-    forks.fork(job.root, "taxi", "a", name="what-if", code="m:j", start=False, clock=job.clock)
+    forks.fork(job.root, "taxi", "a", name="what-if", code="m:j", start=False, clock=job.clock, judge=fits)
     with pytest.raises(NotReachedError, match="job 'what-if' has not begun yet, and there is nothing to compare"):
         forks.diff_output(job.root, "taxi", "what-if", "hourly")
     made = read_spec(job.root, "what-if")
@@ -95,7 +96,7 @@ def test_what_has_just_begun_is_said_to_be_compared_later(job: StoredJob, tmp_pa
 def test_a_label_of_the_job_s_code_says_nothing_of_another(job: StoredJob) -> None:
     Wishes(job.root).submit(JobSpec("taxi", "m:j", version="7"))
     for name, code, version in (("same", None, "7"), ("same-by-name", "m:j", "7"), ("other", "m:k", "")):
-        assert forks.fork(job.root, "taxi", "a", name=name, code=code, start=False, clock=job.clock).spec.version == version
+        assert forks.fork(job.root, "taxi", "a", name=name, code=code, start=False, clock=job.clock, judge=fits).spec.version == version
 
 
 @pytest.mark.parametrize("outputs", ["", "hourly", "../{name}", "link", "store"])
@@ -105,7 +106,7 @@ def test_a_folder_that_others_have_is_refused(job: StoredJob, tmp_path: Path, ou
         StoredJob(job.root, "late", job.clock).driver.release()
     root = tmp_path / outputs.format(name=tmp_path.name)
     with pytest.raises(DefinitionError, match="the fork 'what-if' would write to") as refused:
-        forks.fork(job.root, "taxi", "a", name="what-if", code="m:j", outputs=str(root), start=False, clock=job.clock)
+        forks.fork(job.root, "taxi", "a", name="what-if", code="m:j", outputs=str(root), start=False, clock=job.clock, judge=fits)
     assert "--outputs" in refused.value.fix
     assert read_spec(job.root, "what-if") is None
 
@@ -115,7 +116,7 @@ def test_a_folder_of_an_older_table_is_refused(job: StoredJob, tmp_path: Path) -
     job.outputs = {}
     job.commit()
     with pytest.raises(DefinitionError, match="job 'taxi' writes to"):
-        forks.fork(job.root, "taxi", "a", name="what-if", code="m:j", outputs=str(tmp_path), start=False, clock=job.clock)
+        forks.fork(job.root, "taxi", "a", name="what-if", code="m:j", outputs=str(tmp_path), start=False, clock=job.clock, judge=fits)
 
 
 def test_code_that_writes_where_its_fork_is_to_write_is_refused(tmp_path: Path) -> None:
@@ -136,6 +137,11 @@ def test_a_discarded_fork_goes_with_its_tables_and_nothing_else(job: StoredJob, 
     assert [rows(tmp_path / name) for name in TABLES] == [[0, 1, 2]] * 2
     assert not (tmp_path / "apart" / "hourly").exists()
     assert "what-if" not in job.root.folders()
+
+
+def test_a_name_that_nobody_has_is_no_fork_s(job: StoredJob) -> None:
+    with pytest.raises(UnknownJobError, match="no job 'waht-if'"):
+        forks.discard(job.root, "waht-if", clock=job.clock)
 
 
 def test_where_others_write_has_to_be_known(job: StoredJob, tmp_path: Path) -> None:

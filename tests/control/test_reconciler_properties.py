@@ -14,6 +14,7 @@ from tidemark.control.records import ACTIVE
 from tidemark.control.spec import JobSpec, RestartPolicy
 from tidemark.errors import EngineError, SourceError, StoreError, TidemarkError
 from tidemark.state.joblog import JobLog
+from tidemark.state.store import JobStore
 
 CALM = RestartPolicy(initial_ms=1_000, longest_ms=10_000, same_epoch_failures=0)
 CHANGES = (
@@ -206,8 +207,9 @@ def require_wanted(world: World, spec: JobSpec, *, broken: bool) -> None:
         assert not spec.runs_otherwise_than(attempted.spec)
 
 
-def live(hosts: tuple[str, ...], happens: list[tuple[str, int, int]]) -> None:
-    world = World()
+def live(hosts: tuple[str, ...], happens: list[tuple[str, int, int]], store: JobStore | None = None) -> None:
+    """Let a job live through what happens, in a store in memory where none is given."""
+    world = World(store=store)
     spec = world.submit(restart=CALM, hang_after_ms=60_000, start_timeout_ms=60_000)
     for event in happens:
         happen(world, hosts, event)

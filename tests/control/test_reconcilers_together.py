@@ -129,13 +129,17 @@ def test_a_process_whose_launcher_died_is_known_by_its_claim(world: World) -> No
 
 @pytest.mark.parametrize("place", ["memory", "disk"])
 def test_many_reconcilers_at_once_start_each_job_once(place: str, tmp_path: Path) -> None:
-    world = World(store=JobStore.open(str(tmp_path)) if place == "disk" else None)
-    jobs = [f"job-{number}" for number in range(6)]
-    for job in jobs:
+    launch_each_attempt_once(World(store=JobStore.open(str(tmp_path)) if place == "disk" else None))
+
+
+def launch_each_attempt_once(world: World, *, jobs: int = 6, turns: int = 3) -> None:
+    """Let many reconcilers look at once, again and again, while drivers are killed; each attempt is launched once."""
+    names = [f"job-{number}" for number in range(jobs)]
+    for job in names:
         world.submit(job)
-    for turn in range(3):
+    for turn in range(turns):
         at_once([world.reconciler().pass_over for _ in range(4)])
-        assert sorted(world.launched) == sorted({(job, number) for job in jobs for number in range(1, turn + 2)})
+        assert sorted(world.launched) == sorted({(job, number) for job in names for number in range(1, turn + 2)})
         for _ in range(2):
             world.tick()
             at_once([world.reconciler().pass_over for _ in range(4)])
@@ -143,7 +147,7 @@ def test_many_reconcilers_at_once_start_each_job_once(place: str, tmp_path: Path
             process.end(-9)
         world.reconciler().pass_over()
         world.tick(35)  # leases of who was overtaken are over, and starts are due
-    assert {world.status(job).attempt for job in jobs} == {3}
+    assert {world.status(job).attempt for job in names} == {turns}
 
 
 def at_once(work: Sequence[Callable[[], object]]) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from io import StringIO
 
 import pytest
+from rich.console import Console
 
 from tests.control.test_plan import (
     ATTEMPT,
@@ -24,6 +26,7 @@ from tests.control.test_plan import (
     says,
     wants,
 )
+from tidemark.cli.top_display import job_page
 from tidemark.cli.view_text import row_of
 from tidemark.control.observe import Observation
 from tidemark.control.records import Suspicion
@@ -129,6 +132,25 @@ def test_rows_state_and_load() -> None:
     assert (pressure.busy_share, pressure.waiting_files, pressure.waiting_rows, pressure.waiting_bytes) == (0.25, 8, 10, None)
     assert (pressure.catch_up_ms, pressure.intake) == (90_000, 0.5)
     assert (view.process, view.attempt, view.heartbeat_age_ms, view.epoch, view.epoch_ms) == (HERE, 1, 2_000, 6, 2_500)
+
+
+@pytest.mark.parametrize(
+    ("waiting", "shown"),
+    [
+        (Waiting(files=7, bytes=4_096), "7 files"),
+        (Waiting(rows=1_234), "1,234 rows"),
+        (Waiting(rows=0), "0 rows"),
+        (Waiting(bytes=4_096), "4,096 bytes"),
+    ],
+)
+def test_the_page_of_a_job_shows_what_waits_of_a_source(waiting: Waiting, shown: str) -> None:
+    busy = replace(
+        BUSY, driver=replace(DRIVER, last=EPOCH, totals=add_epoch(empty_totals(), EPOCH), load=replace(LOAD, waiting={"trips": waiting}))
+    )
+    console = Console(width=200, file=StringIO(), record=True)
+    console.print(job_page(view_of(busy, NOW), [EPOCH], title="top"))
+    row = next(line for line in console.export_text().splitlines() if line.strip().startswith("trips"))
+    assert row.rstrip().endswith(shown)
 
 
 def test_a_long_pause_lowers_the_rate() -> None:

@@ -207,7 +207,7 @@ def status_after(job: tm.Job, progress: EpochProgress, before: JobStatus | None)
     )
 
 
-def commit_status(job: tm.Job, store: Path, epochs: Sequence[FakeEpoch], *, lineage: str = "l1") -> JobStatus:
+def commit_status(job: tm.Job, store: Path | str, epochs: Sequence[FakeEpoch], *, lineage: str = "l1") -> JobStatus:
     """Write status and history as if these epochs followed the last ones; no tables."""
     root = JobStore.open(str(store))
     status = read_status(root, job.name)

@@ -46,11 +46,7 @@ _STEERED = {"wait": "these only ask; in Dagster somebody may want to wait", "tim
 
 PAIRS: Mapping[str, Pair] = {
     "start": Pair("start", own={"resubmit": "the code location has a spec, which the command does not know"}),
-    "stop": Pair(
-        "stop",
-        {"drain": "how"},
-        left_out={"savepoint": "`<job>_savepoint` takes it of a stopped job, too, and observes the outputs with it"},
-    ),
+    "stop": Pair("stop", {"drain": "how"}),
     "cancel": Pair("cancel"),
     "restart": Pair("restart"),
     "suspend": Pair("suspend", own={"how": "as of `stop`", **_STEERED}),
@@ -82,6 +78,10 @@ PAIRS: Mapping[str, Pair] = {
         {"allow": "allow_non_restored_state", "suspended": "start"},
         otherwise={"savepoint": NEWEST, "name": "JOB-what-if", "start": "the option says the opposite"},
     ),
+    "diff": Pair(
+        "diff", own=REASON, otherwise={"other": "JOB-what-if", "output": "every one that both have", "samples": "the same, of each output"}
+    ),
+    "discard": Pair("discard", {"job": "fork"}, own={"job": "every form has it", **REASON}, otherwise={"fork": CHANGES_NOTHING}),
     "promote": Pair("promote", {"within": "checks_within"}, own={"job": "every form has it"}, otherwise={"fork": "JOB-what-if"}),
     "rescale": Pair("rescale", otherwise={"parallelism": "back to the job's own"}),
     "upgrade": Pair(
@@ -109,8 +109,6 @@ WITHOUT_FORM = {
     "savepoint show": "observations",
     "savepoint diff": "observations, side by side",
     "savepoint import": "what is imported may be for a job that this code location does not have",
-    "diff": "answers with rows, on a terminal",
-    "discard": "deletes tables for good, after somebody has looked at them",
 }
 
 

@@ -44,15 +44,23 @@ def instance(shared_instance: dg.DagsterInstance) -> dg.DagsterInstance:
 class Rig:
     """A job, a sensor on it, a clock, and an instance to which ticks report as Dagster's daemon does."""
 
-    def __init__(self, folder: Path, instance: dg.DagsterInstance, *, partitions: dg.TimeWindowPartitionsDefinition | None = HOURS) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        instance: dg.DagsterInstance,
+        *,
+        partitions: dg.TimeWindowPartitionsDefinition | None = HOURS,
+        store: str | None = None,
+    ) -> None:
         self.folder, self.instance, self.clock = folder, instance, ManualClock(START)
-        self.job = make_job(folder, store=str(folder / "store"))
+        self.store = store or str(folder / "store")
+        self.job = make_job(folder, store=self.store)
         self.specs = build_output_asset_specs(self.job, partitions=partitions)
         self.sensor = build_progress_sensor(self.specs, clock=self.clock)
         self.cursor: str | None = None
 
     def commit(self, *epochs: FakeEpoch, lineage: str = "l1") -> None:
-        commit_status(self.job, self.folder / "store", epochs, lineage=lineage)
+        commit_status(self.job, self.store, epochs, lineage=lineage)
 
     def evaluate(self) -> dg.SensorResult:
         result = self.sensor(dg.build_sensor_context(instance=self.instance, cursor=self.cursor))

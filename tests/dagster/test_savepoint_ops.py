@@ -36,8 +36,8 @@ from tidemark.state.records import RestoreRef
 pytestmark = pytest.mark.dagster
 
 VERBS = (
-    *("savepoint", "dispose_savepoints", "export_savepoint", "rewind", "restore", "fork", "promote", "rescale", "upgrade"),
-    "maintenance",
+    *("savepoint", "dispose_savepoints", "export_savepoint", "rewind", "restore", "fork", "diff", "discard", "promote"),
+    *("rescale", "upgrade", "maintenance"),
 )
 
 
@@ -200,7 +200,7 @@ def test_a_run_that_is_launched_again_restores_once(pad: Launchpad) -> None:
     """Retries and re-executions are runs of their own, which name the first of them."""
     for name in ("good", "other"):
         pad.launch("savepoint", name=name, epoch=1)
-    operator = SavepointOperator(lambda: pad.world.store, lambda: pad.world.launchers, clock=pad.world.clock)
+    operator = SavepointOperator(lambda: pad.world.store, lambda: pad.world.launchers, clock=pad.world.clock, judge=fits)
     log = logging.getLogger("the run")
 
     def launch(run_id: str, *, root: str | None = None, savepoint: str = "good") -> tuple[object, str]:

@@ -1,35 +1,33 @@
-"""The walk-through of a bug and its fix: its files make the results that it shows, and it shows commands that there are."""
+"""The walk-through of a bug and its fix: a reader who types what it shows, sees what it shows. Drivers really run."""
 
 from __future__ import annotations
 
 import importlib
 import re
-import runpy
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import CliRunner, Result
 
-import tidemark as tm
 from tests.docs.page_commands import commands_of, require_understood
+from tests.docs.page_walk import Step, Walk, like, steps_of
 from tests.docs.test_snippets import (
     CHECKOUT,
     elsewhere,  # noqa: F401 - a fixture
     snippets,
 )
-from tidemark.cli.main import main
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tidemark.control.run_folder import LOGS_VARIABLE
 
 PAGE = CHECKOUT / "docs/fixing-a-bug.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 COMMANDS = commands_of(TEXT)
 FILES = ("tips", "land", "show", "tips_mean", "tips_v2", "tips_nought")
-WRONG = {"Airport": 20.0, "Harbour": 16.7, "Old Town": 9.1}
-RIGHT = {"Airport": 25.0, "Harbour": 20.0, "Old Town": 10.0}
+
+BESIDE = "## Try it beside the job first"
+"""From here on the page shows another run of it."""
+
+COLUMNS_ONLY = ("history", "list", "savepoint list")
+"""What these show of a job at some moment is another thing each time."""
 
 
 @pytest.mark.parametrize("line", COMMANDS)
@@ -37,65 +35,60 @@ def test_each_command_is_understood(line: str) -> None:
     require_understood(line)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.usefixtures("elsewhere")
-def test_what_was_wrong_is_put_right(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
-    assert spark.getActiveSession() is not None, "tm.run takes the session that is there"
-    tips, land, mean, fixed = saved("tips", "land", "tips_mean", "tips_v2")
-    for number in range(13):
-        land.land(number)
-        if number % 4 == 0:
-            tm.run(tips.job)
-    assert shown(capsys) == in_hours(WRONG, 3)
-    typed("savepoint", "trigger", "tips", "--name", "clean", "--epoch", "0")
-
-    refused = typed("check", "tips_mean:job", code=1)
-    assert without_lineage(refused.output) in without_lineage(TEXT)
-    assert without_lineage(typed("check", "tips_v2:job", "--against", "clean").output) in without_lineage(TEXT)
-    with pytest.raises(tm.TidemarkError, match="was sql_aggregate"):
-        tm.run(mean.job)
-
-    for number in range(13, 17):
-        land.land(number)
-    tm.run(fixed.job)
-    assert shown(capsys) == in_hours(WRONG, 3) | in_hours(RIGHT, 1), "an hour that was open at the change is right"
-
-    typed("rewind", "tips", "--to", "clean", "--dry-run")
-    typed("rewind", "tips", "--to", "clean")
-    tm.run(fixed.job)
-    assert shown(capsys) == in_hours(RIGHT, 4)
+def test_what_is_typed_shows_what_the_page_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(LOGS_VARIABLE, str(tmp_path / "logs"))
+    monkeypatch.setenv("TIDEMARK_STORE", "")
+    first, second = (steps_of(part) for part in TEXT.split(BESIDE))
+    begin = [step for step in first if step.command.startswith(("export", "mkdir", "python land")) or step.verb == "submit"]
+    taken = [step for step in first if step.verb == "savepoint trigger"]
+    assert (len(begin), len(taken)) == (4, 1)
+    for name, steps in (("one", first), ("two", [*begin, *taken, *second])):
+        folder = tmp_path / name
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        monkeypatch.syspath_prepend(str(folder))
+        walked(steps, Walk(saved().land))
 
 
-def in_hours(percentages: dict[str, float], hours: int) -> set[tuple[str, float, int]]:
-    return {(zone, percent, hours) for zone, percent in percentages.items()}
+def walked(steps: list[Step], walk: Walk) -> None:
+    """Do the steps, and hold what is said against what the page shows."""
+    try:
+        for step, following in zip(steps, [*steps[1:], None], strict=True):
+            if step.verb in {"diff", "stop"}:
+                walk.rest("tips", "tips-percent")
+            elif step.verb in {"upgrade", "promote"}:
+                walk.go_on()
+            elif step.verb in {"savepoint trigger", "python show.py"}:
+                walk.wait_for_hours(3)
+            said = walk.do(step)
+            told = step.verb == "diff" or (following is not None and following.command == "echo $?")
+            assert told or walk.code == 0 or not step.command.startswith("tidemark"), f"{step.command}: {said}"
+            require_alike(step, said)
+    finally:
+        walk.end()
 
 
-def saved(*names: str) -> tuple[ModuleType, ...]:
-    """Save the page's files as it says, and import some of them."""
+def require_alike(step: Step, said: str) -> None:
+    found, shown = like(said), like(step.shown)
+    if step.verb in COLUMNS_ONLY and "--changes" not in step.command:
+        assert columns(found[0]) == columns(shown[0]), step.command
+    elif "…" in shown:
+        assert [line for line in shown if line != "…" and line not in found] == [], step.command
+    else:
+        assert found == shown, step.command
+
+
+def columns(line: str) -> list[str]:
+    return re.split(r" {2,}", line)
+
+
+def saved() -> ModuleType:
+    """Save the page's files as it says, and return that which lands files."""
     found = {snippet.module: snippet.code for snippet in snippets(PAGE)}
     assert tuple(found) == FILES
-    # Spark looks from the folder that its JVM was started in, which for the session of all tests is not this one.
-    assert found["tips"].count('tm.files("landing"') == 1
-    found["tips"] = found["tips"].replace('tm.files("landing"', f'tm.files("{Path.cwd()}/landing"')
     for name, code in found.items():
         Path(f"{name}.py").write_text(code, encoding="utf-8")
-    return tuple(importlib.import_module(name) for name in names)
-
-
-def typed(*words: str, code: int = 0) -> Result:
-    result = CliRunner().invoke(main, words)
-    assert result.exit_code == code, result.output
-    return result
-
-
-def shown(capsys: pytest.CaptureFixture[str]) -> set[tuple[str, float, int]]:
-    """What ``show.py`` prints: zones, percentages, and in how many hours."""
-    capsys.readouterr()
-    runpy.run_path("show.py")
-    lines = re.findall(r"^(.+?) +([\d.]+) % +in (\d+) hours$", capsys.readouterr().out, re.MULTILINE)
-    return {(zone, float(percent), int(hours)) for zone, percent, hours in lines}
-
-
-def without_lineage(text: str) -> str:
-    """Leave out what differs from run to run."""
-    return re.sub(r"against epoch \d+ of lineage \w+|[\d,]+ rows of state", "…", text)
+    return importlib.import_module("land")

@@ -222,3 +222,28 @@ def test_a_run_reads_on_with_other_bounds(spark: SparkSession, tmp_path: Path, m
     assert loads[0] == 1
     assert 0.1 <= loads[-1] <= 0.5
     assert sorted(tm.memory_table(str(tmp_path)).column("n").to_pylist()) == [1] * 23  # type: ignore[union-attr]  # there is a table
+
+
+@pytest.mark.spark
+def test_a_run_goes_on_when_an_epoch_unwishes_what_ended_the_query(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other bounds are wanted when the query is looked at, and no longer once the epoch at hand is done."""
+    folder, rows, stop, answers = tmp_path / "in", list[int](), threading.Event(), iter([True])
+    folder.mkdir()
+    for number in range(8):
+        (folder / f"{number}.json").write_text(json.dumps({"t": number}))
+        os.utime(folder / f"{number}.json", (1_600_000_000 + number,) * 2)
+    monkeypatch.setattr(AdaptiveIntake, "due", property(lambda _: next(answers, False)))
+    spec = tm.files(str(folder), format="json", schema="t BIGINT", max_files_per_epoch=1)
+    landing = tm.source("landing", spec, watermarks=tm.bounded_out_of_orderness(0, timestamp="t"))
+
+    def after(epoch: EpochProgress) -> None:
+        rows.append(epoch.rows_in)
+        if sum(rows) >= 8:
+            stop.set()
+
+    job = tm.Job("job", outputs={"rows": tm.memory(landing, str(tmp_path))}, store=str(tmp_path / "store"))
+    tm.run(job, spark=spark, trigger="0 seconds", adaptive_intake=True, on_epoch=after, stop=stop, handle_signals=False)
+    assert next(answers, None) is None, "the query was looked at"
+    assert rows == [1] * 8

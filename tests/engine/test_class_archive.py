@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import sys
@@ -70,6 +71,18 @@ def test_nothing_is_left_of_an_archive_that_could_not_be_made(environment: Path,
     assert not any((environment / "share" / "tidemark").iterdir())
     said = CliRunner().invoke(main, ["class-archive", "--remove"])
     assert said.output == "There is no archive for this Java and PySpark.\n"
+
+
+def test_what_a_killed_one_left_is_swept_and_what_another_is_making_stays(environment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(class_archive, "TRAINING", "no_such_module")
+    folder = environment / "share" / "tidemark"
+    old, new = folder / ".making-old", folder / ".making-new"
+    for left in (old, new):
+        left.mkdir(parents=True)
+    os.utime(old, (0, 0))
+    with pytest.raises(SetupError):
+        make_archive()
+    assert [path.name for path in folder.iterdir()] == [new.name]
 
 
 def test_a_place_that_cannot_be_written_is_said(environment: Path) -> None:

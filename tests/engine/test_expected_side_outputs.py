@@ -97,3 +97,16 @@ def test_what_varies_or_is_shared_waits_for_its_pass(lab: Lab, early: list[list[
     ran = lab.run({"panes": panes, "late": panes.side_output(LATE)})
     assert ran.of("late", "id") == [2, 3]
     assert not any(early)
+
+
+@pytest.mark.timeout(120)
+def test_a_union_that_waits_for_its_pass_is_not_looked_at_before(lab: Lab) -> None:
+    """One of its sources never has rows, so that it is not known yet whether the union's rows vary; nor who will count the other's."""
+    silent = elements(schema=SCHEMA, name="silent")
+    source = elements([(1, "a", 1_000, 1), (2, "a", 1_000, 0)], [(3, "a", 2_000, 1), (4, "a", 2_000, 0)], schema=SCHEMA)
+    kept = source.union(silent).filter("v > 0", rejects_to=REJECTED).uid("some")
+    counted = elements([(5, "b", 1_000, 1)], [(6, "b", 2_000, 1)], schema=SCHEMA, name="counted")
+    panes = counted.key_by("k").window(tm.tumbling(100)).aggregate(n=tm.count()).uid("w")
+    ran = lab.run({"rows": kept.select(k="k", n="v").union(panes.select(k="k", n="n")), "rejected": kept.side_output(REJECTED)})
+    assert ran.of("rejected", "id") == [2, 4]
+    assert ran.of("rows", "k", "n") == [("a", 1), ("a", 1), ("b", 1), ("b", 1)]

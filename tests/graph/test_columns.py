@@ -124,6 +124,7 @@ def test_schema(build: Build, expected: str | None) -> None:
     [
         ("rate", {}, "timestamp TIMESTAMP, value BIGINT"),
         ("kafka", {}, "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, timestampType INT"),
+        ("Kafka", {}, "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, timestampType INT"),
         ("my-format", {}, None),
     ],
 )
@@ -133,8 +134,9 @@ def test_schema_of_formats(format: str, options: dict[str, str], expected: str |
     assert (None if schema is None else str(schema)) == expected
 
 
-def test_kafka_headers_are_a_column_when_asked_for() -> None:
-    spec = tm.streaming_format("kafka", options={"includeHeaders": "true"})
+@pytest.mark.parametrize("option", ["includeHeaders", "includeheaders"])
+def test_kafka_headers_are_a_column_when_asked_for(option: str) -> None:
+    spec = tm.streaming_format("kafka", options={option: "true"})
     schema = schema_of(tm.source("s", spec, watermarks=tm.ingestion_time()).node)
     assert schema is not None
     assert schema.names[-1] == "headers"

@@ -6,11 +6,11 @@ import json
 import os
 import runpy
 import textwrap
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from click.testing import CliRunner
 from deltalake import DeltaTable
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MINUTE: Final = 60_000
+HOUR: Final = 60 * MINUTE
 KEYS: Final = 100
 """So many that each of seven partitions has some of every minute."""
 
@@ -45,17 +46,20 @@ import os
 import tidemark as tm
 
 
-def job_of(name, folder, out, *, wider=False, breaks_at=None):
-    files = tm.files(folder, format="json", schema="k STRING, t BIGINT, v BIGINT", max_files_per_epoch=2)
+def job_of(name, folder, out, *, files_per_epoch=2, wider=False, mended=False, breaks_at=None):
+    files = tm.files(folder, format="json", schema="k STRING, t BIGINT, v BIGINT", max_files_per_epoch=files_per_epoch)
     landing = tm.source("landing", files, watermarks=tm.bounded_out_of_orderness("30 seconds", timestamp="t"))
     if breaks_at is not None:
         landing = landing.filter(f"1 / if(t < {breaks_at}, 1, 0) > 0")
     rows = landing.key_by("k")
+    uid, total = ("per-minute", "amount") if mended else ("minutes", "total")
     more = {"filled": tm.count("v"), "largest": tm.max("v")} if wider else {}
-    minutes = rows.window(tm.tumbling("1 minute")).aggregate(n=tm.count(), total=tm.sum("v"), **more).uid("minutes")
+    minutes = rows.window(tm.tumbling("1 minute")).aggregate(**{"n": tm.count(), total: tm.sum("v"), **more}).uid(uid)
     so_far = tm.event_time_trigger(early=tm.each_epoch_trigger())
     hours = rows.window(tm.tumbling("1 hour")).trigger(so_far).aggregate(n=tm.count(), total=tm.sum("v")).uid("hours")
-    counted = minutes.select("k", "window_start", "window_end", "n", "total", "pane_timing", "pane_index")
+    # Where it is not mended, the charge for each row is left out.
+    shown = f"{total} + n AS total" if mended else total
+    counted = minutes.select("k", "window_start", "window_end", "n", shown, "pane_timing", "pane_index")
     outputs = {"minutes": tm.delta(counted, out + "/minutes"), "hours": tm.delta(hours, out + "/hours", mode="upsert")}
     if wider:
         # A table takes no new columns, so what is new has one of its own.
@@ -75,11 +79,20 @@ def wider():
     return plain(wider=True)
 
 
+def mended():
+    return plain(mended=True)
+
+
+def mended_wider():
+    return plain(mended=True, wider=True)
+
+
 def broken():
     return plain(breaks_at=int(os.environ["BREAKS_AT"]))
 '''
 
-Row = tuple[object, ...]
+Row = tuple[Any, ...]
+_Window = tuple[str, datetime, datetime]
 
 
 @dataclass(frozen=True)
@@ -94,6 +107,12 @@ class Tables:
     def counts(self) -> tuple[list[Row], list[Row]]:
         """The tables that the job has from the beginning."""
         return self.minutes, self.hours
+
+    def mended_since(self, before: Tables) -> Tables:
+        """Return these with what mended code makes of them, where it has the job since some other tables were so."""
+        old = set(before.minutes)
+        minutes = [row if row in old else (*row[:3], n, total + n) for row in self.minutes for n, total in (row[3:],)]
+        return replace(self, minutes=sorted(minutes))
 
 
 @dataclass
@@ -125,9 +144,9 @@ class RunningJobs:
     def land(self, files: int) -> None:
         """Let files land, oldest first: two rows of each key in one minute each."""
         for minute in range(self.landed, self.landed + files):
-            made = ((f"k{row % KEYS:02}", minute * MINUTE + row * MINUTE // _ROWS, (31 * minute + 7 * row) % 1_000) for row in range(_ROWS))
             unseen = self.root / f"{minute}.json"
-            unseen.write_text("".join(json.dumps({"k": k, "t": t, "v": v}) + "\n" for k, t, v in made), encoding="utf-8")
+            lines = (json.dumps({"k": k, "t": t, "v": v}) + "\n" for k, t, v in rows_of(minute))
+            unseen.write_text("".join(lines), encoding="utf-8")
             # Spark takes the oldest first.
             os.utime(unseen, (1_600_000_000 + minute,) * 2)
             unseen.rename(self.root / "in" / unseen.name)
@@ -147,10 +166,10 @@ class RunningJobs:
         )
         Wishes(self.store, "ada").submit(spec)
 
-    def type_in(self, *words: str) -> str:
-        """Give a command as it is typed, and return what it said."""
+    def type_in(self, *words: str, code: int = 0) -> str:
+        """Give a command as it is typed, and return what it said; ``code`` is the exit code that it is to end with."""
         done = CliRunner().invoke(main, [*words, "--store", self.store.uri], terminal_width=200)
-        assert done.exit_code == 0, f"tidemark {' '.join(words)}: {done.output} {done.exception!r}"
+        assert done.exit_code == code, f"tidemark {' '.join(words)}: {done.output} {done.exception!r}"
         return done.output
 
     def seen(self, job: str) -> Observation:
@@ -203,6 +222,15 @@ class RunningJobs:
         """Wait until a driver's log says something."""
         self.wait_for(job, lambda: text in self.log(job), f"the word {text!r}")
 
+    def expected(self) -> Tables:
+        """Return what the tables of a job hold that has read what has landed, and has all that the wider code counts, by plain counting."""
+        read = [row for minute in range(self.landed) for row in rows_of(minute)]
+        # The last minute that landed is not over by the watermark.
+        minutes, hours = _counted(read, MINUTE, until=(self.landed - 1) * MINUTE), _counted(read, HOUR)
+        peaks = {(key, start): (len(values), max(values)) for (key, start, _), values in minutes.items()}
+        found = [sorted((*key, len(values), sum(values)) for key, values in each.items()) for each in (minutes, hours)]
+        return Tables(found[0], found[1], peaks)
+
     def tables(self, job: str) -> Tables:
         return tables_in(self.root / "out" / job)
 
@@ -216,7 +244,7 @@ class RunningJobs:
 
 @dataclass
 class Undisturbed:
-    """The job on the same input, with all that the wider code counts, drained in a session of this process."""
+    """The job on the same input in longer epochs, with all that the wider code counts, drained in a session of this process."""
 
     jobs: RunningJobs
     spark: SparkSession
@@ -224,7 +252,7 @@ class Undisturbed:
     def __post_init__(self) -> None:
         code = runpy.run_path(str(self.jobs.root / "code" / "running_jobs.py"))
         self._out = self.jobs.root / "undisturbed"
-        self._job: tm.Job = code["job_of"]("undisturbed", str(self.jobs.root / "in"), str(self._out), wider=True)
+        self._job: tm.Job = code["job_of"]("undisturbed", str(self.jobs.root / "in"), str(self._out), files_per_epoch=100, wider=True)
 
     def tables(self, *, end_of_input: bool = False) -> Tables:
         """Read what has landed, and return what the tables hold then."""
@@ -233,13 +261,33 @@ class Undisturbed:
         return tables_in(self._out)
 
 
+def rows_of(minute: int) -> Iterator[tuple[str, int, int]]:
+    """Yield the rows of one file: key, event time in milliseconds, value."""
+    for row in range(_ROWS):
+        yield f"k{row % KEYS:02}", minute * MINUTE + row * MINUTE // _ROWS, (31 * minute + 7 * row) % 1_000
+
+
+def _counted(rows: Iterable[tuple[str, int, int]], size: int, *, until: int | None = None) -> dict[_Window, list[int]]:
+    """Return the values of each key and window, where the window ends by then."""
+    found: dict[_Window, list[int]] = {}
+    for key, time, value in rows:
+        start = time // size * size
+        if until is None or start + size <= until:
+            found.setdefault((key, _moment(start), _moment(start + size)), []).append(value)
+    return found
+
+
+def _moment(time: int) -> datetime:
+    return datetime.fromtimestamp(time / 1000, UTC)
+
+
 def tables_in(out: Path) -> Tables:
     """Return the rows of the tables in a folder."""
     minutes, hours = (sorted(_rows(out / name, "k", "window_start", "window_end", "n", "total")) for name in ("minutes", "hours"))
     peaks = _rows(out / "peaks", "k", "window_start", "filled", "largest") if (out / "peaks").exists() else []
     found = {(key, start): (filled, largest) for key, start, filled, largest in peaks}
     assert len(found) == len(peaks), "a window is there twice"
-    return Tables(minutes, hours, found)  # type: ignore[arg-type]  # what a table holds is not known to the checker
+    return Tables(minutes, hours, found)
 
 
 def require_widened(found: Tables, expected: Tables, before: Tables, *, minutes: int) -> None:

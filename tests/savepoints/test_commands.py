@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,10 @@ import tidemark as tm
 from tests.control.beating import BeatingLauncher
 from tests.savepoints.delta_jobs import job_with_tables, rows, run_epoch, write
 from tests.savepoints.stored_jobs import StoredJob
+from tests.upgrade.upgrade_worlds import fits
 from tidemark.cli.main import main
 from tidemark.clock import SYSTEM_CLOCK
+from tidemark.control import forks
 from tidemark.control.generations import read_spec
 from tidemark.control.observe import observe
 from tidemark.control.promoting import promotion_of
@@ -29,6 +32,12 @@ def job(tmp_path: Path) -> StoredJob:
         run_epoch(made)
     made.driver.release()
     return made
+
+
+@pytest.fixture
+def fitting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let any code of a fork fit: what is stored here is of no code."""
+    monkeypatch.setattr(forks, "fork", partial(forks.fork, judge=fits))
 
 
 def call(tmp_path: Path, *arguments: str) -> Result:
@@ -146,6 +155,7 @@ def test_another_parallelism_is_a_new_generation_and_no_restart(job: StoredJob, 
     assert not after.spec.runs_otherwise_than(before.spec)
 
 
+@pytest.mark.usefixtures("fitting")
 def test_a_fork_is_submitted_compared_and_discarded(job: StoredJob, tmp_path: Path) -> None:
     job.savepoints.take("a", epoch=1)
     said(tmp_path, "fork", "taxi", "--from", "a", "--as", "what-if", "--code", "examples.taxi.job:job", "--suspended")
@@ -186,6 +196,7 @@ def test_a_fork_is_submitted_compared_and_discarded(job: StoredJob, tmp_path: Pa
     assert "is no fork" in call(tmp_path, "discard", "taxi").stderr
 
 
+@pytest.mark.usefixtures("fitting")
 def test_a_fork_takes_over_what_was_renamed_and_leaves_behind_what_may_be(job: StoredJob, tmp_path: Path) -> None:
     job.savepoints.take("a", epoch=1)
     words = ("fork", "taxi", "--from", "a", "--as", "what-if", "--code", "m:j", "--suspended")

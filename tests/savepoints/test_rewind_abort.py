@@ -16,6 +16,7 @@ from tests.savepoints.stored_jobs import StoredJob
 from tidemark.cli.main import main
 from tidemark.errors import JobRunningError, PublishError, RewindError, TidemarkError, UpgradeError
 from tidemark.savepoints import rewind_abort, rewind_tables, rewinding
+from tidemark.savepoints.retention import SavepointRetention
 from tidemark.savepoints.rewind_abort import abort_rewind
 from tidemark.savepoints.rewind_note import RewindNote, read_rewind, write_rewind
 from tidemark.savepoints.rewind_plan import commits_since
@@ -26,6 +27,7 @@ from tidemark.savepoints.table_versions import Commit
 from tidemark.savepoints.upgrade_note import UpgradeNote, write_upgrade
 from tidemark.state.layout import REWIND
 from tidemark.state.records import EpochRecord, ParentRef
+from tidemark.state.store import JobStore
 
 ALL = list(range(6))
 LEASE_MS = 31_000
@@ -130,6 +132,49 @@ def test_killed_while_it_is_given_up_either_can_follow(
     else:
         abort_rewind(job.root, "taxi", clock=job.clock)
         require_as_before(job, tmp_path)
+
+
+@pytest.mark.parametrize("by", ["who gives it up", "who began it and is not wanted"])
+def test_killed_just_before_its_note_goes_it_can_be_gone_on_with(
+    job: StoredJob, tmp_path: Path, kill_at: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    """What the rewind's own pin keeps is there as long as its note is: else it would stop with its tables back and its state not."""
+
+    def killed(_: JobStore) -> None:
+        raise Killed
+
+    if by == "who gives it up":
+        kill_at("rewind-noted")
+        begin(job)
+        kill_at("")
+        monkeypatch.setattr(rewind_abort, "remove_rewind", killed)
+        with pytest.raises(Killed):
+            abort_rewind(job.root, "taxi", clock=job.clock)
+    else:
+
+        def unwanted_once_begun() -> None:
+            if read_rewind(job.folder) is not None:
+                raise UpgradeError("somebody decided otherwise", fix="none")
+
+        monkeypatch.setattr(rewinding, "remove_rewind", killed)
+        with pytest.raises(Killed):
+            rewind(job.root, "taxi", "good", clock=job.clock, require=unwanted_once_begun)
+    monkeypatch.undo()
+    assert read_rewind(job.folder) is not None
+    assert rewind(job.root, "taxi", "good", clock=job.clock).epoch == 2
+    assert [rows(tmp_path / name) for name in TABLES] == [[0, 1, 2]] * 2
+
+
+def test_killed_when_its_note_is_gone_it_is_given_up(job: StoredJob, tmp_path: Path, kill_at: Callable[[str], None]) -> None:
+    kill_at("rewind-noted")
+    begin(job)
+    kill_at("rewind-note-gone")
+    with pytest.raises(Killed):
+        abort_rewind(job.root, "taxi", clock=job.clock)
+    kill_at("")
+    assert read_rewind(job.folder) is None
+    job.savepoints.retire(SavepointRetention(count=0, age_ms=0))
+    require_as_before(job, tmp_path)
 
 
 @pytest.mark.parametrize("asleep", ["before it looks at a table", "before it commits to it", "before it closes it"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -22,7 +23,7 @@ from tidemark.control.upgrade_records import UpgradeStep, newest_step
 from tidemark.crashpoints import KILLED
 from tidemark.savepoints.savepoint_store import SavepointStore
 from tidemark.savepoints.upgrade_note import read_upgrade
-from tidemark.testing.crash import run_until_crash
+from tidemark.testing.crash import Ending, run_until_crash
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.crash]
 
@@ -69,9 +70,16 @@ def test_upgrades_come_to_their_end_whoever_is_killed_on_the_way(
         for job in JOBS:
             jobs.wait_for_rows(job)
         # Nobody else is there yet who could be faster with a step than a command.
-        kill_command(jobs, SAME, "running_jobs:again", "upgrade-acted:2", saved=1)
         jobs.land(3)
-        kill_command(jobs, WIDER, "running_jobs:wider", "upgrade-recorded:2", saved=0)
+        with ThreadPoolExecutor(2) as both:
+            commands = [
+                both.submit(killed_command, jobs, SAME, "running_jobs:again", "upgrade-acted:2"),
+                both.submit(killed_command, jobs, WIDER, "running_jobs:wider", "upgrade-recorded:2"),
+            ]
+        for each in commands:
+            each.result().require_killed()
+        require_left_behind(jobs, SAME, "running_jobs:again", saved=1)
+        require_left_behind(jobs, WIDER, "running_jobs:wider", saved=0)
         old, files = jobs.tables(WIDER), jobs.files_read(WIDER)
         jobs.wait_for_rows(BROKEN)
         good = jobs.tables(BROKEN)
@@ -93,10 +101,14 @@ def test_upgrades_come_to_their_end_whoever_is_killed_on_the_way(
     require_widened(jobs.tables(WIDER), expected, old, minutes=files)
 
 
-def kill_command(jobs: RunningJobs, job: str, code: str, point: str, *, saved: int) -> None:
-    """Let the command be killed, and check what it leaves behind: the job stands still, and says where it is heading for."""
+def killed_command(jobs: RunningJobs, job: str, code: str, point: str) -> Ending:
+    """Give the command in a process of its own that is killed at a point."""
     words = ["upgrade", job, "--to", code, "--good-epochs", "2", "--store", jobs.store.uri]
-    run_until_crash("tests.savepoints.running:typed", point, words).require_killed()
+    return run_until_crash("tests.savepoints.running:typed", point, words)
+
+
+def require_left_behind(jobs: RunningJobs, job: str, code: str, *, saved: int) -> None:
+    """Check what a command that was killed leaves behind: the job stands still, and says where it is heading for."""
     step = step_of(jobs, job)
     assert (step.step, step.heading) == ("saving", "done")
     assert len(SavepointStore(jobs.store, job).list()) == saved

@@ -14,6 +14,7 @@ from tidemark.savepoints.restoring import begin_lineage, prepared
 from tidemark.state.joblog import JobLog
 from tidemark.state.pins import Pins
 from tidemark.state.records import EpochRecord
+from tidemark.state.store import JobStore
 
 JOBS = ("one", "two", "three")
 job_names = st.sampled_from(JOBS)
@@ -24,7 +25,7 @@ class ManyJobs(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        self.root = store_in_memory()
+        self.root = self.new_root()
         self.clock = clock_ahead()
         self.jobs = {name: StoredJob(self.root, name, self.clock) for name in JOBS}
         self.retained: dict[str, list[EpochRecord]] = {name: [] for name in JOBS}
@@ -34,6 +35,10 @@ class ManyJobs(RuleBasedStateMachine):
         self.left_behind: dict[tuple[str, str], tuple[str, int]] = {}
         self.marked: set[tuple[str, str]] = set()
         self.count = 0
+
+    def new_root(self) -> JobStore:
+        """Return the root of the store that an example has."""
+        return store_in_memory()
 
     @rule(name=job_names, added=st.integers(0, 4), dropped=st.integers(0, 4), rows=st.booleans())
     def commit(self, name: str, added: int, dropped: int, *, rows: bool = False) -> None:

@@ -14,7 +14,7 @@ from obstore.store import MemoryStore
 
 from tidemark.errors import CorruptStoreError
 from tidemark.locations import Location
-from tidemark.state.parquet_files import ParquetSummary, describe_parquet
+from tidemark.state.parquet_files import ParquetSummary, describe_parquet, parquet_schema
 from tidemark.state.store import JobStore
 
 
@@ -184,3 +184,17 @@ def test_a_missing_file_and_a_missing_column_are_errors(root: JobStore) -> None:
         describe_parquet(root, ["a", "b"])
     with pytest.raises(CorruptStoreError, match="a has no column 'at'"):
         describe_parquet(root, ["a"], "at")
+
+
+def test_the_schema_is_read_from_the_end_alone(root: JobStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = pa.table({"at": pa.array([0], pa.timestamp("us", "UTC")), "zone": ["a"]}).replace_schema_metadata({"writer": "somebody"})
+    sink = BytesIO()
+    pq.write_table(table, sink)
+    root.put("a.parquet", sink.getvalue())
+    root.put("b.parquet", b"PAR1")
+    monkeypatch.delattr(JobStore, "get")
+    found = parquet_schema(root, "a.parquet")
+    assert found.equals(table.schema, check_metadata=True)
+    for path in ("b.parquet", "c.parquet"):
+        with pytest.raises(CorruptStoreError, match=path):
+            parquet_schema(root, path)

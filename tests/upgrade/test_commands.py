@@ -119,7 +119,7 @@ def test_a_fork_takes_the_jobs_place_in_its_tables(tmp_path: Path) -> None:
         promotion_of(world.store, JOB)
     SavepointStore(world.store, JOB, world.clock).take("good", epoch=1)
     world.want(version="1")
-    fork(world.store, JOB, "good", name="what-if", code=NEW, start=False, clock=world.clock)
+    fork(world.store, JOB, "good", name="what-if", code=NEW, start=False, clock=world.clock, judge=fits)
     # The label is of the job's code; an earlier release gave it to the fork, too.
     world.want("what-if", version="1")
     begin_upgrade(world.store, promotion_of(world.store, "what-if"), launchers=world.launchers, clock=world.clock, judge=fits)
@@ -132,7 +132,7 @@ def test_a_fork_takes_the_jobs_place_in_its_tables(tmp_path: Path) -> None:
 def test_a_fork_that_does_not_prove_itself_leaves_the_job_as_it_was(tmp_path: Path) -> None:
     world = UpgradeWorld(tmp_path, breaks_at=3).started()
     SavepointStore(world.store, JOB, world.clock).take("good", epoch=1)
-    fork(world.store, JOB, "good", name="what-if", code=NEW, start=False, clock=world.clock)
+    fork(world.store, JOB, "good", name="what-if", code=NEW, start=False, clock=world.clock, judge=fits)
     begin_upgrade(world.store, promotion_of(world.store, "what-if"), launchers=world.launchers, clock=world.clock, judge=fits)
     assert world.upgrading().go_on(JOB, timeout_ms=600_000).step == "rolled-back"
     assert world.rows() == [(epoch, OLD) for epoch in range(4)]

@@ -13,6 +13,7 @@ from tests.upgrade.test_supervised_upgrades import Axe, killed, step_of, supervi
 from tests.upgrade.test_upgrades import TEN_MINUTES, check_end
 from tests.upgrade.upgrade_worlds import JOB, NEW, OLD, UpgradeWorld, fits
 from tidemark.cli import upgrading
+from tidemark.control.generations import require_spec
 from tidemark.control.upgrade_records import newest_step
 from tidemark.control.upgrade_request import begin_upgrade
 from tidemark.control.upgrade_verdict import Maps
@@ -37,11 +38,13 @@ def test_it_ends_with_the_new_code_from_the_savepoint_or_with_all_that_was(tmp_p
     before, epoch = world.rows(), SavepointStore(world.store, JOB, world.clock).pins.log.load().epoch
     world.begin(back_to="base", maps=maps)
     end = world.upgrading().go_on(JOB, timeout_ms=TEN_MINUTES)
+    assert any("is going back to savepoint base, heading for fares_v2:job version 2" in line for line in world.said)
     taken = SavepointStore(world.store, JOB, world.clock).get(end.upgrade.savepoint)
     assert epoch is not None
     assert (taken.record.epoch, taken.info.kind) == (epoch.epoch, "before-upgrade"), "the way back is where the old code ended"
     if breaks_at is None:
         assert (end.step, world.spec.code) == ("done", NEW)
+        assert require_spec(world.store, JOB).why == "upgrade to fares_v2:job version 2 from savepoint base"
         assert world.rows()[:3] == [(0, OLD), (1, OLD), (2, NEW)]
         restore = world.spec.restore
         assert (restore.savepoint if restore is not None else None) == (None if maps.empty else "base")

@@ -21,6 +21,7 @@ from tidemark.control.spec import JobSpec, SpecGeneration
 from tidemark.control.upgrade_verdict import Maps
 from tidemark.control.wishes import Wishes
 from tidemark.errors import StateMismatchError
+from tidemark.graph.state_columns import element_column
 from tidemark.savepoints.restore import Restore
 from tidemark.savepoints.savepoint_store import SavepointStore
 from tidemark.state.joblog import JobLog
@@ -153,3 +154,34 @@ def test_only_what_has_its_old_name_is_renamed_again() -> None:
     others = (head("hourly", "fares"), head("per-hour", "fares"), head("per-hour", "total", "tips"))
     assert [renamed_again(made, put_back, savepoint="old", before=before) for before in others] == [None] * 3, "other code has the job"
     assert renamed_again(None, head("hourly", "fares"), savepoint="old") is None
+
+
+def test_columns_of_kept_elements_are_renamed_again() -> None:
+    def head(column: str) -> EpochRecord:
+        fields = [{"name": element_column(column), "type": "long", "nullable": True, "metadata": {}}]
+        operator = OperatorState({"keys": [{"name": "zone"}], "function": {}, "schema": {"type": "struct", "fields": fields}}, (), 0)
+        return EpochRecord(JOB, "l9", None, 1, 4, 0, "", None, operators={"trips": operator})  # type: ignore[arg-type]
+
+    made = Restore("before", identity="u1", columns={"trips": {"fare": "amount"}})
+    again = renamed_again(made, head("fare"), savepoint="old", before=head("amount"))
+    assert again is not None
+    assert again.columns == made.columns
+    assert renamed_again(made, head("fare"), savepoint="old", before=head("fare")) is None, "other code has the job"
+    assert renamed_again(made, head("amount"), savepoint="old", before=head("amount")) is None
+
+
+def test_columns_that_only_expressions_name_are_renamed_again() -> None:
+    def head(column: str, name: str = "total") -> EpochRecord:
+        aggregates = [{"name": name, "arguments": [f"{column} * 100"]}, {"name": "n", "arguments": []}]
+        operator = OperatorState({"keys": [{"name": "zone", "expression": f"{column} > 3"}], "aggregates": aggregates}, (), 0)
+        return EpochRecord(JOB, "l9", None, 1, 4, 0, "", None, operators={"trips": operator})  # type: ignore[arg-type]
+
+    made = Restore("before", identity="u1", columns={"trips": {"fare": "amount", "total": "fares"}})
+    again = renamed_again(made, head("fare"), savepoint="old", before=head("amount", "fares"))
+    assert again is not None
+    assert again.columns == made.columns
+    assert renamed_again(made, head("fare"), savepoint="old", before=head("fare", "fares")) is None, "other code has the job"
+    assert renamed_again(made, head("amount", "fares"), savepoint="old", before=head("amount", "fares")) is None
+    # What is left behind is an aggregate, whatever columns are called.
+    left = Restore("before", identity="u1", columns={"trips": {"fare": None}})
+    assert renamed_again(left, head("fare"), savepoint="old") is None

@@ -383,9 +383,11 @@ def test_what_the_new_code_has_not_published_goes_with_it(tmp_path: Path) -> Non
 
 
 def test_code_that_does_not_fit_is_refused(tmp_path: Path) -> None:
-    def does_not(store: JobStore, spec: JobSpec, maps: Maps, against: str) -> Verdict:
+    def does_not(store: JobStore, spec: JobSpec, maps: Maps, against: str, of: str) -> Verdict:
         finding = Finding("the key is another", "incompatible", "40 rows", "give it another uid")
-        return Verdict(fits(store, spec, maps, against).job, "a", 3, (OperatorVerdict("hourly", "hourly", "incompatible", (finding,)),), ())
+        return Verdict(
+            fits(store, spec, maps, against, of).job, "a", 3, (OperatorVerdict("hourly", "hourly", "incompatible", (finding,)),), ()
+        )
 
     world = UpgradeWorld(tmp_path).started()
     with pytest.raises(StateMismatchError, match="the key is another"):

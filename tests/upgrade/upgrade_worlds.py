@@ -196,7 +196,7 @@ class UpgradeWorld(World):
         return require_spec(self.store, JOB).spec
 
 
-def fits(_store: JobStore, spec: JobSpec, _maps: Maps, _against: str) -> Verdict:
+def fits(_store: JobStore, spec: JobSpec, _maps: Maps, _against: str, _of: str) -> Verdict:
     """Say that the new code fits."""
     return Verdict(spec.job, "", 0, (), ())
 

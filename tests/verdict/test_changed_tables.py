@@ -109,3 +109,16 @@ def test_a_folder_of_files_is_refused_before_the_first_epoch(spark: SparkSession
         lab.run(more)
     assert "Delta table" in raised.value.fix
     assert len(lab.run(job(lab, kind="parquet")).epochs) == 2
+
+
+def test_another_jobs_table_stays_as_it_is_also_after_epochs_without_rows_for_it(spark: SparkSession, tmp_path: Path) -> None:
+    lab, other = Lab(tmp_path, spark), Lab(tmp_path, spark, "other")
+    lab.run(job(lab), max_epochs=1)
+    before = stored(lab)
+    trips = other.source([("c", 6 * HOUR, 1)], [("c", 9 * HOUR, 1)])
+    mistaken = other.job(mine=tm.delta(other.hourly(trips, total=tm.sum("fare"), rides=tm.count()), lab.path("panes")))
+    first = other.run(mistaken, max_epochs=1)
+    assert first.epochs[0].outputs["mine"].rows == 0
+    with pytest.raises(SinkError, match=r"'mine' does not fit the table .*lacks column 'rides'"):
+        other.run(mistaken)
+    assert stored(lab) == before

@@ -31,8 +31,9 @@ from tidemark.state.codec import from_plain, to_plain
 from tidemark.state.delta_tags import EPOCH, LINEAGE
 from tidemark.state.joblog import JobLog
 from tidemark.state.owners import current_owner
-from tidemark.state.records import EpochRecord, OutputRecord
+from tidemark.state.records import EpochRecord, OutputRecord, RestoreRef
 from tidemark.state.store import JobStore
+from tidemark.state.totals import Totals, empty_totals
 
 TABLE = {"zone": "integer", "n": "long", "f": "double"}
 
@@ -119,7 +120,9 @@ def job(folder: Path, kind: str = "delta", name: str = "taxi", **aggregates: tm.
 
 
 def record(folder: Path, sink: str = "delta", **aggregates: tm.Aggregate) -> EpochRecord:
-    return replace(record_of(counted(**aggregates)), outputs={"out": OutputRecord(sink, str(folder / "out"))})
+    """Return an epoch of the job, whose output has had a row by then."""
+    totals = Totals(sources={}, filters={}, operators={}, outputs={"out": 1})
+    return replace(record_of(counted(**aggregates)), outputs={"out": OutputRecord(sink, str(folder / "out"))}, totals=totals)
 
 
 UTC = pa.timestamp("us", "UTC")
@@ -178,10 +181,13 @@ def test_only_a_table_that_the_job_wrote_to_follows(tmp_path: Path) -> None:
         str(tmp_path / "out"), ROW, mode="append", commit_properties=CommitProperties(custom_metadata={LINEAGE: "a1", EPOCH: "3"})
     )
     assert judged(tmp_path, changed).fits
-    # Of another job's epoch, of an output that was not there, and of one that was elsewhere.
+    # Of another job's epoch, of an output that had no row yet, of one that was not there, and of one that was elsewhere.
     stored = record(tmp_path, n=COUNT)
+    silent = replace(stored, totals=empty_totals())
+    assert judged(tmp_path, changed, replace(silent, restored=RestoreRef("rewind-1", "taxi", "good"))).fits, "it was put back"
     for other in (
         replace(stored, job="other"),
+        silent,
         replace(stored, outputs={}),
         replace(stored, outputs={"out": OutputRecord("delta", str(tmp_path / "elsewhere"))}),
     ):

@@ -12,7 +12,6 @@ from tidemark.cli.renaming import map_options, maps_of
 from tidemark.cli.steering import say_made, wait_for, wait_options
 from tidemark.control import forks
 from tidemark.control.launchers import launchers_here
-from tidemark.savepoints.row_diff import RowDiff
 from tidemark.state.codec import to_plain
 
 
@@ -46,7 +45,10 @@ def fork(
     why: str,
     as_json: bool,
 ) -> None:
-    """Start a job's variant from a savepoint: the same input, other code, tables of its own. JOB is a job's name."""
+    """Start a job's variant from a savepoint: the same input, other code, tables of its own. JOB is a job's name.
+
+    The code is held against the savepoint first, as `tidemark check` does; where it does not fit, nothing is begun.
+    """
     root, maps = existing_store(store), maps_of(uids, columns, allow=allow)
     made = forks.fork(root, job, savepoint, name=name, code=code, outputs=outputs, maps=maps, start=not suspended, by=by, why=why)
     if suspended or not wait:
@@ -72,7 +74,7 @@ def diff(job: str, other: str, store: str | None, *, output: str, keys: tuple[st
     if as_json:
         click.echo(json.dumps(to_plain(found), default=str))
     else:
-        click.echo(_text(found))
+        click.echo(found.text())
     if not found.equal:
         click.get_current_context().exit(NO)
 
@@ -88,19 +90,3 @@ def discard(job: str, store: str | None, *, as_json: bool) -> None:
         echo_json({"job": job, "deleted": list(gone)})
     else:
         click.echo("\n".join(f"deleted {place}" for place in gone))
-
-
-def _text(found: RowDiff) -> str:
-    lines = [f"{found.same} rows the same, {found.added} added, {found.removed} removed, {found.changed} changed"]
-    if found.left_out:
-        lines.append(f"  left out: {found.left_out} rows from before the savepoint that the fork began with")
-    for sample in found.samples:
-        lines.append("  " + ", ".join(f"{name}={value}" for name, value in sample.key.items()))
-        lines += [f"    - {_row(row, found.keys)}" for row in sample.before]
-        lines += [f"    + {_row(row, found.keys)}" for row in sample.after]
-    return "\n".join(lines)
-
-
-def _row(row: object, keys: tuple[str, ...]) -> str:
-    values = row if isinstance(row, dict) else {}
-    return ", ".join(f"{name}={value}" for name, value in values.items() if name not in keys) or "the row"

@@ -13,6 +13,7 @@ from tidemark.cli.renaming import map_options, maps_of
 from tidemark.control.loading import load_job
 from tidemark.durations import to_ms
 from tidemark.errors import DefinitionError
+from tidemark.savepoints.checking import check
 from tidemark.savepoints.restore import Restore
 from tidemark.state.progress import EpochProgress, encode_progress, format_progress
 
@@ -54,6 +55,18 @@ def run(
         to_ms(trigger, what="trigger")
     restore = _restore(savepoint, restore_of, uids, columns, allow=allow, claim=claim)
     found = load_job(job)
+    if restore is not None:
+        # It takes no JVM to find out; the run itself looks at all of it once more.
+        fit = check(
+            found,
+            restore.savepoint,
+            store=store,
+            of=restore.job or None,
+            uids=restore.uids,
+            columns=restore.columns,
+            allow_non_restored_state=restore.allow_non_restored_state,
+        )
+        fit.require()
     log_to_console()
     # It tells of every call between Python and the JVM.
     logging.getLogger("py4j").setLevel(logging.WARNING)

@@ -26,8 +26,7 @@ from tidemark.control.spec import SpecGeneration
 from tidemark.control.view import JobView
 from tidemark.control.waiting import Goal, Waiting, shortfall
 from tidemark.control.wishes import Wishes
-from tidemark.errors import DefinitionError, InvalidNameError
-from tidemark.names import validate_name
+from tidemark.errors import DefinitionError
 from tidemark.savepoints.savepoint_store import SavepointStore
 from tidemark.state.store import JobStore
 
@@ -72,7 +71,7 @@ def stop(
             "--savepoint is taken when the job has ended, and --no-wait does not wait for that", fix="leave one of them out"
         )
     if savepoint:
-        _require_free(SavepointStore(root, job), savepoint)
+        SavepointStore(root, job).require_free(savepoint)
     made = Wishes(root, by).stop(job, "drain" if drain else "finish", why)
     _ask(root, made, "ended", wait=wait, timeout=timeout, as_json=as_json)
     if savepoint is not None:
@@ -148,21 +147,6 @@ def _ask(root: JobStore, made: SpecGeneration, goal: Goal, *, wait: bool, timeou
         wait_for(root, made, goal, timeout_ms=timeout, as_json=as_json, launchers=launchers_here())
     else:
         say_made(made, as_json=as_json)
-
-
-def _require_free(savepoints: SavepointStore, name: str) -> None:
-    """Look at a savepoint's name before the job is stopped for it.
-
-    Raises:
-        InvalidNameError: it is not allowed, or is taken.
-    """
-    validate_name("savepoint", name)
-    if name in savepoints.pins.names():
-        raise InvalidNameError(
-            f"there is a savepoint {name!r} already, and the job was not stopped",
-            fix="choose another name, or leave it out",
-            job=savepoints.job,
-        )
 
 
 def say_view(view: JobView) -> None:

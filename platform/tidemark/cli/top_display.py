@@ -14,6 +14,7 @@ from tidemark.cli.view_text import COLUMNS, rounded, row_of, view_text
 from tidemark.clock import format_ms
 from tidemark.control.view import Health, JobView
 from tidemark.durations import format_duration
+from tidemark.state.load import Waiting
 from tidemark.state.progress import EpochProgress
 
 _STYLES: Final[Mapping[Health, str]] = {
@@ -66,8 +67,7 @@ def _progress_of_drain(view: JobView) -> list[Text]:
 def _sources(view: JobView) -> Table:
     table = _table("source", "split", "watermark", "lag", "rows", "malformed", "waiting")
     for name, source in view.sources.items():
-        waiting = view.pressure.waiting.get(name)
-        waits = f"{waiting.files} files" if waiting is not None and waiting.files is not None else "-"
+        waits = _waits(view.pressure.waiting.get(name, Waiting()))
         row = (_instant(source.watermark), _lag(source.lag_ms), f"{source.rows_read:,}", f"{source.rows_malformed:,}", waits)
         table.add_row(escape(name), "", *row)
         for split, at in source.splits.items():
@@ -75,6 +75,12 @@ def _sources(view: JobView) -> Table:
                 held = "idle" if at.idle else "holds it" if split == source.held_by else ""
                 table.add_row("", escape(split), _instant(at.watermark), _lag(at.lag_ms), "", "", held)
     return table
+
+
+def _waits(waiting: Waiting) -> str:
+    """Return what waits in the one count that the source is best known by: files, else rows (Kafka), else bytes."""
+    counts = (("files", waiting.files), ("rows", waiting.rows), ("bytes", waiting.bytes))
+    return next((f"{count:,} {what}" for what, count in counts if count is not None), "-")
 
 
 def _operators(epochs: Sequence[EpochProgress]) -> list[Table]:

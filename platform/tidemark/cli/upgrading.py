@@ -88,7 +88,7 @@ def _probation(command: F) -> F:
 @click.option("--version", default="", help="A label of the new code.")
 @click.option("--code-path", "code_paths", multiple=True, metavar="PATH", help="Folder, zip or wheel with it.  [default: as they are]")
 @click.option("--folder", default=None, help="Working directory of its driver.  [default: as it is]")
-@click.option("--env", "variables", multiple=True, metavar="KEY=VALUE", help="A variable of its driver, besides those there are.")
+@click.option("--env", "variables", multiple=True, metavar="KEY=VALUE", help="A variable more for its driver; no secrets.")
 @map_options()
 @click.option("--check", "checks", multiple=True, metavar="NAME", help="A check that has to pass in time; may be repeated.")
 @click.option("--abort", is_flag=True, help="Let the upgrade that is under way go back.")

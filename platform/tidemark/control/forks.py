@@ -9,10 +9,10 @@ from contextlib import suppress
 from dataclasses import replace
 
 from tidemark.clock import SYSTEM_CLOCK, Clock
-from tidemark.control.generations import change_spec, read_spec, who
+from tidemark.control.generations import change_spec, read_spec, require_spec, who
 from tidemark.control.observe import job_names
 from tidemark.control.spec import JobSpec, SpecGeneration
-from tidemark.control.upgrade_verdict import Maps
+from tidemark.control.upgrade_verdict import Judge, Maps, judge_code
 from tidemark.errors import DefinitionError, NotReachedError, SavepointInUseError, TidemarkError
 from tidemark.graph.window_columns import BOUNDS, PANE
 from tidemark.locations import Location
@@ -50,8 +50,11 @@ def fork(
     by: str = "",
     why: str = "",
     clock: Clock = SYSTEM_CLOCK,
+    judge: Judge = judge_code,
 ) -> SpecGeneration:
     """Submit a fork: it reads on from the savepoint as its job did, and writes to tables of its own.
+
+    Its code is held against the savepoint first; where it does not fit, nothing is written.
 
     Args:
         store: the root store.
@@ -65,15 +68,19 @@ def fork(
         by: who forks.
         why: what for.
         clock: the time.
+        judge: holds its code against the savepoint.
 
     Raises:
         UnknownSavepointError: there is no such savepoint.
         DefinitionError: the name is taken, the code is not known, the map of uids names what is not stored, or the folder of its tables is
             around, or within, what another job has.
         CorruptStoreError: of another job it cannot be told where its tables lie.
+        UpgradeError: its code cannot be loaded, or the maps do not fit it.
+        StateMismatchError: its code does not fit the savepoint; every finding is named.
     """
     found = SavepointStore(store, job, clock).get(savepoint)
     validate_name("job", name)
+    _require_new(store, name, read_spec(store, name))
     submitted = read_spec(store, job)
     if code is None and submitted is None:
         raise DefinitionError(f"job {job!r} was not submitted, so its code is not known", fix="name it: --code MODULE:JOB", job=job)
@@ -106,10 +113,10 @@ def fork(
     )
 
     def change(newest: SpecGeneration | None) -> JobSpec:
-        if newest is not None or LOG in store.at(job_folder(name)).folders():
-            raise DefinitionError(f"there is a job {name!r} already", fix="give another name, or discard the one there is", job=name)
+        _require_new(store, name, newest)
         return spec
 
+    judge(store, spec, renamed, savepoint, job).require()
     return change_spec(store, name, change, by=by or who(), why=why or f"fork of {job} from {savepoint}", clock=clock)
 
 
@@ -123,8 +130,10 @@ def discard(store: JobStore, name: str, *, clock: Clock = SYSTEM_CLOCK) -> tuple
         JobRunningError: a driver of it is alive.
         SavepointInUseError: other jobs read its state. Its savepoints may be gone, if such a job began just now; its state and tables stay.
         CorruptStoreError: of another job it cannot be told where its tables lie; nothing was deleted.
+        UnknownJobError: there is no such job.
     """
-    generation = read_spec(store, name)
+    there = LOG in store.at(job_folder(name)).folders()
+    generation = read_spec(store, name) if there else require_spec(store, name)
     root = generation.spec.outputs_root if generation is not None else None
     if generation is None or root is None:
         raise DefinitionError(f"job {name!r} is no fork; only forks are discarded", fix="name a fork that `tidemark fork` made", job=name)
@@ -183,6 +192,24 @@ def diff_output(store: JobStore, job: str, other: str, output: str, *, keys: tup
     return diff_tables(before, after, keys=keys or _keys(first, output, before), samples=samples, earlier=earlier)
 
 
+def shared_tables(store: JobStore, job: str, other: str) -> tuple[str, ...]:
+    """Return the outputs that two jobs both write to Delta tables, by their names.
+
+    Raises:
+        NotReachedError: a job has just begun, and what it writes is not known yet.
+        DefinitionError: there is none.
+    """
+    found = [set(_delta_outputs(_begun(_record(store, name), name))) for name in (job, other)]
+    shared = tuple(sorted(set.intersection(*found)))
+    if not shared:
+        raise DefinitionError(
+            f"jobs {job!r} and {other!r} have no output that both write to a table",
+            fix="compare jobs of the same outputs, such as a job and its fork",
+            job=other,
+        )
+    return shared
+
+
 def _earlier(store: JobStore, head: EpochRecord, fork: EpochRecord, output: str) -> Earlier | None:
     """Return which rows of a job's table a fork began without; None where it is no fork of the job, or there were none."""
     generation, now = read_spec(store, fork.job), head.outputs[output]
@@ -217,15 +244,24 @@ def _record(store: JobStore, job: str) -> EpochRecord:
 
 
 def _location(record: EpochRecord, job: str, output: str) -> str:
+    found = _delta_outputs(_begun(record, job))
+    if output not in found:
+        raise DefinitionError(f"job {job!r} has no table {output!r}", fix=f"name one of its tables: {', '.join(found) or 'none'}", job=job)
+    if open_table(output, found[output]) is None:
+        raise _too_early(job, f"has no row of output {output!r} yet, so its table is not there")
+    return found[output]
+
+
+def _begun(record: EpochRecord, job: str) -> EpochRecord:
     if not record.outputs and record.restored is not None:
         raise _too_early(job, f"is still at epoch {record.epoch}, that of savepoint {record.restored.savepoint!r}, which it began with")
-    found = record.outputs.get(output)
-    if found is None or found.sink != "delta" or found.location is None:
-        tables = sorted(name for name, item in record.outputs.items() if item.sink == "delta")
-        raise DefinitionError(f"job {job!r} has no table {output!r}", fix=f"name one of its tables: {', '.join(tables) or 'none'}", job=job)
-    if open_table(output, found.location) is None:
-        raise _too_early(job, f"has no row of output {output!r} yet, so its table is not there")
-    return found.location
+    return record
+
+
+def _delta_outputs(record: EpochRecord) -> dict[str, str]:
+    """Return where the tables of an epoch's outputs lie, by their names, sorted."""
+    found = {name: output.location for name, output in sorted(record.outputs.items()) if output.sink == "delta"}
+    return {name: location for name, location in found.items() if location is not None}
 
 
 def _too_early(job: str, what: str) -> NotReachedError:
@@ -251,6 +287,11 @@ def _keys(record: EpochRecord, output: str, location: str) -> tuple[str, ...]:
 
 def _key_entries(keys: object) -> list[dict[str, object]]:
     return [key for key in keys if isinstance(key, dict)] if isinstance(keys, list) else []
+
+
+def _require_new(store: JobStore, name: str, newest: SpecGeneration | None) -> None:
+    if newest is not None or LOG in store.at(job_folder(name)).folders():
+        raise DefinitionError(f"there is a job {name!r} already", fix="give another name, or discard the one there is", job=name)
 
 
 def _require_unread(folder: JobStore, name: str) -> None:

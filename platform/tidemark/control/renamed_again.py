@@ -7,10 +7,13 @@ way back of the upgrade itself nothing is needed: there the old code goes on, an
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 
+from tidemark.graph.state_columns import element_name
 from tidemark.savepoints.restore import Restore
+from tidemark.savepoints.stored_types import stored_columns
 from tidemark.state.records import EpochRecord, OperatorState
 
 
@@ -32,8 +35,8 @@ def renamed_again(made: Restore | None, head: EpochRecord, *, savepoint: str, be
     by_new = {new: old for old, new in uids.items()}
     columns = {}
     for uid, names in made.columns.items():
-        known = _names(stored.get(by_new.get(uid, uid)))
-        old_ones = {old: new for old, new in names.items() if old in known and new not in known}
+        state = stored.get(by_new.get(uid, uid))
+        old_ones = {old: new for old, new in names.items() if _is_called(state, old, new)}
         if old_ones:
             columns[uid] = old_ones
     if not uids and not columns:
@@ -53,18 +56,40 @@ def _had(made: Restore, before: EpochRecord) -> bool:
     stored = before.operators
     uids = all(new in stored and old not in stored for old, new in made.uids.items())
     return uids and all(
-        old not in _names(stored.get(uid)) and (new is None or new in _names(stored.get(uid)))
+        (old not in _names(stored.get(uid)) if new is None else _is_called(stored.get(uid), new, old))
         for uid, names in made.columns.items()
         for old, new in names.items()
     )
 
 
+def _is_called(state: OperatorState | None, name: str, other: str | None) -> bool:
+    """Say whether something in an operator's state has a name and not the other one, which is None for what is left behind."""
+    names = _names(state)
+    if other is None or name in names or other in names:
+        return name in names and other not in names
+    # A column of the stream is not stored by its name, where only an expression over it is.
+    words = _words(state)
+    return name in words and other not in words
+
+
+def _words(state: OperatorState | None) -> set[str]:
+    """Return the words of the expressions of an operator's keys and aggregates."""
+    if state is None:
+        return set()
+    texts = [str(entry.get("expression")) for entry in _entries(state.definition.get("keys"))]
+    for entry in _entries(state.definition.get("aggregates")):
+        arguments = entry.get("arguments")
+        texts += map(str, arguments) if isinstance(arguments, list | tuple) else ()
+    return {word for text in texts for word in re.findall(r"\w+", text)}
+
+
 def _names(state: OperatorState | None) -> set[str]:
-    """Return the names of an operator's keys and aggregates; of what is kept of elements nothing is told here."""
+    """Return the names of an operator's keys and aggregates, and of the columns that are kept of elements."""
     if state is None:
         return set()
     entries = [entry for kind in ("keys", "aggregates") for entry in _entries(state.definition.get(kind))]
-    return {str(entry.get("name")) for entry in entries}
+    kept = map(element_name, stored_columns(state.definition.get("schema")))
+    return {*(str(entry.get("name")) for entry in entries), *(name for name in kept if name is not None)}
 
 
 def _entries(found: object) -> list[Mapping[str, object]]:

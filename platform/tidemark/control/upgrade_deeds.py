@@ -196,7 +196,8 @@ def _why(step: UpgradeStep) -> str:
     upgrade = step.upgrade
     if step.heading == "rolled-back":
         return f"back to {code_text(upgrade.before)}: {step.reason}"
-    return f"upgrade to {code_text(upgrade.after)}" + (f": {upgrade.why}" if upgrade.why else "")
+    begins = f" from savepoint {upgrade.back_to}" if upgrade.back_to else ""
+    return f"upgrade to {code_text(upgrade.after)}{begins}" + (f": {upgrade.why}" if upgrade.why else "")
 
 
 def _require_newest(store: JobStore, step: UpgradeStep) -> None:

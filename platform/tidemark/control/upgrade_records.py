@@ -125,9 +125,10 @@ class UpgradeStep:
         upgrade = self.upgrade
         code = code_text(upgrade.before if self.heading == "rolled-back" else upgrade.after)
         said = f" ({self.reason})" if self.reason and self.reason != told else ""
+        step = self.step.replace("-", " ") + (f" to savepoint {upgrade.back_to}" if self.step == "going-back" else "")
         if self.ended:
-            return f"upgrade {upgrade.identity} is {self.step.replace('-', ' ')}: {upgrade.job} has {code}{said}"
-        return f"upgrade {upgrade.identity} is {self.step.replace('-', ' ')}, heading for {code}{said}"
+            return f"upgrade {upgrade.identity} is {step}: {upgrade.job} has {code}{said}"
+        return f"upgrade {upgrade.identity} is {step}, heading for {code}{said}"
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from tidemark.clock import SYSTEM_CLOCK, Clock
@@ -14,20 +14,16 @@ from tidemark.control.observe import observe
 from tidemark.control.spec import JobSpec
 from tidemark.control.spec_checks import checked
 from tidemark.control.upgrade_records import Upgrade, UpgradeStep, code_text, create_step, newest_step
-from tidemark.control.upgrade_verdict import Maps, judge_code
+from tidemark.control.upgrade_verdict import Judge, Maps, judge_code
 from tidemark.crashpoints import crash_point
 from tidemark.errors import JobRunningError, UpgradeError
 from tidemark.savepoints.checking import HEAD
 from tidemark.savepoints.restore import Restore
 from tidemark.savepoints.rewind_note import require_no_rewind
 from tidemark.savepoints.rewinding import look
-from tidemark.savepoints.verdict import Verdict
 from tidemark.state.joblog import JobLog
 from tidemark.state.layout import job_folder
 from tidemark.state.store import JobStore
-
-Judge = Callable[[JobStore, JobSpec, Maps, str], Verdict]
-"""Holds a spec's code against what is stored: the store, the spec, what was renamed, and ``head`` or a savepoint."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +110,7 @@ def begin_upgrade(
             job=job,
         )
     _require_possible(store, request, launchers, clock)
-    judge(store, after, request.maps, request.back_to or HEAD).require()
+    judge(store, after, request.maps, request.back_to or HEAD, job).require()
     upgrade = Upgrade(
         identity,
         job,

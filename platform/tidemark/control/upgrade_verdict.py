@@ -10,7 +10,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -20,6 +20,7 @@ from tidemark.control.local_launcher import code_places
 from tidemark.control.spec import JobSpec
 from tidemark.errors import DefinitionError, TidemarkError, UpgradeError
 from tidemark.savepoints.checking import HEAD, stored_epoch
+from tidemark.savepoints.isolation import isolated
 from tidemark.savepoints.judging import verdict
 from tidemark.savepoints.result_tables import judge_outputs
 from tidemark.savepoints.verdict import Verdict
@@ -48,14 +49,19 @@ class Maps:
         return not (self.uids or self.columns or self.allow_non_restored_state)
 
 
-def judge_code(store: JobStore, spec: JobSpec, maps: Maps, against: str = HEAD) -> Verdict:
+Judge = Callable[[JobStore, JobSpec, Maps, str, str], Verdict]
+"""Holds a spec's code against what is stored: the store, the spec, what was renamed, ``head`` or a savepoint, and the job whose it is."""
+
+
+def judge_code(store: JobStore, spec: JobSpec, maps: Maps, against: str = HEAD, of: str = "") -> Verdict:
     """Return what would become of a job's state if a spec's code went on from it.
 
     Args:
         store: the root store.
-        spec: with the code, where it lies, and its variables.
+        spec: with the code, where it lies, its variables, and where its outputs go if it is a fork's.
         maps: what was renamed or is left behind.
-        against: ``head``, or a savepoint of the job's.
+        against: ``head``, or a savepoint.
+        of: the job whose state it is; the spec's own by default.
 
     Raises:
         UpgradeError: the code cannot be loaded, is another job's, or the maps do not fit it.
@@ -63,8 +69,8 @@ def judge_code(store: JobStore, spec: JobSpec, maps: Maps, against: str = HEAD) 
     """
     folder = str(Path(spec.folder).expanduser()) if spec.folder is not None else None
     paths = [str(path) for path in code_places(spec)] + [path for path in (os.environ.get("PYTHONPATH"),) if path]
-    asked = json.dumps(to_plain(maps))
-    command = [sys.executable, "-m", _PROGRAM, store.uri, spec.job, spec.code, against, asked]
+    asked = (spec.job, spec.code, against, of or spec.job, spec.outputs_root or "", json.dumps(to_plain(maps)))
+    command = [sys.executable, "-m", _PROGRAM, store.uri, *asked]
     environment = {**os.environ, **spec.variables, **({"PYTHONPATH": os.pathsep.join(paths)} if paths else {})}
     try:
         done = subprocess.run(
@@ -82,7 +88,7 @@ def judge_code(store: JobStore, spec: JobSpec, maps: Maps, against: str = HEAD) 
 
 def _not_judged(spec: JobSpec, why: str) -> UpgradeError:
     return UpgradeError(
-        f"the new code {spec.code} cannot be held against the stored state: {why}",
+        f"the code {spec.code} cannot be held against the stored state: {why}",
         fix="mend it; `tidemark check MODULE:JOB` does the same",
         job=spec.job,
     )
@@ -91,12 +97,14 @@ def _not_judged(spec: JobSpec, why: str) -> UpgradeError:
 def main(arguments: list[str]) -> int:
     """Judge the code that the arguments name, and print the verdict; returns the exit code."""
     parser = argparse.ArgumentParser(prog=f"python -m {_PROGRAM}", description="Hold code against a job's stored state.")
-    for name in ("store", "job", "code", "against", "maps"):
+    for name in ("store", "job", "code", "against", "of", "outputs", "maps"):
         parser.add_argument(name)
     given = parser.parse_args(arguments)
     try:
         maps = from_plain(Maps, json.loads(given.maps), path="the arguments")
         job = load_job(given.code)
+        if given.outputs:
+            job = isolated(job, name=given.job, root=given.outputs)
         if job.name != given.job:
             raise DefinitionError(
                 f"{given.code} is job {job.name!r}, not {given.job!r}",
@@ -104,7 +112,7 @@ def main(arguments: list[str]) -> int:
                 job=given.job,
             )
         root = JobStore.open(given.store)
-        record = stored_epoch(root, given.job, given.against)
+        record = stored_epoch(root, given.of, given.against)
         found = verdict(
             record,
             job,

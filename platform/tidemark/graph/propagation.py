@@ -106,10 +106,12 @@ def source_schema(spec: SourceSpec) -> Schema | None:
         case FormatSpec():
             if spec.schema is not None:
                 return parse_schema(spec.schema)
-            if spec.format == "kafka":
-                headers = str(spec.options.get("includeHeaders", "")).lower() == "true"
+            # Spark compares names of formats and options in small letters.
+            name = spec.format.lower()
+            if name == "kafka":
+                headers = any(key.lower() == "includeheaders" and str(value).lower() == "true" for key, value in spec.options.items())
                 return _KAFKA.with_columns([_KAFKA_HEADERS] if headers else [])
-            return _RATE if spec.format in {"rate", "rate-micro-batch"} else None
+            return _RATE if name in {"rate", "rate-micro-batch"} else None
 
 
 def expression_type(expression: Expression, schema: Schema | None) -> str | None:

@@ -88,7 +88,9 @@ def _claim(uid: str, state: OperatorState, fresh: Mapping[str, WindowNode]) -> s
         return (
             f"give the operators their old uids back, or restore from a savepoint and say that it is {heirs[0]!r} now: {said}, or {leave}"
         )
-    return f"give the operators their old uids back, or restore from a savepoint and {leave}"
+    claims = " or ".join(f"--map {uid}={name}" for name in fresh)
+    claim = f"say which one has it now ({claims}), or " if fresh else ""
+    return f"give the operators their old uids back, or restore from a savepoint and {claim}{leave}"
 
 
 def _plain(state: OperatorState) -> dict[str, object]:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from tidemark.errors import SinkError, StoreError, UnknownStoreError
+from tidemark.errors import CorruptStoreError, SinkError, StoreError, UnknownStoreError
 from tidemark.graph.columns import schema_of
 from tidemark.graph.job import Job
 from tidemark.graph.nodes import DeltaSpec, Node, ParquetSpec
@@ -22,6 +20,7 @@ from tidemark.savepoints.table_columns import Columns, Stored, column_findings
 from tidemark.savepoints.table_demands import asks_too_much
 from tidemark.savepoints.table_versions import commits_back, open_table
 from tidemark.savepoints.verdict import Finding, Fit, OutputVerdict
+from tidemark.state.parquet_files import parquet_schema
 from tidemark.state.records import EpochRecord
 from tidemark.state.store import JobStore
 
@@ -93,9 +92,15 @@ def judge_folder(name: str, columns: Columns, place: str, wanted: Columns) -> Ou
 
 
 def had_place(record: EpochRecord | None, output: str, place: str) -> bool:
-    """Say whether a job's output went to a place already, by one of its epochs."""
+    """Say whether a job's output has had rows for a place already, by what one of its epochs says.
+
+    An epoch names the places of all outputs, also of those that had no rows yet. A job that was put back counts from there again, though
+    its table has been its own.
+    """
     stored = record.outputs.get(output) if record is not None else None
-    return stored is not None and stored.location == place
+    if record is None or stored is None or stored.location != place:
+        return False
+    return record.totals["outputs"].get(output, 0) > 0 or record.restored is not None
 
 
 def columns_of(node: Node) -> Columns | None:
@@ -108,13 +113,13 @@ def parquet_columns(store: JobStore) -> ParquetColumns | None:
     """Return the columns of a file of a folder that readers see, None where there is none.
 
     Raises:
-        StoreError: the folder cannot be read.
-        ArrowException: the file cannot.
+        StoreError: the folder, or the file, cannot be read.
+        CorruptStoreError: the file is no Parquet file, or is gone meanwhile.
     """
     there = next((file.path for file in store.list() if _visible(file.path)), None)
     if there is None:
         return None
-    schema = pq.read_schema(io.BytesIO(store.get(there)))
+    schema = parquet_schema(store, there)
     text = (schema.metadata or {}).get(_SPARK)
     types = stored_columns(json.loads(text)) if text else {}
     return ParquetColumns(there, schema, {name: types.get(name) for name in schema.names})
@@ -135,8 +140,8 @@ def _parquet(name: str, place: str, wanted: Columns | None) -> OutputVerdict | N
         found = parquet_columns(JobStore.open(place, make=False))
     except UnknownStoreError:
         return None
-    except (StoreError, OSError, pa.ArrowException) as error:
-        return _unknown(name, "parquet", place, error.what if isinstance(error, StoreError) else type(error).__name__)
+    except (StoreError, CorruptStoreError) as error:
+        return _unknown(name, "parquet", place, error.what)
     if found is None:
         return None
     return _no_columns(name, "parquet", place) if wanted is None else judge_folder(name, found.columns, place, wanted)

@@ -73,9 +73,11 @@ def abort_rewind(
             crash_point("rewind-table-kept")
         # Not the note of somebody who came after: who slept until now does nothing more.
         driver.confirm()
+        # In this order: a rewind whose note is there may be gone on with, and needs what its pin keeps.
+        remove_rewind(folder)
+        crash_point("rewind-note-gone")
         if note.pin:
             Pins(log).remove(note.pin)
-        remove_rewind(folder)
     finally:
         with suppress(TidemarkError):
             driver.release()

@@ -184,8 +184,9 @@ def _require_wanted(driver: Driver, note: RewindNote, require: Callable[[], None
         require()
     except TidemarkError:
         driver.confirm()
-        Pins(driver.log).remove(note.pin)
+        # In this order: a rewind whose note is there may be gone on with, and needs what its pin keeps.
         remove_rewind(driver.log.store)
+        Pins(driver.log).remove(note.pin)
         raise
 
 

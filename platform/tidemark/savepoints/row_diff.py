@@ -78,6 +78,20 @@ class RowDiff:
         """Whether the tables hold the same rows."""
         return not (self.added or self.removed or self.changed)
 
+    def text(self) -> str:
+        """Return the counts for a terminal, then the samples: with a minus what only the first table has, with a plus the second's."""
+        lines = [f"{self.same} rows the same, {self.added} added, {self.removed} removed, {self.changed} changed"]
+        if self.left_out:
+            lines.append(f"  left out: {self.left_out} rows from before the savepoint that the fork began with")
+        for sample in self.samples:
+            lines.append("  " + ", ".join(f"{name}={value}" for name, value in sample.key.items()))
+            lines += [f"    - {self._rest(row)}" for row in sample.before]
+            lines += [f"    + {self._rest(row)}" for row in sample.after]
+        return "\n".join(lines)
+
+    def _rest(self, row: Mapping[str, object]) -> str:
+        return ", ".join(f"{name}={value}" for name, value in row.items() if name not in self.keys) or "the row"
+
 
 def diff_tables(
     before: str,

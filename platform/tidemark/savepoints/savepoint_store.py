@@ -89,6 +89,18 @@ class SavepointStore:
             return savepoint_of(self.job, self.pins.pin(name, found, about=to_plain(info)))
         return self._take_unnamed(found, info)
 
+    def require_free(self, name: str) -> None:
+        """Look at a name before something is done that a savepoint of that name is to follow.
+
+        Raises:
+            InvalidNameError: it is not allowed, or is taken.
+        """
+        validate_name("savepoint", name)
+        if name in self.pins.names():
+            raise InvalidNameError(
+                f"there is a savepoint {name!r} already, and nothing was done", fix="choose another name, or leave it out", job=self.job
+            )
+
     def get(self, name: str) -> Savepoint:
         """Return a savepoint.
 

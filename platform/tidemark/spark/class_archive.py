@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,10 +19,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
+from tidemark.clock import SYSTEM_CLOCK
 from tidemark.errors import SetupError
 from tidemark.spark.java import ensure_java, find_java_home
 
 TRAINING: Final = "tidemark.spark.class_archive_training"
+_MAKING: Final = ".making-"
 _SECONDS: Final = 600
 _LAST_LINES: Final = 5
 
@@ -54,17 +57,22 @@ def make_archive() -> Path:
     try:
         _have_own_archive(Path(home, "bin", "java"))
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".making-", dir=path.parent) as folder:
+        _sweep(path.parent)
+        with tempfile.TemporaryDirectory(prefix=_MAKING, dir=path.parent) as folder:
             fresh = Path(folder, path.name)
             _train(fresh)
             fresh.replace(path)
     except OSError as error:
-        raise SetupError(
-            f"the archive of Spark's classes cannot be written: {error.strerror}",
-            fix="run it as a user who may write to the environment that tidemark is installed in",
-            place=str(path.parent),
-        ) from error
+        raise _not_writable("written", path, error) from error
     return path
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what a process that was killed left half made."""
+    oldest = SYSTEM_CLOCK.now_ms() / 1000 - 2 * _SECONDS
+    for left in folder.glob(f"{_MAKING}*"):
+        if left.stat().st_mtime < oldest:
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def _have_own_archive(java: Path) -> None:
@@ -89,8 +97,23 @@ def _train(archive: Path) -> None:
 
 
 def remove_archive() -> bool:
-    """Remove the archive of this Java and PySpark; return whether there was one."""
+    """Remove the archive of this Java and PySpark; return whether there was one.
+
+    Raises:
+        SetupError: there is no Java, or the environment cannot be written to.
+    """
     path = archive_path(ensure_java())
     there = path.is_file()
-    path.unlink(missing_ok=True)
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise _not_writable("removed", path, error) from error
     return there
+
+
+def _not_writable(what: str, path: Path, error: OSError) -> SetupError:
+    return SetupError(
+        f"the archive of Spark's classes cannot be {what}: {error.strerror}",
+        fix="run it as a user who may write to the environment that tidemark is installed in",
+        place=str(path.parent),
+    )

@@ -340,7 +340,8 @@ class EpochRun:
     def _settle_early(self) -> None:
         """Let go of what was staged though nothing was there, and remember which side outputs had rows."""
         for name, gate in self.early.items():
-            if not self.balance.side_rows(gate):
+            # Rows that no count knows of stay for the balance to find.
+            if not self.balance.side_rows(gate) and not self.outputs[name].rows:
                 self._staged.discard(name)
                 del self.outputs[name]
         self._machinery.expected.clear()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from pyspark.errors import PySparkException, PythonException
 
 from tidemark.errors import CorruptStoreError, EngineError, SourceError, TidemarkError, UserCodeError
+from tidemark.graph.nodes import SourceNode
 from tidemark.spark.error_text import first_line
+from tidemark.spark.kafka_errors import kafka_error
 from tidemark.state.redaction import redacted
 
 _EXPRESSION_CONDITIONS = (
@@ -42,7 +45,7 @@ _RAISED = re.compile(r"[A-Za-z_][\w.]*: .+")
 _OWN = re.compile(r"tidemark\.errors\.\w+: \[\w+\] (?P<what>.*)\. Fix: (?P<fix>.*)")
 
 
-def translate(error: BaseException, *, job: str, epoch: int | None, state: str) -> TidemarkError:
+def translate(error: BaseException, *, job: str, epoch: int | None, state: str, sources: Sequence[SourceNode] = ()) -> TidemarkError:
     """Return the error to raise for one that ended an epoch; nothing of that epoch was committed.
 
     Args:
@@ -50,7 +53,9 @@ def translate(error: BaseException, *, job: str, epoch: int | None, state: str) 
         job: the job's name.
         epoch: the epoch at hand.
         state: path of the job's state files, by which one that cannot be read is told from a source's file.
+        sources: of the job, one of which may be to blame.
     """
+    error = kafka_error(error, sources) or error
     if isinstance(error, TidemarkError):
         found = error.with_job(job)
         found.epoch = epoch if found.epoch is None else found.epoch

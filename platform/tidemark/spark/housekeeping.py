@@ -182,7 +182,7 @@ class Housekeeping:
         """Let those go that retention does, and say which versions of the tables the others need."""
         savepoints = SavepointStore(self._store, self._job.name, self._clock)
         savepoints.retire()
-        left = savepoints.list()
+        left = savepoints.kept()
         with self._postponed.unless_it_fails("keeping all that savepoints need of tables"):
             self._keep_versions(left)
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from tidemark.crashpoints import crash_point
-from tidemark.errors import PublishError, SinkError, StoreError
+from tidemark.errors import CorruptStoreError, PublishError, SinkError, StoreError, TidemarkError
 from tidemark.locations import Location
 from tidemark.savepoints.result_tables import ParquetColumns, judge_folder, parquet_columns
 from tidemark.savepoints.stored_types import stored_columns
 from tidemark.savepoints.table_columns import Columns
 from tidemark.savepoints.verdict import refusal
-from tidemark.spark.error_text import first_line
 from tidemark.spark.staging import folder_of
 from tidemark.state.records import OutputRecord
 from tidemark.state.store import JobStore
@@ -56,7 +54,7 @@ class ParquetSink:
             return
         try:
             found = parquet_columns(self.staging)
-        except (StoreError, pa.ArrowException) as error:
+        except (StoreError, CorruptStoreError) as error:
             raise self._unreadable(error) from error
         if found is not None:
             wanted = stored_columns(schema.jsonValue())
@@ -100,9 +98,9 @@ class ParquetSink:
             raise self._unreadable(error) from error
         return max((int(name.partition("-")[0]) for name in names if name[:12].isdecimal()), default=None)
 
-    def _unreadable(self, error: Exception) -> SinkError:
+    def _unreadable(self, error: TidemarkError) -> SinkError:
         return SinkError(
-            f"the folder of output {self._name!r} cannot be read: {error.what if isinstance(error, StoreError) else first_line(error)}",
+            f"the folder of output {self._name!r} cannot be read: {error.what}",
             fix="mend the folder, or write to another path",
             uid=self._name,
             place=self.location,

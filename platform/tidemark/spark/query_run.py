@@ -48,6 +48,7 @@ class QueryRun:
         self._done = done
         self._failure: BaseException | None = None
         self._closing = False
+        self._moving = False
         self._drained_at: int | None = None
         self._still = Stillness(driver.now)
         self._intake: AdaptiveIntake | None = None
@@ -70,7 +71,7 @@ class QueryRun:
             if interval_ms is not None:
                 self._run_on(interval_ms, adaptive=adaptive_intake)
             self._query(interval_ms)
-            while self._intake is not None and self._intake.due and not self._to_end():
+            while self._intake is not None and self._moving and not self._to_end():
                 self._read_on(self._intake)
                 self._query(interval_ms)
             crash_point("query-ended")
@@ -108,7 +109,7 @@ class QueryRun:
         """Make ready for a query with other bounds, which goes on after the newest epoch as at every start."""
         self._gauge.intake = intake.move()
         self._driver.prepare_again()
-        self._closing, self._failure, self._still = False, None, Stillness(self._driver.now)
+        self._closing, self._moving, self._failure, self._still = False, False, None, Stillness(self._driver.now)
 
     def _query(self, interval_ms: int | None) -> None:
         writer = self._driver.streaming().writeStream.foreachBatch(self._batch).option("checkpointLocation", self._driver.checkpoint_path)
@@ -128,7 +129,9 @@ class QueryRun:
 
     def _wait(self, query: StreamingQuery, *, continuous: bool) -> None:
         while not query.awaitTermination(_POLL_SECONDS):  # type: ignore[arg-type]  # whole seconds in the stub only
-            if self._to_end() or (self._intake is not None and self._intake.due):
+            # The epoch at hand may change what is wanted; the query ends all the same, and another has to follow.
+            self._moving = self._intake is not None and self._intake.due
+            if self._moving or self._to_end():
                 return
             if continuous:
                 self._feel_the_pulse(query)

@@ -174,11 +174,13 @@ class EpochRows:
 
     def reads_input_alone(self, node: Node) -> bool:
         """Whether the rows of a node are made of a source's files each time anew, by nothing but filters and expressions."""
-        while not (self._topology.shared(node) or self._read_again(node)):
-            if not isinstance(node, CHAINABLE):
-                return isinstance(node, SourceNode)
-            node = node.inputs[0]
-        return False
+        path = [node]
+        while isinstance(path[-1], CHAINABLE):
+            path.append(path[-1].inputs[0])
+        if not isinstance(path[-1], SourceNode) or any(map(self._topology.shared, path)):
+            # Not even looked at: a union's or a shared node's rows are tallied once made, by a pass that may come later or not at all.
+            return False
+        return not any(map(self._read_again, path))
 
     def chain(self, node: Node) -> tuple[Node, list[FilterNode]]:
         """Return where the pass that ends at the node starts, and the filters in it, in order."""

@@ -15,6 +15,7 @@ from tidemark.errors import DefinitionError, StoreError, TidemarkError
 from tidemark.graph.job import Job
 from tidemark.savepoints.restore import Restore
 from tidemark.spark.driver import JobDriver
+from tidemark.spark.file_systems import require_file_systems
 from tidemark.spark.housekeeping import beating
 from tidemark.spark.interrupts import run_interruptibly
 from tidemark.spark.query_run import QueryRun
@@ -114,6 +115,7 @@ def run(
     def work() -> RunResult:
         with engine_settings(session), beating(term) as fenced:
             try:
+                require_file_systems(session, job, root.location)
                 driver = JobDriver(
                     job,
                     spark=session,

@@ -17,8 +17,9 @@ from tidemark.graph.nodes import PATTERN_CHARACTERS, ElementsSpec, FilesSpec, Fo
 from tidemark.spark.elements import store_elements
 from tidemark.spark.error_text import first_line
 from tidemark.spark.expressions import CORRUPT, SOURCE, SPLIT, quoted, struct_of
+from tidemark.spark.file_systems import readable
 from tidemark.spark.intake import BLOCK, PATH, ROW
-from tidemark.spark.intake_limits import DEFAULT_BYTES_PER_EPOCH
+from tidemark.spark.intake_limits import DEFAULT_BYTES_PER_EPOCH, KAFKA
 from tidemark.state.redaction import without_secrets
 from tidemark.state.store import JobStore
 
@@ -50,7 +51,7 @@ def open_source(spark: SparkSession, node: SourceNode, elements: JobStore, *, or
         if isinstance(spec, ElementsSpec):
             return _elements(reader, node, spec, elements, read)
         if isinstance(spec, FilesSpec):
-            return _files(reader, node, spec, ordered=ordered)
+            return _files(reader, node, spec, readable(spark, spec.path), ordered=ordered)
         if isinstance(spec, RateSpec):
             reader = reader.format("rate").option("rowsPerSecond", spec.rows_per_second)
             return (reader.option("numPartitions", spec.partitions) if spec.partitions else reader).load()
@@ -81,7 +82,7 @@ def read_files_of_epoch(spark: SparkSession, node: SourceNode, paths: Sequence[s
     if isinstance(spec, FilesSpec):
         schema = struct_of(spec.schema)
         if not any(character in spec.path for character in PATTERN_CHARACTERS):
-            reader = reader.option("basePath", spec.path)
+            reader = reader.option("basePath", readable(spark, spec.path))
         frame = reader.format(spec.format).schema(schema).options(**dict(spec.options)).load([_escaped(path) for path in paths])
         return frame.select(*map(quoted, frame.columns), *_file_position()) if ordered else frame
     if isinstance(spec, ElementsSpec):
@@ -107,7 +108,7 @@ def unpack(batch: DataFrame, names: Sequence[str]) -> dict[str, DataFrame]:
     return {name: batch.where(F.col(SOURCE) == name).select(f"__tm_in_{name}.*") for name in names}
 
 
-def _files(reader: DataStreamReader, node: SourceNode, spec: FilesSpec, *, ordered: bool) -> DataFrame:
+def _files(reader: DataStreamReader, node: SourceNode, spec: FilesSpec, path: str, *, ordered: bool) -> DataFrame:
     schema = struct_of(spec.schema)
     options = dict(spec.options)
     if spec.format in MARKS_CORRUPT:
@@ -119,7 +120,7 @@ def _files(reader: DataStreamReader, node: SourceNode, spec: FilesSpec, *, order
         options["maxBytesPerTrigger"] = str(spec.max_bytes_per_epoch or DEFAULT_BYTES_PER_EPOCH)
     options.setdefault("maxFileAge", _NEVER_TOO_OLD)
     _require_folder(node, spec.path)
-    frame = reader.format(spec.format).schema(schema).options(**options).load(spec.path)
+    frame = reader.format(spec.format).schema(schema).options(**options).load(path)
     return frame.select(*map(quoted, frame.columns), *_file_position()) if ordered else frame
 
 
@@ -148,10 +149,10 @@ def _require_folder(node: SourceNode, path: str) -> None:
 def _format(reader: DataStreamReader, spec: FormatSpec) -> DataFrame:
     reader = reader.format(spec.format).options(**dict(spec.options))
     frame = (reader.schema(spec.schema) if spec.schema else reader).load()
-    if spec.format != "kafka":
+    if spec.format.lower() != KAFKA:
         return frame
     split = F.concat_ws("-", F.col("topic"), F.col("partition"))
-    return frame.withColumns({SPLIT: split, PATH: split, ROW: F.col("offset")})
+    return frame.withColumns({SPLIT: split, PATH: F.col("topic"), BLOCK: F.col("partition"), ROW: F.col("offset")})
 
 
 def _elements(reader: DataStreamReader, node: SourceNode, spec: ElementsSpec, store: JobStore, read: int) -> DataFrame:

@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from tidemark.errors import CorruptStoreError
-from tidemark.state.codec import to_plain
-from tidemark.state.envelope import seal
 from tidemark.state.layout import HOLDS, hold_path
-from tidemark.state.sealed import read_sealed
+from tidemark.state.sealed import create_sealed, read_sealed
 from tidemark.state.slots import Slots
 from tidemark.state.store import JobStore
 
@@ -54,8 +52,12 @@ class Holds:
         """Hold files; when this returns, none of them that something keeps now will be deleted until the hold is removed.
 
         Names are used once: whoever tries again takes another one.
+
+        Raises:
+            FileExistsError: there is another hold of that name.
         """
-        self.store.create(hold_path(hold.name), seal(KIND, to_plain(hold)))
+        if not create_sealed(self.store, hold_path(hold.name), kind=KIND, value=hold):
+            raise FileExistsError(hold.name)
 
     def get(self, name: str) -> Hold | None:
         """Return a hold, None where there is none of that name.

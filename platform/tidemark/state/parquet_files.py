@@ -65,6 +65,20 @@ def describe_parquet(store: JobStore, paths: Sequence[str], time_column: str | N
         return list(threads.map(lambda path: _describe(store, path, time_column), paths))
 
 
+def parquet_schema(store: JobStore, path: str) -> pa.Schema:
+    """Return the columns of a file, with what its writer noted about them; reads the file's end only.
+
+    Raises:
+        CorruptStoreError: the file is missing, empty, cut short, or not Parquet.
+        StoreError: it cannot be read.
+    """
+    metadata, _ = _footer(store, path)
+    try:
+        return metadata.schema.to_arrow_schema()
+    except pa.ArrowException as error:
+        raise _damaged(store, path, "has columns of unknown types") from error
+
+
 def _describe(store: JobStore, path: str, time_column: str | None) -> ParquetSummary:
     metadata, size = _footer(store, path)
     low, high = None, None

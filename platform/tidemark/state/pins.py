@@ -10,13 +10,14 @@ from typing import Final
 
 from tidemark.crashpoints import crash_point
 from tidemark.errors import CorruptStoreError, InvalidNameError
-from tidemark.state.codec import from_plain, later, to_plain
-from tidemark.state.envelope import damaged, seal, unseal
+from tidemark.state.codec import from_plain, later
+from tidemark.state.envelope import damaged, unseal
 from tidemark.state.epoch_codec import KIND as EPOCH
 from tidemark.state.epoch_codec import DecodedEpoch, decode_epoch
 from tidemark.state.joblog import TERM, JobLog
 from tidemark.state.layout import PINS, pin_path, record_path
 from tidemark.state.records import EpochRecord
+from tidemark.state.sealed import create_sealed
 
 KIND = "pin"
 _LISTINGS: Final = 20
@@ -142,12 +143,11 @@ class Pins:
         """
         path = pin_path(name)
         body = _PinBody(name, self.log.clock.now_ms(), json.loads(data), about)
-        try:
-            self.log.store.create(path, seal(KIND, to_plain(body)))
-        except FileExistsError as error:
+        # One that was there before is another, whatever it says; one that came meanwhile and says the same is this one.
+        if self.log.store.exists(path) or not create_sealed(self.log.store, path, kind=KIND, value=body):
             raise InvalidNameError(
                 f"there is a pin {name!r} already", fix="choose another name, or remove that pin first", job=self.log.job
-            ) from error
+            )
         crash_point("pin-put")
 
     def copy(self, name: str, to: str, *, pinned_at: int, record: EpochRecord, about: Mapping[str, object]) -> Pin:

@@ -15,14 +15,16 @@ from typing import NamedTuple
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError
-from obstore.store import LocalStore, ObjectStore, from_url
+from obstore.store import LocalStore, ObjectStore
 
 from tidemark.errors import StoreError, TidemarkError, UnknownStoreError
 from tidemark.locations import Location
-from tidemark.state.redaction import redacted, without_secrets
+from tidemark.state.object_stores import lacks_bucket, open_remote, remedy, said
+from tidemark.state.redaction import without_secrets
 
 _WRITTEN_AT_ONCE = 8 * 1024 * 1024
 _NAMED = 10
+_CREATIONS = 5
 _TROUBLE = (BaseError, OSError, ValueError)
 
 
@@ -51,7 +53,8 @@ class JobStore:
 
         Args:
             location: where it is.
-            make: without it, a local folder that is missing is an error: whoever only reads has mistaken the place then.
+            make: without it, a folder that is missing is an error: whoever only reads has mistaken the place then. On an object store
+                that is one without objects.
 
         Raises:
             DefinitionError: the location cannot be read as one.
@@ -65,13 +68,18 @@ class JobStore:
                 fix=f"give a place that is there, with jobs or what was exported; {_near(Path(root.path))}",
                 place=str(root),
             )
-        with _reported("open", str(root)):
+        with _reported("open", root):
             if root.scheme == "file":
                 # Folders emptied by a deletion go with it, as they do on object stores.
                 return cls(root, LocalStore(root.path, mkdir=True, automatic_cleanup=True))
-            if root.account is not None:
-                return cls(root, from_url(root.uri, account_name=root.account))
-            return cls(root, from_url(root.uri))
+            opened = cls(root, open_remote(root))
+        if not make and opened.is_empty():
+            raise UnknownStoreError(
+                f"there is nothing at {root}: no object's name begins so",
+                fix="give a place that is there, with jobs or what was exported",
+                place=str(root),
+            )
+        return opened
 
     @property
     def uri(self) -> str:
@@ -106,7 +114,7 @@ class JobStore:
             FileNotFoundError: there is no such object.
             StoreError: it cannot be read.
         """
-        with _reported("read", self._shown(path), passing=(FileNotFoundError,)):
+        with _reported("read", self._at(path), passing=(FileNotFoundError,)):
             return bytes(obstore.get(self.objects, self._key(path)).bytes())
 
     def tail(self, path: str, length: int) -> tuple[bytes, int]:
@@ -116,8 +124,16 @@ class JobStore:
             FileNotFoundError: there is no such object.
             StoreError: it cannot be read.
         """
-        with _reported("read", self._shown(path), passing=(FileNotFoundError,)):
-            found = obstore.get(self.objects, self._key(path), options={"range": {"suffix": length}})
+        with _reported("read", self._at(path), passing=(FileNotFoundError,)):
+            try:
+                found = obstore.get(self.objects, self._key(path), options={"range": {"suffix": length}})
+            except FileNotFoundError:
+                raise
+            except BaseError:
+                # Of an empty object S3 gives no range.
+                if obstore.head(self.objects, self._key(path))["size"]:
+                    raise
+                return b"", 0
             return bytes(found.bytes()), found.meta["size"]
 
     def chunks(self, path: str, size: int = _WRITTEN_AT_ONCE) -> Iterator[bytes]:
@@ -127,7 +143,7 @@ class JobStore:
             FileNotFoundError: there is no such object.
             StoreError: it cannot be read.
         """
-        with _reported("read", self._shown(path), passing=(FileNotFoundError,)):
+        with _reported("read", self._at(path), passing=(FileNotFoundError,)):
             for chunk in obstore.get(self.objects, self._key(path)).stream(min_chunk_size=size):
                 yield bytes(chunk)
 
@@ -138,7 +154,7 @@ class JobStore:
             StoreError: it cannot be written.
         """
         with (
-            _reported("write", self._shown(path), passing=(FileNotFoundError, TidemarkError)),
+            _reported("write", self._at(path), passing=(FileNotFoundError, TidemarkError)),
             obstore.open_writer(self.objects, self._key(path), buffer_size=_WRITTEN_AT_ONCE) as writer,
         ):
             for chunk in chunks:
@@ -146,7 +162,7 @@ class JobStore:
 
     def put(self, path: str, data: bytes) -> None:
         """Write an object whole, replacing an older one at once: readers see the old or the new."""
-        with _reported("write", self._shown(path)):
+        with _reported("write", self._at(path)):
             obstore.put(self.objects, self._key(path), data, use_multipart=False)
 
     def create(self, path: str, data: bytes) -> None:
@@ -158,15 +174,27 @@ class JobStore:
             FileExistsError: there is one already; it is untouched.
             StoreError: it cannot be written.
         """
-        with _reported("write", self._shown(path), passing=(FileExistsError,)):
-            try:
-                obstore.put(self.objects, self._key(path), data, mode="create", use_multipart=False)
-            except AlreadyExistsError as error:
-                raise FileExistsError(self._shown(path)) from error
+        with _reported("write", self._at(path), passing=(FileExistsError,)):
+            for tried in range(1, _CREATIONS + 1):
+                try:
+                    obstore.put(self.objects, self._key(path), data, mode="create", use_multipart=False)
+                except AlreadyExistsError as error:
+                    # S3 says so, too, while another's write or deletion of it is at hand, after which there may be none.
+                    if self.exists(path):
+                        raise FileExistsError(str(self._at(path))) from error
+                    if tried == _CREATIONS:
+                        raise
+                else:
+                    return
+
+    def is_empty(self) -> bool:
+        """Say whether there is no object."""
+        with _reported("list", self.location):
+            return not any(obstore.list(self.objects, self.prefix or None, chunk_size=1))
 
     def exists(self, path: str) -> bool:
         """Say whether there is such an object."""
-        with _reported("read", self._shown(path)):
+        with _reported("read", self._at(path)):
             try:
                 obstore.head(self.objects, self._key(path))
             except FileNotFoundError:
@@ -175,7 +203,7 @@ class JobStore:
 
     def modified_ms(self, path: str) -> int | None:
         """Return when an object was written, None where there is none."""
-        with _reported("read", self._shown(path)):
+        with _reported("read", self._at(path)):
             try:
                 return int(obstore.head(self.objects, self._key(path))["last_modified"].timestamp() * 1000)
             except FileNotFoundError:
@@ -185,8 +213,10 @@ class JobStore:
         """Return all objects under a folder, at any depth, sorted by path; none where the folder is missing."""
         folder = self._key(prefix.strip("/"))
         cut = len(self.prefix) + 1 if self.prefix else 0
-        with _reported("list", self._shown(prefix)):
+        with _reported("list", self._at(prefix)):
             found = obstore.list(self.objects, folder or None).collect()
+            if self.location.scheme != "file":
+                found = [item for item in found if item["size"] or not self._is_mark(item["path"], folder)]
         files = (ListedFile(item["path"][cut:], item["size"], int(item["last_modified"].timestamp() * 1000)) for item in found)
         return tuple(sorted(files))
 
@@ -199,7 +229,7 @@ class JobStore:
             stop: names from this one on are not wanted, and not listed either.
         """
         folder = self._key(prefix.strip("/"))
-        with _reported("list", self._shown(prefix)):
+        with _reported("list", self._at(prefix)):
             if start and self.location.scheme != "file":
                 names = self._names_from(f"{folder}/" if folder else "", start, stop)
             else:
@@ -216,7 +246,7 @@ class JobStore:
         keys = [self._key(path) for path in paths]
         if not keys:
             return
-        with _reported("delete", self._shown("")):
+        with _reported("delete", self._at("")):
             try:
                 obstore.delete(self.objects, keys)
             except FileNotFoundError:
@@ -248,7 +278,7 @@ class JobStore:
             FileNotFoundError: there is no such object.
             StoreError: it cannot be moved.
         """
-        with _reported("move", self._shown(path), passing=(FileNotFoundError,)):
+        with _reported("move", self._at(path), passing=(FileNotFoundError,)):
             obstore.rename(self.objects, self._key(path), self._key(to))
 
     def _names_from(self, folder: str, start: str, stop: str | None) -> set[str]:
@@ -263,6 +293,18 @@ class JobStore:
                     names.add(name)
         return names
 
+    def _is_mark(self, key: str, folder: str) -> bool:
+        """Say whether an empty object is ``key/``, by which Hadoop and consoles mark a folder; a listing shows it as ``key``."""
+        if key == folder:
+            return True
+        if "." in key.rpartition("/")[2]:
+            return False
+        try:
+            obstore.head(self.objects, key)
+        except FileNotFoundError:
+            return True
+        return False
+
     def _delete_one(self, key: str) -> None:
         try:
             obstore.delete(self.objects, key)
@@ -272,8 +314,8 @@ class JobStore:
     def _key(self, path: str) -> str:
         return f"{self.prefix}/{path}" if self.prefix and path else self.prefix or path
 
-    def _shown(self, path: str) -> str:
-        return str(self.location.joined(path))
+    def _at(self, path: str) -> Location:
+        return self.location.joined(path)
 
 
 def _near(missing: Path) -> str:
@@ -286,16 +328,12 @@ def _near(missing: Path) -> str:
 
 
 @contextmanager
-def _reported(verb: str, shown: str, *, passing: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+def _reported(verb: str, at: Location, *, passing: tuple[type[Exception], ...] = ()) -> Iterator[None]:
     """Turn a backend's trouble into a StoreError that names the path and holds no credentials, nor does its cause."""
     try:
         yield
-    except passing:
-        raise
     except _TROUBLE as error:
-        text = redacted(str(error))
-        raise StoreError(
-            f"cannot {verb} {shown}: {text.splitlines()[0] if text else type(error).__name__}",
-            fix="check that the place exists and may be read and written from this machine, and the credentials in the environment",
-            place=shown,
-        ) from without_secrets(error)
+        if isinstance(error, passing) and not lacks_bucket(error):
+            raise
+        what = f"cannot {verb} {at}: {said(error)}"
+        raise StoreError(what, fix=remedy(error, at.scheme), place=str(at)) from without_secrets(error)
