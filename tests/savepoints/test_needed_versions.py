@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -174,13 +175,13 @@ def test_the_driver_tells_its_tables_and_says_what_is_lost(job: StoredJob, tmp_p
     assert kept() == [frozenset({3})] * 2
     lost = {"hourly": TableVersion(str(tmp_path / "hourly"), 3, None, "another")}
     job.savepoints.pins.put("old", 1)
-    list_ = savepoint_store.SavepointStore.list
+    kept_ = savepoint_store.SavepointStore.kept
 
     def with_lost(store: savepoint_store.SavepointStore) -> tuple[Savepoint, ...]:
-        return tuple(replace(item, info=replace(item.info, tables=lost)) if item.name == "old" else item for item in list_(store))
+        return tuple(replace(item, info=replace(item.info, tables=lost)) if item.name == "old" else item for item in kept_(store))
 
     with monkeypatch.context() as patch:
-        patch.setattr(savepoint_store.SavepointStore, "list", with_lost)
+        patch.setattr(savepoint_store.SavepointStore, "kept", with_lost)
         assert kept() == [frozenset({3}), frozenset({2, 3})]
         (said,) = put_off()
     assert said.startswith("keeping all that savepoints need of tables: [TM300] tables do not have any more what savepoints")
@@ -188,6 +189,10 @@ def test_the_driver_tells_its_tables_and_says_what_is_lost(job: StoredJob, tmp_p
     assert "`tidemark savepoint dispose taxi NAME`" in said
     assert kept() == [frozenset({2, 3})] * 2
     assert put_off() == []
+    with monkeypatch.context() as patch:
+        patch.setattr(savepoint_store, "read_rewind", lambda _: SimpleNamespace(pin="old", savepoint="other"))
+        assert "old" not in [savepoint.name for savepoint in job.savepoints.list()]
+        assert kept() == [frozenset({2, 3})] * 2, "what a rewind keeps for itself is needed, too"
     # As long as a table cannot be read nothing is given up.
     monkeypatch.setattr("tidemark.savepoints.needed_versions.open_table", refuse)
     assert kept() == [None, None]

@@ -28,7 +28,7 @@ def kafka_error(error: BaseException, sources: Iterable[SourceNode]) -> SourceEr
     text = redacted(str(error))
     kafka = [source for source in sources if isinstance(source.spec, FormatSpec) and source.spec.format.lower() == KAFKA]
     if found := _LOST.search(text):
-        reason = found["reason"].strip().rstrip(".")
+        reason = re.sub(r"\s*SQLSTATE: \w+$", "", found["reason"].strip()).rstrip(".")
         what = f"Kafka no longer has records that come next: {reason}"
         fix = (
             "go back to a savepoint from which on Kafka still has all, or set the source's option failOnDataLoss='false': "
