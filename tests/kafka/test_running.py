@@ -128,8 +128,10 @@ def rows_waiting(jobs: RunningJobs) -> int | None:
 def agrees(job: FareJob, fares: Fares) -> None:
     """Check the windows that are out: each once, with all that was sent of it."""
     newest: dict[tuple[object, object], tuple[object, ...]] = {}
+    seen: set[tuple[object, ...]] = set()
     for zone, start, _, index, *results in job.panes():
-        assert (zone, start, index) not in newest
+        assert (zone, start, index) not in seen
+        seen.add((zone, start, index))
         newest[(zone, start)] = tuple(results[:2])
     expected: dict[tuple[object, object], list[int]] = {}
     for fare in fares.sent:
