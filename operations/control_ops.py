@@ -26,7 +26,6 @@ from tidemark.errors import DefinitionError
 from tidemark.graph.job import Job
 from tidemark.operations.control_config import StartForm, StopForm, SuspendForm, WishForm
 from tidemark.operations.reaching import reach, require_reached, said
-from tidemark.savepoints.savepoint_store import SavepointStore
 from tidemark.state.store import JobStore
 
 if TYPE_CHECKING:
@@ -106,6 +105,8 @@ class Operator:
                 job=form.job,
             )
         if savepoint:
+            from tidemark.savepoints.savepoint_store import SavepointStore  # it loads what reads Delta tables, too
+
             SavepointStore(root, form.job, self.clock).require_free(savepoint)
 
     def _ask(self, wishes: Wishes, verb: Verb, form: WishForm) -> SpecGeneration:

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 import tidemark as tm
+from tests.control.drivers import until
 from tidemark.graph.nodes import FilesSpec, FormatSpec, SourceNode
 from tidemark.spark.waiting import by_metrics, waiting, waiting_files
 from tidemark.state.load import Waiting
+from tidemark.state.status import read_status
+from tidemark.state.store import JobStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 KAFKA = {"endOffset": '{"rides": {"0": 7, "1": 9}, "fares": {"0": 1}}', "metrics": {"avgOffsetsBehindLatest": "10.5"}}
 
@@ -69,3 +79,26 @@ def test_sources_are_told_apart_by_their_order(tmp_path: Path) -> None:
     assert waiting([landing, rides], files, progress) == {"landing": Waiting(files=1, bytes=10), "rides": Waiting(rows=32)}
     assert waiting([rides], {}, progress) == {}
     assert waiting([landing, rides], {}, None) == {}
+
+
+@pytest.mark.spark
+def test_the_status_says_what_waits_also_when_no_epoch_comes(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidemark.spark.query_run._POLLS_PER_COUNT", 1)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "0.json").write_text(json.dumps({"t": 0}))
+    spec = tm.files(str(tmp_path / "in"), format="json", schema="t BIGINT")
+    landing = tm.source("landing", spec, watermarks=tm.bounded_out_of_orderness(0, timestamp="t"))
+    root, stop = str(tmp_path / "store"), threading.Event()
+    job = tm.Job("job", outputs={"rows": tm.memory(landing, str(tmp_path))}, store=root)
+
+    def nothing_waits() -> bool:
+        status = read_status(JobStore.open(root), "job") if (tmp_path / "store").exists() else None
+        return status is not None and status.load is not None and status.load.waiting == {"landing": Waiting(files=0, bytes=0)}
+
+    with ThreadPoolExecutor(1) as threads:
+        run = threads.submit(tm.run, job, spark=spark, trigger="100 milliseconds", stop=stop, handle_signals=False)
+        try:
+            until(lambda: run.done() or nothing_waits(), "word that nothing waits")
+        finally:
+            stop.set()
+        assert len(run.result().epochs) == 1

@@ -28,7 +28,6 @@ def failure(job: FareJob, spark: SparkSession, **options: object) -> SourceError
     with pytest.raises(tm.TidemarkError) as caught:
         job.run(spark, **options)
     error = caught.value
-    print("FAILURE:", type(error).__name__, error)
     assert isinstance(error, SourceError)
     assert (error.job, error.uid, error.transient) == (job.name, "fares", False)
     assert error.place is not None
@@ -40,7 +39,7 @@ def save(job: FareJob) -> SavepointStore:
     done = CliRunner().invoke(main, ["savepoint", "trigger", job.name, "--name", "good", "--store", job.store])
     assert done.exit_code == 0, done.output
     shown = CliRunner().invoke(main, ["savepoint", "show", job.name, "good", "--store", job.store])
-    print("SHOW:", shown.output)
+    assert "source fares: how long kafka keeps its input is not known here" in shown.output
     return SavepointStore(JobStore.open(job.store), job.name)
 
 
@@ -68,8 +67,6 @@ def test_retention_passed_a_job_that_was_down(fares: Fares, job: FareJob, spark:
     fares.send(0, 1, 2, 3)
     fares.topics.delete_before(fares.topic, 0, 3)
     failure(job, spark)
-    # Nothing was missed where all of it had been read.
-    fares.send(1, 0)
 
 
 def test_a_topic_that_is_not_there(job: FareJob, spark: SparkSession) -> None:
@@ -97,5 +94,4 @@ def test_a_broker_that_is_away(job: FareJob, spark: SparkSession) -> None:
     job = replace(job, address="127.0.0.1:1", options={"kafka.request.timeout.ms": "2000", "kafka.default.api.timeout.ms": "3000"})
     with pytest.raises(tm.TidemarkError) as caught:
         job.run(spark)
-    print("AWAY:", caught.value)
     assert caught.value.transient

@@ -13,6 +13,7 @@ import tidemark as tm
 from tests.control.drivers import until
 from tests.kafka.broker import NEEDS_JARS
 from tests.kafka.fares import MINUTE, START, TIMESTAMP, FareJob, Fares, require_agreement
+from tidemark.spark.adaptive_intake import AdaptiveIntake
 from tidemark.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:
@@ -115,19 +116,26 @@ def test_ties_between_many_partitions_are_broken_by_their_numbers(fares: Fares, 
     require_agreement(job, fares.sent, ended=True)
 
 
-def test_intake_follows_the_clock(fares: Fares, job: FareJob, spark: SparkSession) -> None:
-    stop = threading.Event()
-    for partition in range(3):
-        fares.send(partition, *range(0, 100 * MINUTE, 20_000))
+def test_intake_follows_the_clock(fares: Fares, job: FareJob, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a world where seven records take as long as an epoch should."""
+    saw, stop = AdaptiveIntake.saw, threading.Event()
+
+    def slowly(intake: AdaptiveIntake, *, took_ms: int, filled: bool | None) -> None:
+        del took_ms
+        saw(intake, took_ms=100 * job.seen[-1].rows_in, filled=filled)
 
     def tick() -> None:
         if sum(epoch.rows_in for epoch in job.seen) >= len(fares.sent):
             stop.set()
 
-    job = replace(job, options={"maxOffsetsPerTrigger": "64"}, tick=tick)
+    monkeypatch.setattr(AdaptiveIntake, "saw", slowly)
+    job = replace(job, options={"maxOffsetsPerTrigger": "30"}, tick=tick)
+    for partition in range(3):
+        fares.send(partition, *range(0, 30 * MINUTE, MINUTE))
     job.run(spark, trigger="100 milliseconds", adaptive_intake=True, stop=stop)
     sizes = [epoch.rows_in for epoch in job.seen]
-    assert sum(sizes) == len(fares.sent)
-    assert min(sizes[:-1]) < 40, "epochs that took too long made later ones smaller"
+    assert sum(sizes) == len(fares.sent), "each once, whatever queries came and went"
+    assert sizes[0] == 30
+    assert max(sizes[3:]) <= 15, sizes
     job.run(spark, end_of_input=True)
     require_agreement(job, fares.sent, ended=True)

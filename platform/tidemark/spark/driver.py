@@ -133,9 +133,10 @@ class JobDriver:
         self._seed()
         self._keeping.begin(self.head, self.lineage)
 
-    def run_on(self, gauge: LoadGauge, intake: AdaptiveIntake | None) -> None:
-        """Say that the driver runs on: its status shows the load, and its intake may adapt."""
+    def run_on(self, gauge: LoadGauge, intake: AdaptiveIntake | None) -> Callable[[], None]:
+        """Say that the driver runs on: its status shows the load, and its intake may adapt; returns what to call when other input waits."""
         self._keeping.gauge, self._intake = gauge, intake
+        return self._keeping.say_what_waits
 
     def prepare_again(self) -> None:
         """Fill a new checkpoint of Spark's from the newest epoch, for another query of the same run; the one before has ended."""

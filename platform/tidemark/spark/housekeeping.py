@@ -132,6 +132,18 @@ class Housekeeping:
             return
         self._write(state, error=error)
 
+    def say_what_waits(self) -> None:
+        """Write the status again where something else waits than it says; called between epochs, since the next may be long in coming.
+
+        Raises:
+            FencedError: a newer driver has begun; the status is its own.
+        """
+        if self.gauge is None or self._status is None or self._status.load is None or self._status.load.waiting == self.gauge.waiting:
+            return
+        self._term.confirm()
+        self._status = replace(self._status, load=replace(self._status.load, waiting=self.gauge.waiting))
+        write_status(self._store, self._status)
+
     def _load(self, progress: EpochProgress) -> Load | None:
         if self.gauge is None:
             return None

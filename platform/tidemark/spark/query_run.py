@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.errors import PySparkException, StreamingQueryException
 
 from tidemark.crashpoints import crash_point
-from tidemark.errors import FencedError, TidemarkError
+from tidemark.errors import FencedError, StoreError, TidemarkError
 from tidemark.spark.adaptive_intake import AdaptiveIntake
 from tidemark.spark.driver import JobDriver
 from tidemark.spark.session import local_checkpoints
@@ -54,6 +54,7 @@ class QueryRun:
         self._intake: AdaptiveIntake | None = None
         self._gauge = LoadGauge(0)
         self._polls = 0
+        self._say_what_waits: Callable[[], None] = lambda: None
 
     def go(self, interval_ms: int | None, *, end_of_input: bool, adaptive_intake: bool = False) -> None:
         """Run epochs until the end, and leave a status that says how it ended.
@@ -103,7 +104,7 @@ class QueryRun:
     def _run_on(self, interval_ms: int, *, adaptive: bool) -> None:
         self._gauge = LoadGauge(interval_ms)
         self._intake = AdaptiveIntake(interval_ms, tuple(self._driver.job.sources.values())) if adaptive else None
-        self._driver.run_on(self._gauge, self._intake)
+        self._say_what_waits = self._driver.run_on(self._gauge, self._intake)
 
     def _read_on(self, intake: AdaptiveIntake) -> None:
         """Make ready for a query with other bounds, which goes on after the newest epoch as at every start."""
@@ -145,6 +146,17 @@ class QueryRun:
         if self._polls % _POLLS_PER_COUNT == 0:
             sources = tuple(self._driver.job.sources.values())
             self._gauge.waiting = waiting(sources, self._driver.files, query.lastProgress)
+            self._show_what_waits()
+
+    def _show_what_waits(self) -> None:
+        """Have the status say it; an epoch at hand does that at its end."""
+        lock = self._driver.lock
+        if lock.acquire(blocking=False):
+            try:
+                with contextlib.suppress(FencedError, StoreError):
+                    self._say_what_waits()
+            finally:
+                lock.release()
 
     def _look_at_deadlines(self, query: StreamingQuery) -> None:
         """Run an epoch without input when a deadline is due and nothing waited at that deadline; ask Spark first."""
