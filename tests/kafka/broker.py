@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+from py4j.protocol import Py4JJavaError
 
 from tests.control.drivers import until
 
@@ -108,6 +109,10 @@ class Topics:
         self._array: Any = spark.sparkContext._gateway.new_array  # type: ignore[union-attr]  # noqa: SLF001
         settings = jvm.java.util.Properties()
         settings.put("bootstrap.servers", address)
+        # In order, and each record by itself: a batch that waits for a partition's place in the metadata may expire.
+        settings.put("enable.idempotence", "false")
+        settings.put("max.in.flight.requests.per.connection", "1")
+        settings.put("batch.size", "0")
         clients = jvm.org.apache.kafka.clients
         self._admin = clients.admin.AdminClient.create(settings)
         plain = jvm.org.apache.kafka.common.serialization
@@ -122,6 +127,7 @@ class Topics:
     def create(self, name: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
         topic = self._clients.admin.NewTopic(name, partitions, 1).configs(self._map(settings or {}))
         self._admin.createTopics(self._list(topic)).all().get()
+        until(lambda: self._led(name), f"leaders of {name}")
 
     def grow(self, name: str, partitions: int) -> None:
         """Give a topic more partitions."""
@@ -155,6 +161,14 @@ class Topics:
 
     def delete(self, name: str) -> None:
         self._admin.deleteTopics(self._list(name)).all().get()
+
+    def _led(self, name: str) -> bool:
+        """Whether all partitions of a topic have a leader; what is sent before may be held back until it expires."""
+        try:
+            partitions = self._admin.describeTopics(self._list(name)).allTopicNames().get().get(name).partitions()
+        except Py4JJavaError:
+            return False
+        return all(partition.leader() is not None for partition in partitions)
 
     def _before_offset(self, offset: int) -> Any:
         """Call a static method that has the name of another, by which py4j does not find it."""
