@@ -2,8 +2,8 @@
 
 ``BENCH_ROWS`` is the size of the throughput workloads, 20,000,000 by default (sliding windows have a part of it), ``BENCH_EPOCHS`` the
 number of epochs of ``many-epochs``, 300 by default, and ``BENCH_RUNS`` the number of rounds, 3 by default; workloads that take stock
-Spark long have fewer. It writes ``benchmarks/results.json`` and ``docs/performance.md``; a run of some workloads puts their results in the
-place of earlier ones.
+Spark long have fewer. After each workload it writes ``benchmarks/results.json`` and ``docs/performance.md``, where its results take the
+place of earlier ones: a run that fails or is stopped keeps what it has measured.
 
 Jobs that run on are measured only when asked for by name, since that takes an hour: ``--workload latency`` (or one of ``latency-1s``,
 ``latency-10s``, ``latency-60s``) for ``BENCH_SECONDS`` each, 300 by default, and ``--workload start``. So are savepoints:
@@ -16,7 +16,8 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 from rich.console import Console
@@ -64,18 +65,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
             runs=_number("BENCH_RUNS", DEFAULT_RUNS, least=1),
             scratch=(CHECKOUT / ".tidemark" / "bench"),
         )
-        records = (*run_shown(comparison, console), *measure_live(live, comparison, console))
+        root = None if asked.output is None and asked.engine else Path(asked.output or CHECKOUT)
+        records: list[Record] = []
+        for measured in chain(run_shown(comparison, console), measure_live(live, comparison, console)):
+            records += measured
+            if root is not None:
+                write_documents(beside_earlier(measured, root), root)
     except TidemarkError as error:
         console.print(f"[red]{error}[/red]", soft_wrap=True, markup=False)
         return 1
     for line in headline(records):
         console.print(line)
-    if asked.output is None and asked.engine:
+    if root is None:
         console.print("Not all engines were measured side by side, so no file is written; --output FOLDER writes both somewhere else.")
-        return 0
-    root = Path(asked.output) if asked.output else CHECKOUT
-    write_documents(beside_earlier(records, root), root)
-    console.print(f"Written: {RESULTS}, {PAGE}")
+    else:
+        console.print(f"Written: {RESULTS}, {PAGE}")
     return 0
 
 
@@ -97,8 +101,8 @@ def write_documents(records: Sequence[Record], root: Path) -> None:
     page.write_text(render(records), encoding="utf-8")
 
 
-def run_shown(comparison: Comparison, console: Console) -> tuple[Record, ...]:
-    """Run a comparison with a progress display.
+def run_shown(comparison: Comparison, console: Console) -> Iterator[tuple[Record, ...]]:
+    """Run a comparison with a progress display; yields the records of each workload.
 
     Raises:
         MeasurementError: a process failed.
@@ -117,7 +121,7 @@ def run_shown(comparison: Comparison, console: Console) -> tuple[Record, ...]:
             kept, lost = step.figures.late_kept, step.figures.late_lost
             console.print(f"{name}: {step.figures.seconds:.1f} s, late rows kept {kept:,}, lost {lost:,}")
 
-        return compare(comparison, show)
+        yield from compare(comparison, show)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -154,21 +158,21 @@ def chosen(
     return wanted, tuple(dict.fromkeys(item for name in names or () for item in live.get(name, ())))
 
 
-def measure_live(workloads: Sequence[Live], comparison: Comparison, console: Console) -> tuple[Record, ...]:
-    """Measure workloads whose job runs on, on each engine that can.
+def measure_live(workloads: Sequence[Live], comparison: Comparison, console: Console) -> Iterator[tuple[Record, ...]]:
+    """Measure workloads whose job runs on, on each engine that can; yields the records of each.
 
     Raises:
         MeasurementError: a process failed.
         DisagreementError: an engine's results are not what the input says.
     """
-    found: list[Record] = []
     for workload in workloads:
+        found: list[Record] = []
         for engine in comparison.engines:
             if isinstance(workload, SavepointWorkload) and engine != "tidemark":
                 continue
             console.print(f"{START if workload is None else workload.name} on {engine}")
             found.append(_measured(workload, engine, comparison))
-    return tuple(found)
+        yield tuple(found)
 
 
 def _measured(workload: Live, engine: Engine, comparison: Comparison) -> Record:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,8 +56,8 @@ class Step:
     figures: RunFigures | None = None
 
 
-def compare(comparison: Comparison, report: Callable[[Step], None]) -> tuple[Record, ...]:
-    """Measure everything; returns a record per workload and engine.
+def compare(comparison: Comparison, report: Callable[[Step], None]) -> Iterator[tuple[Record, ...]]:
+    """Measure everything; yields the records of a workload, one per engine, as soon as it is done.
 
     Args:
         comparison: what to measure.
@@ -67,7 +67,6 @@ def compare(comparison: Comparison, report: Callable[[Step], None]) -> tuple[Rec
         MeasurementError: a process failed.
         DisagreementError: an engine's results are not what the input says.
     """
-    records: list[Record] = []
     for workload in comparison.workloads:
         files = ensure_fares(workload.fares, comparison.scratch)
         warm = ensure_fares(workload.warm_fares, comparison.scratch)
@@ -82,8 +81,7 @@ def compare(comparison: Comparison, report: Callable[[Step], None]) -> tuple[Rec
                 figures = _measure(comparison, workload, engine, truth, (files, warm))
                 found[engine].append(figures)
                 report(Step(workload, engine, run, figures))
-        records += [_record(comparison, workload, engine, runs) for engine, runs in found.items()]
-    return tuple(records)
+        yield tuple(_record(comparison, workload, engine, runs) for engine, runs in found.items())
 
 
 def _measure(comparison: Comparison, workload: Workload, engine: Engine, truth: Truth, inputs: tuple[Path, Path]) -> RunFigures:

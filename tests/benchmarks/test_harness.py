@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
@@ -15,6 +16,7 @@ from benchmarks.comparison import Comparison, Step, compare
 from benchmarks.engines import ENGINES, cores
 from benchmarks.fares import ensure_fares
 from benchmarks.growth import GrowthPlan, Stage
+from benchmarks.processes import MeasurementError
 from benchmarks.records import (
     Growth,
     Record,
@@ -174,6 +176,20 @@ def test_the_large_state_is_a_hundred_times_the_small_one() -> None:
     assert LARGE_STATE == 100 * SMALL_STATE
 
 
+def test_what_is_measured_is_kept_when_a_later_workload_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def fails_at_the_second(*_: object) -> Iterator[tuple[Record, ...]]:
+        yield (FAST,)
+        raise MeasurementError("the second failed", fix="mend it")
+
+    monkeypatch.setattr("benchmarks.__main__.compare", fails_at_the_second)
+    write_documents([EPOCHS], tmp_path)
+    assert main(["--output", str(tmp_path)]) == 1
+    assert "the second failed" in capsys.readouterr().err
+    assert read_records(tmp_path / RESULTS) == (FAST, EPOCHS)
+
+
 @pytest.mark.parametrize(
     ("setting", "arguments", "says"),
     [
@@ -199,7 +215,7 @@ def test_bad_settings_are_named(
 def test_an_engine_is_measured_and_checked(tmp_path: Path) -> None:
     workload = standard_workloads(20_000)[0]
     steps: list[Step] = []
-    (record,) = compare(Comparison([workload], ["tidemark"], 1, tmp_path, memory="1g"), steps.append)
+    ((record,),) = compare(Comparison([workload], ["tidemark"], 1, tmp_path, memory="1g"), steps.append)
     assert (record.workload, record.engine, record.rows, record.runs) == ("tumbling-1k", "tidemark", 20_000, 1)
     assert record.events_per_second is not None
     assert record.events_per_second.min == record.events_per_second.max > 0
@@ -226,7 +242,7 @@ def test_growth_is_measured_at_both_ends(tmp_path: Path) -> None:
     shape = Shape("tumbling", "30 days")
     fares = GrowthPlan(stages, close_after_ms=2 * shape.size_ms)
     workload = Workload("small-growth", "growth", shape, fares, fares, 1, "some", (Phase(2, 3), Phase(7, 3)))
-    (record,) = compare(Comparison([workload], ["tidemark"], 1, tmp_path, memory="1g"), lambda _: None)
+    ((record,),) = compare(Comparison([workload], ["tidemark"], 1, tmp_path, memory="1g"), lambda _: None)
     assert record.growth is not None
     assert (record.events_per_second, record.epoch_ms, record.cells_checked) == (None, None, 500)
     first, last = record.growth.first, record.growth.last
