@@ -136,7 +136,9 @@ def touched_partitions(
     touched: dict[int, tuple[Cause, EpochProgress]] = {}
     for epoch in epochs:
         if epoch.lineage != mark.lineage:
-            mark = replace(mark, through=_through_at(stream, partitions_def, mark, find(epoch, epoch.epoch - 1)))
+            # The epoch that is found may be of another branch; the lineage's own first one is not.
+            for begun in (find(epoch, epoch.epoch - 1), epoch):
+                mark = replace(mark, through=_through_at(stream, partitions_def, mark, begun))
         told = mark.through if mark.through is not None else MIN_WATERMARK
         touched |= {start: (cause, epoch) for start, cause in _touches(stream, epoch)}
         touched = {start: found for start, found in touched.items() if start < told}
@@ -153,8 +155,14 @@ def touched_partitions(
 
 def partition_at(partitions_def: dg.TimeWindowPartitionsDefinition, time: int) -> str | None:
     """Return the partition that a time in milliseconds is in, None outside all of them."""
+    # Dagster looks for the partition before it, which may be in no year that Python knows.
+    if time < partitions_def.start.timestamp() * 1000:
+        return None
     key = partitions_def.get_partition_key_for_timestamp(time / 1000)
-    return key if partitions_def.has_partition_key(key) else None
+    if not partitions_def.has_partition_key(key):
+        return None
+    # Of a time that is excluded Dagster gives the partition before.
+    return key if time < partitions_def.time_window_for_partition_key(key).end.timestamp() * 1000 else None
 
 
 def _through_at(

@@ -11,7 +11,8 @@ from tidemark.assets.check import CheckDeclaration, Finding
 from tidemark.assets.evidence import Evidence
 from tidemark.assets.job_streams import StreamData, emitter, is_whole_side_output, output_streams
 from tidemark.errors import SinkError
-from tidemark.graph.nodes import FilterNode, Node, OutputTag, SourceNode, WindowNode
+from tidemark.graph.job import Job
+from tidemark.graph.nodes import DeltaSpec, FilterNode, Node, OutputTag, SourceNode, WindowNode
 from tidemark.state.progress import EpochProgress
 from tidemark.state.totals import Totals, add_epoch, empty_totals
 
@@ -41,7 +42,8 @@ class Conservation:
 
     Checked for each epoch of the run and for all epochs since the lineage began: per source ``read = passed + malformed``,
     per filter ``in = passed + rejected``, per window ``in = accepted + late``; each side output that is written as it is must
-    hold as many rows as its operator turned away; each table must hold as many rows as were committed to it.
+    hold as many rows as its operator turned away in that epoch;
+    each table to which rows are appended must hold as many as were committed to it.
 
     Args:
         output: output whose asset shows the check; the job's first main output by default.
@@ -69,10 +71,8 @@ class Conservation:
         """Yield the one finding, with the whole balance as a table."""
         del stream  # the balance is of the whole job, whichever asset shows it
         report = evidence.report
-        lines = [line for epoch in report.epochs for line in balance(f"epoch {epoch.epoch}", add_epoch(empty_totals(), epoch))]
+        lines = [line for epoch in report.epochs for line in epoch_lines(evidence.job, epoch)]
         totals = list(balance("total", report.totals))
-        if report.head is not None:
-            totals += side_output_lines(evidence, report.head)
         if self.compare_tables:
             totals += table_lines(evidence)
         wrong = [line for line in (*lines, *totals) if not line.balanced]
@@ -98,21 +98,32 @@ def balance(scope: str, totals: Totals) -> Iterator[BalanceLine]:
         yield _line(scope, f"window {uid}: in", counts, "in", ("accepted", "late"))
 
 
-def side_output_lines(evidence: Evidence, head: EpochProgress) -> Iterator[BalanceLine]:
+def epoch_lines(job: Job, epoch: EpochProgress) -> Iterator[BalanceLine]:
+    """Return the lines of one epoch.
+
+    Side outputs are compared here alone: one that was added to a job that had run lacks what was turned away before.
+    """
+    scope, totals = f"epoch {epoch.epoch}", add_epoch(empty_totals(), epoch)
+    yield from balance(scope, totals)
+    yield from side_output_lines(job, scope, totals, epoch)
+
+
+def side_output_lines(job: Job, scope: str, totals: Totals, epoch: EpochProgress) -> Iterator[BalanceLine]:
     """Return a line for each output that is a side output as it was emitted."""
-    totals = evidence.report.totals
-    for stream in output_streams(evidence.job):
+    for stream in output_streams(job):
         node = stream.output.node if stream.output is not None else None
         found = emitter(node) if node is not None and is_whole_side_output(node) else None
         written = totals["outputs"].get(stream.name)
-        emitted = _emitted(*found, totals=totals, head=head) if found is not None else None
+        emitted = _emitted(*found, totals=totals, epoch=epoch) if found is not None else None
         if written is not None and emitted is not None:
-            yield BalanceLine("total", f"{stream.kind} rows emitted", emitted, ((f"in output {stream.name}", written),))
+            yield BalanceLine(scope, f"{stream.kind} rows emitted", emitted, ((f"in output {stream.name}", written),))
 
 
 def table_lines(evidence: Evidence) -> Iterator[BalanceLine]:
-    """Return a line for each table; outputs that keep no table have none."""
+    """Return a line for each table that keeps all rows it gets; outputs without a table have none, nor have those that are upserted."""
     for stream in output_streams(evidence.job):
+        if stream.output is not None and isinstance(stream.output.sink, DeltaSpec) and stream.output.sink.mode == "upsert":
+            continue
         committed = evidence.report.totals["outputs"].get(stream.name)
         try:
             table = evidence.table(stream)
@@ -122,14 +133,14 @@ def table_lines(evidence: Evidence) -> Iterator[BalanceLine]:
             yield BalanceLine("total", f"output {stream.name}: committed", committed, (("in the table", table.rows()),))
 
 
-def _emitted(node: Node, tag: OutputTag, *, totals: Totals, head: EpochProgress) -> int | None:
+def _emitted(node: Node, tag: OutputTag, *, totals: Totals, epoch: EpochProgress) -> int | None:
     match node:
         case SourceNode(name=name):
             return totals["sources"].get(name, {}).get("malformed")
         case WindowNode(uid=str(uid)):
             return totals["operators"].get(uid, {}).get("late")
         case FilterNode():
-            named = next((name for name, item in head.filters.items() if item.rejects_to == tag.name), "")
+            named = next((name for name, item in epoch.filters.items() if item.rejects_to == tag.name), "")
             return totals["filters"].get(named, {}).get("rejected")
         case _:
             return None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tidemark.assets.job_streams import StreamData
-from tidemark.assets.output_table import OutputTable
+from tidemark.assets.output_table import OutputTable, TableState
 from tidemark.assets.run_report import RunReport
 from tidemark.state.history import read_history
 from tidemark.state.status import JobStatus, read_status
@@ -28,13 +28,13 @@ class Evidence:
     Args:
         report: the run just made; or, for checks on their own, the epochs of the job's history.
         status: the job's status; none where it never ran.
-        files_before: names of an output's files before the run, by output, for checks that look at the run's rows only.
+        before: how far an output's table had come before the run, by output, for checks that look at the run's rows only.
         store: where the job stores are.
     """
 
     report: RunReport
     status: JobStatus | None
-    files_before: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    before: Mapping[str, TableState] = field(default_factory=dict)
     store: str = ""
 
     @property
@@ -49,11 +49,6 @@ class Evidence:
             SinkError: its sink keeps no rows that could be read back.
         """
         return table_of(stream, self.status)
-
-    def new_files(self, stream: StreamData) -> frozenset[str] | None:
-        """Return the files that this run added to an output; none where there is no run to compare with."""
-        before = self.files_before.get(stream.name)
-        return None if before is None else self.table(stream).files() - before
 
 
 def table_of(stream: StreamData, status: JobStatus | None) -> OutputTable:

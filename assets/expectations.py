@@ -65,11 +65,11 @@ class ExpectationChecks:
     def evaluate(self, stream: StreamData, evidence: Evidence) -> Iterator[Finding]:
         """Yield one finding per expectation; a table that does not exist yet has nothing unexpected."""
         table = evidence.table(stream)
-        files = evidence.new_files(stream) if self.rows == "run" else None
-        if files is None and (count := table.rows()) > self.max_rows:
+        before = evidence.before.get(stream.name) if self.rows == "run" else None
+        if before is None and (count := table.rows()) > self.max_rows:
             yield from self._too_many(count)
             return
-        rows = table.read(files=files)
+        rows = table.read() if before is None else table.read_since(before)
         if rows is None:
             yield from (Finding(name, passed=True, description="the table does not exist yet") for name in self.expectations)
             return

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import TYPE_CHECKING, Literal
+from urllib.parse import unquote
 
 from tidemark.errors import SinkError
 from tidemark.graph.nodes import DeltaSpec, Output, ParquetSpec
 from tidemark.locations import Location
+from tidemark.state.delta_tags import FOLDER
+from tidemark.state.store import JobStore
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.dataset as pads
+    from deltalake import DeltaTable
+
+
+@dataclass(frozen=True)
+class TableState:
+    """How far a table had come: the version of a Delta table, -1 where there was none; of a folder, its files."""
+
+    version: int = -1
+    files: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -54,42 +68,77 @@ class OutputTable:
                     place=output.place or None,
                 )
 
-    def files(self) -> frozenset[str]:
-        """Return the names of the table's files, as they are now."""
+    def state(self) -> TableState:
+        """Return how far the table has come; ``read_since`` tells what came after that."""
+        if self.format == "delta":
+            table = self._delta_table()
+            return TableState() if table is None else TableState(version=table.version())
         dataset = self._dataset()
-        return frozenset() if dataset is None else frozenset(dataset.files)
+        return TableState() if dataset is None else TableState(files=frozenset(dataset.files))
 
     def rows(self) -> int:
         """Return the number of rows, from file metadata alone."""
         dataset = self._dataset()
         return 0 if dataset is None else int(dataset.count_rows())
 
-    def read(self, columns: Sequence[str] | None = None, *, files: Collection[str] | None = None) -> pa.Table | None:
+    def read(self, columns: Sequence[str] | None = None) -> pa.Table | None:
         """Return the rows; none where the table does not exist.
 
         Args:
             columns: the columns wanted; all by default.
-            files: only rows of these files.
         """
-        import pyarrow.dataset as pads
-
         dataset = self._dataset()
-        if dataset is None:
+        return None if dataset is None else dataset.to_table(columns=list(columns) if columns is not None else None)
+
+    def read_since(self, before: TableState) -> pa.Table | None:
+        """Return the rows that were written since, also those that were merged into other files or replaced; none without a table."""
+        if self.format == "parquet":
+            dataset = self._dataset()
+            return None if dataset is None else _rows_of(dataset, frozenset(dataset.files) - before.files)
+        import pyarrow as pa
+
+        table = self._delta_table()
+        if table is None:
             return None
-        if files is not None:
-            wanted = [fragment for fragment in dataset.get_fragments() if fragment.path in files]
-            dataset = pads.FileSystemDataset(wanted, dataset.schema, dataset.format, dataset.filesystem)
-        return dataset.to_table(columns=list(columns) if columns is not None else None)
+        missing, parts = self._added_after(before.version), [_rows_of(table.to_pyarrow_dataset(), frozenset())]
+        # A file is in the newest version, or was merged into others: then it is in the one that it came with.
+        for version in (table.version(), *sorted(set(missing.values()), reverse=True)):
+            dataset = self._delta_dataset(version) if missing else None
+            if dataset is not None:
+                there = missing.keys() & set(dataset.files)
+                parts.append(_rows_of(dataset, there))
+                missing = {file: added for file, added in missing.items() if file not in there}
+        return pa.concat_tables(parts, promote_options="permissive")
+
+    def _added_after(self, version: int) -> dict[str, int]:
+        """Return the files that brought a Delta table rows after a version, and the version that each came with.
+
+        Those that hold nothing but rows of others are left out.
+        """
+        log, found = JobStore.open(self.location).at("_delta_log"), dict[str, int]()
+        for number in count(version + 1):
+            try:
+                actions = [json.loads(line) for line in log.get(f"{number:020d}.json").decode().splitlines() if line.strip()]
+            except FileNotFoundError:
+                return found
+            rewritten = next((action["commitInfo"].get(FOLDER) for action in actions if "commitInfo" in action), None)
+            added = [unquote(action["add"]["path"]) for action in actions if "add" in action and action["add"]["dataChange"]]
+            found |= {path: number for path in added if rewritten is None or not path.startswith(f"{rewritten}/")}
+        return found
 
     def _dataset(self) -> pads.FileSystemDataset | None:
         return self._delta_dataset() if self.format == "delta" else self._parquet_dataset()
 
-    def _delta_dataset(self) -> pads.FileSystemDataset | None:
+    def _delta_dataset(self, version: int | None = None) -> pads.FileSystemDataset | None:
+        table = self._delta_table(version)
+        return None if table is None else table.to_pyarrow_dataset()
+
+    def _delta_table(self, version: int | None = None) -> DeltaTable | None:
         from deltalake import DeltaTable
         from deltalake.exceptions import TableNotFoundError
 
         try:
-            return DeltaTable(self.location.uri).to_pyarrow_dataset()
+            return DeltaTable(self.location.uri, version=version)
         except TableNotFoundError:
             return None
         except Exception as error:  # deltalake has many error classes, of which none says "cannot be read"
@@ -116,3 +165,11 @@ class OutputTable:
                 place=str(self.location),
             ) from error
         return dataset if dataset.files else None
+
+
+def _rows_of(dataset: pads.FileSystemDataset, files: Collection[str]) -> pa.Table:
+    """Return the rows of some files of a dataset."""
+    import pyarrow.dataset as pads
+
+    wanted = [fragment for fragment in dataset.get_fragments() if fragment.path in files]
+    return pads.FileSystemDataset(wanted, dataset.schema, dataset.format, dataset.filesystem).to_table()

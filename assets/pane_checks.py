@@ -16,6 +16,7 @@ from tidemark.assets.sample_rows import sample_markdown
 from tidemark.durations import format_duration, to_ms
 from tidemark.errors import DefinitionError
 from tidemark.graph.nodes import DeltaSpec, WindowNode
+from tidemark.graph.propagation import schema_of
 from tidemark.semantics.assigners import Cumulative, Sliding, Tumbling
 
 if TYPE_CHECKING:
@@ -47,11 +48,13 @@ class UniquePanes:
         """Return the one check.
 
         Raises:
-            DefinitionError: the output holds no window results and no columns are given.
+            DefinitionError: the output holds no window results and no columns are given, or it lacks one.
             SinkError: the output's sink keeps no table that could be read back.
         """
         table_of(stream, None)
-        return (CheckDeclaration(self.name, f"No row twice by {', '.join(self._columns(stream))}.", self.blocking),)
+        columns = self._columns(stream)
+        _require_columns(stream, columns, self)
+        return (CheckDeclaration(self.name, f"No row twice by {', '.join(columns)}.", self.blocking),)
 
     def evaluate(self, stream: StreamData, evidence: Evidence) -> Iterator[Finding]:
         """Yield the one finding, with the first rows that are there more than once."""
@@ -107,10 +110,11 @@ class NoGaps:
         """Return the one check.
 
         Raises:
-            DefinitionError: the distance of windows is not known.
+            DefinitionError: the distance of windows is not known, or the output lacks a column.
             SinkError: the output's sink keeps no table that could be read back.
         """
         table_of(stream, None)
+        _require_columns(stream, (*self.by, "window_start"), self)
         scope = f" for each {', '.join(self.by)}" if self.by else ""
         return (CheckDeclaration(self.name, f"A window every {format_duration(self._step(stream))}{scope}, without gaps.", self.blocking),)
 
@@ -171,6 +175,18 @@ def gaps(table: pa.Table, *, by: Sequence[str], step_ms: int) -> list[Mapping[st
                 found.append({**group, "after": before["window_start"], "before": row["window_start"], "missing": missing})
         before = row
     return found
+
+
+def _require_columns(stream: StreamData, columns: Sequence[str], check: object) -> None:
+    """Make sure that an output has columns, as far as the job's definition tells."""
+    schema = schema_of(stream.output.node) if stream.output is not None else None
+    missing = [name for name in columns if schema is not None and schema.find(name) is None]
+    if missing:
+        raise DefinitionError(
+            f"output {stream.name!r} has no {', '.join(missing)}, which {type(check).__name__} looks at",
+            fix="keep it in the output, or give the columns (UniquePanes) or by= (NoGaps) yourself",
+            job=stream.job.name,
+        )
 
 
 def _window(stream: StreamData, check: object) -> WindowNode:

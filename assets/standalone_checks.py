@@ -10,6 +10,7 @@ from tidemark.assets.annotations import with_types
 from tidemark.assets.check import OutputCheck, check_specs, evaluate_checks
 from tidemark.assets.evidence import stored_evidence
 from tidemark.assets.job_streams import output_streams
+from tidemark.assets.store_place import store_location
 from tidemark.assets.translator import TidemarkTranslator, group_of
 from tidemark.errors import DefinitionError
 from tidemark.graph.job import Job
@@ -43,10 +44,7 @@ def build_asset_checks(
     keys = {stream.name: chosen.get_asset_spec(stream).key for stream in output_streams(job)}
 
     def check(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
-        location = given.get_value() if isinstance(given, dg.EnvVar) else given
-        if location is None:
-            raise DefinitionError("the environment variable of the job store is not set", fix=f"set {given}", job=job.name)
-        evidence = stored_evidence(job, location)
+        evidence = stored_evidence(job, store_location(given, job.name))
         yield from evaluate_checks(checks, evidence, keys=keys, selected=context.selected_asset_check_keys)
 
     return dg.multi_asset_check(

@@ -9,7 +9,11 @@ import dagster as dg
 from tidemark.assets.bound_job import bound_job
 from tidemark.assets.translator import group_of
 
-_UNFINISHED = [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED]
+_UNFINISHED = [
+    *(dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED),
+    # It finishes its epoch first.
+    dg.DagsterRunStatus.CANCELING,
+]
 
 
 def build_drain_schedule(

@@ -12,7 +12,7 @@ from tidemark.assets.bound_job import BoundJob, bound_job
 from tidemark.assets.check import evaluate_checks, stream_of
 from tidemark.assets.evidence import Evidence, report_of_run, stored_evidence, table_of
 from tidemark.assets.output_metadata import output_metadata
-from tidemark.assets.output_table import OutputTable
+from tidemark.assets.output_table import OutputTable, TableState
 from tidemark.assets.run_report import RunReport
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.errors import DefinitionError, SinkError
@@ -133,7 +133,7 @@ class TidemarkResource(dg.ConfigurableResource[Any]):
             # "Execute checks" on Dagster's page: what is there is checked, and nothing is run for it.
             yield from evaluate_checks(bound.checks, stored_evidence(bound.job, store), keys=bound.keys, selected=checks)
             return
-        before = _files_before(bound, self.status_of(bound.job))
+        before = _states(bound, self.status_of(bound.job))
         reporter = EpochReporter(
             bound.job,
             log=context.log.info,
@@ -179,9 +179,9 @@ def _tables(bound: BoundJob, store: str) -> dict[dg.AssetKey, OutputTable]:
     return tables
 
 
-def _files_before(bound: BoundJob, status: JobStatus | None) -> dict[str, frozenset[str]]:
+def _states(bound: BoundJob, status: JobStatus | None) -> dict[str, TableState]:
     wanted = {stream_of(bound.job, check).name for check in bound.checks if check.compares_runs}
-    return {stream.name: table_of(stream, status).files() for stream in bound.streams if stream.name in wanted}
+    return {stream.name: table_of(stream, status).state() for stream in bound.streams if stream.name in wanted}
 
 
 def _summary(report: RunReport) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from tidemark.assets.store_place import store_location
 from tidemark.assets.translator import group_of
 from tidemark.control.alert import Alert
 from tidemark.durations import to_ms
@@ -80,7 +81,7 @@ def job_sensor(job: Job, *, name: str, description: str, options: SensorOptions,
 
     def evaluate(context: dg.SensorEvaluationContext, **_: object) -> dg.SensorResult:
         # Called directly, as in unit tests, Dagster passes the resources by name as well.
-        root = JobStore.open(store_location(store, job))
+        root = JobStore.open(store_location(store, job.name))
         status = read_status(root, job.name)
         if status is None or status.last is None:
             return dg.SensorResult(skip_reason=f"job {job.name!r} has committed no epoch yet")
@@ -113,17 +114,3 @@ def _result(decision: Decision, *, wanted: bool) -> dg.SensorResult:
         return dg.SensorResult(skip_reason=decision.said, cursor=cursor)
     requests = [dg.RunRequest(run_key=run.key, tags=run.tags, partition_key=run.partition) for run in decision.runs]
     return dg.SensorResult(run_requests=requests, cursor=cursor)
-
-
-def store_location(store: str | dg.EnvVar, job: Job) -> str:
-    """Return where a store is, as a text.
-
-    Raises:
-        DefinitionError: the environment variable that says it is not set.
-    """
-    if not isinstance(store, dg.EnvVar):
-        return store
-    value = store.get_value()
-    if value is None:
-        raise DefinitionError("the environment variable of the job store is not set", fix=f"set {store.env_var_name}", job=job.name)
-    return value

@@ -150,24 +150,24 @@ def decide_late(
 def late_rows(status: JobStatus, cursor: SensorCursor | None, history: Sequence[EpochProgress]) -> LateRows:
     """Return what came in since the cursor; all of the lineage where there is none, or another lineage began since."""
     last = cursor.epoch if cursor is not None and cursor.lineage == status.lineage else -1
-    new = [epoch for epoch in history if epoch.lineage == status.lineage and epoch.epoch > last]
+    # The history was read after the status, and may know more than the totals say.
+    newest = status.last.epoch if status.last is not None else last
+    new = [epoch for epoch in history if epoch.lineage == status.lineage and last < epoch.epoch <= newest]
     operators = [operator for epoch in new for operator in epoch.operators.values()]
+    counts = {"in": sum(each.rows_in for each in operators), "late": sum(each.rows_late for each in operators)}
+    if cursor is None or cursor.lineage == status.lineage:
+        # The history may not reach back so far. A lineage that began since goes on with the totals of what it began from.
+        before = cursor.counts if cursor is not None else {}
+        counts = {count: _total(status, count) - before.get(count, 0) for count in counts}
     lost = frozenset(start for operator in operators for start in operator.late_windows)
     refired = frozenset(start for operator in operators for start in operator.refired_windows)
-    return LateRows(_since(status, cursor, "in"), _since(status, cursor, "late"), lost, refired)
+    return LateRows(counts["in"], counts["late"], lost, refired)
 
 
 def partitions_touched(starts: Iterable[int], partitions_def: Partitions) -> tuple[str, ...]:
     """Return the partitions in which windows begin, each once, in the order given; windows outside all partitions have none."""
     keys = (partition_at(partitions_def, start) for start in starts)
     return tuple(key for key in dict.fromkeys(keys) if key is not None)
-
-
-def _since(status: JobStatus, cursor: SensorCursor | None, count: str) -> int:
-    now = _total(status, count)
-    before = cursor.counts.get(count, 0) if cursor is not None else 0
-    # Totals that went back belong to a lineage that began anew.
-    return now - before if now >= before else now
 
 
 def _total(status: JobStatus, count: str) -> int:

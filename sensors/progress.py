@@ -12,11 +12,12 @@ from typing import NamedTuple
 import dagster as dg
 
 from tidemark.assets.bound_job import JOB_KEY, OUTPUT_KEY, bound_job
+from tidemark.assets.store_place import store_location
 from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.durations import format_duration, to_ms
 from tidemark.errors import CorruptStoreError, DefinitionError, StoreError, TidemarkError
 from tidemark.graph.job import Job
-from tidemark.sensors.job_sensor import SensorOptions, store_location
+from tidemark.sensors.job_sensor import SensorOptions
 from tidemark.sensors.progress_cursor import JobMark, SavepointMarks, decode_marks, decode_savepoints, encode_marks
 from tidemark.sensors.progress_report import Event, FollowedJob, is_due, report_complete, report_epochs
 from tidemark.sensors.reported_events import ReportedEvents
@@ -215,8 +216,9 @@ class Progress:
 
     def _read(self, *, savepoints: bool) -> tuple[dict[str, _Look], dict[str, TidemarkError]]:
         """Return what there is of the jobs that have committed an epoch, and the errors of those that cannot be read."""
-        roots = {uri: JobStore.open(uri) for uri in {_store_of(self._options, job.bound.job) for job in self._jobs.values()}}
-        places = {name: roots[_store_of(self._options, job.bound.job)] for name, job in self._jobs.items()}
+        uris = {name: store_location(_store_of(self._options, job.bound.job), name) for name, job in self._jobs.items()}
+        roots = {uri: JobStore.open(uri) for uri in set(uris.values())}
+        places = {name: roots[uri] for name, uri in uris.items()}
         statuses: dict[str, _Look] = {}
         errors: dict[str, TidemarkError] = {}
         for name, found in _look_at(places, savepoints=savepoints):
@@ -248,11 +250,11 @@ def _look(root: JobStore, name: str, *, savepoints: bool) -> _Look | TidemarkErr
         return error
 
 
-def _store_of(options: SensorOptions, job: Job) -> str:
+def _store_of(options: SensorOptions, job: Job) -> str | dg.EnvVar:
     store = options.store if options.store is not None else job.store
     if store is None:
         raise DefinitionError("a progress sensor has no job store", fix="give SensorOptions(store=...), or Job(store=...)", job=job.name)
-    return store_location(store, job)
+    return store
 
 
 def _followed(specs: Iterable[dg.AssetSpec]) -> list[FollowedJob]:

@@ -7,8 +7,8 @@ from datetime import timedelta
 
 import dagster as dg
 
+from tidemark.assets.store_place import store_location
 from tidemark.durations import to_ms
-from tidemark.errors import DefinitionError
 from tidemark.state.store import JobStore
 
 Evaluate = Callable[[dg.SensorEvaluationContext], dg.SensorResult]
@@ -21,11 +21,7 @@ def open_root(store: str | dg.EnvVar) -> JobStore:
         DefinitionError: the environment variable that says where it is is not set.
         StoreError: it cannot be reached.
     """
-    location = store.get_value() if isinstance(store, dg.EnvVar) else store
-    if location is None:
-        name = store.env_var_name if isinstance(store, dg.EnvVar) else ""
-        raise DefinitionError("the environment variable of the job store is not set", fix=f"set {name}")
-    return JobStore.open(location)
+    return JobStore.open(store_location(store))
 
 
 def store_sensor(

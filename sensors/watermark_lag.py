@@ -104,16 +104,19 @@ def decide_lag(
     head = status.last
     if head is None:
         return Decision("no epoch yet", cursor)
-    known = dict(cursor.said) if cursor is not None and cursor.lineage == head.lineage else {}
+    known = dict(cursor.said) if cursor is not None else {}
+    # A lag that goes on is told again in another lineage; one that is gone there is gone.
+    told = known if cursor is not None and cursor.lineage == head.lineage else {}
     lags = {lag.source: lag for lag in source_lags(head, reference, now_ms=None if stall is None else stall.now)}
     levels: dict[str, Level] = {name: limits.level(lags[name].lag_ms if name in lags else None) for name in head.sources}
-    changed = [name for name in head.sources if levels[name] != known.get(name, "ok")]
+    changed = [name for name in head.sources if {known.get(name, "ok"), told.get(name, "ok")} != {levels[name]}]
     note = "" if stall is None else f"; the job is {status.state}, and there is no heartbeat since {format_ms(stall.since)}"
     if cursor is not None and (cursor.lineage, cursor.epoch) == (head.lineage, head.epoch) and not changed:
         return Decision(f"no epoch after {head.epoch}{note}", cursor)
     alerts = tuple(_alert(job, head, name=name, lag=lags.get(name), level=levels[name], limits=limits, note=note) for name in changed)
-    worse = any(_rank(levels[name]) > _rank(known.get(name, "ok")) for name in head.sources)
-    silence = "" if stall is None else f":silent-{stall.since}"
+    worse = any(_rank(levels[name]) > _rank(told.get(name, "ok")) for name in head.sources)
+    # One silence may get worse and ask for a run more than once.
+    silence = "" if stall is None else f":silent-{stall.since}:{max(levels.values(), key=_rank, default='ok')}"
     key = f"{job.name}:watermark-lag:{head.lineage}:{head.epoch}{silence}"
     return Decision(
         said=_said(head, lags, reference) + note,

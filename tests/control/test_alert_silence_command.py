@@ -7,6 +7,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tidemark.cli.main import main
+from tidemark.control.alert_silences import Silence, add_silence, read_silences
+from tidemark.state.store import JobStore
 
 
 @pytest.fixture
@@ -29,6 +31,15 @@ def test_a_silence_is_made_seen_and_ended(store: str) -> None:
     assert (found["name"], found["jobs"], found["rule"], found["until"] - found["at"]) == ("move", "taxi*", "lag", 7_200_000)
     assert tidemark("end", "move", store=store).output == "move: ended\n"
     assert tidemark("list", store=store).output == ""
+
+
+def test_the_name_of_a_silence_that_is_over_is_free(store: str) -> None:
+    root = JobStore.open(store)
+    add_silence(root, Silence("night", until=2, at=1))
+    assert tidemark("add", "night", "--for", "1 hour", store=store).exit_code == 0
+    assert [silence.name for silence in read_silences(root, 3)] == ["night"]
+    again = tidemark("add", "night", "--for", "1 hour", store=store)
+    assert "there is a silence 'night' already" in again.output
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import deltalake
 import pytest
 
 import tidemark as tm
-from tests.dagster.fake_engine import ENGINES, FakeEpoch, FakeTidemark, fake_resource, make_job, window_rows
+from tests.dagster.fake_engine import ENGINES, FakeEngine, FakeEpoch, FakeRun, FakeTidemark, fake_resource, make_job, window_rows
 from tidemark.assets import (
     Conservation,
     LateRatio,
@@ -25,6 +27,12 @@ from tidemark.errors import DefinitionError, SinkError, UserCodeError
 from tidemark.graph.nodes import MemorySpec
 from tidemark.resources.run_events import StreamingEvent
 from tidemark.semantics.windows import WindowAssigner
+from tidemark.state.history import HistoryWriter
+from tidemark.state.layout import history_path
+from tidemark.state.progress import OutputProgress
+from tidemark.state.status import read_status, write_status
+from tidemark.state.store import JobStore
+from tidemark.state.totals import add_epoch, empty_totals
 
 pytestmark = pytest.mark.dagster
 
@@ -92,24 +100,42 @@ def test_conservation_sees_rows_that_a_table_has_too_many(tmp_path: Path, output
     assert standalone(job, store, Conservation(compare_tables=False))["conservation"].passed
 
 
+def rewrite_newest_epoch(store: Path, change: Callable[[dict[str, OutputProgress]], dict[str, OutputProgress]]) -> None:
+    """Change what the history and the status say of the outputs of a job's only epoch."""
+    root = JobStore.open(str(store))
+    status = read_status(root, "cabs")
+    assert status is not None
+    assert status.last is not None
+    last = replace(status.last, outputs=change(dict(status.last.outputs)))
+    (store / "cabs" / history_path(0)).unlink()
+    HistoryWriter(root, "cabs").append(last)
+    write_status(root, replace(status, last=last, totals=add_epoch(empty_totals(), last)))
+
+
 def test_conservation_sees_late_rows_that_did_not_reach_their_output(tmp_path: Path) -> None:
     job, store = make_job(tmp_path), tmp_path / "store"
     check_run(job, store, epochs=(FakeEpoch(window_rows((1, 0, 0, 3)), late=4),))
-    path = store / "cabs" / "status.json"
-    from dataclasses import replace
-
-    from tidemark.state.status import read_status, write_status
-    from tidemark.state.store import JobStore
-
-    root = JobStore.open(str(store))
-    status = read_status(root, "cabs")
-    assert path.exists()
-    assert status is not None
-    totals = {**status.totals, "outputs": {**status.totals["outputs"], "late": 3}}
-    write_status(root, replace(status, totals=totals))  # type: ignore[arg-type]
+    rewrite_newest_epoch(store, lambda outputs: {**outputs, "late": replace(outputs["late"], rows=3)})
     found = standalone(job, store, Conservation(compare_tables=False))["conservation"]
     assert not found.passed
-    assert found.description == "total: late rows emitted 4 = in output late 3"
+    assert found.description == "epoch 0: late rows emitted 4 = in output late 3"
+
+
+def test_a_side_output_that_was_added_later_balances(tmp_path: Path) -> None:
+    job, store = make_job(tmp_path), tmp_path / "store"
+    check_run(job, store, epochs=(FakeEpoch(window_rows((1, 0, 0, 3)), late=4),))
+    rewrite_newest_epoch(store, lambda outputs: {name: output for name, output in outputs.items() if name != "late"})
+    later = FakeEpoch(window_rows((1, 1, 0, 3)), late=1)
+    assert check_run(job, store, Conservation(compare_tables=False), epochs=(later,))["conservation"].passed
+    assert standalone(job, store, Conservation(compare_tables=False))["conservation"].passed
+
+
+def test_conservation_does_not_count_rows_that_replace_others(tmp_path: Path) -> None:
+    job, store = make_job(tmp_path, mode="upsert"), tmp_path / "store"
+    newer = window_rows((2, 0, 1, 2))
+    check_run(job, store, epochs=(FakeEpoch(window_rows((2, 0, 0, 1))), FakeEpoch(newer)))
+    deltalake.write_deltalake(str(tmp_path / "warehouse" / "hourly"), newer, mode="overwrite")
+    assert standalone(job, store, Conservation())["conservation"].passed
 
 
 def test_a_pane_that_is_there_twice_is_shown(tmp_path: Path) -> None:
@@ -243,6 +269,23 @@ def test_a_suite_can_look_at_the_rows_of_the_run_alone(tmp_path: Path) -> None:
     assert value(of_table, "tidemark/rows_checked") == 3
 
 
+def test_the_rows_of_a_run_are_those_it_brought_whatever_was_merged_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job, store, run = make_job(tmp_path), tmp_path / "store", FakeEngine.run
+    kwargs = {"column": "trips", "min_value": 2}
+    suite = {"expectations": [{"type": "expect_column_values_to_be_between", "kwargs": kwargs, "meta": {"check": "trips"}}]}
+
+    def merging(engine: FakeEngine, *arguments: Any) -> FakeRun:
+        done = run(engine, *arguments)
+        deltalake.DeltaTable(str(tmp_path / "warehouse" / "hourly")).optimize.compact()
+        return done
+
+    check_run(job, store, epochs=(FakeEpoch(window_rows((1, 0, 0, 1))),))
+    monkeypatch.setattr(FakeEngine, "run", merging)
+    epochs = (FakeEpoch(window_rows((1, 1, 0, 5))), FakeEpoch(window_rows((1, 2, 0, 6), (2, 2, 0, 7))))
+    found = check_run(job, store, expectation_checks(suite, rows="run"), epochs=epochs)["trips"]
+    assert (found.passed, value(found, "tidemark/rows_checked")) == (True, 3)
+
+
 def test_a_suite_is_read_from_a_file_and_severity_can_be_set(tmp_path: Path) -> None:
     path = tmp_path / "suite.json"
     path.write_text(json.dumps(SUITE))
@@ -310,6 +353,25 @@ def test_checks_alone_are_made_without_running_the_job(tmp_path: Path) -> None:
     assert passed == {"conservation": True, "unique_panes": False}
     assert not result.get_asset_materialization_events()
     assert len(ENGINES[str(store)].runs) == runs
+
+
+def test_checks_say_which_variable_of_the_store_is_not_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TIDEMARK_TEST_UNSET", raising=False)
+    job = make_job(tmp_path)
+    checks = build_asset_checks(job, [Conservation()], store=dg.EnvVar("TIDEMARK_TEST_UNSET"))
+    defs = dg.Definitions(assets=[dg.AssetSpec(["cabs", name]) for name in job.outputs], asset_checks=[checks])
+    with pytest.raises(DefinitionError, match="set TIDEMARK_TEST_UNSET"):
+        defs.resolve_implicit_global_asset_job_def().execute_in_process()
+
+
+def test_checks_of_columns_that_an_output_lacks_are_refused(tmp_path: Path) -> None:
+    node = tm.Stream(make_job(tmp_path).outputs["hourly"].node).select("zone", "trips", "window_start").node
+    job = tm.Job("cabs", outputs={"hourly": tm.Output(node=node, sink=make_job(tmp_path).outputs["hourly"].sink)})
+    with pytest.raises(DefinitionError, match=r"'hourly' has no window_end, pane_index, which UniquePanes looks at.*Fix:"):
+        build_asset_checks(job, [UniquePanes()], store=str(tmp_path))
+    with pytest.raises(DefinitionError, match=r"'hourly' has no taxi, which NoGaps looks at.*Fix:"):
+        build_asset_checks(job, [NoGaps(by=("taxi",))], store=str(tmp_path))
+    build_asset_checks(job, [UniquePanes(columns=("zone", "window_start")), NoGaps(by=("zone",))], store=str(tmp_path))
 
 
 def test_checks_of_outputs_that_keep_no_table_are_refused(tmp_path: Path) -> None:

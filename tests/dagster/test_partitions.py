@@ -148,6 +148,27 @@ def test_partitions_before_the_start_and_after_the_end_are_none(tmp_path: Path) 
     assert partition_at(few, START) is None
 
 
+@pytest.mark.parametrize(
+    "partitions",
+    [HOURS, dg.WeeklyPartitionsDefinition("2024-03-03"), dg.DailyPartitionsDefinition("2024-03-04", timezone="America/New_York")],
+)
+@pytest.mark.parametrize("start", [-62_135_596_800_000, -62_135_596_800_000 - 8 * HOUR])
+def test_windows_of_the_first_year_are_in_no_partition(tmp_path: Path, partitions: dg.TimeWindowPartitionsDefinition, start: int) -> None:
+    """A row that has no date often has that of the first day of the year 1."""
+    mark = PartitionMark("l1", 0, through=START)
+    epochs = [at(START, 1, late=(start,))]
+    touched, after = touched_partitions(stream(tmp_path), partitions, mark, epochs, find=none_found, limit=9)
+    assert (touched, after.epoch) == ((), 1)
+
+
+def test_a_time_that_is_excluded_is_in_no_partition() -> None:
+    weekdays = dg.TimeWindowPartitionsDefinition(
+        start="2024-03-01", fmt="%Y-%m-%d", cron_schedule="0 0 * * *", exclusions=["0 0 * * 6", "0 0 * * 0"]
+    )
+    friday, saturday = partition_at(weekdays, START - 3 * 24 * HOUR), partition_at(weekdays, START - 47 * HOUR)
+    assert (friday, saturday, partition_at(weekdays, START)) == ("2024-03-01", None, "2024-03-04")
+
+
 def test_only_what_was_told_can_be_touched_and_the_last_cause_counts(tmp_path: Path) -> None:
     hourly, mark = stream(tmp_path), PartitionMark("l1", 0, through=START + 2 * HOUR)
     epochs = [
@@ -189,6 +210,14 @@ def test_a_rewind_takes_back_what_was_complete_since(tmp_path: Path) -> None:
     assert mark == PartitionMark("l2", 31, START + 3 * HOUR)
     again, mark = complete_partitions(hourly, HOURS, mark, epochs[-1], limit=9)
     assert [(change.partition, change.lineage) for change in again] == [("2024-03-04-03:00", "l2")]
+
+
+def test_a_lineage_takes_back_what_its_own_beginning_does_not_have(tmp_path: Path) -> None:
+    """After two rewinds the epoch before a lineage's first one, by number, may be one of the branch that was given up."""
+    mark, begun = PartitionMark("l2", 9, START + 9 * HOUR), at(START + 3 * HOUR, 7, lineage="l3")
+    given_up = at(START + 8 * HOUR, 6, lineage="l2")
+    _, mark = touched_partitions(stream(tmp_path), HOURS, mark, [begun], find=lambda *_: given_up, limit=9)
+    assert mark == PartitionMark("l3", 7, START + 3 * HOUR)
 
 
 def test_a_lineage_that_begins_anew_or_nobody_knows_where_tells_all_again(tmp_path: Path) -> None:

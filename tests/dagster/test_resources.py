@@ -141,6 +141,9 @@ def test_a_drain_is_skipped_while_another_waits(tmp_path: Path) -> None:
         assert len(first.run_requests) == 1
         waiting = instance.create_run_for_job(drain, status=dg.DagsterRunStatus.STARTED)
         assert "queued or in progress" in str(schedule.evaluate_tick(dg.build_schedule_context(instance)).skip_message)
+        # One that is ended finishes its epoch first.
+        instance.report_run_canceling(instance.get_run_by_id(waiting.run_id))  # type: ignore[arg-type]
+        assert "queued or in progress" in str(schedule.evaluate_tick(dg.build_schedule_context(instance)).skip_message)
         instance.report_run_failed(instance.get_run_by_id(waiting.run_id))  # type: ignore[arg-type]
         assert schedule.evaluate_tick(dg.build_schedule_context(instance)).run_requests
 

@@ -21,6 +21,7 @@ from tidemark.state.joblog import DEFAULT_LEASE_MS
 from tidemark.state.owners import current_owner
 from tidemark.state.status import State, write_status
 from tidemark.state.store import JobStore
+from tidemark.state.totals import add_epoch
 from tidemark.testing.manual_clock import ManualClock
 
 pytestmark = pytest.mark.dagster
@@ -116,6 +117,19 @@ def test_another_lineage_is_told_anew(tmp_path: Path) -> None:
     assert [alert.facts["lineage"] for alert in SENT] == ["l1", "l2"]
 
 
+def test_what_another_lineage_mends_is_resolved(tmp_path: Path) -> None:
+    job, store = job_at(tmp_path), tmp_path / "store"
+    sensor = build_watermark_lag_sensor(job)
+    commit_status(job, store, [epoch(80)])
+    cursor = tick(sensor, None).cursor
+    commit_status(job, store, [epoch(6)], lineage="l2")
+    cursor = tick(sensor, cursor).cursor
+    assert [alert.level for alert in SENT] == ["error", "resolved"]
+    commit_status(job, store, [epoch(6)], lineage="l3")
+    tick(sensor, cursor)
+    assert len(SENT) == 2
+
+
 def test_a_worse_lag_asks_for_a_run_of_the_target(tmp_path: Path) -> None:
     job = job_at(tmp_path)
     commit_status(job, tmp_path / "store", [epoch(26)])
@@ -149,13 +163,15 @@ def test_a_job_that_stands_still_lags_by_the_clock(tmp_path: Path, state: State)
     assert alert.level == "warn"
     assert alert.facts["lag_ms"] == 66 * MINUTE + DEFAULT_LEASE_MS
     assert f"the job is {state}, and there is no heartbeat since {format_ms(beat.at)}" in alert.text
-    assert [request.run_key for request in result.run_requests or ()] == [f"cabs:watermark-lag:l1:0:silent-{beat.at}"]
+    assert [request.run_key for request in result.run_requests or ()] == [f"cabs:watermark-lag:l1:0:silent-{beat.at}:warn"]
     again = tick(sensor, result.cursor)
     assert len(SENT) == 1
     assert "no heartbeat since" in str(again.skip_reason)
     clock.advance(10 * MINUTE)
-    cursor = tick(sensor, again.cursor).cursor
+    worse = tick(sensor, again.cursor)
+    cursor = worse.cursor
     assert [alert.level for alert in SENT] == ["warn", "error"]
+    assert [request.run_key for request in worse.run_requests or ()] == [f"cabs:watermark-lag:l1:0:silent-{beat.at}:error"]
     # A driver is there again, with nothing to read yet.
     write_heartbeat(root.at(job.name), replace(beat, at=clock.now_ms()))
     tick(sensor, cursor)
@@ -196,6 +212,30 @@ def test_late_data_is_told_with_ratio_and_windows(tmp_path: Path) -> None:
     commit_status(job, store, [epoch(accepted=100)])
     tick(sensor, cursor)
     assert SENT[-1].level == "resolved"
+
+
+def test_counts_of_another_lineage_are_not_taken_from_those_of_this_one(tmp_path: Path) -> None:
+    job, store = job_at(tmp_path), tmp_path / "store"
+    sensor = build_late_data_sensor(job, warn_above=0.03, error_above=0.05)
+    commit_status(job, store, [epoch(late=5, accepted=95)])
+    cursor = tick(sensor, None).cursor
+    SENT.clear()
+    commit_status(job, store, [epoch(late=3, accepted=147)], lineage="l2")
+    tick(sensor, cursor)
+    assert [(alert.level, alert.facts["late_rows"], alert.facts["rows_in"]) for alert in SENT] == [("resolved", 3, 150)]
+
+
+def test_a_lineage_that_goes_on_with_older_totals_is_judged_by_its_own_rows(tmp_path: Path) -> None:
+    job, store = job_at(tmp_path), tmp_path / "store"
+    sensor = build_late_data_sensor(job, warn_above=0.03, error_above=0.05)
+    before = commit_status(job, store, [epoch(accepted=1_000)])
+    cursor = tick(sensor, None).cursor
+    # Restored: the totals of the savepoint count on.
+    restored = commit_status(job, store, [epoch(late=10, accepted=90)], lineage="l2")
+    assert restored.last is not None
+    write_status(JobStore.open(str(store)), replace(restored, totals=add_epoch(before.totals, restored.last)))
+    tick(sensor, cursor)
+    assert [(alert.level, alert.facts["late_rows"], alert.facts["rows_in"]) for alert in SENT] == [("error", 10, 100)]
 
 
 def test_late_data_can_be_told_on_every_tick(tmp_path: Path) -> None:

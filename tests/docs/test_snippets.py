@@ -155,6 +155,11 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert dead_links(page, lambda path: path.exists()) == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(CHECKOUT)))
+def test_no_block_is_empty(page: Path) -> None:
+    assert [block[0] for block in _BLOCK.finditer(page.read_text(encoding="utf-8")) if not block[2].strip()] == []
+
+
 def test_a_dead_link_is_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("# One\n\n[a](page.md#one) [b](gone.md) [c](#two) [d](https://example.com)\n", encoding="utf-8")

@@ -65,6 +65,19 @@ def test_a_process_function_sees_all_elements_of_a_window_in_order(lab: Lab) -> 
     assert [epoch.operators["w"].windows_closed for epoch in ran.epochs] == [0, 1, 1]
 
 
+def test_an_element_that_touches_a_fired_session_finds_its_elements(lab: Lab) -> None:
+    bound = tm.bounded_out_of_orderness(5, timestamp="t")
+    # The first session of "a" ends where the watermark is, at 9; the element at 10 touches it, and both are due at 19.
+    stream = elements([("a", 0, 1), ("b", 15, 2)], [("a", 10, 3), ("b", 25, 4)], schema=SCHEMA, watermarks=bound)
+    windows = stream.key_by("k").window(tm.session(10)).allowed_lateness(100)
+    ran = lab.run({"panes": windows.process(listed, returns=LISTED).uid("w")})
+    assert ran.of("panes", "k", "values", "pane_timing", "pane_index") == [
+        ("a", [1, 3], "ON_TIME", 1),
+        ("a", [1], "ON_TIME", 0),
+        ("b", [2, 4], "ON_TIME", 0),
+    ]
+
+
 def test_windows_of_processing_time_and_steps_of_the_clock_fire_without_input(spark: SparkSession, tmp_path: Path) -> None:
     stream = elements([("a", 5, 1), ("b", 6, 2), ("a", 7, 3)], schema=SCHEMA)
     by_clock = stream.key_by("k").window(tm.tumbling("1 minute", time="processing")).process(listed, returns=LISTED).uid("clock")

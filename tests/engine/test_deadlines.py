@@ -98,3 +98,22 @@ def test_a_deadline_is_that_of_a_whole_window(tmp_path: Path) -> None:
     assert deadline(0, HOUR) is None
     waking = SourceState({"": SplitState(watermark, watermark + 1, NOW, idle=False, rows=9)}, watermark)
     assert deadline(0, 5 * HOUR, waking) == NOW + 5 * MINUTE
+
+
+def test_what_waits_for_one_source_does_not_hide_what_waits_for_another(tmp_path: Path) -> None:
+    """The window of the source that lags is due before that of the other one, and its source does not go on by the clock."""
+    quiet = elements([(0,)], schema="t BIGINT", name="quiet")
+    live = elements([(0,)], schema="t BIGINT", name="live", watermarks=tm.ingestion_time())
+    panes = {
+        name: source.window_all(tm.tumbling("1 hour")).aggregate(n=tm.count()).uid(f"of-{name}")
+        for name, source in (("quiet", quiet), ("live", live))
+    }
+    outputs = {name: tm.memory(stream, f"hidden-{name}") for name, stream in panes.items()}
+    topology = build_topology(tm.Job("job", outputs=outputs, store=str(tmp_path)).outputs)
+    at = {"quiet": HOUR + 17, "live": 5 * HOUR + 17}
+    sources = {name: SourceState({"": SplitState(w, w + 1, NOW, rows=1)}, w) for name, w in at.items()}
+    files = {name: StateFile(f"state/{name}/1.parquet", 1, 1, w - 17, w - 17, 0) for name, w in at.items()}
+    operators = {f"of-{name}": OperatorState({}, (files[name],), w) for name, w in at.items()}
+    progress = EpochProgress("job", "l", 0, NOW, 0, 0, 0)
+    record = EpochRecord("job", "l", None, 1, 0, NOW, "", progress, sources=sources, operators=operators)
+    assert next_deadline(topology, {id(node): TumblingStep(node) for node in topology.windows}, record) == 6 * HOUR

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,10 +16,10 @@ from tests.engine.lab import Lab, elements
 from tidemark.errors import UserCodeError
 from tidemark.graph.nodes import SourceNode
 from tidemark.spark.expressions import SPLIT, TIME, VERDICT
-from tidemark.spark.tallies import ALIVE, MALFORMED, Tally
+from tidemark.spark.tallies import ALIVE, MALFORMED, Figures, Tally
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -105,3 +106,34 @@ def test_split_names_mean_nothing_in_sql(spark: SparkSession, literally: str) ->
         name: (number + 1, 11 * number) for number, name in enumerate(SPLITS)
     }
     assert figures.unknown_splits == 1
+
+
+def test_what_a_repeated_task_counted_twice_is_mended_of_splits_too(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark adds the rows of a task that it runs twice to an observation twice."""
+    figures, recount, exact = Tally.figures, Tally.recount, list[Tally]()
+
+    def doubled(tally: Tally) -> Figures:
+        found = figures(tally)
+        if tally in exact:
+            return found
+        splits = {name: replace(split, rows=2 * split.rows) for name, split in found.splits.items()}
+        return Figures(2 * found.total, {verdict: 2 * rows for verdict, rows in found.verdicts.items()}, splits)
+
+    def counted_anew(tally: Tally, rows: DataFrame) -> Figures:
+        exact.append(tally)
+        return recount(tally, rows)
+
+    monkeypatch.setattr(Tally, "figures", doubled)
+    monkeypatch.setattr(Tally, "recount", counted_anew)
+    # Those of the first epoch are looked at by a groupBy, since their splits are new.
+    epochs: list[list[tuple[object, ...]]] = [[("a", 1), ("b", 2)], [("a", 3), ("a", 4), ("b", 5)]]
+    strategy = tm.bounded_out_of_orderness(0, timestamp="t", split_by="k")
+    ran = lab.run(
+        {"rows": elements(*epochs, schema="k STRING, t BIGINT", watermarks=strategy).filter("t > 0").uid("positive")}, end_of_input=False
+    )
+    assert exact
+    assert [(epoch.sources["e"].rows_read, epoch.filters["positive"].rows_in) for epoch in ran.epochs] == [(2, 2), (3, 3)]
+    assert [{name: split.rows for name, split in epoch.sources["e"].splits.items()} for epoch in ran.epochs] == [
+        {"a": 1, "b": 1},
+        {"a": 2, "b": 1},
+    ]

@@ -123,6 +123,17 @@ def test_sessions_close_without_input(spark: SparkSession, tmp_path: Path) -> No
     assert max(epoch.spark_jobs for epoch in seen[1:]) <= 3
 
 
+def test_sessions_behind_a_function_close_without_input(spark: SparkSession, tmp_path: Path) -> None:
+    """The first fires with the input; the epoch at 20 s fires nothing and has to find out that the second ends before the third."""
+    strategy = tm.bounded_out_of_orderness("70 seconds", timestamp="t", idle_after="20 seconds", advance_when_idle=True)
+    begin = NOW - HOUR
+    rows: Rows = [("a", begin), ("b", begin + MINUTE), ("c", begin + 2 * MINUTE)]
+    windows = elements(rows, schema=SCHEMA, watermarks=strategy).key_by("k").window(tm.session("30 seconds"))
+    panes = windows.aggregate(tm.window_function(lambda found, _context: [{"m": found[0]["n"]}], "m BIGINT"), n=tm.count())
+    seen = run_on(panes.uid("sessions"), spark, tmp_path, waits=[20_000, 20_000])
+    assert [epoch.operators["sessions"].panes_on_time for epoch in seen] == [1, 0, 1]
+
+
 def test_few_due_among_many_open(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the keys of those that may be due are looked for among all rows."""
     monkeypatch.setattr(session_run, "FEW_ROWS", 50)

@@ -11,6 +11,7 @@ from deltalake import write_deltalake
 from deltalake.transaction import AddAction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from py4j.protocol import Py4JError
 
 from tests.engine.delta_rig import LINEAGE, SESSIONS, WINDOWS, Rig, Row, as_table, row, write
 from tests.engine.test_delta_tables import ROWS, features, make_table
@@ -296,6 +297,17 @@ def test_survivors_are_counted(rig: Rig) -> None:
     ):
         rig.publish(record)
     assert len(rig.rows) == 2
+
+
+def test_a_rewriting_that_fails_in_spark_is_a_publication_that_failed(rig: Rig) -> None:
+    """PySpark raises what a task dies of as Java's exception."""
+    rig.run(row("a", 0, 1), row("b", 0, 2))
+    record = rig.stage(row("a", 0, 3))
+    with mock.patch.object(rig.rewriter, "survivors", side_effect=Py4JError("task failed")), pytest.raises(PublishError) as raised:
+        rig.publish(record)
+    assert (raised.value.transient, raised.value.epoch) == (True, rig.epoch)
+    rig.publish(record)
+    assert rig.rows == rig.expected
 
 
 RESULTS = st.builds(

@@ -178,6 +178,12 @@ def test_types_are_sparks(spark: SparkSession) -> None:
     assert {text: kind.lower().replace(", ", ",").replace(": ", ":") if kind else None for text, kind in said.items()} == found
 
 
+@pytest.mark.parametrize("kind", ["STRUCT<comment: STRING>", "STRUCT<a: INT NOT NULL>", "ARRAY<STRUCT<comment: STRING, not: INT>>"])
+def test_a_struct_may_have_a_field_called_comment(spark: SparkSession, kind: str) -> None:
+    ddl = f"review {kind} NOT NULL COMMENT 'x', n INT"
+    assert list(parse_schema(ddl).names) == spark.createDataFrame([], ddl).columns
+
+
 @pytest.mark.parametrize("text", lines(OPEN))
 def test_uncertain_types_are_left_open(text: str) -> None:
     assert type_of(parse_sql(text, Site("test", "")), parse_schema(COLUMNS)) is None

@@ -70,6 +70,11 @@ REFUSED: dict[str, tuple[Callable[[], Output], type[Exception], tuple[str, ...]]
     "no window": (upserted(TRIPS), DefinitionError, ("by which columns", "keys=[")),
     "no window any more": (upserted(HOURLY.union(HOURLY)), DefinitionError, ("keys=[",)),
     "a bound is dropped": (upserted(HOURLY.select("zone", "hour", "window_start")), DefinitionError, ("'window_end'", "keys=[")),
+    "a key is spelt otherwise": (
+        upserted(HOURLY.select("Zone", "hour", "window_start", "window_end", "pane_index")),
+        DefinitionError,
+        ("'zone'", "changed"),
+    ),
     "a key is changed": (upserted(HOURLY.with_columns(zone="zone + 1")), DefinitionError, ("'zone'", "changed")),
     "replaces is dropped": (
         upserted(SESSIONS.select("zone", "window_start")),

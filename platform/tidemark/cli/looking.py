@@ -106,6 +106,8 @@ def logs(job: str, store: str | None, lines: int, *, follow: bool) -> None:
     found = launcher.logs(handle, lines) if launcher is not None else ()
     if not found:
         place = f"{handle.log or 'nowhere known'} on host {handle.host!r}"
+        if handle.application is not None:
+            place = f"the cluster, which knows the driver as {handle.application!r}"
         raise click.ClickException(f"the log cannot be read from here, or is empty; it is at {place}")
     for line in found:
         click.echo(line)

@@ -1,6 +1,7 @@
 """The ``tidemark`` command: run a job, have it run on, see how it is, what it did, and how it is built.
 
-Only ``run`` starts a JVM in this process; ``submit``, ``start``, ``restart`` and ``supervise`` start drivers that have their own.
+Only ``run`` and ``state show JOB UID`` start a JVM in this process; ``submit``, ``start``, ``restart`` and ``supervise``
+start drivers that have their own.
 """
 
 from __future__ import annotations

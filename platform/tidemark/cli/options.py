@@ -30,7 +30,7 @@ TEMPORARY: Final = 75
 F = TypeVar("F", bound=Callable[..., object])
 
 store_option = click.option(
-    "--store", envvar=STORE_VARIABLE, default=None, help=f"Root of the job store.  [default: ${STORE_VARIABLE}, else {DEFAULT_STORE}]"
+    "--store", default=None, help=f"Root of the job store.  [default: that of a job's code, else ${STORE_VARIABLE}, else {DEFAULT_STORE}]"
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document per line, for scripts.")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import TypedDict, Unpack
 
@@ -90,6 +92,9 @@ def _named(given: Given) -> tuple[JobStore, str]:
     """Return the store and the job's name: as given, else as the code says."""
     if given["name"] is not None:
         return open_store(given["store"]), given["name"]
+    # The driver will have these, so the look at its code has them, too.
+    os.environ.update(pairs("--env", given["variables"]))
+    sys.path[:0] = ["", *map(_absolute, filter(None, (given["folder"], *given["code_paths"])))]
     found = load_job(given["code"])
     return open_store(given["store"] or found.store), found.name
 

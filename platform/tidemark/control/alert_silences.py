@@ -56,13 +56,17 @@ def add_silence(root: JobStore, silence: Silence) -> None:
 
     Raises:
         InvalidNameError: its name is not allowed.
-        DefinitionError: there is one of that name already, it is over before it begins, or its rule is unknown.
+        DefinitionError: there is one of that name that has not ended, it is over before it begins, or its rule is unknown.
     """
     if silence.until <= silence.at:
         raise DefinitionError(f"silence {silence.name!r} is over before it begins", fix="give a time to come")
     if silence.rule is not None and silence.rule not in RULES:
         raise DefinitionError(f"silence {silence.name!r} is of an unknown rule {silence.rule!r}", fix=f"name one of {', '.join(RULES)}")
-    if not create_sealed(root, _path(silence.name), kind=KIND, value=silence):
+    path = _path(silence.name)
+    there = _read(root, path)
+    if there is not None and there.until <= silence.at:
+        root.delete([path])
+    if not create_sealed(root, path, kind=KIND, value=silence):
         raise DefinitionError(f"there is a silence {silence.name!r} already", fix="choose another name, or end that one first")
 
 
@@ -78,10 +82,7 @@ def read_silences(root: JobStore, now: int) -> tuple[Silence, ...]:
     """Return the silences that have not ended, by name. One that cannot be read silences nothing."""
     found = []
     for file in root.list(SILENCES):
-        try:
-            silence = read_sealed(root, file.path, kind=KIND, form=Silence)
-        except (CorruptStoreError, FormatError):
-            continue
+        silence = _read(root, file.path)
         if silence is not None and silence.until > now:
             found.append(silence)
     return tuple(sorted(found, key=lambda silence: silence.name))
@@ -92,13 +93,18 @@ def forget_ended(root: JobStore, now: int, *, kept_ms: int = 604_800_000) -> Non
     files = [file.path for file in root.list(SILENCES)]
     ended = []
     for path in files:
-        try:
-            silence = read_sealed(root, path, kind=KIND, form=Silence)
-        except (CorruptStoreError, FormatError):
-            continue
+        silence = _read(root, path)
         if silence is not None and silence.until + kept_ms <= now:
             ended.append(path)
     root.delete(ended)
+
+
+def _read(root: JobStore, path: str) -> Silence | None:
+    """Return a silence; None where there is none, or none that can be read."""
+    try:
+        return read_sealed(root, path, kind=KIND, form=Silence)
+    except (CorruptStoreError, FormatError):
+        return None
 
 
 def _path(name: str) -> str:

@@ -234,7 +234,7 @@ JOB_METRICS: Final[tuple[JobMetric, ...]] = (
         "Epochs",
         lambda view: _one(0 if view.pressure.busy_since is None else max(0.0, (view.at - view.pressure.busy_since) / 1000)),
     ),
-    _metric("busy", "ratio", "Share of the trigger interval that epochs take.", "Epochs", lambda view: _one(view.pressure.busy_share)),
+    _metric("busy", "ratio", "Share of the time in which an epoch is at hand.", "Epochs", lambda view: _one(view.pressure.busy_share)),
     _metric(
         "catch_up",
         "seconds",

@@ -38,7 +38,7 @@ class SparkSubmitLauncher(LocalLauncher):
 
     Args:
         logs: where logs are kept; else ``$TIDEMARK_LOGS``, or the user's folder for state.
-        program: the program; else that of ``$SPARK_HOME``, on ``PATH``, or of the installed PySpark.
+        program: the program; else that of ``$SPARK_HOME``, of the installed PySpark, or on ``PATH``.
     """
 
     def __init__(self, logs: Path | None = None, *, program: str | None = None) -> None:
@@ -63,9 +63,9 @@ class SparkSubmitLauncher(LocalLauncher):
                 f"a driver on a cluster cannot read the job store {store_uri}",
                 fix="keep the job store where all machines reach it, such as s3://bucket/jobs",
             )
-        handle = super().launch(spec, attempt, store_uri)
+        super().launch(spec, attempt, store_uri)
         # The process here only submits.
-        return ProcessHandle(NAME, "", application=f"{spec.spec.job} {attempt.run_id}", log=handle.log)
+        return ProcessHandle(NAME, "", application=f"{spec.spec.job} {attempt.run_id}")
 
     def command(self, spec: SpecGeneration, attempt: Attempt, store_uri: str, files: RunFolder) -> Sequence[str]:
         """Return ``spark-submit`` with its options, the driver's program and its arguments."""

@@ -61,7 +61,7 @@ class RowCounts:
 
 @dataclass(frozen=True)
 class Pressure:
-    """Back-pressure: since when an epoch is at hand, which share of the trigger interval epochs take, and what input waits.
+    """Back-pressure: since when an epoch is at hand, for which share of the time one is, and what input waits.
 
     ``busy_share`` is 1 when epochs follow one another without a pause. What waits is None where no source tells; ``waiting`` has it by
     source. ``catch_up_ms`` is how long it takes at this pace until a backlog is read; ``intake`` the share of its usual bound that an

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tidemark.errors import DefinitionError
 from tidemark.graph.schema import Schema, SchemaColumn
@@ -65,11 +65,19 @@ def _column(part: str) -> SchemaColumn | None:
         return None
     name = tokens[0]
     rest = tokens[2:] if tokens[1].text == ":" else tokens[1:]
-    end = next((index for index, token in enumerate(rest) if token.text.upper() in {"NOT", "COMMENT"}), len(rest))
+    # Within a struct both are parts of the type, or a field's name.
+    texts = [token.text for token in rest]
+    ends = (index for index, text in enumerate(texts) if text.upper() in {"NOT", "COMMENT"} and not _within(texts[:index]))
+    end = next(ends, len(rest))
     if not end:
         return None
     kind = parse_type(part[rest[0].start : rest[end - 1].end + 1])
     return SchemaColumn(name.text, kind) if kind else None
+
+
+def _within(texts: Sequence[str]) -> bool:
+    """Whether a type that was begun is still open."""
+    return texts.count("<") > texts.count(">")
 
 
 def parse_type(text: str) -> str | None:

@@ -21,6 +21,8 @@ FileFormat = Literal["json", "csv", "parquet", "orc", "text"]
 _ROW_BOUNDS: Final = {"kafka": "maxOffsetsPerTrigger", "iceberg": "streaming-max-rows-per-micro-batch"}
 _BYTE_BOUNDS: Final = {"delta": "maxBytesPerTrigger"}
 """The option that bounds what a trigger reads, by format."""
+_FILE_BOUNDS: Final = {"maxFilesPerTrigger": "max_files_per_epoch", "maxBytesPerTrigger": "max_bytes_per_epoch"}
+"""What Spark calls the bounds of files, and their parameters here."""
 
 
 def source(name: str, spec: SourceSpec, *, watermarks: WatermarkStrategy, malformed_to: OutputTag | None = None) -> Stream:
@@ -84,7 +86,7 @@ def files(
     *,
     format: FileFormat,
     schema: str | None = None,
-    options: Mapping[str, str] | None = None,
+    options: Mapping[str, str | float | bool] | None = None,
     max_files_per_epoch: int | None = None,
     max_bytes_per_epoch: int | None = None,
 ) -> FilesSpec:
@@ -96,10 +98,10 @@ def files(
         schema: Spark DDL of the columns to read; not needed for text, which has the one column ``value``.
         options: reader options of Spark, such as ``{"header": "true"}``.
         max_files_per_epoch: greatest number of files of one epoch; None leaves it to the engine's bound.
-        max_bytes_per_epoch: greatest number of bytes of one epoch.
+        max_bytes_per_epoch: greatest number of bytes of one epoch; one of the two.
 
     Raises:
-        DefinitionError: no path, an unknown format, no schema or an unreadable one, a limit below 1.
+        DefinitionError: no path, an unknown format, no schema or an unreadable one, a limit below 1, two limits, or one among the options.
     """
     place = user_place()
     if is_blank(path):
@@ -116,11 +118,18 @@ def files(
     parse_schema(schema, place=place)
     _check_limit("max_files_per_epoch", max_files_per_epoch, place)
     _check_limit("max_bytes_per_epoch", max_bytes_per_epoch, place)
+    for option, parameter in _FILE_BOUNDS.items():
+        if any(name.lower() == option.lower() for name in options or ()):
+            raise DefinitionError(f"files(options={{{option!r}: …}}) is a bound of the epoch", fix=f"give {parameter} instead", place=place)
+    if max_files_per_epoch is not None and max_bytes_per_epoch is not None:
+        raise DefinitionError(
+            "max_files_per_epoch and max_bytes_per_epoch both bound the epochs of one source", fix="give one of them", place=place
+        )
     return FilesSpec(
         path=path,
         format=format,
         schema=schema,
-        options=dict(options or {}),
+        options=_as_texts(options),
         max_files_per_epoch=max_files_per_epoch,
         max_bytes_per_epoch=max_bytes_per_epoch,
     )
@@ -129,7 +138,7 @@ def files(
 def streaming_format(
     format: str,
     *,
-    options: Mapping[str, str] | None = None,
+    options: Mapping[str, str | float | bool] | None = None,
     schema: str | None = None,
     max_rows_per_epoch: int | None = None,
     max_bytes_per_epoch: int | None = None,
@@ -154,7 +163,7 @@ def streaming_format(
         raise DefinitionError(f"streaming_format({format!r}) names no format", fix="give a name, such as 'kafka'", place=place)
     if schema is not None:
         parse_schema(schema, place=place)
-    bounded = dict(options or {})
+    bounded = _as_texts(options)
     for name, value, by_format in (
         ("max_rows_per_epoch", max_rows_per_epoch, _ROW_BOUNDS),
         ("max_bytes_per_epoch", max_bytes_per_epoch, _BYTE_BOUNDS),
@@ -163,6 +172,11 @@ def streaming_format(
         if value is not None:
             bounded[_bound_option(format, name, by_format, bounded, place)] = str(value)
     return FormatSpec(format=format, options=bounded, schema=schema)
+
+
+def _as_texts(options: Mapping[str, object] | None) -> dict[str, str]:
+    """Return options as Spark keeps them."""
+    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in (options or {}).items()}
 
 
 def _bound_option(format: str, name: str, by_format: Mapping[str, str], options: Mapping[str, str], place: str) -> str:

@@ -96,11 +96,12 @@ def _window_behind(node: Node) -> tuple[Node, list[SelectNode | WithColumnsNode]
 
 
 def _keeps(step: SelectNode | WithColumnsNode, name: str) -> bool:
-    """Whether a column comes out of a step under its name and unchanged."""
-    made = [expression for made, expression in step.columns if made.lower() == name.lower()]
+    """Whether a column comes out of a step under its name, spelt as it was, and unchanged."""
+    made = [(made, expression) for made, expression in step.columns if made.lower() == name.lower()]
     if not made:
         return isinstance(step, WithColumnsNode)
-    return _is_column(made[0], name)
+    spelt, expression = made[0]
+    return spelt == name and _is_column(expression, name)
 
 
 def _is_column(expression: Expression, name: str) -> bool:

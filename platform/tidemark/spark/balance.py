@@ -30,7 +30,7 @@ class Balance:
 
     ``absorbed`` and ``fired`` are by window, ``staged`` by output name; all exact. ``unstaged`` are side outputs that someone wants
     and that seemed to have no rows. Tallies are exact unless Spark ran a task
-    twice, which shows as a difference to the exact counts and is mended by counting anew.
+    twice, which shows as a difference to the exact counts and is mended by counting anew; ``recounted`` says so.
     """
 
     topology: Topology
@@ -39,6 +39,7 @@ class Balance:
     fired: dict[int, Fired] = field(default_factory=dict)
     staged: dict[str, OutputRecord] = field(default_factory=dict)
     unstaged: list[SideOutputNode] = field(default_factory=list)
+    recounted: bool = False
 
     def figures(self, node: Node) -> Figures | None:
         """Return the tally of the pass that ends at a node, if that pass ran."""
@@ -119,6 +120,7 @@ class Balance:
     def _hold(self, node: Node, exact: int, where: Node) -> None:
         if self.alive(node) == exact:
             return
+        self.recounted = True
         for found, tally in self.rows.tallies.items():
             again = next(item for item in self.topology.nodes if id(item) == found)
             if not isinstance(again, SplitNode):

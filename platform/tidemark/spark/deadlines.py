@@ -24,13 +24,18 @@ def next_deadline(topology: Topology, steps: Mapping[int, WindowStep], record: E
         if topology.name(node) in record.operators
     ]
     deadlines = [step.next_processing_time(state) for _, step, state in waiting]
-    due = [step.next_due(state) for node, step, state in waiting if node.assigner.domain == "event"]
-    wanted = min((watermark for watermark in due if watermark is not None), default=None)
+    due = [
+        (watermark, {source.name for source in topology.upstream_sources(node)})
+        for node, step, state in waiting
+        if node.assigner.domain == "event" and (watermark := step.next_due(state)) is not None
+    ]
     for source in topology.sources:
         state = record.sources.get(source.name)
         if state is None:
             continue
         deadlines.append(next_idle_deadline(source.watermarks, state))
-        if wanted is not None and wanted > state.watermark:
+        # What waits for another source is not for this one to wait for.
+        wanted = min((watermark for watermark, names in due if source.name in names and watermark > state.watermark), default=None)
+        if wanted is not None:
             deadlines.append(processing_time_reaching(source.watermarks, state, wanted))
     return min((deadline for deadline in deadlines if deadline is not None), default=None)

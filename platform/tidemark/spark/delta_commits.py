@@ -19,11 +19,9 @@ from deltalake.transaction import AddAction, RemoveAction
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.crashpoints import crash_point
 from tidemark.spark.delta_files import LiveFile
+from tidemark.state.delta_tags import FOLDER
 from tidemark.state.records import StagedFile
 from tidemark.state.store import JobStore
-
-FOLDER: Final = "tidemark.folder"
-"""Key in a commit's metadata: the folder that a rewriting wrote its files to."""
 
 _ATTEMPT = re.compile(r"[a-z]+-(\d{20})-[0-9a-f]{8}")
 _HOOKS: Final = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)

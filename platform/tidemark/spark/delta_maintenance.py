@@ -18,11 +18,11 @@ from tidemark.clock import SYSTEM_CLOCK
 from tidemark.crashpoints import crash_point
 from tidemark.errors import ConservationError
 from tidemark.savepoints.table_versions import kept_ms
-from tidemark.spark.delta_commits import FOLDER, add_actions, new_attempt, remove_actions, rewrite, sweep_attempts
+from tidemark.spark.delta_commits import add_actions, new_attempt, remove_actions, rewrite, sweep_attempts
 from tidemark.spark.delta_files import LiveFile, live_files
 from tidemark.spark.delta_rewrite import Rewriter
 from tidemark.state.compaction import plan_compaction
-from tidemark.state.delta_tags import MAINTENANCE
+from tidemark.state.delta_tags import FOLDER, MAINTENANCE
 from tidemark.state.records import StateFile
 from tidemark.state.store import JobStore
 

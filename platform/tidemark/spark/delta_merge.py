@@ -17,9 +17,10 @@ from deltalake import DeltaTable, Schema, Transaction
 from tidemark.crashpoints import crash_point
 from tidemark.errors import ConservationError, PublishError, SinkError
 from tidemark.graph.upsert_keys import START
-from tidemark.spark.delta_commits import FOLDER, add_actions, add_columns, new_attempt, remove_actions, rewrite, sweep_attempts
+from tidemark.spark.delta_commits import add_actions, add_columns, new_attempt, remove_actions, rewrite, sweep_attempts
 from tidemark.spark.delta_files import Bounds, LiveFile, bounds_of_staged, having, live_files, may_hold
 from tidemark.spark.delta_rewrite import Change, Rewriter
+from tidemark.state.delta_tags import FOLDER
 from tidemark.state.records import StagedFile
 from tidemark.state.store import JobStore
 

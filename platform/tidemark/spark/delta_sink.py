@@ -123,7 +123,7 @@ class DeltaSink:
                 change = Change(upsert, record.schema, record.files, replaced_starts(record.options))
                 merge = Merge(self._name, change, folder_of(record), self._application(lineage), epoch, metadata, columns_for)
                 merge.publish(table, self.staging, self._rewriter)
-        except (DeltaError, OSError, PySparkException) as error:
+        except (DeltaError, OSError, PySparkException, Py4JError) as error:
             self._table = None
             raise PublishError(
                 f"output {self._name!r} of a committed epoch could not be published: {first_line(error)}",

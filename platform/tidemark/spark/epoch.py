@@ -177,6 +177,10 @@ class EpochRun:
             self.balance.unstaged = self._gates_passed_by()
             with self._stage("check"):
                 self.balance.check()
+                if self.balance.recounted:
+                    # What is said of splits came of the same counts.
+                    self.observed.clear()
+                    self._advance_sources()
         finally:
             self._beside.wait()
             self.rows.release()

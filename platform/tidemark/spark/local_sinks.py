@@ -52,7 +52,7 @@ class _StagedInJob:
         if not self.staging.exists(record.files[-1].path):
             return None
         parts = [pq.read_table(io.BytesIO(self.staging.get(file.path))) for file in record.files]
-        return pa.concat_tables(parts, promote_options="default")
+        return pa.concat_tables(parts, promote_options="permissive")
 
 
 class ConsoleSink(_StagedInJob):
@@ -96,7 +96,7 @@ class MemorySink(_StagedInJob):
 def memory_table(name: str) -> pa.Table | None:
     """Return all rows that memory sinks of this process keep under a name, in the order of their epochs; None if there are none."""
     kept = _tables.get(name)
-    return pa.concat_tables(list(kept.values()), promote_options="default") if kept else None
+    return pa.concat_tables(list(kept.values()), promote_options="permissive") if kept else None
 
 
 def clear_memory(name: str) -> None:

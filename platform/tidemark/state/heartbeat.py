@@ -95,6 +95,7 @@ def running_error(beat: Heartbeat, job: str, *, now_ms: int, lease_ms: int) -> J
     run = f", run {beat.owner.run_id}" if beat.owner.run_id else ""
     return JobRunningError(
         f"the job is driven by process {beat.owner.pid} on host {beat.owner.host!r}{run}; its last heartbeat is {age} old",
-        fix=f"stop that process, wait until its heartbeat is {format_duration(lease_ms)} old, or take over on purpose (takeover=True)",
+        fix=f"stop that process, wait until its heartbeat is {format_duration(lease_ms)} old, "
+        "or take over on purpose (takeover=True, --takeover)",
         job=job,
     )

@@ -99,9 +99,10 @@ class Feed:
         if not fires_when_due:
             return "true"
         before = self._setting.before.watermark
-        # What lies in a window that has fired is not after the watermark it fired at.
-        late = self._node.allowed_lateness_ms and any(file.min_time is None or file.min_time <= before for file in staged)
-        return f"{TIME} <= {parameters(before, varying=TIME)[0]}" if late else ""
+        # What lies in a window that has fired is not after the watermark it fired at; what touches a session may be, by a millisecond.
+        last = before + 1 if self._node.assigner.merging else before
+        late = self._node.allowed_lateness_ms and any(file.min_time is None or file.min_time <= last for file in staged)
+        return f"{TIME} <= {parameters(last, varying=TIME)[0]}" if late else ""
 
     def _elements(self, order: ElementOrder, *, fires_when_due: bool) -> DataFrame | None:
         files = self._tables.files()

@@ -114,6 +114,7 @@ class ResultFunctionRun(OperatorRun):
         self._layout: Layout | None = None
         self._passed: Passed | None = None
         self._staged: tuple[str, ...] = ()
+        self._inner_fired = Fired()
 
     @property
     def oldest_open_window(self) -> int | None:
@@ -152,16 +153,19 @@ class ResultFunctionRun(OperatorRun):
         )
         self._tables.add(passed.files.get(VERSION, ()), FUNCTION_PART)
         self._counters = passed.counters(self._before, self.setting.processing_time, others)
+        if results is not None:
+            # Without panes, too: the step behind learns from it what is due next.
+            self._inner_fired = self._inner.fired(observation)
         self.setting.store.delete(self._staged)
         return processed(self.node, passed.read(self.setting, PANE), layout.results) if passed.fired.panes else None
 
     def fired(self, observation: Observation) -> Fired:
         """Return the panes that the function was called for, and how many rows it made of them."""
-        inner = self._inner.fired(observation)
+        del observation  # it was read where the results were
         if self._passed is None:
-            return inner
+            return self._inner_fired
         mine = self._passed.fired
-        return dataclasses.replace(inner, on_time=mine.on_time, late=mine.late, early=mine.early, emitted=mine.emitted)
+        return dataclasses.replace(self._inner_fired, on_time=mine.on_time, late=mine.late, early=mine.early, emitted=mine.emitted)
 
     def _layout_of(self, results: DataFrame | None) -> Layout:
         """Return the columns; without results there are only keys, which the state behind has, too."""

@@ -27,7 +27,7 @@ from tidemark.spark.windows.session_merging import GROWN, OUT, PANES, SESSION
 from tidemark.spark.windows.session_rules import ASKED, FIRED, NEVER, NEXT, TICKS, SessionRules, due_conditions
 from tidemark.spark.windows.session_run import NEXT_END, OPEN, SessionRun, newest
 from tidemark.spark.windows.session_state import EPOCH
-from tidemark.spark.windows.sessions import SessionStep
+from tidemark.spark.windows.sessions import SessionStep, least_end
 from tidemark.spark.windows.stored_columns import require_partials
 from tidemark.state.records import OperatorState, StateFile
 
@@ -218,14 +218,3 @@ class TriggeredSessionRun(SessionRun):
         """Return the operator's state after this epoch."""
         state = super().after()
         return OperatorState(state.definition, state.files, state.watermark, {**state.counters, _CLOCK: self.setting.processing_time})
-
-
-def least_end(state: OperatorState, first: int) -> int | None:
-    """Return the least end of a session from ``first`` on, as far as files tell, or what an epoch without input has found."""
-    known = max(first, state.counters.get(NEXT_END, first))
-    ends = [
-        known if file.min_time is None or file.min_time < first else file.min_time
-        for file in state.files
-        if file.max_time is None or file.max_time >= first
-    ]
-    return min(ends, default=None)

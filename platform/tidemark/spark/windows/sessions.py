@@ -53,14 +53,8 @@ class SessionStep(WindowStep):
         Files tell the bounds of their sessions' ends. Where one holds ends on both sides of the watermark, the next of them may be any;
         an epoch without input then finds out which it is.
         """
-        first = bounded(state.watermark + 2)
-        known = max(first, state.counters.get(NEXT_END, first))
-        ends = [
-            known if file.min_time is None or file.min_time < first else file.min_time
-            for file in state.files
-            if file.max_time is None or file.max_time >= first
-        ]
-        return min(ends) - 1 if ends else None
+        end = least_end(state, bounded(state.watermark + 2))
+        return None if end is None else end - 1
 
     def results(self, sessions: DataFrame, fired: int, observation: Observation) -> DataFrame:
         """Return the result rows of sessions: keys, bounds, aggregates, pane, what it replaces, and the hidden time ``end - 1``.
@@ -87,3 +81,14 @@ class SessionStep(WindowStep):
         again = "CASE WHEN pane_timing = 'LATE' THEN unix_millis(window_start) END"
         counts = [F.expr("count(1) AS panes"), F.expr("count_if(pane_timing = 'LATE') AS late"), newest(again, "refired")]
         return rows.observe(observation, *(counts if remembered else counts[:1]))
+
+
+def least_end(state: OperatorState, first: int) -> int | None:
+    """Return the least end of a session from ``first`` on, as far as files tell, or what an epoch without input has found."""
+    known = max(first, state.counters.get(NEXT_END, first))
+    ends = [
+        known if file.min_time is None or file.min_time < first else file.min_time
+        for file in state.files
+        if file.max_time is None or file.max_time >= first
+    ]
+    return min(ends, default=None)

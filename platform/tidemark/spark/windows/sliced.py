@@ -21,7 +21,7 @@ from tidemark.semantics.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from tidemark.spark.expressions import START, quoted
 from tidemark.spark.state_files import overlapping
 from tidemark.spark.windows.absorbing import EXPIRED, FIRST_START, AbsorbingRun, Thresholds
-from tidemark.spark.windows.contract import MAX_LISTED_WINDOWS, EpochSetting, Fired, bounded
+from tidemark.spark.windows.contract import MAX_LISTED_WINDOWS, EpochSetting, Fired, bounded, in_turn
 from tidemark.spark.windows.parameters import parameters
 from tidemark.spark.windows.running import BLOCK, END, FIRST, LAST, LOW, REAL, Ends
 from tidemark.spark.windows.slice_frames import INDEX, MARKS, SINCE, SliceFrames
@@ -217,7 +217,7 @@ class SlicedRun(AbsorbingRun):
                 work.append(partial(self._renew, ends.last))
         if self._groups():
             work.append(self._compact_groups)
-        return partial(_in_turn, work) if work else None
+        return partial(in_turn, work) if work else None
 
     def after(self) -> OperatorState:
         """Return the operator's state after this epoch."""
@@ -313,8 +313,3 @@ class SlicedRun(AbsorbingRun):
             return None
         end = max(self._slices.first_end_of(oldest), self.expired_end + self._slices.ends)
         return bounded(self._slices.start_of(end))
-
-
-def _in_turn(work: Sequence[Callable[[], None]]) -> None:
-    for each in work:
-        each()
