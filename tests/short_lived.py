@@ -1,4 +1,4 @@
-"""Settings of a session that lives only as long as a few tests."""
+"""Settings of sessions that see a few rows: of those that live as long as a test process, and of those that end with a test."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from tidemark.spark.session import JAVA_OPTIONS, LOCAL
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# For a few rows, compiling a plan costs more than it saves; and the JVM's second compiler pays only where something runs for long.
-SHORT_LIVED = {
-    JAVA_OPTIONS: f"{LOCAL[JAVA_OPTIONS]} -XX:TieredStopAtLevel=1 {archive_options()}".rstrip(),
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
+# For a few rows, compiling a plan costs more than it saves.
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+
+# The JVM's second compiler pays only where something runs for long: after some minutes tests take a third of the time with it.
+SHORT_LIVED = {JAVA_OPTIONS: f"{LOCAL[JAVA_OPTIONS]} -XX:TieredStopAtLevel=1 {archive_options()}".rstrip(), **INTERPRETED}
 
 
 def compiling(spark: SparkSession) -> SparkSession:
