@@ -149,6 +149,23 @@ def test_a_drain_that_is_killed_is_gone_on_with(world: World) -> None:
     assert len(world.launched) == 2
 
 
+@pytest.mark.parametrize("changes", [0, 1])
+def test_a_job_submitted_in_the_place_of_one_that_was_removed_is_another(world: World, changes: int) -> None:
+    world.submit()
+    reconciler = world.reconciler()
+    world.run(reconciler, 10)
+    for _ in range(changes):
+        world.want(wanted="suspended")
+    world.run(reconciler, 10)
+    for process in world.alive():
+        process.end(-9)
+    world.store.remove_folder("fares")
+    world.submit(wanted="suspended")
+    world.run(reconciler, 10)
+    assert world.launched == [("fares", 1)]
+    lifecycle(world, "suspended")
+
+
 def test_other_code_replaces_the_driver(world: World) -> None:
     world.submit()
     reconciler = world.reconciler()

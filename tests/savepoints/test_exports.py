@@ -13,7 +13,9 @@ from tidemark.savepoints.export_format import INDEX, RECORD, CopyProgress, Expor
 from tidemark.savepoints.exporting import export_savepoint
 from tidemark.savepoints.importing import import_savepoint
 from tidemark.savepoints.restore import Restore
+from tidemark.savepoints.savepoint import SavepointInfo
 from tidemark.spark.checkpoint import SparkCheckpoint
+from tidemark.state.codec import to_plain
 from tidemark.state.envelope import sha256
 from tidemark.state.holds import Holds
 from tidemark.state.records import EpochRecord, OperatorState, SourceLogFile, SourceLogRef, StateFile
@@ -113,6 +115,23 @@ def test_a_folder_with_something_else_is_left_alone(job: StoredJob, tmp_path: Pa
         export(job, "b", tmp_path / "mine")
     with pytest.raises(CorruptStoreError, match="holds no exported savepoint"):
         import_savepoint(job.savepoints, str(tmp_path / "mine"))
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_changed_savepoint_of_the_same_epoch_is_another(job: StoredJob, tmp_path: Path, *, whole: bool) -> None:
+    taken = job.savepoints.take("a")
+    job.clock.advance(1)
+    job.savepoints.pins.adopt("b", encoded(replace(taken.record, operators={}))[0], about=to_plain(SavepointInfo("imported")))
+    if whole:
+        export(job, "a", tmp_path / "export")
+    else:
+        job.folder.delete([taken.record.operators["hourly"].files[0].path])
+        with pytest.raises(CorruptStoreError, match="is missing"):
+            export(job, "a", tmp_path / "export")
+    says = "holds savepoint 'a' of job 'taxi'" if whole else "holds half an export of job 'taxi', epoch 1"
+    with pytest.raises(DefinitionError, match=says):
+        export(job, "b", tmp_path / "export")
+    export(job, "b", tmp_path / "another")
 
 
 @pytest.mark.parametrize("victim", ["state", "segments", "sources", "record.json", INDEX])

@@ -87,6 +87,13 @@ def test_what_nothing_claims_is_listed_whole_and_left_out_only_if_asked() -> Non
     assert (sources_of(begun.offsets), dict(begun.sources), dict(begun.source_logs)) == (("zones",), {}, {})
 
 
+def test_a_source_that_never_had_input_may_go(job: StoredJob) -> None:
+    job.commit()
+    job.savepoints.take("a")
+    begun = job.restore(Restore("a"), claimed=Claimed({"hourly"}, {"trips"}))
+    assert sources_of(begun.offsets) == ("trips",)
+
+
 def test_positions_of_no_source_that_is_left_are_no_text_at_all(job: StoredJob) -> None:
     job.commit()
     job.savepoints.take("a")
@@ -109,6 +116,18 @@ def test_a_map_that_cannot_be_is_refused(uids: dict[str, str], said: str) -> Non
     with pytest.raises(DefinitionError) as refused:
         job.restore(Restore("a", uids=uids), claimed=Claimed({"hourly", "daily"}, {"trips", "zones"}))
     assert said in str(refused.value)
+
+
+def test_what_is_said_to_leave_the_state_behind_whose_uid_another_is_to_have_can_be_done() -> None:
+    job = StoredJob(store_in_memory(), uids=("hourly", "daily"))
+    stored = job.commit().operators
+    job.savepoints.take("a")
+    with pytest.raises(DefinitionError) as refused:
+        job.restore(Restore("a", uids={"hourly": "daily"}), claimed=Claimed({"daily"}, {"trips"}))
+    assert "give the job's operator a uid of which nothing is stored" in refused.value.fix
+    claimed = Claimed({"per-day"}, {"trips"})
+    begun = job.restore(Restore("a", uids={"hourly": "per-day"}, allow_non_restored_state=True), claimed=claimed)
+    assert begun.operators == {"per-day": stored["hourly"]}
 
 
 def test_a_savepoint_that_is_not_there_or_lost_a_file_restores_nothing(job: StoredJob) -> None:

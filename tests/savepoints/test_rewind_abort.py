@@ -24,7 +24,7 @@ from tidemark.savepoints.rewind_tables import put_back
 from tidemark.savepoints.rewinding import rewind
 from tidemark.savepoints.savepoint import TableVersion
 from tidemark.savepoints.table_versions import Commit
-from tidemark.savepoints.upgrade_note import UpgradeNote, write_upgrade
+from tidemark.savepoints.upgrade_note import UpgradeNote, remove_upgrade, write_upgrade
 from tidemark.state.layout import REWIND
 from tidemark.state.records import EpochRecord, ParentRef
 from tidemark.state.store import JobStore
@@ -67,6 +67,23 @@ def kill_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 def begin(job: StoredJob, name: str = "good", *, although_unpublished: bool = False) -> None:
     with pytest.raises(Killed):
         rewind(job.root, "taxi", name, clock=job.clock, although_unpublished=although_unpublished)
+
+
+def test_of_a_rewind_and_an_upgrade_begun_at_once_the_rewind_is_as_if_it_had_not_been(
+    job: StoredJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def upgraded_first(folder: JobStore, note: RewindNote) -> bool:
+        # By somebody who looked for a rewind just before there was one.
+        write_upgrade(folder, UpgradeNote("upgrade-1", (), 0))
+        return write_rewind(folder, note)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rewinding, "write_rewind", upgraded_first)
+        with pytest.raises(UpgradeError, match="an upgrade of the job is under way"):
+            rewind(job.root, "taxi", "good", clock=job.clock)
+    assert [rows(tmp_path / name) for name in TABLES] == [ALL] * 2
+    remove_upgrade(job.folder)
+    require_as_before(job, tmp_path)
 
 
 def require_as_before(job: StoredJob, folder: Path) -> None:

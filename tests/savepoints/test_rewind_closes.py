@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
+from deltalake import CommitProperties, DeltaTable
 
+from tests.savepoints.delta_jobs import write
 from tests.savepoints.stored_jobs import StoredJob
-from tidemark.errors import RewindError
+from tidemark.errors import PublishError, RewindError
+from tidemark.savepoints import rewinding
+from tidemark.savepoints.rewind_abort import abort_rewind
+from tidemark.savepoints.rewind_tables import put_back
 from tidemark.savepoints.rewinding import look, rewind
 from tidemark.spark.delta_sink import DeltaSink
 from tidemark.spark.publication import publish
 from tidemark.spark.sinks import BoundSink
+from tidemark.state.delta_tags import EPOCH, LINEAGE
 from tidemark.state.records import EpochRecord, OutputRecord, StagedFile
 from tidemark.state.store import JobStore
 
@@ -155,3 +161,106 @@ def test_a_table_that_the_job_did_not_have_then_is_emptied(tmp_path: Path) -> No
     job.publish(job.stage(1))
     job.rewind("first")
     assert [job.rows(each) for each in NAMES] == [[0], []]
+
+
+def test_rows_for_a_table_that_nobody_made_are_given_up_with_all_that_is_unpublished(tmp_path: Path) -> None:
+    job = Publishing(tmp_path)
+    job.publish(job.stage(0, names=("always",), without=("at-times",)))
+    job.job.savepoints.take("first")
+    job.stage(1)
+    job.job.driver.release()
+    (_, reason) = look(job.job.root, "taxi", "first", clock=job.job.clock).refusals
+    assert reason.startswith("output 'at-times': epoch 1 has rows for it, and there is no table at ")
+    job.job.restart()
+    job.rewind("first")
+    assert job.rows("always") == [0]
+    assert not (tmp_path / "at-times" / "_delta_log").exists()
+
+
+def moved_job(folder: Path) -> Publishing:
+    """Return a job of three epochs, with a savepoint after the first one; the last one goes elsewhere."""
+    job = Publishing(folder)
+    job.publish(job.stage(0))
+    job.job.savepoints.take("first")
+    job.publish(job.stage(1))
+    job.folder = folder / "elsewhere"
+    job.publish(job.stage(2))
+    return job
+
+
+def test_the_tables_that_an_output_had_then_and_that_it_has_now_are_both_put_back(tmp_path: Path) -> None:
+    job = moved_job(tmp_path)
+    assert look(job.job.root, "taxi", "first", clock=job.job.clock).changed == (
+        "always",
+        "always (where it was)",
+        "at-times",
+        "at-times (where it was)",
+    )
+    job.rewind("first")
+    assert [job.rows(each) for each in NAMES] == [[]] * 2
+    job.folder = tmp_path
+    assert [job.rows(each) for each in NAMES] == [[0]] * 2
+    # And forth again, to what there was before the rewind.
+    job.publish(job.stage(1))
+    job.rewind(next(item.name for item in job.job.savepoints.list() if item.info.kind == "before-rewind"))
+    assert [job.rows(each) for each in NAMES] == [[0, 1]] * 2
+    job.folder = tmp_path / "elsewhere"
+    assert [job.rows(each) for each in NAMES] == [[2]] * 2
+
+
+def test_a_former_table_is_closed_to_what_was_not_published_there(tmp_path: Path) -> None:
+    job = Publishing(tmp_path)
+    job.publish(job.stage(0))
+    stopped = job.stage(1)
+    job.job.savepoints.take("first", epoch=0)
+    # As where somebody was faster than the driver that staged it, and slept before it could see that.
+    job.folder = tmp_path / "elsewhere"
+    job.publish(job.stage(2))
+    job.rewind("first")
+    job.publish(stopped)
+    job.folder = tmp_path
+    assert [job.rows(each) for each in NAMES] == [[0]] * 2
+
+
+def test_a_rewind_of_tables_that_lie_elsewhere_now_is_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job, done = moved_job(tmp_path), 0
+
+    def stops(*args: Any) -> bool:
+        nonlocal done
+        done += 1
+        if done == 3:
+            raise PublishError("no way", fix="none")
+        return put_back(*args)
+
+    monkeypatch.setattr(rewinding, "put_back", stops)
+    with pytest.raises(PublishError):
+        job.rewind("first")
+    with pytest.raises(RewindError, match=r"cannot be given up any more: .*is put back already"):
+        abort_rewind(job.job.root, "taxi", clock=job.job.clock)
+    rewind(job.job.root, "taxi", "first", clock=job.job.clock)
+    for folder, shown in ((tmp_path, [0]), (tmp_path / "elsewhere", [])):
+        job.folder = folder
+        assert [job.rows(each) for each in NAMES] == [shown] * 2
+
+
+def test_a_rewind_that_touched_no_former_table_can_be_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = moved_job(tmp_path)
+
+    def stops(*_: object) -> bool:
+        raise PublishError("no way", fix="none")
+
+    monkeypatch.setattr(rewinding, "put_back", stops)
+    with pytest.raises(PublishError):
+        job.rewind("first")
+    abort_rewind(job.job.root, "taxi", clock=job.job.clock)
+    job.job.restart()
+    job.publish(job.stage(3))
+    assert [job.rows(each) for each in NAMES] == [[2, 3]] * 2
+
+
+def test_a_former_place_that_another_job_has_now_is_not_put_back(tmp_path: Path) -> None:
+    job = moved_job(tmp_path)
+    write(str(tmp_path / "always"), 9, CommitProperties(custom_metadata={LINEAGE: "another", EPOCH: "0"}))
+    (reason,) = look(job.job.root, "taxi", "first", clock=job.job.clock).refusals
+    assert reason.startswith("output 'always (where it was)': ")
+    assert "somebody else's since, which would be undone" in reason

@@ -3,6 +3,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
@@ -19,13 +20,15 @@ from tidemark.errors import (
     UnknownSavepointError,
     UpgradeError,
 )
-from tidemark.savepoints import rewinding
+from tidemark.savepoints import rewinding, savepoint_store
 from tidemark.savepoints.exporting import export_savepoint
 from tidemark.savepoints.importing import import_savepoint
 from tidemark.savepoints.restore import Restore
 from tidemark.savepoints.retention import SavepointRetention
 from tidemark.savepoints.rewind_note import RewindNote, read_rewind, require_no_rewind, write_rewind
 from tidemark.savepoints.rewinding import look, require_possible, rewind
+from tidemark.savepoints.savepoint import TableVersion
+from tidemark.savepoints.table_versions import table_versions
 from tidemark.savepoints.upgrade_note import UpgradeNote, remove_upgrade, write_upgrade
 from tidemark.state.load import Load
 from tidemark.state.records import OwnerInfo
@@ -44,6 +47,19 @@ def job(tmp_path: Path) -> StoredJob:
             made.savepoints.take("good")
         if epoch == 3:
             maintain(str(tmp_path / "hourly"))
+    made.driver.release()
+    return made
+
+
+def job_without_rows_at_last(folder: Path) -> StoredJob:
+    """Return a job of six epochs, stopped: a savepoint after epoch 2, and the last one has rows for no table."""
+    made = job_with_tables(folder)
+    for epoch in range(5):
+        run_epoch(made)
+        if epoch == 2:
+            made.savepoints.take("good")
+    made.outputs = {name: replace(output, files=(), rows=0) for name, output in made.outputs.items()}
+    run_epoch(made)
     made.driver.release()
     return made
 
@@ -206,6 +222,35 @@ def test_killed_at_any_point_it_says_so_and_goes_on(job: StoredJob, tmp_path: Pa
     job.restart()
     run_epoch(job)
     assert [rows(tmp_path / name) for name in TABLES] == [[0, 1, 2, 3]] * 2
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("point", ["rewind-table-back", "rewind-tables-back", "restored"])
+def test_a_savepoint_taken_in_the_middle_of_it_notes_what_the_newest_epoch_shows(tmp_path: Path, point: str) -> None:
+    job = job_without_rows_at_last(tmp_path)
+    newest = job.savepoints.pins.find()
+    run_until_crash("tests.savepoints.delta_jobs:rewind_in_process", point, [str(tmp_path), "good"]).require_killed()
+    job.savepoints.take("between", epoch=newest.record.epoch)
+    job.clock.set(6_000_000_000_000)
+    go(job, "good")
+    assert [rows(tmp_path / name) for name in TABLES] == [[0, 1, 2]] * 2
+    go(job, "between")
+    assert [rows(tmp_path / name) for name in TABLES] == [[0, 1, 2, 3, 4]] * 2
+
+
+def test_a_rewind_that_begins_while_a_savepoint_is_taken_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = job_without_rows_at_last(tmp_path)
+
+    def rewound_first(*args: Any, **options: Any) -> dict[str, TableVersion]:
+        monkeypatch.setattr(savepoint_store, "table_versions", table_versions)
+        go(job, "good")
+        return table_versions(*args, **options)
+
+    monkeypatch.setattr(savepoint_store, "table_versions", rewound_first)
+    job.savepoints.take("between")
+    assert [rows(tmp_path / name) for name in TABLES] == [[0, 1, 2]] * 2
+    go(job, "between")
+    assert [rows(tmp_path / name) for name in TABLES] == [[0, 1, 2, 3, 4]] * 2
 
 
 def test_somebody_who_writes_in_the_middle_is_found(job: StoredJob, tmp_path: Path) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.savepoints.delta_jobs import job_with_tables, run_epoch
 from tests.upgrade.test_commands import CODE, type_in
+from tests.upgrade.test_promotions import suspended
 from tests.upgrade.test_supervised_upgrades import Axe, killed, step_of, supervise
 from tests.upgrade.test_upgrades import TEN_MINUTES, check_end
 from tests.upgrade.upgrade_worlds import JOB, NEW, OLD, UpgradeWorld, fits
@@ -17,8 +21,15 @@ from tidemark.control.generations import require_spec
 from tidemark.control.upgrade_records import newest_step
 from tidemark.control.upgrade_request import begin_upgrade
 from tidemark.control.upgrade_verdict import Maps
-from tidemark.errors import UnknownSavepointError, UpgradeError
+from tidemark.errors import PublishError, RewindError, SavepointInUseError, UnknownSavepointError, UpgradeError
+from tidemark.savepoints import rewinding
+from tidemark.savepoints.export_format import encoded
+from tidemark.savepoints.restore import Restore
+from tidemark.savepoints.rewinding import require_possible, rewind
+from tidemark.savepoints.savepoint import SavepointInfo
 from tidemark.savepoints.savepoint_store import SavepointStore
+from tidemark.savepoints.verdict import Verdict
+from tidemark.state.codec import to_plain
 
 RENAMED = Maps({"hourly": "hourly"})
 """A map, so that the new code is restored from the savepoint after the job was put back to it."""
@@ -74,6 +85,33 @@ def test_killed_anywhere_and_gone_on_with_by_a_supervisor_all_that_was_is_there_
     assert {"saving", "going-back", "starting", "putting-back"} <= stages, stages
 
 
+@pytest.mark.parametrize("rewound", [False, True], ids=["as-it-was", "after-another-of-its-name"])
+def test_a_changed_savepoint_of_the_epoch_that_the_job_is_at_is_gone_back_to(tmp_path: Path, *, rewound: bool) -> None:
+    world = suspended(UpgradeWorld(tmp_path).started())
+    savepoints = SavepointStore(world.store, JOB, world.clock)
+    if rewound:
+        import_changed(savepoints, dropped=1)
+        rewind(world.store, JOB, "fixed", clock=world.clock)
+        savepoints.dispose("fixed")
+    gone = import_changed(savepoints, dropped=2)
+    world.begin(back_to="fixed")
+    assert world.upgrading().go_on(JOB, timeout_ms=TEN_MINUTES).step == "done"
+    head = savepoints.pins.log.load().epoch
+    assert head is not None
+    left = {file.path for file in head.operators["hourly"].files}
+    assert left, "the other files are there"
+    assert left.isdisjoint(gone)
+
+
+def import_changed(savepoints: SavepointStore, *, dropped: int) -> set[str]:
+    """Import the newest epoch as savepoint ``fixed`` without some files of its state, and return their paths."""
+    head = savepoints.pins.find().record
+    files = head.operators["hourly"].files
+    fixed = replace(head, operators={"hourly": replace(head.operators["hourly"], files=files[:-dropped])}, outputs={})
+    savepoints.pins.adopt("fixed", encoded(fixed)[0], about=to_plain(SavepointInfo("imported")))
+    return {file.path for file in files[-dropped:]}
+
+
 def test_what_cannot_be_gone_back_to_is_refused_before_anything_is_done(tmp_path: Path) -> None:
     world = world_with_savepoint(tmp_path)
     with pytest.raises(UnknownSavepointError):
@@ -83,6 +121,51 @@ def test_what_cannot_be_gone_back_to_is_refused_before_anything_is_done(tmp_path
     assert f"`tidemark rewind {JOB} --to base --stop`" in refused.value.fix
     assert newest_step(world.store, JOB) is None
     assert world.spec.wanted == "running"
+
+
+def test_one_that_was_only_begun_keeps_its_savepoint_and_rewinds_off(tmp_path: Path) -> None:
+    world = world_with_savepoint(tmp_path)
+    world.begin(back_to="base")
+    with pytest.raises(SavepointInUseError, match="may go back to savepoint 'base'"):
+        SavepointStore(world.store, JOB, world.clock).dispose("base")
+    with pytest.raises(UpgradeError, match="an upgrade of the job is under way"):
+        require_possible(world.store, JOB, "base", clock=world.clock)
+
+
+def test_a_rewind_begun_while_the_new_code_was_judged_is_ended_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = suspended(world_with_savepoint(tmp_path))
+
+    def stops(*_: object) -> bool:
+        raise PublishError("no space", fix="none")
+
+    def judge(*of: Any) -> Verdict:
+        with monkeypatch.context() as patched, suppress(PublishError):
+            patched.setattr(rewinding, "put_back", stops)
+            rewind(world.store, JOB, "base", clock=world.clock)
+        return fits(*of)
+
+    begin_upgrade(world.store, world.request(), launchers=world.launchers, by="ada", clock=world.clock, judge=judge)
+    way = f"give up the upgrade that was begun meanwhile: `tidemark upgrade {JOB} --abort`; then let it go on .*--to base"
+    with pytest.raises(RewindError, match=way):
+        world.upgrading().go_on(JOB, timeout_ms=TEN_MINUTES)
+    upgrading = world.upgrading()
+    upgrading.abort(JOB)
+    assert upgrading.go_on(JOB, timeout_ms=TEN_MINUTES).step == "rolled-back"
+    rewind(world.store, JOB, "base", clock=world.clock)
+    assert world.rows() == [(0, OLD), (1, OLD)]
+
+
+def test_a_restore_that_the_job_waits_for_is_made_before_it_is_upgraded(tmp_path: Path) -> None:
+    world = suspended(world_with_savepoint(tmp_path))
+    world.want(JOB, restore=Restore("base", identity="wish"))
+    for back_to in ("", "base"):
+        with pytest.raises(UpgradeError, match="is to go on from savepoint 'base' when it is started next"):
+            world.begin(back_to=back_to)
+    assert newest_step(world.store, JOB) is None
+    world.want(JOB, wanted="running")
+    world.run(world.reconciler(), 20)
+    world.begin()
+    assert world.upgrading().go_on(JOB, timeout_ms=TEN_MINUTES).step == "done"
 
 
 def test_the_command_asks_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

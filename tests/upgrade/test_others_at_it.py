@@ -53,6 +53,18 @@ def test_who_may_be_alive_elsewhere_is_waited_for_and_named_once(tmp_path: Path,
     ]
 
 
+@pytest.mark.parametrize("other", [{"code_paths": ("b.zip",)}, {"folder": "/elsewhere"}, {"variables": {"RATE": "2"}}], ids=str)
+def test_the_same_command_with_its_code_elsewhere_is_another_upgrade(tmp_path: Path, other: dict[str, object]) -> None:
+    world = UpgradeWorld(tmp_path).started()
+    asked: dict[str, object] = {"code_paths": ("a.zip",), "folder": "/code", "variables": {"RATE": "1"}}
+    world.begin(**asked)
+    first = step_of(world)
+    world.begin(**asked)
+    assert step_of(world) == first
+    with pytest.raises(UpgradeError, match="another upgrade is under way"):
+        world.begin(**{**asked, **other})
+
+
 # ----------------------------------------------------------------------------------------------------- accepted while it goes back
 
 

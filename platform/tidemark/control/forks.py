@@ -226,7 +226,7 @@ def _earlier(store: JobStore, head: EpochRecord, fork: EpochRecord, output: str)
             fix="compare the rows that came since in SQL, by a column that tells them",
             job=fork.job,
         )
-    later, now_ms = savepoints.pins.lineages_after(stored), savepoints.clock.now_ms()
+    later, now_ms = savepoints.lineages_after(stored), savepoints.clock.now_ms()
     version = savepoint_versions(savepoint, {output: now}, later, now_ms=now_ms).get(output)
     table = open_table(output, now.location)
     if version is None or version.location != now.location or table is None or version.table not in (None, str(table.metadata().id)):

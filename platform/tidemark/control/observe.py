@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from tidemark.control.attempts import read_attempt, read_claim
 from tidemark.control.driver_warnings import read_warning
@@ -23,7 +23,7 @@ from tidemark.state.owners import known_dead
 from tidemark.state.progress import EpochProgress
 from tidemark.state.sealed import read_sealed, write_sealed
 from tidemark.state.status import JobStatus, read_status
-from tidemark.state.store import JobStore
+from tidemark.state.store import JobStore, ListedFile
 
 logger = logging.getLogger("tidemark")
 
@@ -96,6 +96,17 @@ class Observation:
         return self.attempt is not None and number == self.attempt.number
 
 
+@dataclass
+class _Known:
+    """What was read of a job and never changes. ``newest`` is the newest spec, as it was listed: another job of that name has another."""
+
+    newest: ListedFile | None = None
+    specs: dict[int, SpecGeneration] = field(default_factory=dict)
+    attempt: Attempt | None = None
+    claim: Claim | None = None
+    upgrade: UpgradeStep | None = None
+
+
 class Observer:
     """Observes jobs again and again, and reads what never changes only once.
 
@@ -107,10 +118,7 @@ class Observer:
     def __init__(self, store: JobStore, launchers: Mapping[str, Launcher]) -> None:
         self._store = store
         self._launchers = launchers
-        self._specs: dict[tuple[str, int], SpecGeneration] = {}
-        self._attempts: dict[str, Attempt] = {}
-        self._claims: dict[str, Claim] = {}
-        self._upgrades: dict[str, UpgradeStep] = {}
+        self._jobs: dict[str, _Known] = {}
 
     def observe(self, job: str) -> Observation:
         """Return what is known of a job.
@@ -121,7 +129,9 @@ class Observer:
             StoreError: the store cannot be reached.
         """
         folder = self._store.at(job_folder(job))
-        paths = [file.path for file in folder.list(CONTROL)]
+        listed = folder.list(CONTROL)
+        paths = [file.path for file in listed]
+        self._forget_former(job, listed)
         attempt = self._attempt(job, _newest(ATTEMPTS, paths))
         claim = self._claim(job, attempt.number) if attempt is not None and _holds(CLAIMS, paths, attempt.number) else None
         control = read_control_status(self._store, job) if CONTROL_STATUS in paths else None
@@ -162,20 +172,28 @@ class Observer:
             logger.warning("%s: the driver's status is left out: %s", job, error)
             return None
 
+    def _forget_former(self, job: str, listed: Sequence[ListedFile]) -> None:
+        """Forget what was read of a job that was removed since, where one of its name was submitted in its place."""
+        known = self._jobs.setdefault(job, _Known())
+        if known.newest not in listed:
+            # Also where so many specs were made since that it was deleted: they are read again.
+            known = self._jobs[job] = _Known()
+        known.newest = max((file for file in listed if number_in(SPECS, file.path) is not None), default=None)
+
     def _spec(self, job: str, number: int) -> SpecGeneration | None:
-        known = self._specs.get((job, number))
-        if known is not None or not number:
-            return known
+        specs = self._jobs[job].specs
+        if number in specs or not number:
+            return specs.get(number)
         found = read_generation(self._store, job, number)
         if found is not None:
-            # Of each job the newest two matter: the one that runs, and the one that is wanted.
-            for key in [key for key in tuple(self._specs) if key[0] == job and key[1] < number - 1]:
-                del self._specs[key]
-            self._specs[job, number] = found
+            # The newest two matter: the one that runs, and the one that is wanted.
+            for key in [key for key in specs if key < number - 1]:
+                del specs[key]
+            specs[number] = found
         return found
 
     def _upgrade(self, job: str, number: int) -> UpgradeStep | None:
-        known = self._upgrades.get(job)
+        known = self._jobs[job].upgrade
         if not number or (known is not None and known.number == number):
             return known if number else None
         try:
@@ -185,25 +203,25 @@ class Observer:
             logger.warning("%s: the step of its upgrade is left out: %s", job, error)
             return None
         if found is not None:
-            self._upgrades[job] = found
+            self._jobs[job].upgrade = found
         return found
 
     def _attempt(self, job: str, number: int) -> Attempt | None:
-        known = self._attempts.get(job)
+        known = self._jobs[job].attempt
         if known is not None and known.number == number:
             return known
         found = read_attempt(self._store, job, number) if number else None
         if found is not None:
-            self._attempts[job] = found
+            self._jobs[job].attempt = found
         return found
 
     def _claim(self, job: str, number: int) -> Claim | None:
-        known = self._claims.get(job)
+        known = self._jobs[job].claim
         if known is not None and known.attempt == number:
             return known
         found = read_claim(self._store, job, number)
         if found is not None:
-            self._claims[job] = found
+            self._jobs[job].claim = found
         return found
 
 

@@ -15,7 +15,7 @@ from tidemark.control.upgrade_plan import old_spec, wanted_as, with_code_of
 from tidemark.control.upgrade_records import Upgrade, UpgradeStep, code_text, newest_step
 from tidemark.errors import InvalidNameError, RewindError, TidemarkError
 from tidemark.savepoints.rewind_abort import abort_rewind
-from tidemark.savepoints.rewind_note import RewindNote, is_put_back, read_rewind
+from tidemark.savepoints.rewind_note import RewindNote, is_put_back, read_rewind, require_no_rewind
 from tidemark.savepoints.rewinding import Tell, rewind
 from tidemark.savepoints.savepoint import Savepoint
 from tidemark.savepoints.savepoint_store import SavepointStore
@@ -33,16 +33,41 @@ class OvertakenError(TidemarkError):
     transient = True
 
 
+def keep(store: JobStore, step: UpgradeStep) -> None:
+    """Keep the savepoints that the upgrade may go back to, and other rewinds off.
+
+    Raises:
+        OvertakenError: somebody else has gone on with it, and keeps them.
+    """
+    _require_newest(store, step)
+    _write_note(store, step.upgrade)
+    try:
+        _require_newest(store, step)
+    except OvertakenError:
+        # Who slept in between has written over what is there of those who went on, or was taken away at the end.
+        newest = newest_step(store, step.upgrade.job)
+        if newest is not None and not newest.ended:
+            _write_note(store, newest.upgrade)
+        else:
+            forget(store, step)
+        raise
+
+
 def suspend(store: JobStore, step: UpgradeStep, clock: Clock) -> None:
     """Ask for the job's driver to end after the epoch at hand."""
-    _keep(store, step)
+    keep(store, step)
     _change(store, step, clock, lambda spec: spec if spec.wanted == "suspended" else replace(spec, wanted="suspended", stop="finish"))
 
 
 def save(store: JobStore, step: UpgradeStep, clock: Clock) -> Savepoint:
-    """Take the savepoint of where the old code ended, unless it is there, and keep it until the upgrade has ended."""
+    """Take the savepoint of where the old code ended, unless it is there, and keep it until the upgrade has ended.
+
+    Raises:
+        RewindError: somebody began to put the job back while the new code was judged.
+    """
     upgrade = step.upgrade
-    _keep(store, step)
+    keep(store, step)
+    require_no_rewind(store.at(job_folder(upgrade.job)), upgrade.job)
     savepoints = SavepointStore(store, upgrade.job, clock)
     if upgrade.savepoint not in savepoints.pins.names():
         try:
@@ -71,7 +96,7 @@ def put_back(store: JobStore, step: UpgradeStep, name: str, clock: Clock, tell: 
     """
     job = step.upgrade.job
     folder = store.at(job_folder(job))
-    _keep(store, step)
+    keep(store, step)
     begun = read_rewind(folder)
     if begun is not None and begun.savepoint != name:
         _end(store, step, begun, clock, tell)
@@ -154,25 +179,10 @@ def _rewind(store: JobStore, step: UpgradeStep, name: str, clock: Clock, tell: T
 def _is_at(head: EpochRecord | None, savepoint: Savepoint) -> bool:
     """Say whether a job's newest epoch is that of a savepoint, or was put back to it with the tables."""
     stored = savepoint.record
-    if head is None or head.epoch != stored.epoch:
+    # A savepoint that was changed and imported is of the same epoch, and has another state.
+    if head is None or (head.epoch, head.operators) != (stored.epoch, stored.operators):
         return False
     return head.lineage == stored.lineage or is_put_back(head, savepoint.name)
-
-
-def _keep(store: JobStore, step: UpgradeStep) -> None:
-    """Keep the savepoints that the way back needs, and other rewinds off."""
-    _require_newest(store, step)
-    _write_note(store, step.upgrade)
-    try:
-        _require_newest(store, step)
-    except OvertakenError:
-        # Who slept in between has written over what is there of those who went on, or was taken away at the end.
-        newest = newest_step(store, step.upgrade.job)
-        if newest is not None and not newest.ended:
-            _write_note(store, newest.upgrade)
-        else:
-            forget(store, step)
-        raise
 
 
 def _write_note(store: JobStore, upgrade: Upgrade) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from tidemark.clock import SYSTEM_CLOCK, Clock
@@ -13,12 +14,14 @@ from tidemark.control.launcher import Launcher
 from tidemark.control.observe import observe
 from tidemark.control.spec import JobSpec
 from tidemark.control.spec_checks import checked
+from tidemark.control.upgrade_deeds import OvertakenError, keep
 from tidemark.control.upgrade_records import Upgrade, UpgradeStep, code_text, create_step, newest_step
 from tidemark.control.upgrade_verdict import Judge, Maps, judge_code
 from tidemark.crashpoints import crash_point
 from tidemark.errors import JobRunningError, UpgradeError
 from tidemark.savepoints.checking import HEAD
 from tidemark.savepoints.restore import Restore
+from tidemark.savepoints.restore_marks import is_due
 from tidemark.savepoints.rewind_note import require_no_rewind
 from tidemark.savepoints.rewinding import look
 from tidemark.state.joblog import JobLog
@@ -109,7 +112,7 @@ def begin_upgrade(
             ),
             job=job,
         )
-    _require_possible(store, request, launchers, clock)
+    _require_possible(store, request, before, launchers, clock)
     judge(store, after, request.maps, request.back_to or HEAD, job).require()
     upgrade = Upgrade(
         identity,
@@ -129,27 +132,21 @@ def begin_upgrade(
     if not create_step(store, first):
         raise UpgradeError("another upgrade was begun just now", fix="see what it does: `tidemark status`", job=job)
     crash_point("upgrade-recorded")
+    # Whoever goes on with it does so, too; until then its savepoints are needed already.
+    with suppress(OvertakenError):
+        keep(store, first)
     return first
 
 
 def _same(newest: UpgradeStep, request: UpgradeRequest) -> UpgradeStep:
-    after = newest.upgrade.after
-    begun = (after.code, after.version, newest.upgrade.back_to, _maps_of(newest.upgrade))
-    if begun == (request.code, request.version, request.back_to, request.maps):
+    begun = newest.upgrade
+    if (_after(begun.before, request, begun.identity, begun.savepoint), request.back_to) == (begun.after, begun.back_to):
         return newest
     raise UpgradeError(
         f"another upgrade is under way: {newest}",
         fix=f"let it come to its end (`tidemark upgrade {request.job}`), or back (`tidemark upgrade {request.job} --abort`)",
         job=request.job,
     )
-
-
-def _maps_of(upgrade: Upgrade) -> Maps:
-    """Return the renames that an upgrade was asked for with."""
-    made = upgrade.after.restore
-    if made is None or made == upgrade.before.restore:
-        return Maps()
-    return Maps(made.uids, made.columns, made.allow_non_restored_state)
 
 
 def _after(before: JobSpec, request: UpgradeRequest, identity: str, savepoint: str) -> JobSpec:
@@ -179,7 +176,7 @@ def _after(before: JobSpec, request: UpgradeRequest, identity: str, savepoint: s
     )
 
 
-def _require_possible(store: JobStore, request: UpgradeRequest, launchers: Mapping[str, Launcher], clock: Clock) -> None:
+def _require_possible(store: JobStore, request: UpgradeRequest, before: JobSpec, launchers: Mapping[str, Launcher], clock: Clock) -> None:
     """Find out what stands against an upgrade, besides the state."""
     job = request.job
     folder = store.at(job_folder(job))
@@ -190,6 +187,14 @@ def _require_possible(store: JobStore, request: UpgradeRequest, launchers: Mappi
     # Not by the lifecycle: a job that was put back to before the end says that it is finished until it is started.
     if head.end_of_input:
         raise UpgradeError("the job's input has ended for good", fix="rewind it to a savepoint from before the end first", job=job)
+    wished = before.restore
+    if request.maps.empty and wished is not None and wished.identity and is_due(folder, head, wished):
+        # The new code would make it, and be judged against something else; put back, the job would never get it.
+        raise UpgradeError(
+            f"the job is to go on from savepoint {wished.savepoint!r} when it is started next, which it was not yet",
+            fix=f"start it once (`tidemark start {job}`), then upgrade it; or submit it again without that restore",
+            job=job,
+        )
     seen = observe(store, job, launchers)
     hand = foreign(seen, clock.now_ms())
     if hand is not None and seen.own_beat is None:

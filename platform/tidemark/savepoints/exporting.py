@@ -49,7 +49,9 @@ def export_savepoint(folder: JobStore, savepoint: Savepoint, to: str, *, on_copy
     target = JobStore.open(Location.parse(to))
     there = read_index(target)
     if there is not None:
-        if (there.job, there.lineage, there.epoch) != (savepoint.job, savepoint.record.lineage, savepoint.record.epoch):
+        # One that was changed and imported is of the same epoch, and has another state.
+        whose = savepoint.job, savepoint.taken_at, savepoint.record.lineage, savepoint.record.epoch
+        if (there.job, there.taken_at, there.lineage, there.epoch) != whose:
             raise _other(target, f"savepoint {there.name!r} of job {there.job!r}")
         return there
     known = _notes(target, savepoint)
@@ -140,7 +142,8 @@ def _finish(
 
 def _notes(target: JobStore, savepoint: Savepoint) -> dict[str, ExportedFile]:
     """Return what an export that was broken off has copied; the first note says of which savepoint."""
-    whose = {"job": savepoint.job, "lineage": savepoint.record.lineage, "epoch": savepoint.record.epoch}
+    record = savepoint.record
+    whose = {"job": savepoint.job, "lineage": record.lineage, "epoch": record.epoch, "taken_at": savepoint.taken_at}
     first = f"{PARTIAL}/savepoint.json"
     listed = [file.path for file in target.list()]
     if not listed:
@@ -149,7 +152,8 @@ def _notes(target: JobStore, savepoint: Savepoint) -> dict[str, ExportedFile]:
     if first not in listed:
         raise _other(target, "other files")
     _, found = unseal(target.get(first), kind=NOTE, path=first)
-    if found != whose:
+    # Older releases did not note when it was taken.
+    if found != {key: whose.get(key) for key in found}:
         raise _other(target, f"half an export of job {found.get('job')!r}, epoch {found.get('epoch')}")
     notes = [path for path in listed if path.startswith(f"{PARTIAL}/") and path != first]
     files = [from_plain(ExportedFile, unseal(target.get(path), kind=NOTE, path=path)[1], path=path) for path in notes]

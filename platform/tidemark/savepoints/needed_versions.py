@@ -90,7 +90,7 @@ class NeededVersionsSearch:
         if key in self._told:
             return self._told[key]
         record = savepoint.record
-        later, now = self._savepoints.pins.lineages_after(record), self._savepoints.clock.now_ms()
+        later, now = self._savepoints.lineages_after(record), self._savepoints.clock.now_ms()
         found = table_versions(record, later, now_ms=now, only=output).get(output)
         # As long as no commit shows what came after it, upkeep may move it on to a later version.
         if not _is_of(savepoint, head) and (found is None or found.version < table.version()):

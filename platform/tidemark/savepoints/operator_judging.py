@@ -216,12 +216,13 @@ class _Case:
         return f"the key {owner!r}" if column == key_column(owner) else f"the state of aggregate {owner!r}"
 
     def _check_names(self) -> None:
-        """Refuse a map that names nothing that was there."""
+        """Refuse a map that names nothing that was there, leaves behind what cannot be, or makes two columns one."""
         known = {str(entry["name"]) for kind in ("keys", "aggregates") for entry in _entries(self._old, kind)}
         known |= {name for name in map(element_name, self._columns) if name is not None}
         texts = [str(entry.get("expression")) for entry in _entries(self._old, "keys")]
         texts += [text for entry in _entries(self._old, "aggregates") for text in cast("list[str]", entry.get("arguments", []))]
-        for name in self._names:
+        aggregates = sorted(str(entry["name"]) for entry in _entries(self._old, "aggregates"))
+        for name, new in self._names.items():
             # A column of the stream is not stored by its name, where only an expression over it is.
             if name not in known and not any(name in text for text in texts):
                 raise DefinitionError(
@@ -229,6 +230,20 @@ class _Case:
                     fix=f"name those there are: {', '.join(sorted(known)) or 'none'}; stored names stand on the left",
                     uid=self._uid,
                 )
+            if new is None and name not in aggregates:
+                raise DefinitionError(
+                    f"the map of columns leaves {name!r} behind, and only the state of an aggregate can be",
+                    fix=f"give its new name, or leave an aggregate behind: {', '.join(aggregates) or 'it has none'}",
+                    uid=self._uid,
+                )
+        new_names = [column.lower() for column in self._new_names().values()]
+        twice = sorted({column for column in new_names if new_names.count(column) > 1})
+        if twice:
+            raise DefinitionError(
+                f"with the map of columns two columns of the stored state would be one: {', '.join(map(repr, twice))}",
+                fix=f"give each another name, or leave an aggregate behind, with no new name (--column {self._uid}:NAME=)",
+                uid=self._uid,
+            )
 
 
 def _known_types(node: WindowNode) -> dict[str, object]:

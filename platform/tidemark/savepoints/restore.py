@@ -10,6 +10,7 @@ from typing import Literal
 from tidemark.errors import DefinitionError, StateMismatchError
 from tidemark.savepoints.positions import sources_of, without_sources
 from tidemark.savepoints.savepoint import Savepoint
+from tidemark.state.offsets import positions
 from tidemark.state.progress import EpochProgress
 from tidemark.state.records import EpochRecord, OperatorState, OutputRecord, ParentRef, RestoreRef, SourceLogRef
 from tidemark.state.totals import Totals
@@ -77,8 +78,10 @@ def restored_record(
     kept_uids = {old: new for old, new in names.items() if claimed is None or new in claimed.operators}
     unread = set() if claimed is None else {*sources_of(stored.offsets), *stored.sources} - set(claimed.sources)
     lost = sorted(set(names) - set(kept_uids))
-    if (lost or unread) and not restore.allow_non_restored_state:
-        raise _not_restored(savepoint, job, lost, sorted(unread), claimed)
+    # Of a source that never had input nothing is lost.
+    missed = sorted(unread & set(positions(stored.offsets)))
+    if (lost or missed) and not restore.allow_non_restored_state:
+        raise _not_restored(savepoint, job, lost, missed, claimed)
     progress = _quiet(stored.progress, kept_uids, unread)
     return replace(
         stored,
@@ -129,7 +132,9 @@ def require_uids(savepoint: Savepoint, uids: Mapping[str, str], claimed: Claimed
     if twice:
         raise DefinitionError(
             f"two operators' state would go to {', '.join(twice)}",
-            fix="map each operator to another one; map the one that has the name now away, or leave it out by another name",
+            fix="map the state that has that uid now to another operator of the job, too; or, to leave it behind, give the job's operator "
+            "a uid of which nothing is stored, map the other state to that, and set allow_non_restored_state=True "
+            "(--allow-non-restored-state)",
             job=savepoint.job,
         )
 

@@ -19,6 +19,9 @@ KIND: Final = "rewind"
 IDENTITY: Final = "rewind-"
 """The identities of rewinds begin so, and the names of the pins by which they keep what they need."""
 
+FORMER: Final = " (where it was)"
+"""Ends the name by which the former table of an output is put back that lies elsewhere now; no output is called so."""
+
 
 @dataclass(frozen=True)
 class RewindNote:
@@ -30,6 +33,7 @@ class RewindNote:
         lineage: that begins there.
         epoch: the savepoint's.
         tables: the versions that the Delta tables are put back to, by output; those that are there already are closed to what went on.
+            The former table of an output that lies elsewhere now has the output's name with ``FORMER`` behind it.
         at: when it was begun, milliseconds.
         by: who began it.
         why: what for.
@@ -100,9 +104,11 @@ def is_put_back(head: EpochRecord, savepoint: str) -> bool:
 
 def how_to_end(folder: JobStore, job: str, note: RewindNote) -> str:
     """Return what to do about a rewind that was begun and is not done, for people. ``folder`` is the store at the job's folder."""
-    if read_upgrade(folder) is not None:
+    upgrade = read_upgrade(folder)
+    if upgrade is not None and note.savepoint in upgrade.savepoints:
         return f"it is a step of an upgrade; let that come to an end: `tidemark upgrade {job}`, or `tidemark upgrade {job} --abort`"
+    first = f"give up the upgrade that was begun meanwhile: `tidemark upgrade {job} --abort`; then " if upgrade is not None else ""
     return (
-        f"let it go on to its end first: `tidemark rewind {job} --to {note.savepoint}`; "
+        f"{first}let it go on to its end first: `tidemark rewind {job} --to {note.savepoint}`; "
         f"or, if no table was put back yet, give it up: `tidemark rewind {job} --abort`"
     )

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from urllib.parse import unquote
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from tidemark.locations import Location
+from tidemark.savepoints.rewind_note import FORMER
 from tidemark.savepoints.savepoint import Savepoint, TableVersion
 from tidemark.savepoints.table_versions import Commit, commits_back, open_table, savepoint_versions, shows
 from tidemark.state.pins import LaterLineages
-from tidemark.state.records import EpochRecord
+from tidemark.state.records import EpochRecord, OutputRecord
 from tidemark.state.store import JobStore
 
 NOT_TAKEN_BACK = {
@@ -31,7 +33,7 @@ class RewindPlan:
         savepoint: its name.
         epoch: the savepoint's.
         from_epoch: the job's newest epoch.
-        tables: the versions that the Delta tables are put back to, by output.
+        tables: the versions that the Delta tables are put back to, by output; a former table under a name of its own, as in the note.
         changed: tables that are not at that version's content now; the others need nothing.
         left: outputs that cannot be put back, and what that means.
         refusals: why it may not be done; empty where it may.
@@ -61,6 +63,7 @@ def plan_rewind(
     Raises:
         SinkError: a table cannot be read.
     """
+    savepoint = _with_former_tables(savepoint, head)
     stored = savepoint.record
     outputs = {**stored.outputs, **head.outputs}
     tables = savepoint_versions(savepoint, outputs, later, now_ms=now_ms)
@@ -78,9 +81,11 @@ def plan_rewind(
                 "start the job once, which publishes it"
             )
         elif version is None:
-            refusals += _unversioned(name, output.location, table, stored, head)
+            refusals += _unversioned(name, output.location, table, (stored,) if although_unpublished else (stored, head))
         if version is not None:
-            reasons, moved = _against(name, output.location, version, table)
+            # Another job may have been given the place since.
+            own = {stored.lineage, *later.names} if name.endswith(FORMER) else None
+            reasons, moved = _against(name, version, table, own)
             refusals += reasons
             if moved and not reasons:
                 changed.append(name)
@@ -98,11 +103,29 @@ def commits_since(version: TableVersion, newest: int) -> list[Commit]:
     return list(takewhile(lambda commit: commit.version > version.version, commits_back(version.location, newest)))
 
 
-def _unversioned(name: str, location: str, table: DeltaTable | None, stored: EpochRecord, head: EpochRecord) -> list[str]:
-    """Return why an output is not to be left alone for which no version is known."""
+def _with_former_tables(savepoint: Savepoint, head: EpochRecord) -> Savepoint:
+    """Return a savepoint in which the tables of outputs that lie elsewhere now, or are no tables, have names of their own."""
+    outputs, tables = dict(savepoint.record.outputs), dict(savepoint.info.tables)
+    for name, now in head.outputs.items():
+        then = outputs.get(name)
+        place = tables[name].location if name in tables else then.location if then is not None and then.sink == "delta" else None
+        if place is not None and not _lies_at(now, place):
+            outputs[name + FORMER] = then if then is not None else OutputRecord("delta", place)
+            outputs.pop(name, None)
+            if name in tables:
+                tables[name + FORMER] = tables.pop(name)
+    return replace(savepoint, record=replace(savepoint.record, outputs=outputs), info=replace(savepoint.info, tables=tables))
+
+
+def _lies_at(output: OutputRecord, place: str) -> bool:
+    return output.sink == "delta" and output.location is not None and Location.parse(output.location) == Location.parse(place)
+
+
+def _unversioned(name: str, location: str, table: DeltaTable | None, wanted: Sequence[EpochRecord]) -> list[str]:
+    """Return why an output is not to be left alone for which no version is known; the savepoint's epoch is the first that is wanted."""
     if table is not None:
-        return [f"output {name!r}: no version of the table at {location} is known to show epoch {stored.epoch} and nothing later"]
-    unpublished = [record.epoch for record in (stored, head) if name in record.outputs and record.outputs[name].files]
+        return [f"output {name!r}: no version of the table at {location} is known to show epoch {wanted[0].epoch} and nothing later"]
+    unpublished = [record.epoch for record in wanted if name in record.outputs and record.outputs[name].files]
     if not unpublished:
         return []
     # Its rows would never be shown; or whoever stopped before it published them would show them after all.
@@ -110,11 +133,16 @@ def _unversioned(name: str, location: str, table: DeltaTable | None, stored: Epo
     return [f"{place}: start the job once, which publishes its newest epoch"]
 
 
-def _against(name: str, location: str, version: TableVersion, table: DeltaTable | None) -> tuple[list[str], bool]:
-    """Return why a table cannot be put back to a version, and whether it says anything else now."""
+def _against(name: str, version: TableVersion, table: DeltaTable | None, own: Collection[str] | None) -> tuple[list[str], bool]:
+    """Return why a table cannot be put back to a version, and whether it says anything else now.
+
+    Args:
+        name: of the output.
+        version: of the table.
+        table: at its newest version, None where it is gone.
+        own: the lineages that may have written to it since; None for any.
+    """
     place = f"output {name!r}: the table at {version.location}"
-    if version.location != location:
-        return [f"{place} was its table then, and the one at {location} is now"], False
     if table is None:
         return [f"{place} is gone"], False
     newest = table.version()
@@ -123,7 +151,7 @@ def _against(name: str, location: str, version: TableVersion, table: DeltaTable 
     if newest < version.version:
         return [f"{place} is at version {newest}, which comes before version {version.version}: it was made anew"], False
     since = shown(commits_since(version, newest))
-    foreign = [commit for commit in since if commit.foreign]
+    foreign = [commit for commit in since if commit.epoch is None or (own is not None and commit.epoch[0] not in own)]
     if foreign:
         listed = ", ".join(f"{commit.version} ({commit.operation or 'unknown'})" for commit in foreign[:3])
         return [f"{place} has versions of somebody else's since, which would be undone: {listed}"], True
@@ -134,6 +162,6 @@ def _against(name: str, location: str, version: TableVersion, table: DeltaTable 
     except (DeltaError, OSError):
         return [f"{place} no longer has version {version.version}: its log was cleaned up"], True
     paths = {unquote(str(path)) for path in table.get_add_actions()["path"].to_pylist()}
-    there = {file.path for file in JobStore.open(location).list()}
+    there = {file.path for file in JobStore.open(version.location).list()}
     missing = [path for path in paths if path not in there and "://" not in path and not path.startswith("/")]
     return ([f"{place} has lost {len(missing)} of {len(paths)} files of version {version.version} to a vacuum"] if missing else []), True

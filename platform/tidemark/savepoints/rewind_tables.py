@@ -12,7 +12,7 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Tr
 from deltalake.exceptions import DeltaError
 
 from tidemark.errors import PublishError, RewindError
-from tidemark.savepoints.rewind_note import RewindNote
+from tidemark.savepoints.rewind_note import FORMER, RewindNote
 from tidemark.savepoints.rewind_plan import commits_since, shown
 from tidemark.savepoints.savepoint import TableVersion
 from tidemark.savepoints.table_versions import Commit, open_table
@@ -126,7 +126,8 @@ def _moved(table: DeltaTable, output: str, version: TableVersion, note: RewindNo
     own = [commit for commit in after if commit.tags.get(REWIND) == note.identity]
     if any(commit.lineage is not None for commit in own):
         return f"the table of output {output!r} is put back already, to version {version.version}"
-    staged = head is None or output not in head.outputs or bool(head.outputs[output].files)
+    # The newest epoch has rows for the place that an output has now; a former one showed all before it had another.
+    staged = not output.endswith(FORMER) and (head is None or output not in head.outputs or bool(head.outputs[output].files))
     if own and staged:
         epoch = f"epoch {note.ended.epoch}" if note.ended is not None else "the newest epoch"
         return f"the table of output {output!r} is closed to {epoch} already, which it does not show yet"
@@ -174,4 +175,4 @@ def _commit_nothing(table: DeltaTable, tags: Mapping[str, str], transaction: Tra
 
 def _closing(output: str, note: RewindNote) -> Transaction | None:
     """Return the transaction of the last epoch that goes, as its publication has it; None where an older release began the rewind."""
-    return Transaction(f"{note.ended.lineage}/{output}", note.ended.epoch) if note.ended is not None else None
+    return Transaction(f"{note.ended.lineage}/{output.removesuffix(FORMER)}", note.ended.epoch) if note.ended is not None else None

@@ -118,7 +118,7 @@ def rewind(
         if note is None:
             store = SavepointStore(root, job, clock)
             note = _begin(store, driver, name, by=by, why=why, say=say, although_unpublished=although_unpublished)
-            _require_wanted(driver, note, require)
+            _require_wanted(driver, note, require, upgrade)
         else:
             _require_same(log.store, note, name, job)
             say(f"going on with the rewind to {name} that was begun")
@@ -178,10 +178,11 @@ def _begin(store: SavepointStore, driver: Driver, name: str, *, by: str, why: st
     return note
 
 
-def _require_wanted(driver: Driver, note: RewindNote, require: Callable[[], None]) -> None:
+def _require_wanted(driver: Driver, note: RewindNote, require: Callable[[], None], upgrade: str) -> None:
     """Make sure that a rewind that was just begun is wanted still; otherwise it is as if it had not been."""
     try:
         require()
+        require_no_upgrade(driver.log.store, driver.log.job, but=upgrade)
     except TidemarkError:
         driver.confirm()
         # In this order: a rewind whose note is there may be gone on with, and needs what its pin keeps.
@@ -191,7 +192,7 @@ def _require_wanted(driver: Driver, note: RewindNote, require: Callable[[], None
 
 
 def _plan(store: SavepointStore, savepoint: Savepoint, head: EpochRecord, *, although_unpublished: bool) -> RewindPlan:
-    later, now = store.pins.lineages_after(savepoint.record), store.clock.now_ms()
+    later, now = store.lineages_after(savepoint.record), store.clock.now_ms()
     plan = plan_rewind(savepoint, head, later, now_ms=now, although_unpublished=although_unpublished)
     try:
         require_whole(store.folder, savepoint.record)

@@ -24,6 +24,7 @@ from tidemark.state.holds import Hold, Holds
 from tidemark.state.joblog import JobLog
 from tidemark.state.layout import job_folder, pin_path
 from tidemark.state.pins import LaterLineages, Pins, RetainedEpoch
+from tidemark.state.records import EpochRecord
 from tidemark.state.store import JobStore
 
 _TRIES: Final = 100
@@ -135,6 +136,13 @@ class SavepointStore:
         found = (savepoint_of(self.job, pin) for pin in self.pins.list())
         return tuple(sorted(found, key=lambda savepoint: (savepoint.taken_at, savepoint.name)))
 
+    def lineages_after(self, record: EpochRecord) -> LaterLineages:
+        """Return the lineages that came after an epoch; also the one that a rewind puts tables back for, before it begins."""
+        # In this order: the note goes when its lineage is in the log.
+        note, later = read_rewind(self.folder), self.pins.lineages_after(record)
+        begins = {note.lineage} - {record.lineage} if note is not None else set()
+        return replace(later, names=later.names | begins)
+
     def restorable(self, *savepoints: Savepoint) -> tuple[Restorable, ...]:
         """Return of some of the job's savepoints until when the job can be put back to them, and what that follows from.
 
@@ -202,12 +210,16 @@ class SavepointStore:
 
     def _tables(self, found: RetainedEpoch) -> Mapping[str, TableVersion]:
         """Return the versions of an epoch's tables; one that a driver is just about to publish is waited for a moment."""
-        record, later = found.record, LaterLineages(found.later)
+        record = found.record
         staged = {name for name, output in record.outputs.items() if output.sink == "delta" and output.files}
-        looks = 0
+        later, looks = self.lineages_after(record), 0
         try:
             while True:
                 tables, looks = table_versions(record, later, now_ms=self.clock.now_ms()), looks + 1
+                before, later = later, self.lineages_after(record)
+                if later != before:
+                    # A rewind that was begun meanwhile may have put back some of the tables.
+                    continue
                 if staged <= set(tables) or looks == _LOOKS or not self.pins.log.is_driven():
                     return tables
                 self.clock.sleep(_LOOK_SECONDS)

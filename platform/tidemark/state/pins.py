@@ -62,12 +62,11 @@ class _Identity:
 
 @dataclass(frozen=True)
 class RetainedEpoch:
-    """An epoch of the log, with the slot and the bytes of its record. ``later`` are the other lineages that came after it."""
+    """An epoch of the log, with the slot and the bytes of its record."""
 
     slot: int
     data: bytes
     decoded: DecodedEpoch
-    later: frozenset[str] = frozenset()
 
     @property
     def record(self) -> EpochRecord:
@@ -99,13 +98,11 @@ class Pins:
         Raises:
             CorruptStoreError: it is not retained.
         """
-        passed: set[str] = set()
         for slot, data, its_lineage, its_epoch in self._identities():
             if epoch in (None, its_epoch) and lineage in (None, its_lineage):
                 decoded = self.log.decode(slot, data)
                 if isinstance(decoded, DecodedEpoch):
-                    return RetainedEpoch(slot, data, decoded, frozenset(passed - {its_lineage}))
-            passed.add(its_lineage)
+                    return RetainedEpoch(slot, data, decoded)
         raise self._not_retained(epoch)
 
     def lineages_after(self, record: EpochRecord) -> LaterLineages:
