@@ -114,9 +114,10 @@ class NoGaps:
             SinkError: the output's sink keeps no table that could be read back.
         """
         table_of(stream, None)
+        step = format_duration(self._step(stream))
         _require_columns(stream, (*self.by, "window_start"), self)
         scope = f" for each {', '.join(self.by)}" if self.by else ""
-        return (CheckDeclaration(self.name, f"A window every {format_duration(self._step(stream))}{scope}, without gaps.", self.blocking),)
+        return (CheckDeclaration(self.name, f"A window every {step}{scope}, without gaps.", self.blocking),)
 
     def evaluate(self, stream: StreamData, evidence: Evidence) -> Iterator[Finding]:
         """Yield the one finding, with the first gaps."""
