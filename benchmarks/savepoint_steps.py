@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -164,6 +165,8 @@ def restore(request: Request) -> dict[str, object]:
     Raises:
         MeasurementError: that was another epoch, or had less state.
     """
+    # A job's driver loads it first, too.
+    import_module("tidemark.spark.run")
     begun = SYSTEM_CLOCK.monotonic()
     spark = start_session("tidemark", Path(request.folder) / "session", memory=request.memory)
     started = SYSTEM_CLOCK.monotonic()

@@ -17,6 +17,7 @@ from tidemark.errors import CorruptStoreError, DefinitionError, NotReachedError,
 from tidemark.savepoints.isolation import isolated
 from tidemark.savepoints.restore import Restore
 from tidemark.savepoints.restoring import begin_lineage, prepared
+from tidemark.savepoints.retention import SavepointRetention
 from tidemark.state.pins import Pins
 from tidemark.state.records import OutputRecord, StagedFile
 
@@ -137,6 +138,45 @@ def test_a_discarded_fork_goes_with_its_tables_and_nothing_else(job: StoredJob, 
     assert [rows(tmp_path / name) for name in TABLES] == [[0, 1, 2]] * 2
     assert not (tmp_path / "apart" / "hourly").exists()
     assert "what-if" not in job.root.folders()
+
+
+def test_a_fork_that_has_not_begun_keeps_its_savepoint(job: StoredJob) -> None:
+    job.restart()
+    job.savepoints.take("periodic", kind="periodic")
+    forks.fork(job.root, "taxi", "periodic", name="what-if", code="m:j", start=False, clock=job.clock, judge=fits)
+    job.clock.advance(1)
+    job.savepoints.take("newer")
+    assert [hold.job for hold in job.savepoints.holds("periodic")] == ["what-if"]
+    assert job.savepoints.retire(SavepointRetention(count=0)) == ()
+    # Who asks for another savepoint lets go of the first, and a fork that is discarded of its own.
+    forks.fork(job.root, "taxi", "newer", name="other", code="m:j", start=False, clock=job.clock, judge=fits)
+    wishes = Wishes(job.root, "test", job.clock)
+    wishes.start("other", restore=Restore("periodic", job="taxi", identity="again"))
+    assert [{hold.job for hold in job.savepoints.holds(name)} for name in ("newer", "periodic")] == [set(), {"other", "what-if"}]
+    wishes.stop("other")
+    forks.discard(job.root, "other", clock=job.clock)
+    assert [hold.job for hold in job.savepoints.holds("periodic")] == ["what-if"]
+    spec = read_spec(job.root, "what-if")
+    assert spec is not None
+    assert spec.spec.restore is not None
+    fork = StoredJob(job.root, "what-if", job.clock)
+    fork.restore(spec.spec.restore)
+    # Its files are held from now on, and its spec asks for nothing any more.
+    assert [(hold.lasting, bool(hold.files)) for hold in job.savepoints.holds("periodic")] == [(True, True)]
+
+
+def test_a_job_that_asks_for_its_own_savepoint_keeps_it(job: StoredJob) -> None:
+    job.restart()
+    job.savepoints.take("periodic", kind="periodic")
+    job.clock.advance(1)
+    job.savepoints.take("newer")
+    wishes = Wishes(job.root, "test", job.clock)
+    wishes.submit(JobSpec("taxi", "m:j"))
+    wish = Restore("periodic", identity="back")
+    wishes.start("taxi", restore=wish)
+    assert job.savepoints.retire(SavepointRetention(count=0)) == ()
+    job.restore(wish)
+    assert [savepoint.name for savepoint in job.savepoints.retire(SavepointRetention(count=0))] == ["periodic"]
 
 
 def test_a_name_that_nobody_has_is_no_fork_s(job: StoredJob) -> None:

@@ -262,3 +262,20 @@ def test_names_of_stagings() -> None:
     assert all(map(is_staging, names))
     assert first_staging(LINEAGE, 10) < names[1] < first_staging(LINEAGE, 11)
     assert new_staging(LINEAGE, 1) != new_staging(LINEAGE, 1)
+
+
+@pytest.mark.parametrize("gone", [0, 1])
+def test_what_was_shown_and_is_half_removed_is_not_shown_again(tmp_path: Path, capsys: pytest.CaptureFixture[str], gone: int) -> None:
+    store = JobStore.open(str(tmp_path / "store")).at("fares")
+    sink = ConsoleSink("console", 5, store)
+    folder = sink.staging_folder(new_staging(LINEAGE, 0))
+    buffer = pa.BufferOutputStream()
+    pq.write_table(pa.table({"n": [1]}), buffer)
+    paths = [f"{folder}/part-{number}.parquet" for number in range(2)]
+    for path in paths:
+        store.put(path, buffer.getvalue().to_pybytes())
+    record = OutputRecord("console", None, SCHEMA, tuple(StagedFile(path, 1, 1) for path in paths), 2)
+    store.delete([paths[gone]])
+    sink.publish(record, LINEAGE, 0)
+    assert capsys.readouterr().out == ""
+    assert [file.path for file in store.list(folder)] == []

@@ -201,3 +201,35 @@ def test_what_fails_is_named(lab: Lab, name: str, function: Any, trigger: Any, s
     panes = windows.process(function, returns="values ARRAY<INT>").uid("w")
     with pytest.raises(UserCodeError, match=said):
         lab.run({"panes": panes}, job=name)
+
+
+def test_keys_whose_nulls_stand_elsewhere_are_two(lab: Lab) -> None:
+    stream = elements([(1, None, 1, 10), (None, 1, 2, 20)], [(1, None, 3, 30)], schema="a INT, b INT, t BIGINT, v INT")
+    told = tm.window_function(lambda found, context: [{"m": found[0]["n"], "of": str(context.key)}], "m BIGINT, of STRING")
+    windows = stream.key_by("a", "b").window(tm.tumbling(10))
+    outputs = {"process": windows.process(listed, returns=LISTED).uid("p"), "both": windows.aggregate(told, n=tm.count()).uid("b")}
+    for name, key in {"struct": "struct(a, b)", "array": "array(a, b)", "deep": "array(array(a), array(b))"}.items():
+        outputs[name] = stream.key_by(key=key).window(tm.tumbling(10)).process(listed, returns=LISTED).uid(name)
+    ran = lab.run(outputs)
+    assert ran.of("process", "a", "b", "values", "calls") == [(1, None, [10, 30], 1), (None, 1, [20], 1)]
+    assert ran.of("both", "a", "b", "m", "of") == [(1, None, 2, "{'a': 1, 'b': None}"), (None, 1, 1, "{'a': None, 'b': 1}")]
+    for name in ("struct", "array", "deep"):
+        assert sorted(ran.of(name, "values", "calls")) == [([10, 30], 1), ([20], 1)]
+
+
+def test_a_column_may_be_called_as_the_state_calls_a_key(lab: Lab) -> None:
+    stream = elements([("a", "x", 1, 1), ("a", "y", 2, 2)], schema="k STRING, key_k STRING, t BIGINT, v INT")
+    windows = stream.key_by("k").window(tm.tumbling(10))
+    delta = tm.delta_trigger(9, lambda last, element: element["v"] - last["v"])
+    kept = windows.trigger(tm.event_time_trigger(early=delta)).aggregate(top=tm.max("key_k")).uid("kept")
+    ran = lab.run({"process": windows.process(listed, returns=LISTED).uid("p"), "kept": kept})
+    assert ran.of("process", "k", "values") == [("a", [1, 2])]
+    assert ran.of("kept", "k", "top") == [("a", "y")]
+
+
+def test_a_trigger_may_keep_a_row_with_a_map(lab: Lab) -> None:
+    stream = elements([("a", 1, 1, {"toll": 3})], [("a", 2, 5, {})], schema="k STRING, t BIGINT, v INT, fees MAP<STRING, INT>")
+    delta = tm.delta_trigger(3, lambda last, element: element["v"] - last["v"])
+    windows = stream.key_by("k").window(tm.tumbling(10)).trigger(tm.event_time_trigger(early=delta))
+    ran = lab.run({"panes": windows.aggregate(n=tm.count()).uid("w")})
+    assert ran.of("panes", "k", "n", "pane_timing") == [("a", 2, "EARLY"), ("a", 2, "ON_TIME")]

@@ -88,6 +88,19 @@ def test_a_union_of_streams_whose_columns_only_spark_knows(lab: Lab) -> None:
     assert __file__ in str(raised.value)
 
 
+@pytest.mark.parametrize("silent", [False, True])
+def test_a_union_has_one_type_per_column_whoever_has_rows(lab: Lab, *, silent: bool) -> None:
+    """With the wider of two types for both, state and tables would have another one in epochs in which one stream is silent."""
+    schema = "k STRING, t BIGINT, v INT"
+    one = elements([("a", 1, 5)], schema=schema, name="one")
+    rows = [] if silent else [("b", 1, 7)]
+    two = elements(rows, schema=schema, name="two").transform(lambda frame: frame.withColumn("v", frame["v"].cast("bigint")))
+    least = one.union(two).window_all(tm.tumbling("1 hour")).aggregate(least=tm.min("v")).uid("w")
+    with pytest.raises(UserCodeError, match=r"column 'v' that is int in one and bigint in another.*Fix: cast it before the union"):
+        lab.run({"least": least})
+    assert not (lab.folder / "store").joinpath("epochs").exists()
+
+
 SPLITS = ("it's", "back\\slash", "x' OR '1' = '1", "\\'", 'double"', "line\nbreak", "", "é")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,6 +88,14 @@ def test_what_would_fail_on_rejected_rows_does_not_see_them(lab: Lab) -> None:
     assert ran.of("text", "t", "share") == [(3, 4)]
 
 
+@pytest.mark.parametrize("condition", ["8 DIV v > 1 AND 8 DIV v < 5", "8 DIV v BETWEEN 2 AND 4", "8 DIV v > 1"])
+def test_a_condition_does_not_see_what_an_earlier_filter_rejected(lab: Lab, condition: str) -> None:
+    """Spark works out beforehand what a projection has twice, or between bounds."""
+    source = elements([(1, 4), (2, 0), (3, 8)], schema="t BIGINT, v INT")
+    ran = lab.run({"kept": source.filter("v <> 0").with_columns(share="8 DIV v").filter(condition)})
+    assert ran.of("kept", "t", "share") == [(1, 2)]
+
+
 def test_an_expression_that_fails_on_good_rows_stops_the_epoch(lab: Lab) -> None:
     source = elements([(1, 4)], [(2, 0)], schema="t BIGINT, v INT")
     with pytest.raises(UserCodeError, match="DIVIDE_BY_ZERO") as raised:
@@ -121,6 +129,26 @@ def test_exploded_rows_keep_their_event_time(lab: Lab) -> None:
     # The row without items makes none, but its time counts.
     assert ran.epochs[1].operators["w"].watermark == 3 * HOUR - 1
     assert [epoch.operators["w"].rows_in for epoch in ran.epochs] == [3, 0]
+
+
+def test_what_is_made_of_one_row_stays_in_order(lab: Lab) -> None:
+    def letters(row: Mapping[str, Any]) -> Iterator[dict[str, object]]:
+        return ({"item": item} for item in row["items"])
+
+    rows = elements([(1, ["c", "a", "b"]), (1, ["d"])], [(1, ["a", "c"])], schema="t BIGINT, items ARRAY<STRING>")
+    streams = {"exploded": rows.explode("items", as_="item").select("item"), "mapped": rows.flat_map(letters, returns="item STRING")}
+    twice = streams["mapped"].explode("array(item, upper(item))", as_="both").select(item="both")
+    outputs = {}
+    for name, stream in {**streams, "twice": twice}.items():
+        windows = stream.window_all(tm.tumbling(HOUR))
+        made = windows.aggregate(first=tm.first("item"), last=tm.last("item"), all=tm.collect_list("item"))
+        outputs[f"{name}-made"] = made.uid(f"{name}-made")
+        seen = windows.process(lambda items, _context: [{"all": [item["item"] for item in items]}], returns="all ARRAY<STRING>")
+        outputs[f"{name}-seen"] = seen.uid(f"{name}-seen")
+    ran = lab.run(outputs)
+    for name, expected in {"exploded": "cabdac", "mapped": "cabdac", "twice": "cCaAbBdDaAcC"}.items():
+        assert ran.of(f"{name}-seen", "all") == [list(expected)]
+        assert ran.of(f"{name}-made", "first", "last", "all") == [(expected[0], expected[-1], list(expected))]
 
 
 def test_map_and_flat_map(lab: Lab) -> None:

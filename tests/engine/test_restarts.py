@@ -218,3 +218,20 @@ def test_an_epoch_without_input_has_the_jobs_parallelism(spark: SparkSession, tm
     tm.run(job, spark=spark, store=str(tmp_path / "store"), end_of_input=True, on_epoch=after, handle_signals=False)
     assert found == ["3"]
     assert spark.conf.get("spark.sql.shuffle.partitions") == before
+
+
+@pytest.mark.parametrize(("then", "now"), [("k", None), (None, "k"), ("k", "w")])
+def test_splits_may_be_told_by_another_column(spark: SparkSession, tmp_path: Path, then: str | None, now: str | None) -> None:
+    """Those there were will not show again, and do not hold the watermark back for ever."""
+
+    def streams(split_by: str | None) -> dict[str, tm.Stream]:
+        strategy = tm.bounded_out_of_orderness(0, timestamp="t", split_by=split_by)
+        spec = tm.files(str(tmp_path / "in"), format="json", schema=f"{SCHEMA}, w STRING")
+        return {"hours": hourly(tm.source("in", spec, watermarks=strategy))}
+
+    land(tmp_path / "in", "0.json", [("a", 1, 5), ("b", 2, 6)])
+    drain(spark, tmp_path, streams(then))
+    land(tmp_path / "in", "1.json", [("a", 3 * HOUR, 7)])
+    ran = drain(spark, tmp_path, streams(now))
+    assert ran.epochs[-1].operators["hours"].watermark == 3 * HOUR - 1
+    assert sorted(rows_of(tmp_path, "hours", "k", "n")) == [("a", 1), ("b", 1)]

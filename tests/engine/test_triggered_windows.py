@@ -53,3 +53,14 @@ def test_processing_time_that_fires_windows_of_event_time_is_waited_for_once() -
     ):
         state = OperatorState({}, files, watermark=9 * HOUR, counters={"processing_time": clock})
         assert step_of(node).next_processing_time(state) == due
+
+
+def test_steps_of_the_clock_are_not_waited_for_once_windows_are_due() -> None:
+    stream = elements([], schema=SCHEMA).key_by("k").window(tm.tumbling("1 hour")).allowed_lateness("1 day")
+    early = tm.event_time_trigger(early=tm.continuous_processing_time_trigger("1 minute"))
+    node = stream.trigger(early).aggregate(n=tm.count()).uid("w").node
+    assert isinstance(node, WindowNode)
+    files = (StateFile("a.parquet", rows=2, bytes=1, min_time=HOUR, max_time=2 * HOUR, epoch=0),)
+    for watermark, due in ((2 * HOUR - 2, 60_000), (2 * HOUR - 1, None)):
+        state = OperatorState({}, files, watermark=watermark, counters={"processing_time": 0})
+        assert step_of(node).next_processing_time(state) == due

@@ -223,6 +223,12 @@ CASES = {
     "process of text": Case(lambda: zones().process(wrong("f"), "n INT"), DefinitionError, ("process", "'f'"), ".process(function"),
     "process of nothing": Case(lambda: zones().process(wrong(None)), DefinitionError, ("None", "not a function"), ".process(function"),
     "process of one argument": Case(lambda: zones().process(wrong(abs), "n INT"), DefinitionError, ("two arguments",), "the context"),
+    "aggregate before a function like a key": Case(
+        lambda: zones().aggregate(tm.window_function(every, "n INT"), Zone=COUNT), InvalidNameError, ("'Zone'",), "another name"
+    ),
+    "aggregate before a function like a bound": Case(
+        lambda: zones().aggregate(tm.window_function(every, "n INT"), window_end=COUNT), InvalidNameError, ("'window_end'",), "another name"
+    ),
     "process without returns": Case(lambda: zones().process(every), DefinitionError, ("'every'", "without"), "returns='n BIGINT"),
     "returns unreadable": Case(lambda: zones().process(every, "n INTT"), DefinitionError, ("process(returns=...)", "INTT"), "Spark DDL"),
     "returns of another type": Case(lambda: zones().process(every, wrong(7)), DefinitionError, ("process(returns=...)", "7"), "Spark DDL"),
@@ -328,7 +334,7 @@ GOOD = {
     "replaces where nothing merges": lambda: zones().aggregate(replaces=COUNT),
     "purged though it fires once": lambda: zones().trigger(tm.purging_trigger(tm.event_time_trigger())).aggregate(n=COUNT),
     "evictor before a function": lambda: zones().evictor(tm.time_evictor("5 minutes", after=True)).process(every, "n INT"),
-    "aggregates named as the result": lambda: zones().aggregate(tm.window_function(every, "pane INT"), window_end=COUNT, zone=COUNT),
+    "aggregate named as the function's column": lambda: zones().aggregate(tm.window_function(every, "n INT"), n=COUNT),
     "reduce with casts": lambda: zones().reduce(fare="CAST(a.fare + b.fare AS DOUBLE)", stops="array_union(a.stops, b.stops)"),
     "reduce with functions in it": lambda: zones().reduce(stops="filter(concat(a.stops, b.stops), a -> a > 'x')"),
     "reduce a struct": lambda: zones().reduce(place="if(a.place.lat > b.place.lat, a.place, b.place)"),

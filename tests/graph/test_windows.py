@@ -185,8 +185,8 @@ def test_process_takes_a_function_or_a_window_function() -> None:
 
 
 def test_aggregate_then_process() -> None:
-    node = built(zones().aggregate(tm.window_function(every, "n INT"), trips=tm.count(), zone=tm.max("zone")))
-    assert [name for name, _ in node.aggregates] == ["trips", "zone"]
+    node = built(zones().aggregate(tm.window_function(every, "n INT"), trips=tm.count(), top=tm.max("zone")))
+    assert [name for name, _ in node.aggregates] == ["trips", "top"]
     assert node.function is not None
     assert node.function.function is every
 

@@ -15,7 +15,9 @@ STATE = SourceState(
 SPLIT = {"watermark": 1, "max_event_time": None, "last_active": 0, "idle": False, "rows": 0}
 
 
-@pytest.mark.parametrize("state", [STATE, SourceState(), SourceState({"": SplitState(watermark=MAX_WATERMARK)}, MAX_WATERMARK)])
+@pytest.mark.parametrize(
+    "state", [STATE, SourceState(split_by="zone"), SourceState({"": SplitState(watermark=MAX_WATERMARK)}, MAX_WATERMARK)]
+)
 def test_round_trip_through_json(state: SourceState) -> None:
     assert decode_source(json.loads(json.dumps(encode_source(state)))) == state
 
@@ -45,6 +47,7 @@ def test_form_is_frozen() -> None:
         ({"watermark": 1, "advancing": False, "splits": []}, CorruptStoreError, "splits of a source state are no object"),
         ({"watermark": 1, "advancing": False, "splits": {"": None}}, CorruptStoreError, "split state is no object"),
         ({"watermark": 1, "advancing": False, "splits": {"": {**SPLIT, "rows": 0.5}}}, CorruptStoreError, "rows=0.5"),
+        ({"watermark": 1, "advancing": False, "splits": {}, "split_by": 7}, CorruptStoreError, "split_by=7 is no text"),
         ([], CorruptStoreError, "source state is no object"),
     ],
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -27,6 +27,7 @@ from tidemark.semantics.watermarks import (
     operator_watermark,
     processing_time_reaching,
     read_to_end,
+    with_splits_of,
 )
 
 BOUNDED = WatermarkStrategy("t", BoundedOutOfOrderness(5))
@@ -379,3 +380,18 @@ class TestTheEndOfASource:
         assert told == {"a": SplitObservation(1, 60, caught_up=False), "b": SplitObservation(0, None, caught_up=True)}
         found = advance(IDLING, state, told, processing_time=100, caught_up=end.caught_up)
         assert {name: split.idle for name, split in found.splits.items()} == {"a": False, "b": True}
+
+
+def test_splits_that_are_told_by_another_column_give_way() -> None:
+    zones = replace(BOUNDED, split_by="zone")
+    before = after(zones, SourceState(), {"north": 100, "south": 40}, now=7)
+    assert before.watermark == 34
+    for strategy, name in ((BOUNDED, ""), (replace(BOUNDED, split_by="line"), "red")):
+        begun = with_splits_of(strategy, before)
+        assert begun == SourceState({"": SplitState(watermark=34, last_active=7)}, 34, split_by=strategy.split_by)
+        went_on = after(strategy, begun, {name: 200}, now=8)
+        assert (set(went_on.splits), went_on.watermark) == ({name}, 194)
+    assert with_splits_of(zones, before) == before
+    # Of an older build, which names splits and no column; and the partitions of Kafka, which no column tells.
+    older = replace(before, split_by=None)
+    assert with_splits_of(zones, older) == with_splits_of(BOUNDED, older) == older

@@ -9,13 +9,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import tidemark as tm
+from tests.engine.lab import NOW, elements
+from tests.engine.test_sessions import put_off
 from tests.state_processor.operators import AFTER, BEFORE, MINUTE, RIDES, Lab, first_aggregates, operators
-from tidemark.errors import DefinitionError, UserCodeError
+from tidemark.errors import CorruptStoreError, DefinitionError, UserCodeError
 from tidemark.savepoints.importing import import_savepoint
 from tidemark.savepoints.restore import Restore
 from tidemark.savepoints.savepoint_store import SavepointStore
 from tidemark.spark.savepoint_writer import SavepointWriter
+from tidemark.spark.windows.session_deferral import PUT_OFF
 from tidemark.state.store import JobStore
+from tidemark.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -85,13 +89,13 @@ def test_a_changed_copy(spark: SparkSession, tmp_path: Path) -> None:
     def doubled(rows: DataFrame) -> DataFrame:
         return rows.selectExpr("* EXCEPT (total__sum)", "total__sum * 2 AS total__sum")
 
-    def younger(rows: DataFrame) -> DataFrame:
-        return rows.where("t > 1000000")
+    def negative(rows: DataFrame) -> DataFrame:
+        return rows.withColumn("v", -rows["v"])
 
     writer = tm.changed_savepoint(f"{tmp_path}/changed", stored, spark=spark)
     writer.filter("tumbling", "k = 'a'").filter("listed", "k IS NULL OR k = 'b'").filter("purging", "k IS NULL").filter("late", "m = 0")
     writer.map("late", doubled).map("session", lambda rows: rows.where("k = 'b'"))
-    writer.remove("count").rename("sliding", "everything").map("purging-session", younger)
+    writer.remove("count").rename("sliding", "everything").map("purging-session", negative)
     check_refusals(writer)
     folder = writer.write("changed")
 
@@ -112,7 +116,8 @@ def test_a_changed_copy(spark: SparkSession, tmp_path: Path) -> None:
         if uid != "purging-session":
             assert rows == sorted(expected[uid], key=repr), uid
     elements = rows_of(found.read_elements("purging-session", spark))
-    assert elements == [row for row in rows_of(stored.read_elements("purging-session", spark)) if row["t"] > 1_000_000]
+    changed = [{**row, "v": -row["v"]} for row in rows_of(stored.read_elements("purging-session", spark))]
+    assert elements == sorted(changed, key=repr)
     # What it was made from is as it was.
     assert {uid: rows_of(stored.read_window(uid, spark)) for uid in stored.operators} == before
 
@@ -143,6 +148,9 @@ def check_refusals(writer: SavepointWriter) -> None:
         writer.map("late", lambda rows: rows.withColumn("n__count", rows["m"].cast("string")))
     with pytest.raises(UserCodeError, match="the function failed: AnalysisException"):
         writer.map("late", lambda rows: rows.withColumn("n__count", rows["k"]))
+    # How many elements a window holds is kept beside them.
+    with pytest.raises(CorruptStoreError, match=r"rows of state were made of .*'listed'.*Fix: .*it must keep each as one"):
+        writer.map("listed", lambda rows: rows.where("v > 4"))
     with pytest.raises(DefinitionError, match=r"'k = 1' cannot be used.*keys of 'late': m"):
         writer.filter("late", "k = 1")
     for name in ("absent", "count"):
@@ -154,3 +162,17 @@ def check_refusals(writer: SavepointWriter) -> None:
 
 def twice(value: int | None) -> int | None:
     return None if value is None else 2 * value
+
+
+def test_what_sessions_put_off_is_changed_too(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_off(monkeypatch)
+    source = elements([("a", 0, 1), ("z", 1, 1)], [("a", 5, 2)], [("z", 6, 2)], schema="k STRING, t BIGINT, v BIGINT")
+    sums = source.key_by("k").window(tm.session(10)).aggregate(total=tm.sum("v")).uid("s")
+    job = tm.Job("job", outputs={"s": tm.memory(sums, f"{tmp_path}/s")}, store=str(tmp_path / "store"))
+    tm.run(job, spark=spark, clock=ManualClock(NOW), handle_signals=False)
+    stored = tm.savepoint(job)
+    assert any(file.part == PUT_OFF for file in stored.record.operators["s"].files)
+    writer = tm.changed_savepoint(f"{tmp_path}/changed", stored, spark=spark)
+    folder = writer.map("s", lambda rows: rows.withColumn("total__sum", rows["total__sum"] * 2)).write()
+    found = tm.savepoint(folder).read_window("s", spark).collect()
+    assert {row["k"]: row["total"] for row in found} == {"a": 6, "z": 6}

@@ -23,6 +23,7 @@ from tidemark.savepoints.restore import Restore, require_uids
 from tidemark.savepoints.row_diff import Earlier, RowDiff, diff_tables
 from tidemark.savepoints.savepoint_store import SavepointStore
 from tidemark.savepoints.table_versions import open_table, savepoint_versions
+from tidemark.savepoints.wished_restores import let_go_for
 from tidemark.state.holds import Holds
 from tidemark.state.joblog import JobLog, newest_epoch
 from tidemark.state.layout import LOG, job_folder
@@ -157,6 +158,8 @@ def discard(store: JobStore, name: str, *, clock: Clock = SYSTEM_CLOCK) -> tuple
             JobStore.open(place).remove_folder("")
             gone.append(place)
         give_up(folder, name)
+        if generation.spec.restore is not None:
+            let_go_for(store, name, generation.spec.restore)
         store.remove_folder(name)
     except BaseException:
         with suppress(TidemarkError):
@@ -295,7 +298,7 @@ def _require_new(store: JobStore, name: str, newest: SpecGeneration | None) -> N
 
 
 def _require_unread(folder: JobStore, name: str) -> None:
-    holders = sorted({hold.job for hold in Holds(folder).list()})
+    holders = sorted({hold.job for hold in Holds(folder).list()} - {name})
     if holders:
         raise SavepointInUseError(f"the state of {name!r} is read by {', '.join(holders)}", fix="discard these first", job=name)
 

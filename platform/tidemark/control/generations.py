@@ -14,6 +14,7 @@ from tidemark.control.layout import SPECS, number_in, numbered
 from tidemark.control.spec import JobSpec, SpecGeneration
 from tidemark.control.spec_checks import checked
 from tidemark.errors import SpecConflictError, TidemarkError, UnknownJobError
+from tidemark.savepoints.wished_restores import hold_for, let_go_for
 from tidemark.state.layout import job_folder
 from tidemark.state.sealed import create_sealed, read_sealed
 from tidemark.state.store import JobStore
@@ -91,10 +92,15 @@ def change_spec(
         if newest is not None and spec == newest.spec:
             return newest
         made = SpecGeneration(newest.generation + 1 if newest is not None else 1, clock.now_ms(), by, why, spec)
+        before = newest.spec.restore if newest is not None else None
+        if spec.restore is not None and spec.restore != before:
+            hold_for(store, job, spec.restore, now_ms=made.at)
         if create_sealed(folder, numbered(SPECS, made.generation), kind=KIND, value=made):
-            if made.generation % _TIDY_EVERY == 0:
-                # What is not deleted now is deleted later; the wish stands.
-                with contextlib.suppress(TidemarkError):
+            # What is not deleted now is deleted later; the wish stands.
+            with contextlib.suppress(TidemarkError):
+                if before is not None and before != spec.restore:
+                    let_go_for(store, job, before)
+                if made.generation % _TIDY_EVERY == 0:
                     _delete_old(store, job, below=made.generation - KEPT_GENERATIONS + 1)
             return made
     raise SpecConflictError(

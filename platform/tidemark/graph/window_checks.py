@@ -78,7 +78,9 @@ def _check_gap(assigner: DynamicSession, node: WindowNode, schema: Schema | None
 def _check_names(node: WindowNode) -> None:
     keys = [name for name, _ in node.keys]
     names = [*keys, *_result_names(node)]
-    for name in names:
+    # What a function behind aggregates is given stands beside keys and bounds.
+    given = [*keys, *(name for name, _ in node.aggregates)] if node.function is not None else []
+    for name in (*names, *given):
         if name.lower() in own_columns(node):
             raise InvalidNameError(
                 f"the window's result has its own column {name!r}, so no key or result may have that name",
@@ -96,12 +98,11 @@ def _check_names(node: WindowNode) -> None:
             place=node.place,
         )
     check_column_names(names, "the window's result", node.place, uid=node.uid)
+    check_column_names(given, "what the window function is given", node.place, uid=node.uid)
 
 
 def _result_names(node: WindowNode) -> tuple[str, ...]:
     if node.function is not None:
-        # Aggregates in front of a function are what it reads, by name.
-        check_column_names([name for name, _ in node.aggregates], "aggregate", node.place, uid=node.uid)
         return parse_schema(node.function.returns, place=node.place).names
     return tuple(name for name, _ in (node.reduced or node.aggregates))
 

@@ -12,6 +12,7 @@ from tidemark.savepoints.restore import Claimed, Restore, restored_record, with_
 from tidemark.savepoints.restore_marks import note_restored
 from tidemark.savepoints.savepoint import Savepoint
 from tidemark.savepoints.savepoint_store import SavepointStore
+from tidemark.savepoints.wished_restores import let_go_for
 from tidemark.state.envelope import damaged, sha256
 from tidemark.state.inventory import require_state_files
 from tidemark.state.joblog import Driver
@@ -68,6 +69,7 @@ def begin_lineage(driver: Driver, restore: Restore, savepoint: Savepoint, record
     driver.append(whole)
     crash_point("restored")
     note_restored(folder, whole)
+    let_go_for(folder.above, driver.log.job, restore)
     return whole
 
 

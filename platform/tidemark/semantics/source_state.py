@@ -68,11 +68,13 @@ class SourceState:
 
     ``splits`` is empty before the first epoch. A source without splits has the one split ``""``; it also stands in for the splits of a
     source of which none was seen yet. ``advancing``: all splits are idle and the watermark goes on by the clock (``advance_when_idle``).
+    ``split_by``: the column that the splits are told by, None where the source has its own or none; records of older builds have None.
     """
 
     splits: Mapping[str, SplitState] = field(default_factory=dict)
     watermark: int = MIN_WATERMARK
     advancing: bool = False
+    split_by: str | None = None
 
     @property
     def idle(self) -> bool:
@@ -95,6 +97,7 @@ def encode_source(state: SourceState) -> dict[str, object]:
             }
             for name, split in sorted(state.splits.items())
         },
+        **({"split_by": state.split_by} if state.split_by is not None else {}),
     }
 
 
@@ -109,7 +112,10 @@ def decode_source(data: object, *, place: str | None = None) -> SourceState:
         FormatError: a key that this release does not know.
         CorruptStoreError: a key is missing or a value has the wrong type.
     """
-    found = _fields(data, ("watermark", "advancing", "splits"), "source state", place)
+    found = _fields(data, ("watermark", "advancing", "splits"), "source state", place, later=("split_by",))
+    split_by = found.get("split_by")
+    if not isinstance(split_by, str | None):
+        raise CorruptStoreError(f"split_by={split_by!r} is no text", fix=_FIX, place=place)
     splits = found["splits"]
     if not isinstance(splits, Mapping):
         raise CorruptStoreError("splits of a source state are no object", fix=_FIX, place=place)
@@ -117,6 +123,7 @@ def decode_source(data: object, *, place: str | None = None) -> SourceState:
         splits={str(name): _decode_split(split, place) for name, split in splits.items()},
         watermark=_whole(found["watermark"], "watermark", place),
         advancing=_flag(found["advancing"], "advancing", place),
+        split_by=split_by,
     )
 
 
@@ -132,10 +139,10 @@ def _decode_split(data: object, place: str | None) -> SplitState:
     )
 
 
-def _fields(data: object, names: tuple[str, ...], what: str, place: str | None) -> Mapping[str, object]:
+def _fields(data: object, names: tuple[str, ...], what: str, place: str | None, *, later: tuple[str, ...] = ()) -> Mapping[str, object]:
     if not isinstance(data, Mapping):
         raise CorruptStoreError(f"a {what} is no object but {data!r}", fix=_FIX, place=place)
-    unknown = sorted(str(name) for name in data if name not in names)
+    unknown = sorted(str(name) for name in data if name not in (*names, *later))
     if unknown:
         raise FormatError(f"a {what} has fields unknown to this release: {', '.join(unknown)}", fix=_FIX, place=place)
     missing = [name for name in names if name not in data]

@@ -41,7 +41,8 @@ def to_json(value: object, what: str) -> object:
     """Return a value as JSON has it.
 
     Args:
-        value: None, a bool, int, float, str, datetime, date, timedelta, Decimal or bytes; a list, or a dict with texts as keys, of those.
+        value: None, a bool, int, float, str, datetime, date, timedelta, Decimal or bytes; a list, a tuple, or a dict with texts as
+            keys, of those.
         what: named in the error: whose value it is.
 
     Raises:
@@ -57,6 +58,9 @@ def to_json(value: object, what: str) -> object:
         return value if math.isfinite(value) else {_TAG: "float", _VALUE: str(value)}
     if isinstance(value, list) and kind is list:
         return [to_json(item, what) for item in value]
+    # An entry of a map, in a row that a trigger keeps.
+    if isinstance(value, tuple) and kind is tuple:
+        return {_TAG: "tuple", _VALUE: [to_json(item, what) for item in value]}
     if isinstance(value, dict) and kind is dict and all(type(key) is str for key in value):
         written = {key: to_json(item, what) for key, item in value.items()}
         return {_TAG: "dict", _VALUE: written} if _TAG in value else written
@@ -66,7 +70,7 @@ def to_json(value: object, what: str) -> object:
     keys = " with keys that are no texts" if kind is dict else ""
     raise UserCodeError(
         f"{what} holds {value!r}, a {kind.__module__}.{kind.__qualname__}{keys}, which does not come back from JSON as it is",
-        fix="keep plain values: numbers, texts, dates, decimals, bytes, lists, and dicts with texts as keys",
+        fix="keep plain values: numbers, texts, dates, decimals, bytes, lists, tuples, and dicts with texts as keys",
     )
 
 
@@ -85,6 +89,8 @@ def from_json(value: object) -> object:
     name, written = value[_TAG], value.get(_VALUE)
     if name == "dict" and isinstance(written, dict):
         return {key: from_json(item) for key, item in written.items()}
+    if name == "tuple" and isinstance(written, list):
+        return tuple(from_json(item) for item in written)
     if name not in _READ:
         raise CorruptStoreError(f"stored value of an unknown type {name!r}", fix="restore with the release that wrote it")
     return _READ[name](written)

@@ -61,10 +61,24 @@ def advance(
         splits[name] = replace(split, idle=idle)
     active = [split.watermark for split in splits.values() if not split.idle]
     if active:
-        return SourceState(splits, max(state.watermark, min(active)))
+        return SourceState(splits, max(state.watermark, min(active)), split_by=strategy.split_by)
     if not strategy.advance_when_idle:
-        return SourceState(splits, state.watermark)
-    return SourceState(splits, max(state.watermark, _silent_watermark(strategy, splits, silent_until)), advancing=True)
+        return SourceState(splits, state.watermark, split_by=strategy.split_by)
+    watermark = max(state.watermark, _silent_watermark(strategy, splits, silent_until))
+    return SourceState(splits, watermark, advancing=True, split_by=strategy.split_by)
+
+
+def with_splits_of(strategy: WatermarkStrategy, state: SourceState) -> SourceState:
+    """Return a source's state for a job that tells its splits by another column: those there were will not show again.
+
+    One split stands for them, with their watermark, until the first of the others shows.
+    """
+    # Records of older builds do not say by what column; they have names of splits where there is one.
+    if state.split_by == strategy.split_by or (state.split_by is None and any(state.splits)):
+        return state
+    active = max((split.last_active for split in state.splits.values()), default=0)
+    whole = SplitState(watermark=state.watermark, last_active=active)
+    return SourceState({_WHOLE_SOURCE: whole} if state.splits else {}, state.watermark, split_by=strategy.split_by)
 
 
 def operator_watermark(previous: int, inputs: Sequence[SourceState]) -> int:
@@ -86,7 +100,8 @@ def operator_watermark(previous: int, inputs: Sequence[SourceState]) -> int:
 def end_of_input(state: SourceState) -> SourceState:
     """Return the state of a source that has ended for good: the watermark is the greatest time, and no split holds it or is idle."""
     splits = state.splits or {_WHOLE_SOURCE: SplitState()}
-    return SourceState({name: replace(split, watermark=MAX_WATERMARK, idle=False) for name, split in splits.items()}, MAX_WATERMARK)
+    ended = {name: replace(split, watermark=MAX_WATERMARK, idle=False) for name, split in splits.items()}
+    return SourceState(ended, MAX_WATERMARK, split_by=state.split_by)
 
 
 def next_idle_deadline(strategy: WatermarkStrategy, state: SourceState) -> int | None:

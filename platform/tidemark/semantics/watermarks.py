@@ -22,6 +22,7 @@ from tidemark.semantics.watermark_progress import (
     operator_watermark,
     processing_time_reaching,
     read_to_end,
+    with_splits_of,
 )
 from tidemark.semantics.watermark_strategy import DEFAULT_FUTURE_SKEW_MS, MAX_WATERMARK, MIN_WATERMARK, WatermarkStrategy
 
@@ -48,4 +49,5 @@ __all__ = [
     "operator_watermark",
     "processing_time_reaching",
     "read_to_end",
+    "with_splits_of",
 ]

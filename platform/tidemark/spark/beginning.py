@@ -12,6 +12,7 @@ from tidemark.savepoints.restore import Claimed, Restore
 from tidemark.savepoints.restore_marks import is_due, note_restored, renew_mark
 from tidemark.savepoints.restoring import begin_lineage, prepared
 from tidemark.savepoints.rewind_note import require_no_rewind
+from tidemark.savepoints.wished_restores import let_go_for
 from tidemark.spark.publication import publish
 from tidemark.spark.sinks import BoundSink
 from tidemark.state.inventory import require_state_files
@@ -63,6 +64,8 @@ class Beginning:
         note_restored(log.store, head)
         if restore is not None:
             renew_mark(log.store, restore.identity)
+            # A crash may have come between the restore and this.
+            let_go_for(self.root, log.job, restore)
         if head is not None:
             require_state_files(log.store, head)
             publish(head, self.sinks)

@@ -15,26 +15,26 @@ from tidemark.errors import FencedError, OffsetMismatchError, StoreError, Tidema
 from tidemark.graph.code_version import code_version
 from tidemark.graph.definition import operator_definition
 from tidemark.graph.job import Job
-from tidemark.graph.nodes import ElementsSpec
 from tidemark.savepoints.restore import Restore
 from tidemark.semantics.event_time import epoch_processing_time
-from tidemark.semantics.watermarks import SourceEnd, SourceState, read_to_end
+from tidemark.semantics.watermarks import SourceState, read_to_end
 from tidemark.spark.adaptive_intake import AdaptiveIntake
 from tidemark.spark.beginning import Beginning
 from tidemark.spark.checkpoint import SparkCheckpoint
 from tidemark.spark.compatibility import fitted
 from tidemark.spark.deadlines import next_deadline
-from tidemark.spark.epoch import Checkpoint, EpochPlan, EpochRun, Machinery
+from tidemark.spark.empty_input import make_ready
+from tidemark.spark.epoch import EpochRun, Machinery
 from tidemark.spark.epoch_input import EpochInput, input_of_batch
+from tidemark.spark.epoch_plan import Checkpoint, EpochPlan
 from tidemark.spark.failures import translate
 from tidemark.spark.figures import describe_epoch
-from tidemark.spark.functions import register_functions
 from tidemark.spark.housekeeping import Housekeeping
 from tidemark.spark.intake_limits import limited
 from tidemark.spark.publication import publish
 from tidemark.spark.session import spark_jobs
 from tidemark.spark.sinks import bind_sinks, require_not_ahead
-from tidemark.spark.source_ends import filled, may_wait_unseen
+from tidemark.spark.source_ends import filled, waiting_perhaps
 from tidemark.spark.sources import open_source, pack, read_files_of_epoch, reads_files, unpack
 from tidemark.spark.topology import build_topology
 from tidemark.spark.windows.steps import step_of
@@ -129,7 +129,7 @@ class JobDriver:
         self.head = beginning.head(self._restore)
         require_not_ahead(self._machinery.sinks, self.lineage, self.next_epoch - 1)
         self._planned = read_plan(self._store)
-        register_functions(self._spark, self._topology.windows)
+        make_ready(self._spark, self.job, self._store.at("elements"))
         self._seed()
         self._keeping.begin(self.head, self.lineage)
 
@@ -302,7 +302,7 @@ class JobDriver:
             epoch=epoch,
             lineage=self.lineage,
             processing_time=planned.processing_time,
-            before=Checkpoint(before.sources, before.operators) if before else Checkpoint(),
+            before=Checkpoint.after(before, self._topology.sources),
             batches=batches,
             ends={source.name: taken.end(session, source, anyway=self._intake is not None) for source in self._sources},
             strict=self._far_ahead(),
@@ -350,20 +350,7 @@ class JobDriver:
         if self._intake is not None and taken.batch:
             took = round((self._clock.monotonic() - begun) * 1000)
             self._intake.saw(took_ms=took, filled=filled(plan.ends.values()))
-        self._unsure = self._waiting_perhaps(plan.ends, before)
-
-    def _waiting_perhaps(self, ends: Mapping[str, SourceEnd], before: EpochRecord | None) -> dict[str, SourceState]:
-        """Return the sources, as they were before the epoch, of which more may have waited than it took, and it matters."""
-        return {
-            source.name: before.sources[source.name]
-            for source in self._topology.sources
-            if source.watermarks.idle_after_ms is not None
-            and not isinstance(source.spec, ElementsSpec)
-            and not ends[source.name].caught_up
-            and not may_wait_unseen(source.spec)
-            and before is not None
-            and source.name in before.sources
-        }
+        self._unsure = waiting_perhaps(self._topology.sources, plan.ends, before.sources) if before else {}
 
     def _commit(self, record: EpochRecord, begun: float) -> None:
         crash_point("before-commit")

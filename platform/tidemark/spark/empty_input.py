@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,10 +11,11 @@ from typing import TYPE_CHECKING
 from pyspark.errors import PySparkException
 from pyspark.sql import types as T
 
-from tidemark.errors import TidemarkError
+from tidemark.errors import TidemarkError, UserCodeError
 from tidemark.graph.job import Job
 from tidemark.graph.native_windows import is_native
-from tidemark.graph.nodes import ElementsSpec, FilesSpec, RateSpec, SourceNode, WindowNode
+from tidemark.graph.nodes import ElementsSpec, FilesSpec, RateSpec, SourceNode, UnionNode, WindowNode
+from tidemark.graph.propagation import schema_of
 from tidemark.semantics.assigners import DynamicSession
 from tidemark.spark.expressions import CORRUPT, POSITION, TIME, struct_of, visible_of
 from tidemark.spark.functions import register_functions
@@ -28,6 +30,8 @@ from tidemark.state.store import JobStore
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+logger = logging.getLogger("tidemark")
 
 _POSITION = T.StructType().add("origin", "string").add("block", "long").add("row", "long")
 
@@ -46,9 +50,8 @@ class EmptyInput:
         if is_native(self.node):
             made = self.rows.groupBy(*partials.key_columns).agg(*partials.creations).schema
             return nullable(made)
-        keyed = self.rows.select("*", *partials.key_columns)
         names = {name: column for (name, _), column in zip(self.node.keys, partials.keys, strict=True)}
-        key_types = T.StructType([keyed.schema[key] for key in partials.keys])
+        key_types = self.rows.select(*partials.key_columns).schema
         gaps = isinstance(self.node.assigner, DynamicSession)
         layout = layout_of_rows(self.node, names, self.rows.schema, key_types, has_gap=gaps)
         return T.StructType([layout.fields[name] for name in (*layout.keys.values(), *layout.elements.values())])
@@ -74,6 +77,40 @@ class EmptyJob:
 def empty_inputs(spark: SparkSession, job: Job, elements: JobStore) -> Mapping[str, EmptyInput]:
     """Return the input of each window operator of a job, by uid, as ``empty_job`` does."""
     return empty_job(spark, job, elements).inputs
+
+
+def make_ready(spark: SparkSession, job: Job, elements: JobStore) -> None:
+    """Make a job's Python functions known to a session, and look at unions whose columns only Spark knows.
+
+    An epoch sees only those of a union's streams that have rows in it.
+
+    Args:
+        spark: as of ``empty_job``.
+        job: as of ``empty_job``.
+        elements: as of ``empty_job``.
+
+    Raises:
+        UserCodeError: streams of a union have other columns, or of other types.
+    """
+    topology = build_topology(job.outputs)
+    register_functions(spark, topology.windows)
+    unsure = {topology.name(node) for node in topology.nodes if isinstance(node, UnionNode) and not _is_sure(node)}
+    if not unsure:
+        return
+    try:
+        empty_job(spark, job, elements)
+    except UserCodeError as error:
+        if error.uid in unsure:
+            raise
+        logger.info("unions are not looked at, since the job's code fails without rows: %s", error)
+    except (TidemarkError, PySparkException) as error:
+        # What is wrong with the job's code shows in the first epoch, as an error of that epoch.
+        logger.info("unions are not looked at, since the job's code fails without rows: %s", error)
+
+
+def _is_sure(node: UnionNode) -> bool:
+    schemas = [schema_of(child) for child in node.inputs]
+    return all(schema is not None and all(column.type for column in schema.columns) for schema in schemas)
 
 
 def empty_job(spark: SparkSession, job: Job, elements: JobStore) -> EmptyJob:

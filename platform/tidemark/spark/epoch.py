@@ -26,6 +26,7 @@ from tidemark.semantics.watermarks import (
 )
 from tidemark.spark.balance import Balance
 from tidemark.spark.beside import Beside, thread_pool
+from tidemark.spark.epoch_plan import EpochPlan
 from tidemark.spark.intake import take_in
 from tidemark.spark.rows import EpochRows
 from tidemark.spark.sinks import BoundSink
@@ -37,32 +38,6 @@ from tidemark.state.store import JobStore
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """What the epoch before left: the place to go on from."""
-
-    sources: Mapping[str, SourceState] = field(default_factory=dict)
-    operators: Mapping[str, OperatorState] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class EpochPlan:
-    """What is fixed before an epoch runs.
-
-    ``batches`` are the rows of the sources that have any; ``ends`` says how far each source was read; ``strict``
-    names those in which rows too far ahead of processing time are to be expected.
-    """
-
-    epoch: int
-    lineage: str
-    processing_time: int
-    before: Checkpoint
-    batches: Mapping[str, DataFrame]
-    ends: Mapping[str, SourceEnd]
-    strict: frozenset[str] = frozenset()
-    end_of_input: bool = False
 
 
 @dataclass(frozen=True)

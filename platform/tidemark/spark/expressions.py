@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, DataType, StructType
 
 from tidemark.graph.nodes import Expression
 
@@ -25,6 +25,8 @@ CORRUPT = "__tm_corrupt"
 META = "__tm_meta"
 SOURCE = "__tm_source"
 HIDDEN = (TIME, SPLIT, POSITION)
+MOST_PIECES: Final = 1 << 16
+"""So many rows made of one have places of their own; those after them share the last."""
 _NAME = re.compile(r"\w+|`[^`]+`")
 
 
@@ -44,6 +46,36 @@ def quoted(name: str) -> str:
 def is_name(expression: Expression) -> bool:
     """Whether an expression is a column as it stands, which cannot fail."""
     return isinstance(expression, str) and _NAME.fullmatch(expression.strip()) is not None and not expression.strip()[0].isdigit()
+
+
+def nth_position(number: str) -> str:
+    """Return the position of a row that is made of another one, behind those made before it; ``number`` counts from 0.
+
+    What depends on order orders the rows that one row becomes by this.
+    """
+    bits = MOST_PIECES.bit_length() - 1
+    row = f"shiftleft({POSITION}.row, {bits}) | CAST(least({number}, {MOST_PIECES - 1}) AS BIGINT)"
+    return f"named_struct('origin', {POSITION}.origin, 'block', {POSITION}.block, 'row', {row})"
+
+
+def nulls_in(value: str, kind: DataType) -> list[str]:
+    """Return which places of a value are null, as expressions; Spark's hashes pass over these.
+
+    Args:
+        value: an SQL expression.
+        kind: its type.
+
+    >>> from pyspark.sql.types import IntegerType, StructType
+    >>> nulls_in("key", StructType().add("a", IntegerType()))
+    ['key IS NULL', 'key.`a` IS NULL']
+    """
+    found = [f"{value} IS NULL"]
+    if isinstance(kind, StructType):
+        found += [place for field in kind.fields for place in nulls_in(f"{value}.{quoted(field.name)}", field.dataType)]
+    elif isinstance(kind, ArrayType):
+        item = f"x{value.count('->')}"
+        found.append(f"transform({value}, {item} -> struct({', '.join(nulls_in(item, kind.elementType))}))")
+    return found
 
 
 def column(expression: Expression) -> Column:

@@ -9,7 +9,7 @@ from pyspark.sql.types import StructType
 
 from tidemark.errors import UserCodeError
 from tidemark.graph.nodes import FunctionNode, WindowNode
-from tidemark.spark.expressions import hidden_of, struct_of, visible_of
+from tidemark.spark.expressions import MOST_PIECES, POSITION, hidden_of, struct_of, visible_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def apply_function(node: FunctionNode, rows: DataFrame, name: str) -> DataFrame:
-    """Return the rows after a map or flat_map; each result keeps the event time of the element it came from.
+    """Return the rows after a map or flat_map; each result keeps the event time of the element it came from, and a place beside it.
 
     Raises:
         UserCodeError: inside the task, when the function returns something other than its declared rows.
@@ -75,10 +75,12 @@ def _on_rows(
         for batch in batches:
             results: list[Mapping[str, Any]] = []
             parents: list[int] = []
+            places: list[int] = []
             for number, row in enumerate(batch.select(visible).to_pylist()):
-                for result in _results(function(row), name, many=many):
+                for place, result in enumerate(_results(function(row), name, many=many)):
                     results.append(result)
                     parents.append(number)
+                    places.append(place)
             try:
                 table = pa.RecordBatch.from_pylist(results, schema=schema)
             except (pa.ArrowException, TypeError, ValueError) as error:
@@ -88,9 +90,23 @@ def _on_rows(
                     uid=name,
                 ) from error
             carried = batch.select(hidden).take(pa.array(parents, pa.int32()))
+            if many and POSITION in hidden:
+                carried = carried.set_column(hidden.index(POSITION), POSITION, _nth_positions(carried[POSITION], places))
             yield pa.RecordBatch.from_arrays([*table.columns, *carried.columns], names=[*schema.names, *hidden])
 
     return run
+
+
+def _nth_positions(positions: pa.StructArray, places: list[int]) -> pa.StructArray:
+    """Return the positions of what was made of the rows at some positions, as ``nth_position`` has them."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    fields = [field.name for field in positions.type]
+    columns = dict(zip(fields, positions.flatten(), strict=True))
+    nth = pc.min_element_wise(pa.array(places, pa.int64()), MOST_PIECES - 1)
+    columns["row"] = pc.bit_wise_or(pc.multiply(columns["row"], MOST_PIECES), nth)
+    return pa.StructArray.from_arrays([columns[name] for name in fields], fields=list(positions.type))
 
 
 def _results(returned: object, name: str, *, many: bool) -> Iterable[Mapping[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -22,6 +22,9 @@ FIRST_FILTER = 2
 PATH = "__tm_path"
 BLOCK = "__tm_block"
 ROW = "__tm_row"
+_ELEMENT_BITS: Final = 32
+_PARTITION_BITS: Final = 33
+"""Below the number of an epoch's elements, and of the partition in ``monotonically_increasing_id``, is the row's own."""
 UNPARSABLE = "record cannot be parsed"
 
 MALFORMED_COLUMNS = ("raw", "reason", "event_time", "source", "split", "read_at")
@@ -127,6 +130,11 @@ def _milliseconds(node: SourceNode, batch: DataFrame) -> Column:
 def _position(node: SourceNode, names: list[str]) -> Column:
     """Return a struct<string, bigint, bigint> that orders rows of equal event time: partition and offset, or path and row."""
     origin = F.concat_ws(":", F.lit(node.name), F.col(PATH)) if PATH in names else F.lit(node.name)
-    block = F.col(BLOCK) if BLOCK in names else F.lit(0)
     row = F.col(ROW) if ROW in names else F.monotonically_increasing_id()
+    if BLOCK in names:
+        block = F.col(BLOCK)
+    else:
+        # Apart, so that what is made of a row has room for its number beside the row's.
+        bits = _ELEMENT_BITS if ROW in names else _PARTITION_BITS
+        block, row = F.shiftright(row, bits), row.bitwiseAND((1 << bits) - 1)
     return F.struct(origin.alias("origin"), block.cast("bigint").alias("block"), row.cast("bigint").alias("row"))

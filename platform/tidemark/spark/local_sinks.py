@@ -49,7 +49,8 @@ class _StagedInJob:
 
     def _read(self, record: OutputRecord) -> pa.Table | None:
         """Return the staged rows, None where they were shown already and are gone."""
-        if not self.staging.exists(record.files[-1].path):
+        # Removing them had begun: they were shown.
+        if not all(self.staging.exists(file.path) for file in record.files):
             return None
         parts = [pq.read_table(io.BytesIO(self.staging.get(file.path))) for file in record.files]
         return pa.concat_tables(parts, promote_options="permissive")
@@ -67,12 +68,11 @@ class ConsoleSink(_StagedInJob):
     def publish(self, record: OutputRecord, lineage: str, epoch: int) -> None:  # noqa: ARG002 - the protocol's
         """Print the first rows."""
         table = self._read(record)
-        if table is None:
-            return
-        shown = table.slice(0, self._limit).to_pandas().to_string(index=False)
-        more = f"\n… {table.num_rows - self._limit} more" if table.num_rows > self._limit else ""
-        sys.stdout.write(f"── {self._name}, epoch {epoch}: {record.rows} rows ──\n{shown}{more}\n")
-        sys.stdout.flush()
+        if table is not None:
+            shown = table.slice(0, self._limit).to_pandas().to_string(index=False)
+            more = f"\n… {table.num_rows - self._limit} more" if table.num_rows > self._limit else ""
+            sys.stdout.write(f"── {self._name}, epoch {epoch}: {record.rows} rows ──\n{shown}{more}\n")
+            sys.stdout.flush()
         self.staging.remove_folder(folder_of(record))
 
 

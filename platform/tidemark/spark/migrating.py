@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -20,18 +20,13 @@ from tidemark.graph.state_columns import FUNCTION_PART
 from tidemark.savepoints.verdict import OperatorVerdict, Rewrite, Verdict
 from tidemark.spark.empty_input import EmptyInput
 from tidemark.spark.expressions import quoted
-from tidemark.spark.rewriting import GROUP, Rewriting
-from tidemark.spark.windows.session_deferral import PUT_OFF
+from tidemark.spark.rewriting import GROUP, WITH_PARTIALS, Rewriting
 from tidemark.spark.windows.sliced import PREFIX, STACKS, SUFFIX
-from tidemark.spark.windows.tables import MAIN
 from tidemark.state.records import EpochRecord, OperatorState, StateFile
 from tidemark.state.store import JobStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_WITH_PARTIALS: Final = frozenset({MAIN, PUT_OFF})
-"""Tables whose rows have partials or elements; others have keys, and what they have besides is never read again."""
 
 
 def migrate(
@@ -115,7 +110,7 @@ class _Migration:
         names = self.writer.columns(files)
         if not self._touches(part, names):
             return files
-        return self.writer.written(files, lambda rows: self._changed(rows, names, with_partials=part in _WITH_PARTIALS))
+        return self.writer.written(files, lambda rows: self._changed(rows, names, with_partials=part in WITH_PARTIALS))
 
     def _touches(self, part: str, names: Sequence[str]) -> bool:
         """Return whether files with these columns have to be written anew."""
@@ -123,7 +118,7 @@ class _Migration:
         new_names = {change.renamed.get(name, name) for name in names}
         if any(name in change.renamed for name in names) or new_names & set(change.widened):
             return True
-        return part in _WITH_PARTIALS and (any(name in change.dropped for name in names) or bool(self._constants))
+        return part in WITH_PARTIALS and (any(name in change.dropped for name in names) or bool(self._constants))
 
     @cached_property
     def _constants(self) -> tuple[str, ...]:

@@ -18,7 +18,8 @@ from tidemark.spark.expressions import START
 from tidemark.spark.state_files import write_folder
 from tidemark.spark.windows.counted_frames import NEWEST, UNTIL
 from tidemark.spark.windows.running import END
-from tidemark.spark.windows.tables import STATE_COMPRESSION
+from tidemark.spark.windows.session_deferral import PUT_OFF
+from tidemark.spark.windows.tables import MAIN, STATE_COMPRESSION
 from tidemark.state.inventory import home_of
 from tidemark.state.layout import state_folder
 from tidemark.state.records import StateFile
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
 GROUP: Final = "__tm_group"
 """A column that rows have while they are written anew: which of them stay together. What changes rows keeps it."""
+
+WITH_PARTIALS: Final = frozenset({MAIN, PUT_OFF})
+"""Tables whose rows have partials or elements; others have keys, and what they have besides is never read again."""
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,20 @@ from tidemark.graph.nodes import (
     WithColumnsNode,
 )
 from tidemark.spark.error_text import first_line
-from tidemark.spark.expressions import CORRUPT, HIDDEN, META, SPLIT, VERDICT, column, hidden_of, is_name, quoted, visible_of
+from tidemark.spark.expressions import (
+    CORRUPT,
+    HIDDEN,
+    META,
+    POSITION,
+    SPLIT,
+    VERDICT,
+    column,
+    hidden_of,
+    is_name,
+    nth_position,
+    quoted,
+    visible_of,
+)
 from tidemark.spark.functions import apply_function
 from tidemark.spark.intake import FIRST_FILTER, Intake, malformed_rows
 from tidemark.spark.tallies import ALIVE, MALFORMED, Tally
@@ -41,6 +54,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 BRANCH = "__tm_branch"
+NTH = "__tm_nth"
 
 
 class EpochRows:
@@ -211,8 +225,9 @@ class EpochRows:
     def _step(self, node: Node, before: DataFrame) -> DataFrame:
         alive = F.col(VERDICT) == ALIVE
         if isinstance(node, FilterNode):
-            passes = F.coalesce(column(node.condition), F.lit(False))
-            gone = F.when(alive & ~passes, F.lit(self.verdict(node))).otherwise(F.col(VERDICT))
+            # Not behind AND: what occurs twice there Spark works out beforehand, for rows that dropped out as well.
+            fails = F.when(alive, ~F.coalesce(column(node.condition), F.lit(False)))
+            gone = F.when(fails, F.lit(self.verdict(node))).otherwise(F.col(VERDICT))
             return before.withColumn(VERDICT, gone)
         hidden = [name for name in (*HIDDEN, CORRUPT, VERDICT) if name in before.columns]
         if isinstance(node, SelectNode):
@@ -236,8 +251,12 @@ class EpochRows:
             items = column(node.expression)
             if before.select(items.alias("i")).schema["i"].dataType.typeName() == "map":
                 items = F.map_entries(items)
-            made = (F.explode_outer if node.outer else F.explode)(items).alias(node.as_)
-            return before.select(*kept, made, *hidden)
+            if POSITION not in hidden:
+                made = (F.explode_outer if node.outer else F.explode)(items).alias(node.as_)
+                return before.select(*kept, made, *hidden)
+            numbered = (F.posexplode_outer if node.outer else F.posexplode)(items).alias(NTH, node.as_)
+            places = (F.expr(nth_position(f"coalesce({NTH}, 0)")).alias(name) if name == POSITION else F.col(name) for name in hidden)
+            return before.select(*kept, numbered, *hidden).select(*kept, F.col(quoted(node.as_)), *places)
         if isinstance(node, FunctionNode):
             return apply_function(node, before, self._topology.name(node))
         if isinstance(node, TransformNode):

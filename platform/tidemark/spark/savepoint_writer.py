@@ -7,7 +7,7 @@ from is never changed.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -21,21 +21,21 @@ from tidemark.graph.code_version import code_version
 from tidemark.graph.definition import operator_definition
 from tidemark.graph.job import Job
 from tidemark.graph.nodes import WindowNode
-from tidemark.graph.state_columns import element_name, key_column
+from tidemark.graph.state_columns import ELEMENT_ORDER, element_name, key_column
 from tidemark.names import validate_name
 from tidemark.savepoints.export_format import ExportedFile, copy_all, read_index
 from tidemark.savepoints.exporting import seal_export
 from tidemark.savepoints.savepoint import info_of
+from tidemark.savepoints.stored_types import stored_columns
 from tidemark.semantics.watermarks import MIN_WATERMARK
 from tidemark.spark.empty_input import empty_inputs
 from tidemark.spark.error_text import first_line
 from tidemark.spark.expressions import META, POSITION, SPLIT, TIME, quoted, visible_of
-from tidemark.spark.rewriting import Rewriting
+from tidemark.spark.rewriting import WITH_PARTIALS, Rewriting
 from tidemark.spark.state_processor import StoredState
 from tidemark.spark.windows.contract import EpochSetting
 from tidemark.spark.windows.sliced import PREFIX, STACKS, SUFFIX
 from tidemark.spark.windows.steps import step_of
-from tidemark.spark.windows.tables import MAIN
 from tidemark.state.inventory import home_of
 from tidemark.state.progress import EpochProgress
 from tidemark.state.records import EpochRecord, OperatorState, StateFile
@@ -165,17 +165,19 @@ class SavepointWriter:
         return self._rewrite(uid, kept, {file.part for file in held.state.files})
 
     def map(self, uid: str, function: Callable[[DataFrame], DataFrame]) -> SavepointWriter:
-        """Change the partials of an operator's windows, or its elements, row by row; rows may also be left out.
+        """Change the partials of an operator's windows, or its elements, row by row; rows of partials may also be left out.
 
         Args:
             uid: of the operator.
             function: is given a DataFrame with the keys, which stay as they are, and the partials as ``<aggregate>__<partial>`` or the
                 columns of elements; and the column ``__tm_meta``, which it must keep. A row is what one epoch added to a key and window,
-                so a window's partials may be in several.
+                so a window's partials may be in several; of sessions it is a session as an epoch left it, and older rows of it may be
+                there still.
 
         Raises:
             DefinitionError: there is no state of such an operator.
             UserCodeError: the function failed, lost a column, or gave one another type.
+            CorruptStoreError: it made other rows, or left elements out: how many a window holds is kept beside them.
         """
         keys = {key_column(key): key for key in _keys_of(self._held(uid).state)}
 
@@ -209,7 +211,8 @@ class SavepointWriter:
                 *(F.col(f"{META}.{quoted(name)}").alias(name) for name in hidden),
             )
 
-        return self._rewrite(uid, mapped, {MAIN})
+        holds_elements = ELEMENT_ORDER in stored_columns(self._held(uid).state.definition.get("schema"))
+        return self._rewrite(uid, mapped, WITH_PARTIALS, fewer=not holds_elements)
 
     def remove(self, uid: str) -> SavepointWriter:
         """Leave the state of an operator out.
@@ -272,7 +275,9 @@ class SavepointWriter:
             raise DefinitionError(f"there is no state of {uid!r}", fix=f"name one of those there are: {known}", uid=uid)
         return held
 
-    def _rewrite(self, uid: str, change: Callable[[DataFrame], DataFrame], parts: set[str]) -> SavepointWriter:
+    def _rewrite(
+        self, uid: str, change: Callable[[DataFrame], DataFrame], parts: Collection[str], *, fewer: bool = True
+    ) -> SavepointWriter:
         held = self._held(uid)
         store = held.store or self._target
         writer = Rewriting(self._spark, store, self._target, uid, self._record.epoch)
@@ -281,7 +286,7 @@ class SavepointWriter:
         files: list[StateFile] = []
         for part in dict.fromkeys(file.part for file in kept):
             mine = [file for file in kept if file.part == part]
-            files += writer.written(mine, change if part in parts else lambda rows: rows, fewer=part in parts)
+            files += writer.written(mine, change if part in parts else lambda rows: rows, fewer=fewer and part in parts)
         counters = {name: number for name, number in held.state.counters.items() if name not in STACKS}
         self._operators[uid] = _Operator(replace(held.state, files=tuple(files), counters=counters), self._target)
         return self

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from tidemark.graph.nodes import FilesSpec, FormatSpec
-from tidemark.semantics.source_state import SourceEnd
+from tidemark.graph.nodes import ElementsSpec, FilesSpec, FormatSpec, SourceNode
+from tidemark.semantics.source_state import SourceEnd, SourceState
 from tidemark.spark.intake_limits import DEFAULT_BYTES_PER_EPOCH, KAFKA, KAFKA_MOST, bounds_of
 
 _KAFKA_MOST: Final = KAFKA_MOST.lower()
@@ -104,6 +104,27 @@ def filled(ends: Iterable[SourceEnd]) -> bool | None:
 def may_wait_unseen(spec: object) -> bool:
     """Whether a source may have rows although a trigger found none: Kafka told to wait until there are enough."""
     return isinstance(spec, FormatSpec) and spec.format.lower() == KAFKA and any(name.lower() == _KAFKA_LEAST for name in spec.options)
+
+
+def waiting_perhaps(
+    sources: Iterable[SourceNode], ends: Mapping[str, SourceEnd], before: Mapping[str, SourceState]
+) -> dict[str, SourceState]:
+    """Return the sources, as they were before an epoch, of which more may have waited than it took, and it matters.
+
+    Args:
+        sources: the job's.
+        ends: how far the epoch read each.
+        before: their states after the epoch before.
+    """
+    return {
+        source.name: before[source.name]
+        for source in sources
+        if source.watermarks.idle_after_ms is not None
+        and not isinstance(source.spec, ElementsSpec)
+        and not ends[source.name].caught_up
+        and not may_wait_unseen(source.spec)
+        and source.name in before
+    }
 
 
 def _kafka_offsets(position: object) -> Offsets | None:

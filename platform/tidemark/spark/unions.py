@@ -24,7 +24,7 @@ def united(parts: Sequence[DataFrame], *, uid: str, place: str) -> DataFrame:
         place: where it was declared, for the error.
 
     Raises:
-        UserCodeError: the streams have other columns. At definition that is known only where all their schemas are.
+        UserCodeError: the streams have other columns, or of other types. At definition that is known only where all their schemas are.
     """
     if len(parts) == 1:
         return parts[0]
@@ -38,8 +38,24 @@ def united(parts: Sequence[DataFrame], *, uid: str, place: str) -> DataFrame:
                 uid=uid,
                 place=place,
             )
+        # With one type for both, rows would have another one in epochs in which one of the streams is silent.
+        types = _types(parts[0])
+        unlike = next(((name, kind, types[name]) for name, kind in _types(part).items() if kind != types[name]), None)
+        if unlike is not None:
+            name, kind, wanted = unlike
+            raise UserCodeError(
+                f"the streams of a union have a column {name!r} that is {wanted} in one and {kind} in another",
+                fix=f"cast it before the union: .with_columns({name}='CAST({name} AS {wanted.upper()})')",
+                uid=uid,
+                place=place,
+            )
     kinds = {field.name: field.dataType for part in parts for field in part.schema.fields if field.name not in visible_of(part.columns)}
     filled = [
         part.withColumns({name: F.lit(None).cast(kind) for name, kind in kinds.items() if name not in part.columns}) for part in parts
     ]
     return reduce(lambda left, right: left.unionByName(right), filled)
+
+
+def _types(part: DataFrame) -> dict[str, str]:
+    visible = {name.lower() for name in visible_of(part.columns)}
+    return {field.name.lower(): field.dataType.simpleString() for field in part.schema if field.name.lower() in visible}

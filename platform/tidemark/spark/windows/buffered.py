@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from tidemark.crashpoints import crash_point
 from tidemark.graph.nodes import WindowNode
@@ -143,12 +142,14 @@ class BufferedRun(OperatorRun):
 
     def absorb(self, rows: DataFrame, tally: Tally | None = None) -> None:  # noqa: ARG002
         """Stage an epoch's input, so that it is read once; one Spark job."""
-        keyed = self._with_gap(rows).select("*", *self.step.partials.key_columns)
-        key_types = T.StructType([keyed.schema[key] for key in self.step.partials.keys])
+        timed = self._with_gap(rows)
+        # By themselves: the stream may have a column of such a name.
+        keys = dict(zip(self.step.partials.keys, self.step.partials.key_columns, strict=True))
+        key_types = timed.select(*keys.values()).schema
         layout = layout_of_rows(self.node, self.step.keys, rows.schema, key_types, has_gap=self.step.has_gap)
         self.tables.adopt(layout.stored)
         given = {column: name for name, column in (*layout.elements.items(), *layout.late_only.items())}
-        staged = keyed.select(*(F.col(quoted(given.get(name, name))).alias(name) for name in layout.new.names))
+        staged = timed.select(*(keys.get(name, F.col(quoted(given.get(name, name))).alias(name)) for name in layout.new.names))
         folder = self.tables.new_folder()
         self._staged = tuple(write_folder(staged, self.setting.store, folder, compression=STATE_COMPRESSION, time_column=TIME))
         self._layout, self._took_input = layout, True

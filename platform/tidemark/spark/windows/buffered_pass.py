@@ -12,7 +12,7 @@ from pyspark.sql import types as T
 
 from tidemark.crashpoints import crash_point
 from tidemark.semantics.watermarks import MAX_WATERMARK
-from tidemark.spark.expressions import POSITION, START, quoted
+from tidemark.spark.expressions import POSITION, START, nulls_in, quoted
 from tidemark.spark.state_files import read_files, write_folder
 from tidemark.spark.windows.buffered_columns import (
     ACCEPTED,
@@ -128,7 +128,8 @@ def run_pass(
 
 def sorted_by_key(fed: DataFrame, keys: Sequence[str]) -> DataFrame:
     """Return rows with all of a key on end, in one task."""
-    named = ", ".join(map(quoted, keys))
+    # A hash passes over nulls: without their places (null, 1) and (1, null) would be one key.
+    named = ", ".join(part for key in keys for part in (quoted(key), *nulls_in(quoted(key), fed.schema[key].dataType)))
     first, second = (f"xxhash64({named})", f"hash({named})") if keys else ("0L", "0")
     hashed = fed.withColumns({HASH: F.expr(first), HASH_AGAIN: F.expr(second)})
     apart = hashed.repartition(HASH) if keys else hashed.repartition(1)

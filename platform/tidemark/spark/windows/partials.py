@@ -121,7 +121,9 @@ class Partials:
     @property
     def key_hash(self) -> str:
         """What orders the results of one window, as a source's rows are ordered by their positions."""
-        return f"xxhash64({', '.join(map(quoted, self.keys))})" if self.keys else "0L"
+        # A hash passes over nulls: of several keys it must be told which are.
+        nulls = [f"{quoted(key)} IS NULL" for key in self.keys] if len(self.keys) > 1 else []
+        return f"xxhash64({', '.join([*map(quoted, self.keys), *nulls])})" if self.keys else "0L"
 
     def _each(self) -> list[tuple[str, dict[str, str], Partial]]:
         return [

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from tidemark.graph.native_windows import rule_of
 from tidemark.graph.nodes import WindowNode
 from tidemark.semantics.assigners import Cumulative, GlobalWindows, Sliding, Tumbling
-from tidemark.semantics.builtin_triggers import PurgingTrigger
+from tidemark.semantics.builtin_triggers import EventTimeTrigger, PurgingTrigger
 from tidemark.semantics.slices import Slices
 from tidemark.semantics.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from tidemark.spark.expressions import POSITION, START, TIME
@@ -76,6 +76,10 @@ class TriggerFrames(AbsorbingStep):
         """Return the processing time at which a window may come to its end or its next step."""
         clock = state.counters.get(CLOCK)
         files = [file for file in state.files if file.part == MAIN]
+        if isinstance(self.trigger, EventTimeTrigger):
+            # What is early is over at a window's end.
+            due = min(state.watermark, MAX_WATERMARK - 1) + 1
+            files = [file for file in files if file.max_time is None or file.max_time > due]
         if clock is None or not files:
             return None
         ends = []
