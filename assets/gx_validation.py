@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -84,7 +85,7 @@ def _outcome(result: ExpectationValidationResult) -> ExpectationOutcome:
     config = result.expectation_config
     if config is None:
         raise TypeError("Great Expectations returned a result without its expectation")
-    numbers = {key: value for key, value in (result.result or {}).items() if isinstance(value, int | float) and not isinstance(value, bool)}
+    numbers = {key: number for key, value in (result.result or {}).items() if (number := _number(value)) is not None}
     return ExpectationOutcome(
         name=str((config.meta or {})[_MARK]),
         success=bool(result.success),
@@ -93,6 +94,16 @@ def _outcome(result: ExpectationValidationResult) -> ExpectationOutcome:
         sample=_sample(result.result or {}),
         exception=_exception(result.exception_info or {}),
     )
+
+
+def _number(value: object) -> int | float | None:
+    """Return a finite number as Python's own: Dagster does not store numpy's, which pandas makes of a column."""
+    import numpy as np
+
+    plain = value.item() if isinstance(value, np.number) else value
+    if isinstance(plain, bool) or not isinstance(plain, int | float):
+        return None
+    return plain if math.isfinite(plain) else None
 
 
 def _sample(result: Mapping[str, object]) -> tuple[Mapping[str, object], ...]:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Literal
 
 from tidemark.graph.nodes import (
     ExplodeNode,
+    FilesSpec,
     FilterNode,
+    FormatSpec,
     FunctionNode,
     Node,
     Output,
@@ -15,6 +17,7 @@ from tidemark.graph.nodes import (
     SelectNode,
     SideOutputNode,
     SourceNode,
+    SourceSpec,
     TransformNode,
     WindowNode,
     WithColumnsNode,
@@ -25,6 +28,23 @@ if TYPE_CHECKING:
     from tidemark.graph.job import Job
 
 StreamKind = Literal["main", "late", "rejected", "malformed", "source"]
+
+_EACH_JOBS_OWN = frozenset(
+    (
+        "startingoffsets",
+        "startingoffsetsbytimestamp",
+        "startingtimestamp",
+        "startingversion",
+        "failondataloss",
+        "minoffsetspertrigger",
+        "maxoffsetspertrigger",
+        "maxbytespertrigger",
+        "maxfilespertrigger",
+        "maxtriggerdelay",
+        "minpartitions",
+    )
+)
+"""Options of streaming formats that do not say what is read."""
 
 _ROW_BY_ROW = (SelectNode, WithColumnsNode, FilterNode, ExplodeNode, FunctionNode, TransformNode)
 
@@ -52,6 +72,18 @@ def output_streams(job: Job) -> tuple[StreamData, ...]:
 def source_streams(job: Job) -> tuple[StreamData, ...]:
     """Return the job's sources in the order they were declared."""
     return tuple(StreamData(job=job, kind="source", name=name, source=source) for name, source in job.sources.items())
+
+
+def source_place(spec: SourceSpec) -> object:
+    """Return what tells where a source reads; how much at once, from where on and as which columns is each job's own affair."""
+    match spec:
+        case FilesSpec():
+            return spec.path
+        case FormatSpec():
+            given = {name.lower(): value for name, value in spec.options.items()}
+            return spec.format.lower(), {name: value for name, value in given.items() if name not in _EACH_JOBS_OWN}
+        case _:
+            return spec
 
 
 def output_kind(node: Node) -> StreamKind:

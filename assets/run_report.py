@@ -77,6 +77,13 @@ class RunReport:
         """Return the rows this run wrote to an output."""
         return sum(epoch.outputs[output].rows for epoch in self.epochs if output in epoch.outputs)
 
+    def changed_since(self, output: str, lineage: str, epoch: int) -> bool:
+        """Say whether an output got rows after an epoch of a lineage, or may have got any: the history may not reach back so far."""
+        known = {each.epoch: each for each in (*self.history, *self.epochs) if each.lineage == self.lineage}
+        if lineage not in ("", self.lineage) or (known and min(known) > epoch + 1):
+            return True
+        return any(each.outputs[output].rows for number, each in known.items() if number > epoch and output in each.outputs)
+
     def bytes_added(self, output: str) -> int:
         """Return the bytes this run wrote to an output."""
         return sum(epoch.outputs[output].bytes for epoch in self.epochs if output in epoch.outputs)

@@ -9,7 +9,7 @@ import dagster as dg
 from tidemark.assets.annotations import with_types
 from tidemark.assets.bound_job import bind
 from tidemark.assets.check import OutputCheck, check_specs
-from tidemark.assets.job_streams import output_streams, source_streams
+from tidemark.assets.job_streams import output_streams, source_place, source_streams
 from tidemark.assets.translator import TidemarkTranslator, group_of
 from tidemark.errors import DefinitionError
 from tidemark.graph.job import Job
@@ -83,16 +83,19 @@ def streaming_assets(
 def build_source_asset_specs(*jobs: Job, translator: TidemarkTranslator | None = None) -> list[dg.AssetSpec]:
     """Return the jobs' sources as external assets: Dagster shows them and their consumers, and runs nothing for them.
 
-    A source that several jobs read under one asset key is one asset.
+    A source that several jobs read under one asset key is one asset; one under the key of an output of another of them is that output's.
 
     Raises:
         DefinitionError: two jobs read different places under one asset key.
     """
     chosen = translator or TidemarkTranslator()
     found: dict[dg.AssetKey, tuple[dg.AssetSpec, object, str]] = {}
+    made = {chosen.get_asset_spec(stream).key for job in jobs for stream in output_streams(job)}
     for stream in (stream for job in jobs for stream in source_streams(job)):
         spec = chosen.get_asset_spec(stream)
-        origin = stream.source.spec if stream.source is not None else None
+        if spec.key in made:
+            continue
+        origin = source_place(stream.source.spec) if stream.source is not None else None
         if spec.key in found and found[spec.key][1] != origin:
             raise DefinitionError(
                 f"source {stream.name!r} reads another place than the source of job {found[spec.key][2]!r} with the same asset key",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 
 import dagster as dg
 
 from tidemark.assets.job_streams import StreamData, source_streams, sources_of
 from tidemark.assets.spec_metadata import source_metadata, stream_metadata
 from tidemark.graph.code_version import code_version
+from tidemark.graph.job import Job
 from tidemark.graph.nodes import ConsoleSpec, DeltaSpec, ElementsSpec, FilesSpec, FormatSpec, MemorySpec, ParquetSpec, RateSpec
 
 _SINK_KINDS = {DeltaSpec: "delta", ParquetSpec: "parquet", ConsoleSpec: "console", MemorySpec: "memory"}
@@ -52,8 +54,8 @@ class TidemarkTranslator:
             skippable=True,
             group_name=group_of(job.name),
             code_version=code_version(job),
-            owners=list(job.owners),
-            tags=dict(job.tags),
+            owners=_owners(job),
+            tags=_tags(job),
             kinds={"tidemark", "spark", _SINK_KINDS[type(data.output.sink)]},
         )
 
@@ -61,6 +63,23 @@ class TidemarkTranslator:
 def group_of(job: str) -> str:
     """Return a job's name with the characters that Dagster allows in the names of groups and ops."""
     return re.sub(r"[^A-Za-z0-9_]", "_", job)
+
+
+def _owners(job: Job) -> list[str]:
+    return [owner for owner in job.owners if _takes(owners=[owner])]
+
+
+def _tags(job: Job) -> dict[str, str]:
+    return {key: value for key, value in job.tags.items() if _takes(tags={key: value})}
+
+
+def _takes(*, owners: Sequence[str] = (), tags: Mapping[str, str] | None = None) -> bool:
+    """Whether Dagster takes owners and tags: it has narrower rules than jobs have, and refuses the whole asset else."""
+    try:
+        dg.AssetSpec("any", owners=owners, tags=tags)
+    except dg.DagsterInvalidDefinitionError:
+        return False
+    return True
 
 
 def _source_data(data: StreamData, name: str) -> StreamData:
@@ -73,8 +92,8 @@ def _source_spec(data: StreamData) -> dg.AssetSpec:
         description=f"Source `{data.name}` of the streaming job `{data.job.name}`; it fills by itself.",
         metadata=source_metadata(data),
         group_name=group_of(data.job.name),
-        owners=list(data.job.owners),
-        tags=dict(data.job.tags),
+        owners=_owners(data.job),
+        tags=_tags(data.job),
         kinds={_source_kind(data)},
     )
 

@@ -23,7 +23,7 @@ from tidemark.control.spec import JobSpec
 from tidemark.errors import DefinitionError, TidemarkError
 from tidemark.graph.job import Job
 from tidemark.operations.control_jobs import control_jobs
-from tidemark.operations.savepoint_definitions import savepoint_jobs
+from tidemark.operations.savepoint_definitions import operation_names, savepoint_jobs
 from tidemark.sensors.check_verdicts import build_check_sensor
 from tidemark.sensors.job_health import build_job_health_sensor
 from tidemark.sensors.job_sensor import SensorOptions
@@ -148,7 +148,8 @@ def load_jobs(
             # A source that is another place than one of an earlier job's with the same key is this job's error.
             build_source_asset_specs(*(owners[key] for key in keys if key in owners), job, translator=translator)
             specs += build_output_asset_specs(job, partitions=partitions(job) if partitions is not None else None, translator=translator)
-        except TidemarkError as error:
+        # Dagster's own: what a translator gives, and Dagster does not take.
+        except (TidemarkError, dg.DagsterError) as error:
             broken[code] = redacted(str(error))
             continue
         jobs[code] = job
@@ -158,7 +159,7 @@ def load_jobs(
 
 def _require_new(job: Job, jobs: Mapping[str, Job]) -> None:
     for code, other in jobs.items():
-        if group_of(other.name) == group_of(job.name):
+        if group_of(other.name) == group_of(job.name) or operation_names(other.name) & operation_names(job.name):
             raise DefinitionError(
                 f"it has the name of the job of {code}, or one that Dagster cannot tell from it", fix="rename one of them", job=job.name
             )

@@ -62,6 +62,11 @@ _VERBS: Mapping[str, tuple[type[JobForm], str]] = {
 }
 
 
+def operation_names(job: str) -> frozenset[str]:
+    """Return the names that the Dagster jobs for a streaming job have."""
+    return frozenset(f"{group_of(job)}_{verb}" for verb in _VERBS)
+
+
 def savepoint_jobs(
     job: Job | None = None,
     *,

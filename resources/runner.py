@@ -144,19 +144,18 @@ class TidemarkResource(dg.ConfigurableResource[Any]):
         result = self.run_job(bound.job, store=store, on_epoch=reporter, run_id=context.run.run_id)
         report = report_of_run(bound.job, store, result.epochs, lineage=result.lineage, head=result.head)
         context.log.info(_summary(report))
-        yield from materializations(bound, report, selected=selected, skip_unchanged=skip_unchanged)
+        unchanged = _unchanged(bound, report, context.instance) if skip_unchanged else frozenset[dg.AssetKey]()
+        yield from materializations(bound, report, selected=set(selected) - unchanged)
         evidence = Evidence(report, self.status_of(bound.job), before, store)
         yield from evaluate_checks(bound.checks, evidence, keys=bound.keys, selected=checks)
 
 
-def materializations(
-    bound: BoundJob, report: RunReport, *, selected: Collection[dg.AssetKey], skip_unchanged: bool = False
-) -> Iterator[dg.MaterializeResult[object]]:
+def materializations(bound: BoundJob, report: RunReport, *, selected: Collection[dg.AssetKey]) -> Iterator[dg.MaterializeResult[object]]:
     """Yield a materialization for each selected output of a run."""
     upstream = bound.upstream
     for stream in bound.streams:
         key = bound.keys.get(stream.name)
-        if key is None or key not in selected or (skip_unchanged and not report.rows_added(stream.name)):
+        if key is None or key not in selected:
             continue
         epoch = {"tidemark/epoch": str(report.head.epoch)} if report.head is not None else {}
         yield dg.MaterializeResult(
@@ -165,6 +164,22 @@ def materializations(
             data_version=dg.DataVersion(report.data_version),
             tags={"tidemark/lineage": report.lineage, **epoch},
         )
+
+
+def _unchanged(bound: BoundJob, report: RunReport, instance: dg.DagsterInstance) -> frozenset[dg.AssetKey]:
+    """Return the outputs that got no rows since they were last materialized: runs that failed or selected others reported none."""
+    return frozenset(
+        key
+        for name, key in bound.keys.items()
+        if not report.changed_since(name, *_last_told(instance.get_latest_materialization_event(key)))
+    )
+
+
+def _last_told(event: dg.EventLogEntry | None) -> tuple[str, int]:
+    """Return lineage and epoch of a materialization; of none the epoch before the first."""
+    made = event.asset_materialization if event is not None else None
+    tags = made.tags or {} if made is not None else {}
+    return tags.get("tidemark/lineage", ""), int(tags.get("tidemark/epoch", -1))
 
 
 def _tables(bound: BoundJob, store: str) -> dict[dg.AssetKey, OutputTable]:

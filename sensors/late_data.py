@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from tidemark.assets.complete_partitions import partition_at
-from tidemark.assets.lag import Level
+from tidemark.assets.lag import LEVELS, Level
 from tidemark.clock import format_ms
 from tidemark.control.alert import Alert
 from tidemark.errors import DefinitionError
@@ -133,10 +133,12 @@ def decide_late(
     if cursor is not None and (cursor.lineage, cursor.epoch) == (head.lineage, head.epoch):
         return Decision(f"no epoch after {head.epoch}", cursor)
     found = late_rows(status, cursor, history)
-    level: Level = "error" if found.ratio > limits[1] else "warn" if found.ratio > limits[0] else "ok"
     before = cursor.said.get("late", "ok") if cursor is not None else "ok"
+    share: Level = "error" if found.ratio > limits[1] else "warn" if found.ratio > limits[0] else "ok"
+    # Epochs without input say nothing about a share.
+    level = share if found.rows else next(known for known in LEVELS if known == before)
     text = _text(found, head, partitions_def)
-    changed = level != before or (repeat and level != "ok")
+    changed = level != before or (repeat and level != "ok" and found.rows > 0)
     alerts = (_alert(job, head, found=found, level=level, text=text, partitions_def=partitions_def),) if changed else ()
     counts = {"in": _total(status, "in"), "late": _total(status, "late")}
     return Decision(

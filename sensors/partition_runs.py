@@ -9,6 +9,7 @@ import dagster as dg
 
 from tidemark.assets.complete_partitions import Cause, PartitionChange, PartitionMark, complete_partitions, has_times, touched_partitions
 from tidemark.assets.job_streams import StreamData, output_streams
+from tidemark.assets.translator import group_of
 from tidemark.clock import format_ms
 from tidemark.errors import DefinitionError
 from tidemark.graph.job import Job
@@ -68,7 +69,7 @@ def build_partition_sensor(
 
     return job_sensor(
         job,
-        name=sensor_name(job, f"{output}_partitions", name),
+        name=sensor_name(job, f"{group_of(output)}_partitions", name),
         description=f"Requests runs for the partitions of time that `{output}` of `{job.name}` has brought to their end"
         + (", and again where late rows touched them." if repair else "."),
         options=replace(options, alert_key=None),

@@ -380,3 +380,17 @@ def test_checks_of_outputs_that_keep_no_table_are_refused(tmp_path: Path) -> Non
     for check in (UniquePanes(), NoGaps(), expectation_checks(SUITE)):
         with pytest.raises(SinkError, match=r"MemorySpec keeps no table.*'cabs'.*Fix:"):
             build_asset_checks(job, [check], store=str(tmp_path))
+
+
+def test_statistics_of_a_column_are_plain_numbers(tmp_path: Path) -> None:
+    """Dagster stores no numbers of numpy, which pandas makes of a column."""
+    suite = {
+        "expectations": [
+            {"type": f"expect_column_{what}_to_be_between", "kwargs": {"column": column, "min_value": 1}, "meta": {"check": what}}
+            for what, column in (("mean", "fares"), ("max", "trips"))
+        ]
+    }
+    rows = window_rows((1, 0, 0, 3))
+    found = check_run(make_job(tmp_path), tmp_path / "store", expectation_checks(suite), epochs=(FakeEpoch(rows),))
+    assert value(found["mean"], "great_expectations/observed_value") == 30.0
+    assert value(found["max"], "great_expectations/observed_value") == 3

@@ -11,7 +11,7 @@ import dagster as dg
 import pytest
 
 from tests.dagster.instances import temporary_instance
-from tidemark.assets import Conservation
+from tidemark.assets import Conservation, StreamData, TidemarkTranslator
 from tidemark.control.spec import JobSpec
 from tidemark.operations import build_continuous_definitions
 from tidemark.resources import LogAlert
@@ -153,3 +153,31 @@ def test_partitions_checks_specs_and_operations(modules: Path) -> None:
     deployed = build_continuous_definitions(*codes, store=str(modules / "store"), default_status=running)
     schedules = [found for found in deployed.schedules or () if isinstance(found, dg.ScheduleDefinition)]
     assert {found.default_status for found in schedules} == {dg.DefaultScheduleStatus.RUNNING}
+
+
+def test_a_job_that_dagster_does_not_take_is_shown_beside_the_others(modules: Path) -> None:
+    class Odd(TidemarkTranslator):
+        def get_asset_spec(self, data: StreamData) -> dg.AssetSpec:
+            spec = super().get_asset_spec(data)
+            return spec.replace_attributes(owners=["nobody"]) if data.job.name == "many_odd" else spec
+
+    codes = [write_job(modules, "many_good"), write_job(modules, "many_odd")]
+    defs = loadable(build_continuous_definitions(*codes, store=str(modules / "store"), translator=Odd()))
+    assert keys_of(defs) == {"events", "many_good/hourly", "broken/many_odd_job"}
+
+
+def test_jobs_whose_operations_would_have_one_name_are_told(modules: Path) -> None:
+    codes = [write_job(modules, "many_x"), write_job(modules, "many_x_export")]
+    defs = loadable(build_continuous_definitions(*codes, store=str(modules / "store")))
+    assert keys_of(defs) == {"events", "many_x/hourly", "broken/many_x_export_job"}
+
+
+def test_a_job_that_reads_another_one_s_table_is_downstream_of_it(modules: Path) -> None:
+    class Chained(TidemarkTranslator):
+        def get_asset_spec(self, data: StreamData) -> dg.AssetSpec:
+            spec = super().get_asset_spec(data)
+            return spec.replace_attributes(key=["many_a", "hourly"]) if data.name == "chained" else spec
+
+    codes = [write_job(modules, "many_a"), write_job(modules, "many_b", source="chained", place="lake/many_a")]
+    defs = loadable(build_continuous_definitions(*codes, store=str(modules / "store"), translator=Chained()))
+    assert keys_of(defs) == {"events", "many_a/hourly", "many_b/hourly"}

@@ -8,6 +8,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+import tidemark as tm
 from tests.dagster.fake_engine import HOUR, START, FakeEpoch, commit_status, make_job, status_after, window_rows
 from tidemark.errors import DefinitionError
 from tidemark.sensors import SensorOptions, build_partition_sensor, partition_runs
@@ -155,3 +156,9 @@ def test_what_the_sensor_cannot_be_is_refused(tmp_path: Path) -> None:
         build_partition_sensor(job, output="hourly", partitions_def=HOURS, options=SensorOptions())
     with pytest.raises(DefinitionError, match="no job store"):
         build_partition_sensor(make_job(tmp_path), output="hourly", partitions_def=HOURS, options=TARGET)
+
+
+def test_an_output_may_have_any_name(tmp_path: Path) -> None:
+    job = tm.Job("cabs", outputs={"hourly-v1.1": make_job(tmp_path).outputs["hourly"]}, store=str(tmp_path))
+    sensor = build_partition_sensor(job, output="hourly-v1.1", partitions_def=HOURS, options=TARGET)
+    assert sensor.name == "cabs_hourly_v1_1_partitions"

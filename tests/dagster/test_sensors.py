@@ -249,6 +249,18 @@ def test_late_data_can_be_told_on_every_tick(tmp_path: Path) -> None:
     assert len(SENT) == 3
 
 
+def test_an_epoch_without_rows_is_no_news_about_late_ones(tmp_path: Path) -> None:
+    job, store = job_at(tmp_path), tmp_path / "store"
+    sensor = build_late_data_sensor(job)
+    commit_status(job, store, [epoch(late=50, accepted=50)])
+    cursor = tick(sensor, None).cursor
+    commit_status(job, store, [epoch(accepted=0)])
+    cursor = tick(sensor, cursor).cursor
+    commit_status(job, store, [epoch(late=50, accepted=50)])
+    tick(sensor, cursor)
+    assert [alert.level for alert in SENT] == ["error"]
+
+
 def test_touched_windows_ask_for_runs_of_their_partitions(tmp_path: Path) -> None:
     job = job_at(tmp_path)
     days = dg.DailyPartitionsDefinition("2024-03-03", end_date="2024-04-01")

@@ -183,6 +183,49 @@ def test_outputs_without_new_rows_can_be_left_out(tmp_path: Path) -> None:
     assert set(events_of(materialize(cabs, store))) == {"hourly", "rejected"}
 
 
+def test_rows_that_no_run_has_reported_are_not_left_out(tmp_path: Path) -> None:
+    job, store = make_job(tmp_path), tmp_path / "store"
+
+    @streaming_assets(job=job)
+    def cabs(context: dg.AssetExecutionContext, tidemark: FakeTidemark) -> Iterator[StreamingEvent]:
+        yield from tidemark.run(context=context, skip_unchanged=True)
+
+    resources = {"tidemark": fake_resource(store)}
+    ENGINES[str(store)].queue.append(FakeEpoch(window_rows((1, 0, 0, 3))))
+    with dg.DagsterInstance.ephemeral() as instance:
+        # An epoch writes all outputs, and this run reports one, which got nothing.
+        dg.materialize([cabs], resources=resources, instance=instance, selection=[LATE])
+        assert set(events_of(dg.materialize([cabs], resources=resources, instance=instance))) == {"hourly"}
+        assert events_of(dg.materialize([cabs], resources=resources, instance=instance)) == {}
+
+
+def test_jobs_may_read_a_shared_source_at_their_own_pace(tmp_path: Path) -> None:
+    def reading(name: str, **pace: int) -> tm.Job:
+        files = tm.files(str(tmp_path / "landing"), format="json", schema="at TIMESTAMP", **pace)
+        trips = tm.source("trips", files, watermarks=tm.ascending(timestamp="at"))
+        return tm.Job(name, outputs={"all": tm.console(trips)})
+
+    jobs = reading("one", max_files_per_epoch=2), reading("two")
+    assert [spec.key.path for spec in build_source_asset_specs(*jobs)] == [["trips"]]
+
+    def polling(name: str, topic: str, **options: str) -> tm.Job:
+        spec = tm.streaming_format("kafka", options={"subscribe": topic, "kafka.bootstrap.servers": "here:9092", **options})
+        trips = tm.source("trips", spec, watermarks=tm.ascending(timestamp="timestamp"))
+        return tm.Job(name, outputs={"all": tm.console(trips)})
+
+    jobs = polling("one", "trips", startingOffsets="earliest"), polling("two", "trips", maxOffsetsPerTrigger="9")
+    assert len(build_source_asset_specs(*jobs)) == 1
+    with pytest.raises(DefinitionError, match="reads another place"):
+        build_source_asset_specs(jobs[0], polling("two", "fares"))
+
+
+def test_labels_that_dagster_does_not_take_are_left_out(tmp_path: Path) -> None:
+    job = make_job(tmp_path)
+    odd = tm.Job("odd", outputs=job.outputs, owners=["Ada", "team:data"], tags={"purpose": "tips of drivers", "domain": "taxi"})
+    for spec in (*build_source_asset_specs(odd), *make_assets(odd).specs):
+        assert (list(spec.owners), "purpose" in spec.tags, spec.tags["domain"]) == (["team:data"], False, "taxi")
+
+
 def test_row_counts_come_from_the_table_when_asked_for(tmp_path: Path) -> None:
     import deltalake
 
