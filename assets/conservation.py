@@ -128,6 +128,7 @@ def table_lines(evidence: Evidence) -> Iterator[BalanceLine]:
         try:
             table = evidence.table(stream)
         except SinkError:
+            # It keeps no rows that could be counted.
             continue
         if committed is not None:
             yield BalanceLine("total", f"output {stream.name}: committed", committed, (("in the table", table.rows()),))

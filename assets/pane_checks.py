@@ -48,7 +48,7 @@ class UniquePanes:
         """Return the one check.
 
         Raises:
-            DefinitionError: the output holds no window results and no columns are given, or it lacks one.
+            DefinitionError: the output holds no window results, or those of a function, and no columns are given, or it lacks one.
             SinkError: the output's sink keeps no table that could be read back.
         """
         table_of(stream, None)
@@ -79,7 +79,15 @@ class UniquePanes:
         sink = stream.output.sink if stream.output is not None else None
         if isinstance(sink, DeltaSpec) and sink.keys:
             return sink.keys
-        return (*_keys(_window(stream, self)), "window_start", "window_end", "pane_index")
+        window = _window(stream, self)
+        if window.function is not None:
+            raise DefinitionError(
+                f"output {stream.name!r} holds what a window function made, which may be several rows of one pane",
+                fix="give UniquePanes the columns that no two rows have alike",
+                job=stream.job.name,
+                uid=window.uid,
+            )
+        return (*_keys(window), "window_start", "window_end", "pane_index")
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -98,6 +98,17 @@ def _start(settings: dict[str, Any]) -> SparkSession:
         from dagster_pyspark import LazyPySparkResource
     except ImportError as error:
         raise SetupError("dagster-pyspark is not installed", fix="run pip install -e '.[dagster]' in the checkout") from error
-    local = local_settings() if str(settings.get("spark.master", "local")).startswith("local") else {}
+    local = local_settings() if master_of(settings).startswith("local") else {}
     session: SparkSession = LazyPySparkResource(spark_config={**local, **SETTINGS, **settings}).spark_session
     return session
+
+
+def master_of(settings: Mapping[str, Any]) -> str:
+    """Return the master of a session's settings, flat or nested as dagster-pyspark takes them; this machine by default.
+
+    >>> master_of({"spark": {"master": "yarn"}}), master_of({"spark.master": "local[2]"}), master_of({})
+    ('yarn', 'local[2]', 'local')
+    """
+    nested = settings.get("spark")
+    inner = nested.get("master") if isinstance(nested, Mapping) else None
+    return str(settings.get("spark.master") or inner or "local")

@@ -109,7 +109,9 @@ def decide_lag(
     told = known if cursor is not None and cursor.lineage == head.lineage else {}
     lags = {lag.source: lag for lag in source_lags(head, reference, now_ms=None if stall is None else stall.now)}
     levels: dict[str, Level] = {name: limits.level(lags[name].lag_ms if name in lags else None) for name in head.sources}
-    changed = [name for name in head.sources if {known.get(name, "ok"), told.get(name, "ok")} != {levels[name]}]
+    # A source that the job does not read any more lags no more.
+    levels.update((name, "ok") for name, level in known.items() if name not in head.sources and level != "ok")
+    changed = [name for name in levels if {known.get(name, "ok"), told.get(name, "ok")} != {levels[name]}]
     note = "" if stall is None else f"; the job is {status.state}, and there is no heartbeat since {format_ms(stall.since)}"
     if cursor is not None and (cursor.lineage, cursor.epoch) == (head.lineage, head.epoch) and not changed:
         return Decision(f"no epoch after {head.epoch}{note}", cursor)
@@ -120,7 +122,7 @@ def decide_lag(
     key = f"{job.name}:watermark-lag:{head.lineage}:{head.epoch}{silence}"
     return Decision(
         said=_said(head, lags, reference) + note,
-        cursor=SensorCursor(head.lineage, head.epoch, said=dict(levels)),
+        cursor=SensorCursor(head.lineage, head.epoch, said={name: levels[name] for name in head.sources}),
         alerts=alerts,
         runs=(RunWanted(key, {"tidemark/reason": "watermark lag"}),) if worse else (),
     )
@@ -149,7 +151,8 @@ def _alert(job: Job, head: EpochProgress, *, name: str, lag: SourceLag | None, l
         "warn_after_ms": limits.warn_ms,
         "error_after_ms": limits.error_ms,
     }
-    text = lag.describe() if lag is not None else f"source {name!r} has no watermark that could lag"
+    without = "has no watermark that could lag" if name in head.sources else "is not read any more"
+    text = lag.describe() if lag is not None else f"source {name!r} {without}"
     if level == "ok":
         return Alert("resolved", f"Watermark of {job.name} / {name} has caught up", f"{text} at epoch {head.epoch}{note}", job.name, facts)
     limit = format_duration(limits.error_ms if level == "error" else limits.warn_ms)

@@ -23,8 +23,7 @@ from tidemark.assets import (
     streaming_assets,
 )
 from tidemark.assets.check import OutputCheck
-from tidemark.errors import DefinitionError, SinkError, UserCodeError
-from tidemark.graph.nodes import MemorySpec
+from tidemark.errors import DefinitionError, UserCodeError
 from tidemark.resources.run_events import StreamingEvent
 from tidemark.semantics.windows import WindowAssigner
 from tidemark.state.history import HistoryWriter
@@ -353,33 +352,6 @@ def test_checks_alone_are_made_without_running_the_job(tmp_path: Path) -> None:
     assert passed == {"conservation": True, "unique_panes": False}
     assert not result.get_asset_materialization_events()
     assert len(ENGINES[str(store)].runs) == runs
-
-
-def test_checks_say_which_variable_of_the_store_is_not_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("TIDEMARK_TEST_UNSET", raising=False)
-    job = make_job(tmp_path)
-    checks = build_asset_checks(job, [Conservation()], store=dg.EnvVar("TIDEMARK_TEST_UNSET"))
-    defs = dg.Definitions(assets=[dg.AssetSpec(["cabs", name]) for name in job.outputs], asset_checks=[checks])
-    with pytest.raises(DefinitionError, match="set TIDEMARK_TEST_UNSET"):
-        defs.resolve_implicit_global_asset_job_def().execute_in_process()
-
-
-def test_checks_of_columns_that_an_output_lacks_are_refused(tmp_path: Path) -> None:
-    node = tm.Stream(make_job(tmp_path).outputs["hourly"].node).select("zone", "trips", "window_start").node
-    job = tm.Job("cabs", outputs={"hourly": tm.Output(node=node, sink=make_job(tmp_path).outputs["hourly"].sink)})
-    with pytest.raises(DefinitionError, match=r"'hourly' has no window_end, pane_index, which UniquePanes looks at.*Fix:"):
-        build_asset_checks(job, [UniquePanes()], store=str(tmp_path))
-    with pytest.raises(DefinitionError, match=r"'hourly' has no taxi, which NoGaps looks at.*Fix:"):
-        build_asset_checks(job, [NoGaps(by=("taxi",))], store=str(tmp_path))
-    build_asset_checks(job, [UniquePanes(columns=("zone", "window_start")), NoGaps(by=("zone",))], store=str(tmp_path))
-
-
-def test_checks_of_outputs_that_keep_no_table_are_refused(tmp_path: Path) -> None:
-    hourly = make_job(tmp_path).outputs["hourly"]
-    job = tm.Job("cabs", outputs={"hourly": tm.Output(node=hourly.node, sink=MemorySpec("rows"))})
-    for check in (UniquePanes(), NoGaps(), expectation_checks(SUITE)):
-        with pytest.raises(SinkError, match=r"MemorySpec keeps no table.*'cabs'.*Fix:"):
-            build_asset_checks(job, [check], store=str(tmp_path))
 
 
 def test_statistics_of_a_column_are_plain_numbers(tmp_path: Path) -> None:

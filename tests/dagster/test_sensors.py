@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -128,6 +129,19 @@ def test_what_another_lineage_mends_is_resolved(tmp_path: Path) -> None:
     commit_status(job, store, [epoch(6)], lineage="l3")
     tick(sensor, cursor)
     assert len(SENT) == 2
+
+
+def test_a_source_that_is_not_read_any_more_lags_no_more(tmp_path: Path) -> None:
+    job, store = job_at(tmp_path), tmp_path / "store"
+    sensor = build_watermark_lag_sensor(job)
+    commit_status(job, store, [epoch(6)])
+    cursor = tick(sensor, None).cursor
+    assert cursor is not None
+    cursor = tick(sensor, json.dumps({**json.loads(cursor), "said": {"former": "error", "trips": "ok"}})).cursor
+    assert [(alert.level, alert.facts["source"]) for alert in SENT] == [("resolved", "former")]
+    assert "source 'former' is not read any more" in SENT[0].text
+    tick(sensor, cursor)
+    assert len(SENT) == 1
 
 
 def test_a_worse_lag_asks_for_a_run_of_the_target(tmp_path: Path) -> None:

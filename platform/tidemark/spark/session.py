@@ -47,15 +47,9 @@ LOCAL: Mapping[str, str] = {
     # Measured a third faster than G1, which marks the heap all the time beside Spark's large arrays; and Spark's many classes would
     # else have the whole heap collected several times at the start. Until the first epoch is out a quarter of the work is the second
     # compiler's, on what hardly runs again: four times the default thresholds leave that to what a stream runs for long.
-    JAVA_OPTIONS: " ".join(
-        (
-            "-XX:+UseParallelGC",
-            "-XX:MetaspaceSize=256m",
-            "-XX:Tier4InvocationThreshold=20000",
-            "-XX:Tier4MinInvocationThreshold=2400",
-            "-XX:Tier4CompileThreshold=60000",
-            "-XX:Tier4BackEdgeThreshold=160000",
-        )
+    JAVA_OPTIONS: (
+        "-XX:+UseParallelGC -XX:MetaspaceSize=256m -XX:Tier4InvocationThreshold=20000 -XX:Tier4MinInvocationThreshold=2400"
+        " -XX:Tier4CompileThreshold=60000 -XX:Tier4BackEdgeThreshold=160000"
     ),
 }
 """What a session on one machine is built with, whatever the machine."""
