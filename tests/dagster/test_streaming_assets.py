@@ -200,12 +200,12 @@ def test_rows_that_no_run_has_reported_are_not_left_out(tmp_path: Path) -> None:
 
 
 def test_jobs_may_read_a_shared_source_at_their_own_pace(tmp_path: Path) -> None:
-    def reading(name: str, **pace: int) -> tm.Job:
-        files = tm.files(str(tmp_path / "landing"), format="json", schema="at TIMESTAMP", **pace)
+    def reading(name: str, most: int | None) -> tm.Job:
+        files = tm.files(str(tmp_path / "landing"), format="json", schema="at TIMESTAMP", max_files_per_epoch=most)
         trips = tm.source("trips", files, watermarks=tm.ascending(timestamp="at"))
         return tm.Job(name, outputs={"all": tm.console(trips)})
 
-    jobs = reading("one", max_files_per_epoch=2), reading("two")
+    jobs = reading("one", 2), reading("two", None)
     assert [spec.key.path for spec in build_source_asset_specs(*jobs)] == [["trips"]]
 
     def polling(name: str, topic: str, **options: str) -> tm.Job:
