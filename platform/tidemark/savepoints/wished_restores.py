@@ -1,7 +1,7 @@
 """Restores that a spec asks for and no driver has made yet: their savepoint is held meanwhile, so that retention does not let it go.
 
-A hold without files lies with the savepoint's job. It comes before the spec, and goes with the restore, or when the spec asks for another.
-What a crash leaves of it goes as what any work leaves that was given up.
+A hold without files lies with the savepoint's job. It comes before the spec, and goes with the restore, or when the spec asks for another;
+in any case after seven days, as the hold of any work that was given up.
 """
 
 from __future__ import annotations

@@ -99,11 +99,9 @@ def make_ready(spark: SparkSession, job: Job, elements: JobStore) -> None:
         return
     try:
         empty_job(spark, job, elements)
-    except UserCodeError as error:
-        if error.uid in unsure:
-            raise
-        logger.info("unions are not looked at, since the job's code fails without rows: %s", error)
     except (TidemarkError, PySparkException) as error:
+        if isinstance(error, UserCodeError) and error.uid in unsure:
+            raise
         # What is wrong with the job's code shows in the first epoch, as an error of that epoch.
         logger.info("unions are not looked at, since the job's code fails without rows: %s", error)
 

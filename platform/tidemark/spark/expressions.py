@@ -73,8 +73,7 @@ def nulls_in(value: str, kind: DataType) -> list[str]:
     if isinstance(kind, StructType):
         found += [place for field in kind.fields for place in nulls_in(f"{value}.{quoted(field.name)}", field.dataType)]
     elif isinstance(kind, ArrayType):
-        item = f"x{value.count('->')}"
-        found.append(f"transform({value}, {item} -> struct({', '.join(nulls_in(item, kind.elementType))}))")
+        found.append(f"transform({value}, x -> struct({', '.join(nulls_in('x', kind.elementType))}))")
     return found
 
 
