@@ -50,8 +50,8 @@ class Live:
 
     def next_partitions(self) -> int | None:
         """Return what the epoch that comes is to run at; asked once for each."""
-        self.partitions.append(self.watch.parallelism)
         self.begun_ms.append(SYSTEM_CLOCK.now_ms())
+        self.partitions.append(self.watch.next_parallelism())
         return self.partitions[-1]
 
     def after_epoch(self, progress: EpochProgress) -> None:

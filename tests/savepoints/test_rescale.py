@@ -6,11 +6,13 @@ import pytest
 
 from tests.savepoints.stored_jobs import store_in_memory
 from tidemark.control.attempts import create_attempt
+from tidemark.control.layout import SPECS, numbered
 from tidemark.control.records import Attempt
 from tidemark.control.spec import JobSpec
 from tidemark.control.spec_watch import SpecWatch
 from tidemark.control.wishes import Wishes
 from tidemark.savepoints.restore import Restore
+from tidemark.state.layout import job_folder
 
 
 def test_a_running_driver_takes_another_parallelism_up_and_goes_on() -> None:
@@ -26,6 +28,28 @@ def test_a_running_driver_takes_another_parallelism_up_and_goes_on() -> None:
         watch.look()
         seen.append((watch.parallelism, watch.stopping.is_set()))
     assert seen == [(2, False), (7, False), (7, False), (None, False)]
+
+
+def test_another_parallelism_is_that_of_the_next_epoch_though_nobody_has_looked_since() -> None:
+    root = store_in_memory()
+    wishes = Wishes(root, "me")
+    wishes.submit(JobSpec("taxi", "m:job", parallelism=2))
+    watch = SpecWatch(root, "taxi", 1, leave=lambda: pytest.fail("it was not asked to leave"))
+    watch.look()
+    wishes.submit(JobSpec("taxi", "m:job", parallelism=5))
+    wishes.submit(JobSpec("taxi", "m:job", parallelism=7))
+    assert watch.next_parallelism() == 7
+    wishes.stop("taxi")
+    assert (watch.next_parallelism(), watch.stopping.is_set(), watch.ending) == (7, True, "finish")
+
+
+def test_an_epoch_begins_as_before_while_the_store_of_specs_does_not_answer() -> None:
+    root = store_in_memory()
+    Wishes(root, "me").submit(JobSpec("taxi", "m:job", parallelism=2))
+    watch = SpecWatch(root, "taxi", 1, leave=lambda: None)
+    watch.look()
+    root.at(job_folder("taxi")).put(numbered(SPECS, 2), b"not a spec")
+    assert watch.next_parallelism() == 2
 
 
 def test_a_savepoint_to_go_on_from_needs_another_driver() -> None:

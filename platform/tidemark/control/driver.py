@@ -131,7 +131,7 @@ def _run_attempt(
                         handle_signals=False,
                         adaptive_intake=spec.adaptive_intake,
                         restore=spec.restore,
-                        parallelism=lambda: watch.parallelism,
+                        parallelism=watch.next_parallelism,
                         clock=clock,
                     )
                 if watch.ending == "drain":
@@ -146,7 +146,7 @@ def _run_attempt(
                         run_id=attempt.run_id,
                         handle_signals=False,
                         restore=spec.restore,
-                        parallelism=lambda: watch.parallelism,
+                        parallelism=watch.next_parallelism,
                         clock=clock,
                     )
         finally:

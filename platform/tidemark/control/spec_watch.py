@@ -31,7 +31,7 @@ class SpecWatch:
         leave: ends the process at once.
 
     Attributes:
-        parallelism: shuffle partitions of the next epoch; None leaves them to the job.
+        parallelism: shuffle partitions that the newest known spec asks for; None leaves them to the job.
         ending: how the driver is to end; None while it is to run.
         replaced: the error that says that another attempt has the job now.
         stopping: set when the driver is to end after the epoch at hand; a new event may be put in its place.
@@ -43,6 +43,7 @@ class SpecWatch:
         self._attempt = attempt
         self._leave = leave
         self._generation = 0
+        self._looking = threading.Lock()
         self.parallelism: int | None = None
         self.ending: Ending | None = None
         self.replaced: FencedError | None = None
@@ -60,6 +61,23 @@ class SpecWatch:
             self.replaced = error
             self.stopping.set()
             return
+        with self._looking:
+            self._take_up_newest()
+
+    def next_parallelism(self) -> int | None:
+        """Return the parallelism of the epoch that begins now, as a spec says that was made up to now.
+
+        Costs one look for a file that is not there. Where the store does not answer it is the last one known: the epoch itself will tell.
+        """
+        try:
+            with self._looking:
+                if read_generation(self._store, self._job, self._generation + 1) is not None:
+                    self._take_up_newest()
+        except (TidemarkError, OSError) as error:
+            logger.warning("%s", error)
+        return self.parallelism
+
+    def _take_up_newest(self) -> None:
         newest = max(spec_numbers(self._store, self._job), default=0)
         spec = read_generation(self._store, self._job, newest) if newest > self._generation else None
         if spec is None:

@@ -46,10 +46,11 @@ LOCAL: Mapping[str, str] = {
     "spark.ui.showConsoleProgress": "false",
     # Measured a third faster than G1, which marks the heap all the time beside Spark's large arrays; and Spark's many classes would
     # else have the whole heap collected several times at the start. Until the first epoch is out a quarter of the work is the second
-    # compiler's, on what hardly runs again: four times the default thresholds leave that to what a stream runs for long.
+    # compiler's, on what hardly runs again (Spark's SQL parser, above all): thirty times the default thresholds leave that compiler to
+    # what a stream runs for long.
     JAVA_OPTIONS: (
-        "-XX:+UseParallelGC -XX:MetaspaceSize=256m -XX:Tier4InvocationThreshold=20000 -XX:Tier4MinInvocationThreshold=2400"
-        " -XX:Tier4CompileThreshold=60000 -XX:Tier4BackEdgeThreshold=160000"
+        "-XX:+UseParallelGC -XX:MetaspaceSize=256m -XX:Tier4InvocationThreshold=150000 -XX:Tier4MinInvocationThreshold=18000"
+        " -XX:Tier4CompileThreshold=450000 -XX:Tier4BackEdgeThreshold=1200000"
     ),
 }
 """What a session on one machine is built with, whatever the machine."""
