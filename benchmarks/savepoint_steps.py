@@ -165,15 +165,16 @@ def restore(request: Request) -> dict[str, object]:
     Raises:
         MeasurementError: that was another epoch, or had less state.
     """
-    # A job's driver loads it first, too.
+    # As a job's driver does: the engine and the job are loaded first, then Spark is started.
     import_module("tidemark.spark.run")
+    job = job_of(request)
     begun = SYSTEM_CLOCK.monotonic()
     spark = start_session("tidemark", Path(request.folder) / "session", memory=request.memory)
     started = SYSTEM_CLOCK.monotonic()
     published: list[float] = []
     try:
         result = tm.run(
-            job_of(request),
+            job,
             spark=spark,
             restore=tm.Restore(SAVEPOINT, job=JOB),
             on_epoch=lambda _: published.append(SYSTEM_CLOCK.monotonic()),

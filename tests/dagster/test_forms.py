@@ -9,6 +9,7 @@ import click
 import dagster as dg
 import pytest
 
+from tests.command_tree import subcommands
 from tidemark.cli.main import main
 from tidemark.operations import control_jobs, savepoint_jobs
 
@@ -116,15 +117,14 @@ def parameters(path: str) -> dict[str, click.Parameter]:
     """Return the arguments and options of a command, by the names of its parameters."""
     command: click.Command = main
     for word in path.split():
-        assert isinstance(command, click.Group)
-        command = command.commands[word]
+        command = subcommands(command)[word]
     return {str(each.name): each for each in command.params}
 
 
 def leaves(command: click.Command, path: str = "") -> list[str]:
     """Return all commands that do something."""
     if isinstance(command, click.Group):
-        return [found for name, each in command.commands.items() for found in leaves(each, f"{path} {name}".strip())]
+        return [found for name, each in subcommands(command).items() for found in leaves(each, f"{path} {name}".strip())]
     return [path]
 
 

@@ -7,6 +7,7 @@ import shlex
 
 import click
 
+from tests.command_tree import subcommands
 from tidemark.cli.main import main
 
 
@@ -18,9 +19,9 @@ def commands_of(text: str) -> list[str]:
 def require_understood(line: str) -> None:
     """Parse a command as the command line does, without running it."""
     name, *arguments = shlex.split(line)
-    command = main.commands[name]
+    command = subcommands(main)[name]
     while isinstance(command, click.Group):
         name, *arguments = arguments
-        command = command.commands[name]
+        command = subcommands(command)[name]
     with command.make_context(name, arguments, parent=click.Context(main)) as context:
         assert context.params

@@ -7,6 +7,7 @@ import shlex
 import pytest
 
 import tidemark as tm
+from tests.command_tree import subcommands
 from tests.docs.page_commands import commands_of, require_understood
 from tests.docs.test_snippets import CHECKOUT, snippets
 from tidemark.cli.main import main
@@ -25,7 +26,7 @@ def test_each_command_is_understood(line: str) -> None:
 
 def test_every_command_that_looks_after_jobs_is_shown() -> None:
     shown = {shlex.split(line)[0] for line in COMMANDS}
-    ours = {name for name, command in main.commands.items() if command.callback is not None and command.callback.__module__ in MODULES}
+    ours = {name for name, command in subcommands(main).items() if command.callback is not None and command.callback.__module__ in MODULES}
     assert ours - shown <= {"silence", "cancel", "start"}, "show it with its output"
     text = PAGE.read_text(encoding="utf-8")
     assert [name for name in ours if f"`{name}" not in text and f"tidemark {name}" not in text] == []

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import click
 import pytest
 
+from tests.command_tree import subcommands
 from tests.docs.page_commands import commands_of, require_understood
 from tests.docs.test_snippets import CHECKOUT
 from tidemark.cli.main import main
@@ -20,7 +20,6 @@ def test_each_command_is_understood(line: str) -> None:
 
 def test_every_command_is_shown() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    group = main.commands["savepoint"]
-    assert isinstance(group, click.Group)
-    assert [name for name in group.commands if f"{name} JOB" not in text and f"{name} taxi" not in text] == []
+    savepoint = subcommands(main)["savepoint"]
+    assert [name for name in subcommands(savepoint) if f"{name} JOB" not in text and f"{name} taxi" not in text] == []
     assert [name for name in ("rewind", "rescale", "fork", "diff", "discard") if f"tidemark {name} " not in text] == []

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import get_args
 
-import click
 import dagster as dg
 import pytest
 
+from tests.command_tree import subcommands
 from tests.docs.page_commands import commands_of, require_understood
 from tests.docs.test_snippets import CHECKOUT, snippets
 from tidemark.cli.main import main
@@ -26,8 +26,7 @@ def test_each_command_is_understood(line: str) -> None:
 
 
 def test_every_option_that_is_named_is_there() -> None:
-    command = main.commands["upgrade"]
-    assert isinstance(command, click.Command)
+    command = subcommands(main)["upgrade"]
     there = {option for parameter in command.params for option in parameter.opts}
     named = set(re.findall(r"`(--[a-z-]+)", TEXT))
     assert named - there == set()
