@@ -10,6 +10,7 @@ from tidemark.assets.annotations import with_types
 from tidemark.assets.bound_job import bind
 from tidemark.assets.check import OutputCheck, check_specs
 from tidemark.assets.job_streams import output_streams, source_place, source_streams
+from tidemark.assets.retries import retried_where_it_may_pass
 from tidemark.assets.translator import TidemarkTranslator, group_of
 from tidemark.errors import DefinitionError
 from tidemark.graph.job import Job
@@ -52,7 +53,7 @@ def streaming_assets(
         translator: turns streams into asset specs.
         can_subset: whether some of the assets can be selected.
         checks: checks made in the same run, on what it wrote.
-        retry_policy: for transient errors, such as a store that cannot be reached.
+        retry_policy: for errors that may pass, such as a store that cannot be reached; others of Tidemark's end the run at once.
 
     Raises:
         DefinitionError: a check names an output that the job does not have, or two checks of one asset have one name.
@@ -65,6 +66,7 @@ def streaming_assets(
     keys = {stream.name: spec.key for stream, spec in zip(output_streams(job), specs, strict=True)}
 
     def decorate(function: Callable[..., object]) -> dg.AssetsDefinition:
+        body = with_types(function)
         return dg.multi_asset(
             specs=specs,
             name=name,
@@ -75,7 +77,7 @@ def streaming_assets(
             can_subset=can_subset,
             check_specs=check_specs(job, checks, keys),
             retry_policy=retry_policy,
-        )(with_types(function))
+        )(body if retry_policy is None else retried_where_it_may_pass(body))
 
     return decorate
 
