@@ -18,7 +18,7 @@ FOR_GOOD = SinkError("the table has other columns", fix="rename it")
 MAY_PASS = StoreError("the store does not answer", fix="wait")
 
 
-def tried(job: tm.Job, error: Exception, policy: dg.RetryPolicy | None, *, yields: bool = True) -> int:
+def tried(job: tm.Job, error: Exception, policy: dg.RetryPolicy, *, yields: bool) -> int:
     """Return how often a run was tried that fails, in a body that yields or in one that returns."""
     tries: list[Exception] = []
 
