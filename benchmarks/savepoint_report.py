@@ -6,9 +6,9 @@ from benchmarks.records import Record, SavepointFigures, Spread
 
 HOW = """\
 - `savepoints` is Tidemark's alone. A job with a trigger of a second loads its keys and goes on with a few of them per epoch. Meanwhile
-  savepoints are taken, and another parallelism is asked for by a new spec, of which the driver's own watch learns; how many partitions an
-  epoch has is seen from the state files that it writes. Then processes of their own start Spark, restore another job from the first of
-  the savepoints, and run one epoch."""
+  savepoints are taken, and another parallelism is asked for by a new spec, which a driver looks for when an epoch begins; how many
+  partitions an epoch has is seen from the state files that it writes. Then processes of their own load another job, start Spark, restore
+  the job from the first of the savepoints, and run one epoch."""
 
 
 def savepoint_section(record: Record, found: SavepointFigures) -> str:
