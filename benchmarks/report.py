@@ -86,8 +86,9 @@ _METHOD = f"""\
   rows.
 - `spark-heap`: the same with `HDFSBackedStateStoreProvider`, which keeps the state in the JVM's heap and writes deltas to disk.
 
-All have the same session: as many cores and shuffle partitions as the machine has cores, the same JVM memory, Snappy Parquet with
-timestamps in microseconds, adaptive execution off (as stateful streaming has it anyway), checkpoints, state and outputs on local disk.
+All have the same session: as many cores and shuffle partitions as the machine has cores, the same JVM memory and options (those that
+Tidemark gives a session on one machine), Snappy Parquet with timestamps in microseconds, adaptive execution off (as stateful streaming
+has it anyway), checkpoints, state and outputs on local disk.
 """
 
 
