@@ -133,22 +133,23 @@ def touched_partitions(
         find: finds the epoch that a new lineage began at.
         limit: no more epochs are looked at when so many partitions were touched; the next call goes on behind them.
     """
-    touched: dict[int, tuple[Cause, EpochProgress]] = {}
-    for epoch in epochs:
+    touched: dict[int, tuple[int, Cause, EpochProgress]] = {}
+    for place, epoch in enumerate(epochs):
         if epoch.lineage != mark.lineage:
             # The epoch that is found may be of another branch; the lineage's own first one is not.
             for begun in (find(epoch, epoch.epoch - 1), epoch):
                 mark = replace(mark, through=_through_at(stream, partitions_def, mark, begun))
         told = mark.through if mark.through is not None else MIN_WATERMARK
-        touched |= {start: (cause, epoch) for start, cause in _touches(stream, epoch)}
+        touched |= {start: (place, cause, epoch) for start, cause in _touches(stream, epoch)}
         touched = {start: found for start, found in touched.items() if start < told}
         mark = replace(mark, lineage=epoch.lineage, epoch=epoch.epoch)
         if len(touched) >= limit:
             break
     changes: dict[str, PartitionChange] = {}
-    for start, (cause, epoch) in touched.items():
+    # By place, since a job that was put back counts its epochs from there again; a correction after what came too late in the same epoch.
+    for start, (_, cause, epoch) in sorted(touched.items(), key=lambda found: (found[1][0], found[1][1] == "corrected")):
         key = partition_at(partitions_def, start)
-        if key is not None and (key not in changes or changes[key].epoch <= epoch.epoch):
+        if key is not None:
             changes[key] = PartitionChange(key, cause, epoch.lineage, epoch.epoch)
     return tuple(changes.values()), mark
 

@@ -61,7 +61,7 @@ class DisposeForm(JobForm):
     """Of ``dispose_savepoints``."""
 
     names: list[str] = Field(default=[], description="Savepoints to dispose of; empty for those that retention lets go.")
-    keep: int = Field(default=10, ge=0, description="Without names: so many of those taken automatically are kept.")
+    keep: int = Field(default=10, ge=0, description="Without names: so many of each kind of those taken automatically are kept.")
     age: str = Field(default="7 days", description="Without names: for so long they are kept.")
 
 
@@ -91,6 +91,10 @@ class ForkForm(RenamingForm, WaitForm):
     savepoint: str = Field(default="", description=_SAVEPOINT_HELP)
     name: str = Field(default="", description="The fork's name; empty for JOB-what-if.")
     code: str = Field(default="", description="The changed code, MODULE:JOB; empty for the job's own.")
+    version: str = Field(default="", description="A label of the changed code.")
+    code_paths: list[str] = Field(default=[], description="Folders, zips and wheels that it is in; empty for the job's own.")
+    folder: str = Field(default="", description="Working directory of its driver; empty for the job's own.")
+    variables: dict[str, str] = Field(default={}, description="Other parameters: variables of its driver, besides the job's. No secrets.")
     outputs: str = Field(default="", description="Folder of the fork's tables; empty for one inside the fork's own folder.")
     start: bool = Field(default=True, description="Start it at once.")
 
@@ -154,8 +158,10 @@ class PromoteForm(JobForm):
     """Of ``promote``."""
 
     fork: str = Field(default="", description="Name of the fork; empty for JOB-what-if.")
+    version: str = Field(default="", description="A label of its code; empty for the one that the fork was given.")
     good_epochs: int = Field(default=3, ge=1, description="So many epochs its code has to commit.")
-    checks_within: str = Field(default="5 minutes", description="How long it has for that.")
+    checks_within: str = Field(default="5 minutes", description="How long it has for that, and for its checks.")
+    checks: list[str] = Field(default=[], description="Names of checks that have to pass in that time.")
     wait: bool = Field(default=True, description=_TO_THE_END_HELP)
     timeout: str = Field(default="30 minutes", description=_GO_ON_HELP)
 
@@ -163,7 +169,7 @@ class PromoteForm(JobForm):
 class MaintenanceForm(JobForm):
     """Of ``maintenance``."""
 
-    keep: int = Field(default=10, ge=0, description="So many savepoints of those taken automatically are kept.")
+    keep: int = Field(default=10, ge=0, description="So many savepoints of each kind of those taken automatically are kept.")
     age: str = Field(default="7 days", description="For so long they are kept.")
     sweep: bool = Field(default=True, description="Delete state files that nothing needs, where the job does not run.")
     vacuum: bool = Field(default=True, description="Delete old files of the tables, but for what savepoints need.")

@@ -13,8 +13,10 @@ from tidemark.assets.savepoint_observations import output_keys, savepoint_metada
 from tidemark.assets.translator import TidemarkTranslator
 from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.control import forks
+from tidemark.control.discarding import discard
 from tidemark.control.generations import change_spec, read_spec, require_spec, who
 from tidemark.control.launcher import Launcher
+from tidemark.control.observe import read_control_status
 from tidemark.control.rewinds import Rewinder
 from tidemark.control.spec import JobSpec, SpecGeneration
 from tidemark.control.upgrade_verdict import Judge, Maps, judge_code
@@ -43,11 +45,10 @@ from tidemark.savepoints.exporting import export_savepoint
 from tidemark.savepoints.restore import Restore, require_uids
 from tidemark.savepoints.restore_marks import is_due
 from tidemark.savepoints.retention import SavepointRetention
-from tidemark.savepoints.rewind_abort import abort_rewind
 from tidemark.savepoints.rewinding import look
 from tidemark.savepoints.savepoint import Savepoint
 from tidemark.savepoints.savepoint_store import SavepointStore
-from tidemark.savepoints.upkeep import retire_savepoints, sweep_job, vacuum_tables
+from tidemark.savepoints.upkeep import SweptJob, retire_savepoints, sweep_job, vacuum_tables
 from tidemark.sensors.reported_events import ReportedEvents
 from tidemark.state.envelope import sha256
 from tidemark.state.store import JobStore
@@ -167,7 +168,8 @@ class SavepointOperator:
         """Give up a rewind that was begun, and has put no table back."""
         if form.savepoint:
             raise DefinitionError("a rewind is either made or given up", fix="give `savepoint` or `abort`, not both", job=form.job)
-        note = abort_rewind(self.open_store(), form.job, clock=self.clock, tell=context.log.info)
+        rewinder = Rewinder(self.open_store(), self.launchers(), 0, caller(context), self.clock, tell=context.log.info)
+        note = rewinder.give_up(form.job)
         return {"tidemark/savepoint": note.savepoint, "tidemark/aborted": True}
 
     def fork(self, context: dg.OpExecutionContext, form: ForkForm) -> Found:
@@ -181,6 +183,10 @@ class SavepointOperator:
             savepoint.name,
             name=form.name or fork_name(form.job),
             code=form.code or None,
+            version=form.version,
+            code_paths=tuple(form.code_paths) or None,
+            folder=form.folder or None,
+            variables=dict(form.variables),
             outputs=form.outputs or None,
             maps=maps_of(form),
             start=form.start,
@@ -215,7 +221,7 @@ class SavepointOperator:
                 fix=f"give `fork`; one that was given no name is {fork_name(form.job)!r}",
                 job=form.job,
             )
-        gone = forks.discard(self.open_store(), form.fork, clock=self.clock)
+        gone = discard(self.open_store(), form.fork, of=form.job, clock=self.clock)
         for place in gone:
             context.log.info("deleted %s", place)
         return {"tidemark/fork": form.fork, "tidemark/deleted": dg.MetadataValue.md("\n".join(f"- {place}" for place in gone))}
@@ -267,12 +273,16 @@ class SavepointOperator:
         gone = retire_savepoints(found.store, form.job, _retention(form.keep, form.age), clock=self.clock)
         said: Found = {"tidemark/disposed": ", ".join(gone), "tidemark/savepoints": len(found.list())}
         if form.sweep:
-            submitted = read_spec(found.store, form.job)
-            if submitted is None or submitted.spec.wanted != "running":
-                swept = sweep_job(found.store, form.job, clock=self.clock)
-                said |= {"tidemark/files_marked": swept.marked, "tidemark/files_deleted": swept.deleted}
+            submitted, status = read_spec(found.store, form.job), read_control_status(found.store, form.job)
+            # Of one that has failed for good nobody starts a driver, which else would sweep.
+            failed = status is not None and status.lifecycle == "failed"
+            runs = submitted is not None and submitted.spec.wanted == "running" and not failed
+            swept = SweptJob(running=True) if runs else sweep_job(found.store, form.job, clock=self.clock)
+            said["tidemark/swept"] = not swept.running
+            if swept.running:
+                context.log.info("%s runs, or somebody else is at work on it: no file was swept here; its driver sweeps", form.job)
             else:
-                context.log.info("%s runs: its driver sweeps", form.job)
+                said |= {"tidemark/files_marked": swept.marked, "tidemark/files_deleted": swept.deleted}
         if form.vacuum:
             for output, files in vacuum_tables(found.store, form.job, clock=self.clock).items():
                 said[f"tidemark/vacuumed_{output}"] = files
@@ -296,7 +306,9 @@ class SavepointOperator:
     def _observe(self, context: dg.OpExecutionContext, found: SavepointStore, savepoint: Savepoint) -> None:
         # A sensor may have been faster, since a rewind or an upgrade is observed when it has come to its end.
         reported = ReportedEvents(context.instance)
-        every = output_keys(savepoint, self.job, self.translator)
+        # An operation may be launched for another job than the code location's, such as a fork.
+        own = self.job if self.job is not None and self.job.name == savepoint.job else None
+        every = output_keys(savepoint, own, self.translator)
         keys = {output: key for output, key in every.items() if not reported.knows_savepoint(key, savepoint)}
         (restorable,) = found.restorable(savepoint)
         for observation in savepoint_observations(savepoint, restorable, found.folder, keys, run_id=context.run_id):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dagster as dg
 
 from tidemark.assets.metadata_values import MetadataItem
+from tidemark.control.discarding import require_fork_of
+from tidemark.control.generations import require_spec
 from tidemark.control.promoting import promotion_of
 from tidemark.control.upgrade_records import UpgradeStep, code_text
 from tidemark.control.upgrade_request import UpgradeRequest, begin_upgrade
@@ -32,6 +34,10 @@ class UpgradeOperator:
             raise DefinitionError(
                 "a savepoint is gone back to for new code", fix="give `code`, too; without new code launch the rewind", job=form.job
             )
+        if form.code and form.end:
+            raise DefinitionError(
+                "an upgrade is either begun or ended", fix=f"give `code`, or `end: {form.end}` for the one under way", job=form.job
+            )
         if form.code:
             request = UpgradeRequest(
                 form.job,
@@ -48,7 +54,7 @@ class UpgradeOperator:
             )
             self._begin(context, upgrading, request, form)
         if form.end == "abort":
-            upgrading.abort(form.job, form.why)
+            upgrading.require_abort(form.job, form.why)
         elif form.end == "accept":
             upgrading.accept(form.job, form.why)
         return self._carried_on(context, upgrading, form.job, form)
@@ -57,7 +63,16 @@ class UpgradeOperator:
         """Give a job the code of its fork: it goes back to where the fork began, and reads on with it."""
         upgrading = self._upgrading(context)
         within_ms = to_ms(form.checks_within, what="checks_within", minimum=1)
-        request = promotion_of(upgrading.store, form.fork or fork_name(form.job), good_epochs=form.good_epochs, within_ms=within_ms)
+        fork = form.fork or fork_name(form.job)
+        require_fork_of(require_spec(upgrading.store, fork).spec.origin, fork, form.job)
+        request = promotion_of(
+            upgrading.store,
+            fork,
+            version=form.version,
+            good_epochs=form.good_epochs,
+            within_ms=within_ms,
+            checks=tuple(form.checks),
+        )
         self._begin(context, upgrading, request, form)
         return self._carried_on(context, upgrading, request.job, form)
 

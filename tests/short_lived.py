@@ -13,6 +13,15 @@ if TYPE_CHECKING:
 # For a few rows, compiling a plan costs more than it saves.
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
+# Those of HotSpot: a session that lives as long as a test process runs for long.
+LONG_LIVED = {
+    JAVA_OPTIONS: (
+        f"{LOCAL[JAVA_OPTIONS]} -XX:Tier4InvocationThreshold=5000 -XX:Tier4MinInvocationThreshold=600"
+        f" -XX:Tier4CompileThreshold=15000 -XX:Tier4BackEdgeThreshold=40000 {archive_options()}"
+    ).rstrip(),
+    **INTERPRETED,
+}
+
 # The JVM's second compiler pays only where something runs for long: after some minutes tests take a third of the time with it.
 SHORT_LIVED = {JAVA_OPTIONS: f"{LOCAL[JAVA_OPTIONS]} -XX:TieredStopAtLevel=1 {archive_options()}".rstrip(), **INTERPRETED}
 

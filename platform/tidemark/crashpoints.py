@@ -59,8 +59,12 @@ OPERATION_POINTS: Final = (
     "rewind-note-gone",
     "upgrade-recorded",
     "upgrade-acted",
+    "discard-noted",
+    "discard-tables-gone",
+    "discard-specs-gone",
+    "discard-nearly-done",
 )
-"""Those of savepoints, restores, rewinds and upgrades, and of tables that get columns."""
+"""Those of savepoints, restores, rewinds, upgrades and discards, and of tables that get columns."""
 
 POINTS: Final[tuple[str, ...]] = (*RUN_POINTS, *OPERATION_POINTS)
 

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,17 +12,36 @@ import tidemark as tm
 from tests.savepoints.delta_jobs import TABLES, job_with_tables, rows, run_epoch
 from tests.savepoints.stored_jobs import StoredJob, live_files
 from tests.upgrade.upgrade_worlds import fits
-from tidemark.control import forks
-from tidemark.control.generations import read_spec
+from tidemark.control import discarding, forks
+from tidemark.control.discarding import discard
+from tidemark.control.generations import change_spec, read_spec
+from tidemark.control.promoting import promotion_of
 from tidemark.control.spec import JobSpec
+from tidemark.control.upgrade_verdict import Judge, Maps
 from tidemark.control.wishes import Wishes
-from tidemark.errors import CorruptStoreError, DefinitionError, NotReachedError, SavepointInUseError, UnknownJobError, UnknownSavepointError
+from tidemark.errors import (
+    CorruptStoreError,
+    DefinitionError,
+    NotReachedError,
+    SavepointInUseError,
+    UnknownJobError,
+    UnknownSavepointError,
+    UpgradeError,
+)
 from tidemark.savepoints.isolation import isolated
 from tidemark.savepoints.restore import Restore
 from tidemark.savepoints.restoring import begin_lineage, prepared
 from tidemark.savepoints.retention import SavepointRetention
+from tidemark.savepoints.verdict import Verdict
+from tidemark.state.holds import Holds
+from tidemark.state.joblog import Driver
 from tidemark.state.pins import Pins
 from tidemark.state.records import OutputRecord, StagedFile
+from tidemark.state.store import JobStore
+
+
+class Killed(BaseException):
+    """The process was killed."""
 
 
 @pytest.fixture
@@ -132,12 +154,131 @@ def test_a_discarded_fork_goes_with_its_tables_and_nothing_else(job: StoredJob, 
     # Since then another job began to write to one of them.
     other = StoredJob(job.root, "other", job.clock, outputs={"mine": OutputRecord("delta", str(tmp_path / "apart" / "late"))})
     other.commit()
-    gone = forks.discard(job.root, "what-if", clock=fork.clock)
+    gone = discard(job.root, "what-if", clock=fork.clock)
     assert gone == (str(tmp_path / "apart" / "hourly"), str(fork.folder.location))
     assert rows(tmp_path / "apart" / "late") == [3]
     assert [rows(tmp_path / name) for name in TABLES] == [[0, 1, 2]] * 2
     assert not (tmp_path / "apart" / "hourly").exists()
     assert "what-if" not in job.root.folders()
+
+
+@pytest.mark.parametrize("point", ["discard-noted", "discard-tables-gone", "discard-specs-gone", "half of the log", "discard-nearly-done"])
+def test_a_discard_that_is_killed_is_gone_on_with(job: StoredJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
+    fork = forked(job, "what-if", outputs=tmp_path / "apart")
+    delete = JobStore.delete
+
+    def dies(name: str) -> None:
+        if name == point:
+            raise Killed
+
+    def dies_half_way(store: JobStore, paths: Iterable[str]) -> None:
+        given = tuple(paths)
+        half = [path for path in given if not path.endswith("log/000000000001.json")]
+        if point == "half of the log" and len(half) < len(given):
+            delete(store, half)
+            raise Killed
+        delete(store, given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(discarding, "crash_point", dies)
+        patched.setattr(JobStore, "delete", dies_half_way)
+        patched.setattr(Driver, "release", lambda _: None)
+        with pytest.raises(Killed):
+            discard(job.root, "what-if", clock=fork.clock)
+    # Nobody else is in its way, or takes its name.
+    with pytest.raises(DefinitionError, match=r"is being deleted, and that is not done.*tidemark discard what-if"):
+        forks.fork(job.root, "taxi", "a", name="what-if", code="m:j", start=False, clock=job.clock, judge=fits)
+    forks.fork(job.root, "taxi", "a", name="third", code="m:j", outputs=str(tmp_path / "third"), start=False, clock=job.clock, judge=fits)
+    with pytest.raises(DefinitionError, match="is a fork of job 'taxi'"):
+        discard(job.root, "what-if", of="rides", clock=fork.clock)
+    fork.clock.advance(600_000)
+    gone = discard(job.root, "what-if", of="taxi", clock=fork.clock)
+    assert gone == (*(str(tmp_path / "apart" / name) for name in TABLES), str(fork.folder.location))
+    assert not any((tmp_path / "apart" / name).exists() for name in TABLES)
+    assert "what-if" not in job.root.folders()
+    assert [hold.job for hold in Holds(job.folder).list()] == ["third"]
+    assert [rows(tmp_path / name) for name in TABLES] == [[0, 1, 2]] * 2
+
+
+def test_a_name_that_was_given_again_meanwhile_is_not_deleted(job: StoredJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    fork = forked(job, "what-if")
+
+    def dies(name: str) -> None:
+        if name == "discard-specs-gone":
+            raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(discarding, "crash_point", dies)
+        with pytest.raises(Killed):
+            discard(job.root, "what-if", clock=fork.clock)
+    fork.clock.advance(600_000)
+    Wishes(job.root, "test", fork.clock).submit(JobSpec("what-if", "m:j"))
+    with pytest.raises(DefinitionError, match="submitted anew"):
+        discard(job.root, "what-if", clock=fork.clock)
+
+
+def test_two_forks_do_not_write_to_the_same_place(job: StoredJob, tmp_path: Path) -> None:
+    """Neither has begun, so that no record says where it writes."""
+
+    def forks_to(name: str, judge: Judge = fits) -> None:
+        forks.fork(job.root, "taxi", "a", name=name, code="m:j", outputs=str(tmp_path / "lake"), start=False, clock=job.clock, judge=judge)
+
+    def meanwhile(*args: Any) -> Verdict:
+        forks_to("first")
+        return fits(*args)
+
+    # Also one that is made while the code is judged.
+    with pytest.raises(DefinitionError, match="job 'first' writes to"):
+        forks_to("second", judge=meanwhile)
+    with pytest.raises(DefinitionError, match="job 'first' writes to"):
+        forks_to("third")
+
+
+def test_a_fork_has_other_parameters_and_code_elsewhere(job: StoredJob) -> None:
+    wishes = Wishes(job.root, "test", job.clock)
+    wishes.submit(JobSpec("taxi", "m:j", version="1", code_paths=("/old.whl",), folder="/here", variables={"RATE": "1", "ROOT": "/lake"}))
+
+    def made(name: str, **fields: Any) -> JobSpec:
+        return forks.fork(job.root, "taxi", "a", name=name, start=False, clock=job.clock, judge=fits, **fields).spec
+
+    dearer = made("dearer", variables={"RATE": "2"})
+    assert (dearer.code, dearer.version, dearer.variables) == ("m:j", "1", {"RATE": "2", "ROOT": "/lake"})
+    assert (dearer.code_paths, dearer.folder) == (("/old.whl",), "/here")
+    newer = made("newer", code_paths=("/new.whl",), folder="/there")
+    assert (newer.version, newer.code_paths, newer.folder, newer.variables) == ("", ("/new.whl",), "/there", {"RATE": "1", "ROOT": "/lake"})
+    assert made("labelled", version="2").version == "2"
+    promotion = promotion_of(job.root, "dearer")
+    assert (promotion.variables, promotion.code_paths) == ({"RATE": "2", "ROOT": "/lake"}, ("/old.whl",))
+
+
+def test_a_fork_stays_one_when_it_was_upgraded_or_restored_itself(job: StoredJob) -> None:
+    made = forks.fork(
+        job.root,
+        "taxi",
+        "a",
+        name="what-if",
+        code="m:j",
+        start=False,
+        clock=job.clock,
+        judge=fits,
+        maps=Maps(columns={"hourly": {"a": "b"}}),
+    ).spec
+    renamed = Restore("own", uids={"hourly": "per-hour"}, identity="upgrade-1", columns={"per-hour": {"b": "c"}})
+    change_spec(job.root, "what-if", lambda _: replace(made, restore=renamed, code="m2:j"), by="me", why="", clock=job.clock)
+    request = promotion_of(job.root, "what-if")
+    assert (request.job, request.code, request.back_to) == ("taxi", "m2:j", "a")
+    assert request.maps == Maps({"hourly": "per-hour"}, {"per-hour": {"a": "c"}}, allow_non_restored_state=False)
+
+
+def test_a_savepoint_that_is_another_one_by_now_is_not_promoted_from(job: StoredJob) -> None:
+    forks.fork(job.root, "taxi", "a", name="what-if", code="m:j", start=False, clock=job.clock, judge=fits)
+    promotion_of(job.root, "what-if")
+    job.savepoints.dispose("a")
+    job.restart()
+    run_epoch(job)
+    job.savepoints.take("a")
+    with pytest.raises(UpgradeError, match="is another one by now than that which 'what-if' began with"):
+        promotion_of(job.root, "what-if")
 
 
 def test_a_fork_that_has_not_begun_keeps_its_savepoint(job: StoredJob) -> None:
@@ -154,7 +295,7 @@ def test_a_fork_that_has_not_begun_keeps_its_savepoint(job: StoredJob) -> None:
     wishes.start("other", restore=Restore("periodic", job="taxi", identity="again"))
     assert [{hold.job for hold in job.savepoints.holds(name)} for name in ("newer", "periodic")] == [set(), {"other", "what-if"}]
     wishes.stop("other")
-    forks.discard(job.root, "other", clock=job.clock)
+    discard(job.root, "other", clock=job.clock)
     assert [hold.job for hold in job.savepoints.holds("periodic")] == ["what-if"]
     spec = read_spec(job.root, "what-if")
     assert spec is not None
@@ -181,7 +322,7 @@ def test_a_job_that_asks_for_its_own_savepoint_keeps_it(job: StoredJob) -> None:
 
 def test_a_name_that_nobody_has_is_no_fork_s(job: StoredJob) -> None:
     with pytest.raises(UnknownJobError, match="no job 'waht-if'"):
-        forks.discard(job.root, "waht-if", clock=job.clock)
+        discard(job.root, "waht-if", clock=job.clock)
 
 
 def test_where_others_write_has_to_be_known(job: StoredJob, tmp_path: Path) -> None:
@@ -190,11 +331,11 @@ def test_where_others_write_has_to_be_known(job: StoredJob, tmp_path: Path) -> N
     other.commit()
     other.folder.put("log/000000000001.json", b"{}")
     with pytest.raises(CorruptStoreError):
-        forks.discard(job.root, "what-if", clock=fork.clock)
+        discard(job.root, "what-if", clock=fork.clock)
     assert [item.name for item in fork.savepoints.list()] == ["own"]
     shutil.rmtree(tmp_path / "store" / "other")
     # And it was given up: no lease is to be waited for.
-    assert forks.discard(job.root, "what-if", clock=fork.clock)
+    assert discard(job.root, "what-if", clock=fork.clock)
 
 
 def test_a_fork_of_a_fork_that_began_meanwhile_is_seen(job: StoredJob, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,7 +348,7 @@ def test_a_fork_of_a_fork_that_began_meanwhile_is_seen(job: StoredJob, monkeypat
 
     monkeypatch.setattr(Pins, "remove", meanwhile)
     with pytest.raises(SavepointInUseError, match="is read by two"):
-        forks.discard(job.root, "one", clock=job.clock)
+        discard(job.root, "one", clock=job.clock)
     assert two.driver.last is not None
     assert {path for owner, path in live_files(two.driver.last) if owner == "one"} <= one.state_files()
 
@@ -226,5 +367,5 @@ def test_a_fork_of_a_fork_that_begins_too_late_finds_no_savepoint(job: StoredJob
 
     monkeypatch.setattr(Pins, "remove", meanwhile)
     with pytest.raises(SavepointInUseError):
-        forks.discard(job.root, "one", clock=job.clock)
+        discard(job.root, "one", clock=job.clock)
     assert two.log.load().epoch is None

@@ -153,6 +153,23 @@ def test_the_page_of_a_job_shows_what_waits_of_a_source(waiting: Waiting, shown:
     assert row.rstrip().endswith(shown)
 
 
+@pytest.mark.parametrize(
+    ("trips", "bikes", "expected"),
+    [
+        (Waiting(files=0, bytes=0), Waiting(rows=0), None),
+        (Waiting(files=0, bytes=0), Waiting(rows=1), 90_000),
+        # It does not tell.
+        (Waiting(files=0), Waiting(), 90_000),
+        (Waiting(files=0), None, 90_000),
+    ],
+)
+def test_old_input_that_is_all_read_is_no_backlog(trips: Waiting, bikes: Waiting | None, expected: int | None) -> None:
+    waiting = {"trips": trips} if bikes is None else {"trips": trips, "bikes": bikes}
+    last = replace(EPOCH, sources={"trips": EPOCH.sources["trips"], "bikes": EPOCH.sources["trips"]})
+    driver = replace(DRIVER, last=last, load=replace(LOAD, waiting=waiting))
+    assert view_of(replace(BUSY, driver=driver), NOW).pressure.catch_up_ms == expected
+
+
 def test_a_long_pause_lowers_the_rate() -> None:
     later = replace(BUSY, driver=replace(BUSY.driver, heartbeat_at=NOW - 200_000))  # type: ignore[type-var]
     assert view_of(later, NOW).rows_per_second == 125

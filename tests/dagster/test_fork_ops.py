@@ -78,6 +78,9 @@ def test_a_fork_is_compared_with_its_job_and_discarded(pad: Launchpad) -> None:
         pad.launch("discard")
     with pytest.raises(DefinitionError, match="is no fork"):
         pad.launch("discard", fork=JOB)
+    for verb in ("discard", "promote"):
+        with pytest.raises(DefinitionError, match=f"'{FORK}' is a fork of job '{JOB}'.*Fix: .*'rides'"):
+            pad.launch(verb, fork=FORK, job="rides")
     with pytest.raises(JobRunningError):
         pad.launch("discard", fork=FORK)
     fork.driver.release()
@@ -137,6 +140,15 @@ def test_a_job_is_stopped_with_a_savepoint_of_where_it_ended(pad: Launchpad) -> 
     (record,) = pad.instance.fetch_observations(dg.AssetKey([JOB, "hourly"]), limit=1).records
     assert record.asset_observation is not None
     assert record.asset_observation.metadata["tidemark/savepoint"].value == "rest"
+    # Of another job, such as a fork, the savepoint is not observed on this one's assets.
+    other = StoredJob(pad.world.store, "rides", pad.world.clock, outputs={"hourly": OutputRecord("delta", str(pad.folder / "rides"))})
+    other.commit()
+    pad.launch("savepoint", job="rides", name="theirs")
+    newest = {key: pad.instance.fetch_observations(dg.AssetKey([key, "hourly"]), limit=1).records[0] for key in (JOB, "rides")}
+    names = {
+        key: record.asset_observation.metadata["tidemark/savepoint"].value for key, record in newest.items() if record.asset_observation
+    }
+    assert names == {JOB: "rest", "rides": "theirs"}
     pad.launch("start")
     assert str(pad.launch("stop", savepoint="")["savepoint"]).startswith("sp-"), "one without a name is given one"
     pad.launch("start")

@@ -212,6 +212,19 @@ def test_a_rewind_takes_back_what_was_complete_since(tmp_path: Path) -> None:
     assert [(change.partition, change.lineage) for change in again] == [("2024-03-04-03:00", "l2")]
 
 
+def test_the_last_cause_is_that_of_the_lineage_that_goes_on(tmp_path: Path) -> None:
+    """A job that was put back counts its epochs from there again."""
+    mark = PartitionMark("l1", 49, through=START + 24 * HOUR)
+    epochs = [
+        at(START + 30 * HOUR, 50, late=(START,)),
+        at(START + 30 * HOUR, 12, lineage="l2", refired=(START + HOUR,)),
+        at(START + 30 * HOUR, 13, lineage="l2", late=(START + 2 * HOUR,), refired=(START + 3 * HOUR,)),
+    ]
+    for told, expected in ((epochs, ("corrected", "l2", 13)), (epochs[:2], ("corrected", "l2", 12)), (epochs[:1], ("late rows", "l1", 50))):
+        touched, _ = touched_partitions(stream(tmp_path), DAYS, mark, told, find=lambda *_: epochs[0], limit=9)
+        assert [(change.cause, change.lineage, change.epoch) for change in touched] == [expected]
+
+
 def test_a_lineage_takes_back_what_its_own_beginning_does_not_have(tmp_path: Path) -> None:
     """After two rewinds the epoch before a lineage's first one, by number, may be one of the branch that was given up."""
     mark, begun = PartitionMark("l2", 9, START + 9 * HOUR), at(START + 3 * HOUR, 7, lineage="l3")

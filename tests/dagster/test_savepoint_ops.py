@@ -29,7 +29,9 @@ from tidemark.savepoints.savepoint_store import SavepointStore
 from tidemark.savepoints.upkeep import vacuum_tables
 from tidemark.sensors.reported_events import EPOCH, LINEAGE, ReportedEvents
 from tidemark.state.history import read_history
+from tidemark.state.joblog import JobLog
 from tidemark.state.layout import STATE
+from tidemark.state.owners import current_owner
 from tidemark.state.progress import EpochProgress
 from tidemark.state.records import RestoreRef
 
@@ -227,8 +229,13 @@ def test_an_upgrade_comes_to_its_end_and_fails_the_run_when_it_is_the_other_one(
     assert (said["upgrade_end"], said["code"]) == ("done", "fares_v2:job version 2")
     assert pad.savepoints.get(str(said["savepoint"])).info.kind == "before-upgrade"
     assert observed_savepoint(pad) == said["savepoint"]
+    with pytest.raises(UpgradeError, match=r"there is nothing to abort: .* is done"):
+        pad.launch("upgrade", end="abort")
+    with pytest.raises(DefinitionError, match="either begun or ended"):
+        pad.launch("upgrade", code="fares_v3:job", end="abort")
+    pad.launch("upgrade", code="fares_v3:job", wait=False)
     with pytest.raises(dg.Failure, match="is rolled back") as failed:
-        pad.launch("upgrade", code="fares_v3:job", end="abort", why="a mistake")
+        pad.launch("upgrade", end="abort", why="a mistake")
     assert failed.value.metadata["tidemark/code"].value == "fares_v2:job version 2"
     # Given again, it says how the last one ended.
     with pytest.raises(dg.Failure, match="a mistake"):
@@ -241,8 +248,12 @@ def test_an_upgrade_comes_to_its_end_and_fails_the_run_when_it_is_the_other_one(
 def test_maintenance_keeps_what_savepoints_need(pad: Launchpad) -> None:
     pad.launch("savepoint", name="good", epoch=1)
     folder = pad.world.store.at(JOB)
-    assert "files_marked" not in pad.launch("maintenance"), "a driver that runs sweeps itself"
+    said = pad.launch("maintenance")
+    assert (said["swept"], "files_marked" in said) == (False, False), "a driver that runs sweeps itself"
     pad.suspend()
+    driver = JobLog(folder, JOB, pad.world.clock).acquire(current_owner("run"))
+    assert pad.launch("maintenance")["swept"] is False, "somebody else is at work"
+    driver.release()
     before = {file.path for file in folder.list(STATE)}
     folder.put(f"{STATE}/hourly/1-99.parquet", b"nobody's")
     # By the table's settings nothing is kept that is not in the newest version; the savepoint's files stay all the same.
@@ -252,7 +263,8 @@ def test_maintenance_keeps_what_savepoints_need(pad: Launchpad) -> None:
     assert len(table.file_uris()) == 1
     needed = {Path(file) for file in DeltaTable(str(pad.world.table), version=1).file_uris()}
     pad.world.clock.advance(4_000_000_000_000)
-    assert pad.launch("maintenance")["files_marked"] == 1
+    said = pad.launch("maintenance")
+    assert (said["swept"], said["files_marked"]) == (True, 1)
     pad.world.clock.advance(4_000_000_000_000)
     assert pad.launch("maintenance")["files_deleted"] == 1
     assert {file.path for file in folder.list(STATE)} == before

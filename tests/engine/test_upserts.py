@@ -98,7 +98,7 @@ def test_an_older_epoch_is_not_published_over_a_newer_one(rig: Rig) -> None:
 def test_the_record_says_how_it_is_published_whatever_the_job_says(rig: Rig) -> None:
     rig.run(row("a", 0, 1))
     record = rig.stage(row("a", 0, 2))
-    former = sink_of_record("rows", record)
+    former = sink_of_record("rows", record, "upserts")
     assert former is not None
     assert isinstance(former.sink, DeltaSink)
     assert former.sink.upsert is None

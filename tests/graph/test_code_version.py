@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +160,35 @@ def test_a_lambda_is_its_own_text_only() -> None:
     texts = [function_text(function).split("|")[0] for function in functions]
     assert texts == ["lambda x: x + 1", "lambda x: x + 2", "lambda: (lambda z: z)"]
     assert function_text(functions[2]()).split("|")[0] == "lambda z: z"
+
+
+class Tariff(Enum):
+    DAY = 1
+    NIGHT = 2
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (Tariff.DAY, Tariff.NIGHT),
+        ({"a", "b"}, {"a", "c"}),
+        (frozenset({1}), frozenset({2})),
+        (Decimal("1.0"), Decimal("1.1")),
+        (date(2024, 1, 1), date(2024, 1, 2)),
+        (datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 1, 1, tzinfo=UTC)),
+        (timedelta(hours=1), timedelta(hours=2)),
+        (max, min),
+        (int, str),
+        (partial(max, 1), partial(max, 2)),
+        ((Tariff.DAY, {"a": {Decimal(1)}}), (Tariff.DAY, {"a": {Decimal(2)}})),
+    ],
+)
+def test_values_that_a_function_uses_count(one: object, other: object) -> None:
+    def using(value: object) -> Callable[[dict[str, Any]], dict[str, Any]]:
+        return lambda row: {**row, "same": row["zone"] == value}
+
+    assert function_text(using(one)) != function_text(using(other))
+    assert function_text(using(one)) == function_text(using(copy.deepcopy(one)))
 
 
 def test_same_in_another_process_and_at_another_line(tmp_path: Path) -> None:

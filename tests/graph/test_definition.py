@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from tidemark.graph.aggregates import Aggregate, Partial, PythonFunction
 from tidemark.graph.definition import operator_definition
 from tidemark.graph.definition_changes import definition_changes
 from tidemark.graph.nodes import WindowNode
+from tidemark.semantics.assigners import Tumbling
+from tidemark.semantics.windows import Window
 
 COUNT = Aggregate("count", (), (Partial("n", "count(1)", "sum({n})"),), "{n}")
 
@@ -155,6 +158,38 @@ def test_assigners_are_recorded(assigner: Any, expected: dict[str, object]) -> N
     found = changed(zones(assigner))
     assert found["assigner"] == expected
     assert compatible(changed(zones()), found)[0].startswith("the windows were")
+
+
+def test_assigners_of_ones_own_are_recorded_by_their_text() -> None:
+    def first() -> type[Tumbling]:
+        class Days(Tumbling):
+            """Windows of a user's own."""
+
+        return Days
+
+    def second() -> type[Tumbling]:
+        class Days(Tumbling):
+            """The same name and settings, another rule."""
+
+            def assign(self, timestamp: int, gap_ms: int | None = None) -> tuple[Window, ...]:
+                return super().assign(timestamp + 1, gap_ms)
+
+        return Days
+
+    found = definition_of_windows(first()(10))
+    assert found["assigner"]["kind"] == "Days"
+    assert compatible(found, definition_of_windows(first()(10))) == []
+    (finding,) = compatible(found, definition_of_windows(second()(10)))
+    assert finding.startswith("the windows were ")
+    # An earlier build recorded no text: nothing can be said of a change then.
+    found["assigner"].pop("text")
+    assert compatible(found, definition_of_windows(second()(10))) == []
+
+
+def definition_of_windows(assigner: Any) -> dict[str, Any]:
+    node = zones().aggregate(n=COUNT).node
+    assert isinstance(node, WindowNode)
+    return operator_definition(replace(node, assigner=assigner))
 
 
 def test_what_windows_do_by_themselves_is_not_recorded() -> None:

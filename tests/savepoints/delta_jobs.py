@@ -5,12 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from tests.savepoints.stored_jobs import StoredJob
 from tidemark.errors import TidemarkError
 from tidemark.savepoints.rewinding import rewind
-from tidemark.state.delta_tags import EPOCH, LINEAGE, MAINTENANCE
+from tidemark.spark.delta_commits import add_actions, new_attempt, remove_actions, rewrite
+from tidemark.spark.delta_files import live_files
+from tidemark.state.delta_hooks import KEEP_LOG
+from tidemark.state.delta_tags import EPOCH, FOLDER, JOB, LINEAGE, MAINTENANCE
 from tidemark.state.records import EpochRecord, OutputRecord, StagedFile
 from tidemark.state.store import JobStore
 
@@ -36,7 +40,7 @@ def publish(record: EpochRecord) -> None:
     for name, output in record.outputs.items():
         if output.sink == "delta" and output.files:
             properties = CommitProperties(
-                custom_metadata={LINEAGE: record.lineage, EPOCH: str(record.epoch)},
+                custom_metadata={JOB: record.job, LINEAGE: record.lineage, EPOCH: str(record.epoch)},
                 app_transactions=[Transaction(f"{record.lineage}/{name}", record.epoch)],
             )
             write(output.location or "", record.epoch, properties)
@@ -44,12 +48,20 @@ def publish(record: EpochRecord) -> None:
 
 def write(location: str, value: int, properties: CommitProperties | None = None) -> None:
     """Add a row; without properties, as somebody else would."""
-    write_deltalake(location, pa.table({"epoch": [value]}), mode="append", commit_properties=properties)
+    hooks = KEEP_LOG if properties is not None else None
+    write_deltalake(location, pa.table({"epoch": [value]}), mode="append", commit_properties=properties, post_commithook_properties=hooks)
 
 
 def maintain(location: str) -> None:
     """Put a table's files into one, as Tidemark's maintenance: no row changes."""
-    DeltaTable(location).optimize.compact(commit_properties=CommitProperties(custom_metadata={MAINTENANCE: "compact"}))
+    table = DeltaTable(location)
+    attempt = new_attempt("tidemark-x", "compacted", table.version())
+    merged, path = table.to_pyarrow_table(), f"{attempt}/part-0.parquet"
+    (Path(location) / attempt).mkdir(parents=True)
+    pq.write_table(merged, Path(location) / path)
+    made = StagedFile(path, merged.num_rows, (Path(location) / path).stat().st_size)
+    actions = [*add_actions([made], data_change=False), *remove_actions(live_files(table), data_change=False)]
+    assert rewrite(table, actions, table.schema(), metadata={MAINTENANCE: "compact", FOLDER: attempt})
 
 
 def rows(location: str | Path) -> list[int]:

@@ -104,7 +104,7 @@ def test_a_claimed_savepoint_that_its_job_is_being_put_back_to_waits(owner: Stor
     write_rewind(owner.folder, RewindNote("rewind-x", "s", "x", 0, {}, 0))
     fork.keep_house(retained=1)
     assert [item.name for item in owner.savepoints.list()] == ["s"]
-    remove_rewind(owner.folder)
+    remove_rewind(owner.folder, "rewind-x")
     fork.keep_house(retained=1)
     assert (owner.savepoints.list(), loans_of(fork.folder)) == ((), ())
 

@@ -173,7 +173,7 @@ def test_a_job_goes_on_from_a_savepoint_as_if_nothing_had_been(spark: SparkSessi
     write_rewind(folder, RewindNote("r", "split", "l", SPLIT, {}, NOW))
     with pytest.raises(RewindError, match="tidemark rewind job --to split"):
         run(spark, job)
-    remove_rewind(folder)
+    remove_rewind(folder, "r")
 
 
 def test_sources_come_and_go_with_a_restore(spark: SparkSession, tmp_path: Path) -> None:

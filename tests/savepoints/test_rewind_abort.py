@@ -157,7 +157,7 @@ def test_killed_just_before_its_note_goes_it_can_be_gone_on_with(
 ) -> None:
     """What the rewind's own pin keeps is there as long as its note is: else it would stop with its tables back and its state not."""
 
-    def killed(_: JobStore) -> None:
+    def killed(*_: object) -> None:
         raise Killed
 
     if by == "who gives it up":
@@ -206,9 +206,9 @@ def test_one_that_sleeps_meanwhile_does_nothing_when_it_wakes(
             job.clock.advance(LEASE_MS)
             abort_rewind(job.root, "taxi", clock=job.clock)
 
-    def sleeps_first(output: str, version: TableVersion, note: RewindNote) -> bool:
+    def sleeps_first(name: str, output: str, version: TableVersion, note: RewindNote) -> bool:
         sleep()
-        return put_back(output, version, note)
+        return put_back(name, output, version, note)
 
     def sleeps_then(version: TableVersion, newest: int) -> list[Commit]:
         found = commits_since(version, newest)

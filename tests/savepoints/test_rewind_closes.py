@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -206,6 +207,34 @@ def test_the_tables_that_an_output_had_then_and_that_it_has_now_are_both_put_bac
     assert [job.rows(each) for each in NAMES] == [[0, 1]] * 2
     job.folder = tmp_path / "elsewhere"
     assert [job.rows(each) for each in NAMES] == [[2]] * 2
+
+
+def test_tables_that_were_outputs_only_meanwhile_are_emptied_or_named(tmp_path: Path) -> None:
+    job = Publishing(tmp_path)
+    job.publish(job.stage(0))
+    job.job.savepoints.take("first")
+    for epoch, place in enumerate(("second", "third", "fourth"), start=1):
+        job.folder = tmp_path / place
+        job.publish(job.stage(epoch))
+    job.folder = tmp_path
+    job.publish(job.stage(4))
+    # Somebody else has one of them now, another is gone.
+    write(str(tmp_path / "second" / "always"), 70)
+    shutil.rmtree(tmp_path / "third" / "always")
+    plan = look(job.job.root, "taxi", "first", clock=job.job.clock)
+    assert plan.refusals == ()
+    assert {plan.tables[name].location for name in plan.changed} == {
+        *(str(tmp_path / place) for place in NAMES),
+        *(str(tmp_path / place) for place in ("second/at-times", "third/at-times", "fourth/always", "fourth/at-times")),
+    }
+    (left,) = plan.left.values()
+    assert left.startswith("what was written to it since stays: output 'always (where it was)")
+    job.rewind("first")
+    assert [job.rows(each) for each in NAMES] == [[0]] * 2
+    job.folder = tmp_path / "fourth"
+    assert [job.rows(each) for each in NAMES] == [[]] * 2
+    job.folder = tmp_path / "second"
+    assert [job.rows(each) for each in NAMES] == [[1, 70], []]
 
 
 def test_a_former_table_is_closed_to_what_was_not_published_there(tmp_path: Path) -> None:

@@ -169,7 +169,7 @@ def rewound(jobs: RunningJobs, good: Tables) -> None:
     assert head.lineage != stored.lineage
     assert jobs.seen(JOB).process == "gone"
     kinds = [item.info.kind for item in SavepointStore(jobs.store, JOB).list()]
-    assert kinds == ["manual", "before-upgrade", "before-rewind", "before-rewind"]
+    assert kinds == ["manual", "before-upgrade", "before-rewind"]
     jobs.land(1)
     assert f"{JOB}: running, epoch {stored.epoch}" in jobs.type_in(*words)
     jobs.wait_for_rows(JOB)

@@ -116,7 +116,12 @@ def test_retention_keeps_what_it_must_and_no_more(taken: list[tuple[int, Kind, b
     assert all(savepoint.info.kind in AUTOMATIC for savepoint in gone)
     newest = max(savepoints, key=lambda savepoint: (savepoint.taken_at, savepoint.name), default=None)
     over = [item for item in left if item.info.kind in AUTOMATIC and item.name not in used and item is not newest]
-    assert len(over) <= count
+    assert all(len([item for item in over if item.info.kind == kind]) <= count for kind in AUTOMATIC)
+    # No kind is pushed out by another.
+    young = [item for item in savepoints if item.info.kind in AUTOMATIC and item.taken_at >= (20 - age) * DAY_MS]
+    for kind in AUTOMATIC:
+        own = sorted((item for item in young if item.info.kind == kind), key=lambda item: (item.taken_at, item.name), reverse=True)
+        assert not {item.name for item in own[:count]} & {item.name for item in gone}
     assert all(item.taken_at >= (20 - age) * DAY_MS for item in over)
 
 

@@ -392,6 +392,7 @@ def test_splits_that_are_told_by_another_column_give_way() -> None:
         went_on = after(strategy, begun, {name: 200}, now=8)
         assert (set(went_on.splits), went_on.watermark) == ({name}, 194)
     assert with_splits_of(zones, before) == before
-    # Of an older build, which names splits and no column; and the partitions of Kafka, which no column tells.
-    older = replace(before, split_by=None)
-    assert with_splits_of(zones, older) == with_splits_of(BOUNDED, older) == older
+    # The partitions of Kafka, which no column tells, until one does.
+    partitions = replace(before, split_by=None)
+    assert with_splits_of(BOUNDED, partitions) == partitions
+    assert with_splits_of(zones, partitions) == SourceState({"": SplitState(watermark=34, last_active=7)}, 34, split_by="zone")

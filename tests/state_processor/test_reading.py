@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from tests.state_processor.operators import HOUR, MINUTE, RIDES, Lab
+import tidemark as tm
+from tests.state_processor.operators import BEFORE, HOUR, MINUTE, RIDES, Lab, add, nothing, same
 from tidemark.cli.main import main
 from tidemark.errors import DefinitionError, StateMismatchError
 from tidemark.spark.state_processor import first_rows, savepoint
@@ -125,6 +126,32 @@ def test_what_only_the_jobs_functions_can_merge_asks_for_the_job(spark: SparkSes
     rows = savepoint(job).read_window("tumbling", spark).toArrow().to_pylist()
     found = {row["k"]: (f"{row['window_start']:%H}", row["c_own"], row["c_half"] and round(row["c_half"])) for row in rows}
     assert found == {"a": ("02", 0, None), "b": ("02", 3, 3)}
+
+
+def test_state_is_read_by_the_rules_that_made_it(spark: SparkSession, tmp_path: Path) -> None:
+    """The job that is passed may have changed since."""
+    lab = Lab(spark, tmp_path)
+    lab.land(0)
+    sums = tm.python_aggregate(nothing, add, add, same, arguments=["v"], state="BIGINT", returns="BIGINT")
+
+    def job(name: str, size: str, **aggregates: tm.Aggregate) -> tm.Job:
+        hours = lab.rides(BEFORE).key_by("k").window(tm.tumbling(size)).aggregate(n=tm.count(), **aggregates).uid("hours")
+        return tm.Job(name, outputs={"hours": tm.memory(hours, f"{tmp_path}/{name}/hours")}, store=str(tmp_path / "store"))
+
+    lab.run(job("plain", "2 hours"))
+    changed = job("plain", "3 hours", more=tm.max("v"))
+    read = {row["k"]: row for row in savepoint(changed).read_window("hours", spark).toArrow().to_pylist()}
+    assert {key: (row["n"], row["window_end"].hour) for key, row in read.items()} == {None: (1, 2), "a": (2, 2), "b": (1, 2)}
+    assert "more" not in read["a"]
+
+    lab.run(job("own", "2 hours", own=sums))
+    with pytest.raises(StateMismatchError, match=r"made by other code than the job's: the windows were.*pass the job as it was"):
+        savepoint(job("own", "3 hours", own=sums)).read_window("hours", spark)
+
+    # All windows are gone; the columns are those that there would be.
+    lab.run(job("plain", "2 hours"), end_of_input=True)
+    none = savepoint("plain", store=str(tmp_path / "store")).read_window("hours", spark)
+    assert (none.count(), none.columns) == (0, ["k", "window_start", "window_end", "n", "n__count"])
 
 
 def test_the_command(spark: SparkSession, tmp_path: Path) -> None:

@@ -129,6 +129,20 @@ def test_a_fork_takes_the_jobs_place_in_its_tables(tmp_path: Path) -> None:
     assert world.spec.outputs_root is None
 
 
+def test_a_promotion_may_have_a_label_and_checks_of_its_own(tmp_path: Path) -> None:
+    world = UpgradeWorld(tmp_path).started()
+    SavepointStore(world.store, JOB, world.clock).take("good", epoch=1)
+    world.want(version="1")
+    fork(world.store, JOB, "good", name="what-if", code=NEW, start=False, clock=world.clock, judge=fits)
+    request = promotion_of(world.store, "what-if", version="2", checks=("sums",), within_ms=30_000)
+    begin_upgrade(world.store, request, launchers=world.launchers, clock=world.clock, judge=fits)
+    end = world.upgrading().go_on(JOB, timeout_ms=600_000)
+    assert (end.step, "sums" in end.reason) == ("rolled-back", True), "nobody ran the check"
+    assert (world.spec.code, world.spec.version) == (OLD, "1")
+    world.want("what-if", version="1.1")
+    assert promotion_of(world.store, "what-if").version == "1.1"
+
+
 def test_a_fork_that_does_not_prove_itself_leaves_the_job_as_it_was(tmp_path: Path) -> None:
     world = UpgradeWorld(tmp_path, breaks_at=3).started()
     SavepointStore(world.store, JOB, world.clock).take("good", epoch=1)

@@ -60,6 +60,8 @@ def test_the_new_code_reads_on_from_the_older_savepoint(tmp_path: Path) -> None:
     assert (end.step, end.epoch, end.reason) == ("done", 1, "3 good epochs")
     assert world.rows() == [(0, OLD), (1, OLD), (2, NEW), (3, NEW), (4, NEW)]
     check_end(world, end)
+    # What the old code ended with is kept once.
+    assert [item.info.kind for item in SavepointStore(world.store, JOB, world.clock).list()] == ["manual", "before-upgrade"]
 
 
 @pytest.mark.parametrize("rewound_before", [False, True])

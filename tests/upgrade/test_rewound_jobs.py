@@ -8,8 +8,10 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
+from deltalake import write_deltalake
 
 from tests.control.worlds import WatchedStore
 from tests.upgrade.test_promotions import suspended
@@ -20,7 +22,8 @@ from tidemark.control import rewinds
 from tidemark.control.generations import require_spec
 from tidemark.control.rewinds import Rewinder
 from tidemark.control.wishes import Wishes
-from tidemark.errors import UpgradeError
+from tidemark.errors import RewindError, UnknownSavepointError, UpgradeError
+from tidemark.savepoints.restore import Restore
 from tidemark.savepoints.rewinding import rewind
 from tidemark.savepoints.savepoint_store import SavepointStore
 from tidemark.state.store import JobStore
@@ -124,6 +127,66 @@ def test_given_again_after_a_crash_it_is_started(world: UpgradeWorld, monkeypatc
     assert rewinder(world).rewind(JOB, "good", stop=True).started is not None
     assert (world.spec.wanted, world.spec.for_rewind, world.spec.parallelism) == ("running", False, 8)
     assert world.rows() == [(0, OLD), (1, OLD)]
+
+
+@pytest.mark.parametrize("stop", [True, False])
+def test_a_restore_that_was_not_made_yet_is_not_made_after_it(world: UpgradeWorld, *, stop: bool) -> None:
+    """Its driver would go on from elsewhere than the tables."""
+    SavepointStore(world.store, JOB, world.clock).take("old", epoch=0)
+    suspended(world)
+    wished = Restore("old", identity="wish-1")
+    world.want(restore=wished)
+    said: list[str] = []
+    made = replace(rewinder(world), tell=said.append).rewind(JOB, "good", stop=stop)
+    assert "the restore from savepoint old that was asked for and not made yet is not made any more" in said
+    assert (made.head.epoch, world.spec.restore) == (1, None)
+    wishes(world).start(JOB)
+    world.run(world.reconciler(), 20)
+    assert world.rows()[:3] == [(0, OLD), (1, OLD), (2, OLD)]
+    assert not any(hold.job == JOB for hold in SavepointStore(world.store, JOB, world.clock).holds("old"))
+
+
+def test_what_refuses_it_leaves_a_restore_that_was_not_made_yet(world: UpgradeWorld) -> None:
+    SavepointStore(world.store, JOB, world.clock).take("old", epoch=0)
+    suspended(world)
+    wished = Restore("old", identity="wish-1")
+    world.want(restore=wished)
+    with pytest.raises(UnknownSavepointError):
+        rewinder(world).rewind(JOB, "bad", stop=True)
+    assert world.spec.restore == wished
+
+
+def test_given_up_the_job_runs_again(world: UpgradeWorld) -> None:
+    def dies(place: str) -> None:
+        if place.startswith("was created refs/rewind"):
+            raise Killed
+
+    store = WatchedStore(world.store.location, world.store.objects, world.store.prefix, dies)
+    with pytest.raises(Killed):
+        rewinder(world, store).rewind(JOB, "good", stop=True)
+    assert (world.spec.wanted, world.spec.for_rewind) == ("suspended", True)
+    world.clock.advance(60_000)
+    said: list[str] = []
+    replace(rewinder(world), tell=said.append).give_up(JOB)
+    assert said[-1].startswith(f"{JOB} was stopped for it, and is to run again")
+    assert (world.spec.wanted, world.spec.for_rewind) == ("running", False)
+    world.run(world.reconciler(), 20)
+    assert world.status().lifecycle == "running"
+
+
+def test_refused_after_the_job_was_stopped_it_runs_again(world: UpgradeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody writes to the table between the look and the rewind."""
+
+    def writes(point: str) -> None:
+        if point == "rewind-stopping":
+            write_deltalake(str(world.table), pa.table({"epoch": [99], "code": ["x"]}), mode="append")
+
+    monkeypatch.setattr(rewinds, "crash_point", writes)
+    with pytest.raises(RewindError, match="somebody else's"):
+        rewinder(world).rewind(JOB, "good", stop=True)
+    assert (world.spec.wanted, world.spec.for_rewind) == ("running", False)
+    world.run(world.reconciler(), 20)
+    assert world.status().lifecycle == "running"
 
 
 @pytest.mark.parametrize("crashed", [False, True])

@@ -12,11 +12,10 @@ from deltalake import DeltaTable, write_deltalake
 
 from tests.control.worlds import START
 from tests.upgrade.upgrade_worlds import JOB, NEW, OLD, UpgradeWorld, fits
-from tidemark.control.alert_checks import CheckVerdict, report_check
 from tidemark.control.generations import KIND as SPEC_KIND
 from tidemark.control.layout import SPECS, numbered
 from tidemark.control.spec import JobSpec, SpecGeneration
-from tidemark.control.upgrade_records import UpgradeCheck, UpgradeStep, newest_step, report_upgrade_check
+from tidemark.control.upgrade_records import UpgradeStep, newest_step
 from tidemark.control.upgrade_request import begin_upgrade
 from tidemark.control.upgrade_verdict import Maps
 from tidemark.control.wishes import Wishes
@@ -99,28 +98,6 @@ def test_new_code_that_does_nothing_in_its_time_goes(tmp_path: Path) -> None:
     assert end.reason.startswith("after 5s: ")
     assert end.reason.endswith(" of 10000 good epochs")
     check_end(world, end)
-
-
-def test_checks_have_their_word(tmp_path: Path) -> None:
-    world = UpgradeWorld(tmp_path).started()
-    world.begin(checks=("rows",))
-    upgrading = world.upgrading()
-    with pytest.raises(NotReachedError, match=r"check rows has not passed.*heading for done"):
-        upgrading.go_on(JOB, timeout_ms=5_000)
-    step = newest_step(world.store, JOB)
-    assert step is not None
-    report_upgrade_check(world.store, JOB, UpgradeCheck(step.upgrade.identity, "rows", passed=True, at=world.clock.now_ms()))
-    report_check(world.store, CheckVerdict(JOB, "old", passed=False, at=step.at - 1, text="before"))
-    report_check(world.store, CheckVerdict(JOB, "mild", passed=False, at=step.at + 1, severity="warn", text="mild"))
-    assert upgrading.go_on(JOB, timeout_ms=TEN_MINUTES).step == "done"
-    # What anybody reports to the alerts counts as well.
-    world.begin(code="fares_v3:job", version="3", good_epochs=10_000)
-    with pytest.raises(NotReachedError, match="good epochs"):
-        upgrading.go_on(JOB, timeout_ms=5_000)
-    report_check(world.store, CheckVerdict(JOB, "balance", passed=False, at=world.clock.now_ms(), text="7 rows are missing"))
-    end = upgrading.go_on(JOB, timeout_ms=TEN_MINUTES)
-    assert (end.step, end.reason) == ("rolled-back", "failed: check balance (7 rows are missing)")
-    assert world.spec.code == NEW
 
 
 def test_aborted_it_goes_back_from_wherever_it_is(tmp_path: Path) -> None:

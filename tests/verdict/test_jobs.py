@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 import tidemark as tm
 from tests.verdict.stored import job_of, record_of, trips
+from tidemark.graph.nodes import SourceSpec
 from tidemark.savepoints.judging import verdict
 
 
@@ -54,6 +57,40 @@ def test_sources_come_and_go() -> None:
     assert not renamed.fits
     assert "source 'trips'" in str(_refusal(renamed.require))
     assert verdict(record, job_of(counted(trips(name="rides"), "w")), allow_non_restored_state=True).fits
+
+
+def test_what_a_new_source_brings_late_is_said() -> None:
+    record = record_of(counted(trips(), "w"))
+    found = verdict(record, job_of(counted(trips().union(trips(name="rides")), "w")))
+    (new,) = [each for each in found.sources if each.status == "new"]
+    assert [each.text() for each in new.findings] == [
+        "it is new, and is read from its beginning",
+        "its elements are late where operators that go on have passed them: watermarks are up to 1970-01-01T00:00:01.000Z",
+    ]
+
+
+KINDS: dict[str, tuple[str, SourceSpec]] = {
+    "files": ('{"logOffset":3}', tm.files("landing", format="json", schema="timestamp TIMESTAMP")),
+    "delta": ('{"reservoirId":"a1","reservoirVersion":3,"index":-1}', tm.streaming_format("delta", options={"path": "/rides"})),
+    "kafka": ('{"rides":{"0":17,"1":3}}', tm.streaming_format("kafka", options={"subscribe": "rides"})),
+    "rate": ("42", tm.rate(rows_per_second=1)),
+    "other": ('{"cursor":"a"}', tm.streaming_format("kinesis")),
+}
+
+
+@pytest.mark.parametrize("before", KINDS)
+@pytest.mark.parametrize("after", KINDS)
+def test_a_position_is_one_of_a_kind_of_source(before: str, after: str) -> None:
+    record = record_of(counted(trips(), "w"), offsets=f"v2\n{{}}\ntrips:{KINDS[before][0]}")
+    stream = tm.source("trips", KINDS[after][1], watermarks=tm.ascending(timestamp="timestamp"))
+    found = verdict(record, job_of(stream), uids={"w": None})
+    (source,) = found.sources
+    if before == after or "other" in (before, after):
+        assert (source.status, source.findings, found.fits) == ("compatible", (), True)
+    else:
+        assert (source.status, found.fits) == ("incompatible", False)
+        assert "source 'trips': it was read from" in str(_refusal(found.require))
+        assert "give the source that is read now another name" in str(_refusal(found.require))
 
 
 def _refusal(act: object) -> BaseException:

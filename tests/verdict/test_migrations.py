@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import tidemark as tm
-from tests.state_processor.operators import AFTER, Lab, columns
+from tests.state_processor.operators import AFTER, BEFORE, Lab, columns, listed
 from tidemark.errors import StateMismatchError
 from tidemark.savepoints.checking import check
 from tidemark.savepoints.restore import Restore
@@ -17,9 +19,11 @@ from tidemark.state.joblog import JobLog
 from tidemark.state.store import JobStore
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
+
+WITHOUT = AFTER.replace(", c INT", "")
 
 
 @pytest.mark.slow
@@ -78,6 +82,92 @@ def test_an_aggregate_that_is_added_needs_no_restore(spark: SparkSession, tmp_pa
     ]
     with pytest.raises(StateMismatchError, match="'more' is gone"):
         lab.run(job())
+
+
+def test_types_that_change_behind_the_jobs_back(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table that is read was widened, a module that a function uses is another: the job's own code is the same."""
+    lab = Lab(spark, tmp_path)
+
+    def typed(rows: DataFrame) -> DataFrame:
+        return rows.withColumn("v", rows["v"].cast(os.environ["TYPE_OF_V"]))
+
+    rides = lab.rides(BEFORE).transform(typed)
+    hours = rides.key_by("k").window(tm.tumbling("4 hours")).aggregate(top=tm.max("v")).uid("hours")
+    job = tm.Job("job", outputs={"hours": tm.memory(hours, f"{tmp_path}/job/hours")}, store=str(tmp_path / "store"))
+    monkeypatch.setenv("TYPE_OF_V", "INT")
+    lab.land(0)
+    lab.run(job)
+
+    lab.land(1)
+    monkeypatch.setenv("TYPE_OF_V", "BIGINT")
+    with pytest.raises(StateMismatchError, match=r"top__max was int and is now bigint.*start the job again"):
+        lab.run(job)
+    lab.run(job)
+    lab.land(2)
+    monkeypatch.setenv("TYPE_OF_V", "STRING")
+    for says in ("top__max was bigint and is now string", "aggregate 'top' was BIGINT and is now STRING", "was BIGINT and is now STRING"):
+        with pytest.raises(StateMismatchError, match=says):
+            lab.run(job)
+    monkeypatch.setenv("TYPE_OF_V", "BIGINT")
+    assert {row["k"]: row["top"] for row in lab.run(job, end_of_input=True)["hours"]} == {None: 2, "a": 9, "b": 8}
+
+
+def test_a_column_of_elements_goes_and_comes_back(spark: SparkSession, tmp_path: Path) -> None:
+    lab = Lab(spark, tmp_path)
+
+    def run(schema: str, **settings: bool) -> list[dict[str, object]]:
+        windows = lab.rides(schema).key_by("k").window(tm.tumbling("4 hours"))
+        rows = windows.process(listed, "n INT, v ARRAY<BIGINT>, c ARRAY<INT>, panes INT").uid("listed")
+        job = tm.Job("job", outputs={"listed": tm.memory(rows, f"{tmp_path}/job/listed")}, store=str(tmp_path / "store"))
+        return lab.run(job, **settings)["listed"]
+
+    lab.land(2)
+    run(AFTER)
+    lab.land(1)
+    run(WITHOUT)
+    # What only the first epoch's files have is still known by its type.
+    with pytest.raises(StateMismatchError, match="'c' of kept elements was INT and is now STRING"):
+        run(AFTER.replace("c INT", "c STRING"))
+    lab.land(0)
+    run(AFTER.replace("c INT", "C INT"))
+    found = {row["k"]: row["c"] for row in run(AFTER, end_of_input=True)}
+    assert found == {None: [None], "a": [3, None, None, None, None, None], "b": [1, 3, None, None]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "names", "values"),
+    [
+        (WITHOUT, "k t v", {}),
+        (AFTER.replace("c INT", "C BIGINT"), "C k t v", {None: [None], "a": [3, None, None, None], "b": [1, 3, None]}),
+    ],
+    ids=["gone", "back, in other letters and wider"],
+)
+def test_rows_have_the_columns_of_the_stream_also_where_an_epoch_reads_nothing(
+    spark: SparkSession, tmp_path: Path, schema: str, names: str, values: Mapping[str | None, list[int | None]]
+) -> None:
+    lab = Lab(spark, tmp_path)
+
+    def run(schema: str, **settings: bool) -> list[dict[str, object]]:
+        windows = lab.rides(schema).key_by("k").window(tm.tumbling("4 hours"))
+        rows = windows.process(named, "names STRING, c ARRAY<BIGINT>").uid("listed")
+        job = tm.Job("job", outputs={"listed": tm.memory(rows, f"{tmp_path}/job/listed")}, store=str(tmp_path / "store"))
+        return lab.run(job, **settings)["listed"]
+
+    lab.land(2)
+    run(AFTER)
+    lab.land(0)
+    run(WITHOUT)
+    # The windows fire at the end of input, in an epoch that reads nothing.
+    found = {row["k"]: (row["names"], row["c"]) for row in run(schema, end_of_input=True)}
+    assert found == {key: (names, values.get(key)) for key in (None, "a", "b")}
+
+
+def named(elements: Any, context: Any) -> list[dict[str, object]]:
+    """Return the names of a window's columns, and what one of them has."""
+    assert context.key
+    rows = [dict(row) for row in elements]
+    values = [row["C"] for row in rows] if "C" in rows[0] else None
+    return [{"names": " ".join(sorted({name for row in rows for name in row})), "c": values}]
 
 
 def shared(row: dict[str, object]) -> dict[str, object]:

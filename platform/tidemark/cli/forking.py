@@ -7,10 +7,11 @@ import json
 import click
 
 from tidemark.cli.answering import NO, AnsweringCommand
-from tidemark.cli.options import echo_json, existing_store, json_option, store_option, views, wish_options
+from tidemark.cli.options import absolute_path, echo_json, existing_store, json_option, pairs, store_option, views, wish_options
 from tidemark.cli.renaming import map_options, maps_of
 from tidemark.cli.steering import say_made, wait_for, wait_options
 from tidemark.control import forks
+from tidemark.control.discarding import discard as discard_fork
 from tidemark.control.launchers import launchers_here
 from tidemark.state.codec import to_plain
 
@@ -21,6 +22,10 @@ from tidemark.state.codec import to_plain
 @click.option("--from", "savepoint", required=True, metavar="SAVEPOINT", help="A savepoint of the job's.")
 @click.option("--as", "name", required=True, metavar="NAME", help="The fork's name.")
 @click.option("--code", default=None, metavar="MODULE:JOB", help="The changed code.  [default: the job's own]")
+@click.option("--version", default="", help="A label of the changed code.")
+@click.option("--code-path", "code_paths", multiple=True, metavar="PATH", help="Folder, zip or wheel with it.  [default: the job's own]")
+@click.option("--folder", default=None, help="Working directory of its driver.  [default: the job's own]")
+@click.option("--env", "variables", multiple=True, metavar="KEY=VALUE", help="Another parameter: a variable for its driver; no secrets.")
 @click.option("--outputs", default=None, metavar="ROOT", help="Folder of the fork's tables.  [default: in the fork's own folder]")
 @map_options()
 @click.option("--suspended", is_flag=True, help="Do not start it yet.")
@@ -34,6 +39,10 @@ def fork(
     savepoint: str,
     name: str,
     code: str | None,
+    version: str,
+    code_paths: tuple[str, ...],
+    folder: str | None,
+    variables: tuple[str, ...],
     outputs: str | None,
     uids: tuple[str, ...],
     columns: tuple[str, ...],
@@ -45,12 +54,27 @@ def fork(
     why: str,
     as_json: bool,
 ) -> None:
-    """Start a job's variant from a savepoint: the same input, other code, tables of its own. JOB is a job's name.
+    """Start a job's variant from a savepoint: the same input, other code or parameters, tables of its own. JOB is a job's name.
 
     The code is held against the savepoint first, as `tidemark check` does; where it does not fit, nothing is begun.
     """
     root, maps = existing_store(store), maps_of(uids, columns, allow=allow)
-    made = forks.fork(root, job, savepoint, name=name, code=code, outputs=outputs, maps=maps, start=not suspended, by=by, why=why)
+    made = forks.fork(
+        root,
+        job,
+        savepoint,
+        name=name,
+        code=code,
+        version=version,
+        code_paths=tuple(map(absolute_path, code_paths)) or None,
+        folder=absolute_path(folder) if folder is not None else None,
+        variables=pairs("--env", variables),
+        outputs=outputs,
+        maps=maps,
+        start=not suspended,
+        by=by,
+        why=why,
+    )
     if suspended or not wait:
         say_made(made, as_json=as_json)
     else:
@@ -85,7 +109,7 @@ def diff(job: str, other: str, store: str | None, *, output: str, keys: tuple[st
 @json_option
 def discard(job: str, store: str | None, *, as_json: bool) -> None:
     """Delete a fork that was stopped, with its tables. JOB is the fork's name."""
-    gone = forks.discard(existing_store(store), job)
+    gone = discard_fork(existing_store(store), job)
     if as_json:
         echo_json({"job": job, "deleted": list(gone)})
     else:

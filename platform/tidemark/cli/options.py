@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Final, TypeVar
 
 import click
@@ -87,6 +88,11 @@ def pair(option: str, text: str, form: str = "KEY=VALUE", *, empty: bool = True)
     if not (first and sign and (second or empty)):
         raise DefinitionError(f"{option} {text!r} is not {form}", fix=f"write {option} {form}")
     return first, second
+
+
+def absolute_path(path: str) -> str:
+    """Return a local path as one that means the same to whoever starts the driver; an address stays as it is."""
+    return path if "://" in path else str(Path(path).expanduser().resolve())
 
 
 def pairs(option: str, texts: Iterable[str], form: str = "KEY=VALUE", *, empty: bool = True) -> dict[str, str]:

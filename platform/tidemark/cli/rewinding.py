@@ -15,7 +15,6 @@ from tidemark.control.launchers import launchers_here
 from tidemark.control.rewinds import Rewinder
 from tidemark.control.spec import JobSpec, SpecGeneration
 from tidemark.errors import DefinitionError
-from tidemark.savepoints.rewind_abort import abort_rewind
 from tidemark.savepoints.rewind_plan import RewindPlan
 from tidemark.savepoints.rewinding import look
 from tidemark.state.codec import to_plain
@@ -58,7 +57,7 @@ def rewind(
         )
     root = existing_store(store)
     if name is None:
-        _abort(root, job, as_json=as_json)
+        _abort(root, job, by=by, as_json=as_json)
         return
     if dry_run:
         plan = look(root, job, name)
@@ -101,8 +100,8 @@ def rescale(job: str, parallelism: int, store: str | None, *, wait: bool, timeou
         say_made(made, as_json=as_json)
 
 
-def _abort(root: JobStore, job: str, *, as_json: bool) -> None:
-    note = abort_rewind(root, job, tell=(lambda _: None) if as_json else click.echo)
+def _abort(root: JobStore, job: str, *, by: str, as_json: bool) -> None:
+    note = Rewinder(root, launchers_here(), timeout_ms=0, by=by, tell=None if as_json else click.echo).give_up(job)
     if as_json:
         echo_json({"job": job, "savepoint": note.savepoint, "aborted": True})
 

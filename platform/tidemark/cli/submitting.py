@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 from typing import TypedDict, Unpack
 
 import click
 
-from tidemark.cli.options import DURATION, json_option, open_store, pairs, store_option, wish_options
+from tidemark.cli.options import DURATION, absolute_path, json_option, open_store, pairs, store_option, wish_options
 from tidemark.cli.steering import say_made, wait_for, wait_options
 from tidemark.control.launchers import launchers_here
 from tidemark.control.loading import load_job
@@ -94,7 +93,7 @@ def _named(given: Given) -> tuple[JobStore, str]:
         return open_store(given["store"]), given["name"]
     # The driver will have these, so the look at its code has them, too.
     os.environ.update(pairs("--env", given["variables"]))
-    sys.path[:0] = ["", *map(_absolute, filter(None, (given["folder"], *given["code_paths"])))]
+    sys.path[:0] = ["", *map(absolute_path, filter(None, (given["folder"], *given["code_paths"])))]
     found = load_job(given["code"])
     return open_store(given["store"] or found.store), found.name
 
@@ -110,8 +109,8 @@ def _spec(job: str, given: Given) -> JobSpec:
         launcher=given["launcher"],
         master=given["master"],
         conf=pairs("--conf", given["conf"]),
-        code_paths=tuple(_absolute(path) for path in given["code_paths"]),
-        folder=_absolute(given["folder"] or "."),
+        code_paths=tuple(absolute_path(path) for path in given["code_paths"]),
+        folder=absolute_path(given["folder"] or "."),
         variables=pairs("--env", given["variables"]),
         restart=_restart(given),
         adaptive_intake=given["adaptive_intake"],
@@ -131,8 +130,3 @@ def _restart(given: Given) -> RestartPolicy:
         failures_per=default.failures_per if attempts is None else attempts,
         same_epoch_failures=given["same_epoch_failures"],
     )
-
-
-def _absolute(path: str) -> str:
-    """Return a local path from the root on: a driver may be started from another folder."""
-    return path if "://" in path else str(Path(path).expanduser().resolve())

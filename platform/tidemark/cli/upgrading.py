@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import TypedDict, TypeVar, Unpack
 
 import click
@@ -12,6 +11,7 @@ from tidemark.cli.next_command import next_command
 from tidemark.cli.options import (
     DURATION,
     UNHEALTHY_EXIT,
+    absolute_path,
     echo_json,
     existing_store,
     json_option,
@@ -71,6 +71,7 @@ def _probation(command: F) -> F:
         wish_options,
         click.option("--timeout", type=DURATION, default="30 minutes", show_default=True, help="How long to wait; it can be gone on with."),
         click.option("--wait/--no-wait", default=True, show_default=True, help="Go on to the end; else only begin it: supervisors go on."),
+        click.option("--check", "checks", multiple=True, metavar="NAME", help="A check that has to pass in time; may be repeated."),
         click.option("--checks-within", "within", type=DURATION, default="5 minutes", show_default=True, help="For epochs and checks."),
         click.option("--good-epochs", type=click.IntRange(min=1), default=3, show_default=True, help="The new code has to commit so many."),
         store_option,
@@ -90,7 +91,6 @@ def _probation(command: F) -> F:
 @click.option("--folder", default=None, help="Working directory of its driver.  [default: as it is]")
 @click.option("--env", "variables", multiple=True, metavar="KEY=VALUE", help="A variable more for its driver; no secrets.")
 @map_options()
-@click.option("--check", "checks", multiple=True, metavar="NAME", help="A check that has to pass in time; may be repeated.")
 @click.option("--abort", is_flag=True, help="Let the upgrade that is under way go back.")
 @click.option("--accept", is_flag=True, help="Let the new code of the upgrade that is under way stay, whatever it showed.")
 @_probation
@@ -112,7 +112,7 @@ def upgrade(**given: Unpack[Given]) -> None:
     if code is not None:
         begin_upgrade(root, _request(job, code, given), launchers=launchers_here(), by=given["by"] or who(), why=given["why"])
     elif given["abort"]:
-        upgrading.abort(job, given["why"])
+        upgrading.require_abort(job, given["why"])
     elif given["accept"]:
         upgrading.accept(job, given["why"])
     _finish(upgrading, job, wait=given["wait"], timeout=given["timeout"], as_json=given["as_json"])
@@ -120,13 +120,25 @@ def upgrade(**given: Unpack[Given]) -> None:
 
 @click.command()
 @click.argument("fork")
+@click.option("--version", default="", help="A label of the fork's code.  [default: the one that the fork was given]")
 @_probation
 def promote(
-    *, fork: str, store: str | None, good_epochs: int, within: int, wait: bool, timeout: int, by: str, why: str, as_json: bool
+    *,
+    fork: str,
+    store: str | None,
+    version: str,
+    good_epochs: int,
+    within: int,
+    checks: tuple[str, ...],
+    wait: bool,
+    timeout: int,
+    by: str,
+    why: str,
+    as_json: bool,
 ) -> None:
     """Give a job the code of its fork: the job goes back to where the fork began, and reads on with it. FORK is the fork's name."""
     root = existing_store(store)
-    request = promotion_of(root, fork, good_epochs=good_epochs, within_ms=within)
+    request = promotion_of(root, fork, version=version, good_epochs=good_epochs, within_ms=within, checks=checks)
     begin_upgrade(root, request, launchers=launchers_here(), by=by or who(), why=why or f"promotion of {fork}")
     _finish(_upgrading(root, by, as_json=as_json), request.job, wait=wait, timeout=timeout, as_json=as_json)
 
@@ -153,8 +165,8 @@ def _request(job: str, code: str, given: Given) -> UpgradeRequest:
         job,
         code,
         version=given["version"],
-        code_paths=tuple(map(_absolute, given["code_paths"])) or None,
-        folder=_absolute(given["folder"]) if given["folder"] is not None else None,
+        code_paths=tuple(map(absolute_path, given["code_paths"])) or None,
+        folder=absolute_path(given["folder"]) if given["folder"] is not None else None,
         variables=pairs("--env", given["variables"]),
         maps=_maps(given),
         good_epochs=given["good_epochs"],
@@ -170,7 +182,7 @@ def _prepare(root: JobStore, job: str, code: str, given: Given) -> None:
     spec = JobSpec(
         job,
         code,
-        code_paths=tuple(map(_absolute, given["code_paths"])),
+        code_paths=tuple(map(absolute_path, given["code_paths"])),
         folder=given["folder"],
         variables=pairs("--env", given["variables"]),
     )
@@ -193,7 +205,3 @@ def _prepare(root: JobStore, job: str, code: str, given: Given) -> None:
 
 def _maps(given: Given) -> Maps:
     return maps_of(given["uids"], given["columns"], allow=given["allow"])
-
-
-def _absolute(path: str) -> str:
-    return path if "://" in path else str(Path(path).expanduser().resolve())

@@ -13,6 +13,7 @@ from typing import Final, Literal
 from uuid import uuid4
 
 from tidemark.control.alert_rules import FailedCheck
+from tidemark.control.upgrade_records import UpgradeCheck, newest_step, report_upgrade_check
 from tidemark.errors import CorruptStoreError, FormatError
 from tidemark.names import validate_name
 from tidemark.state.layout import job_folder
@@ -48,7 +49,7 @@ class VerdictFile:
 
 
 def report_check(root: JobStore, verdict: CheckVerdict) -> None:
-    """Tell the verdict of a check; one that passes and had not failed leaves nothing behind.
+    """Tell the verdict of a check; one that passes and had not failed leaves nothing behind, unless an upgrade of the job waits for it.
 
     Raises:
         InvalidNameError: the name of the job or the check could lead elsewhere.
@@ -56,6 +57,8 @@ def report_check(root: JobStore, verdict: CheckVerdict) -> None:
     """
     folder = f"{CHECKS}/{job_folder(verdict.job)}/{validate_name('check', verdict.check)}"
     earlier = _files(root, folder)
+    if verdict.passed:
+        _tell_upgrade(root, verdict)
     if verdict.passed and not any(not file.passed for file in earlier):
         return
     word = "passed" if verdict.passed else "failed"
@@ -63,6 +66,14 @@ def report_check(root: JobStore, verdict: CheckVerdict) -> None:
     if not verdict.passed:
         # Of failures the newest says all, so that they do not become many where no supervisor takes them up.
         root.delete(file.path for file in earlier if not file.passed and file.at <= verdict.at)
+
+
+def _tell_upgrade(root: JobStore, verdict: CheckVerdict) -> None:
+    """Tell an upgrade whose new code is watched that a check has passed since; that of a failure looks at the verdicts themselves."""
+    step = newest_step(root, verdict.job)
+    if step is not None and step.step == "watching" and verdict.at >= step.at:
+        told = UpgradeCheck(step.upgrade.identity, verdict.check, passed=True, at=verdict.at, text=verdict.text)
+        report_upgrade_check(root, verdict.job, told)
 
 
 def verdict_files(root: JobStore) -> Mapping[str, tuple[VerdictFile, ...]]:

@@ -3,36 +3,30 @@
 from __future__ import annotations
 
 import json
-import logging
 import secrets
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from tidemark.clock import SYSTEM_CLOCK, Clock
-from tidemark.control.generations import change_spec, read_spec, require_spec, who
-from tidemark.control.observe import job_names
-from tidemark.control.spec import JobSpec, SpecGeneration
+from tidemark.control.discarding import places_of_others, read_discard
+from tidemark.control.generations import change_spec, read_spec, who
+from tidemark.control.spec import ForkOrigin, JobSpec, SpecGeneration
 from tidemark.control.upgrade_verdict import Judge, Maps, judge_code
-from tidemark.errors import DefinitionError, NotReachedError, SavepointInUseError, TidemarkError
+from tidemark.errors import DefinitionError, NotReachedError
 from tidemark.graph.window_columns import BOUNDS, PANE
 from tidemark.locations import Location
 from tidemark.names import validate_name
-from tidemark.savepoints.isolation import overlaps, require_apart
-from tidemark.savepoints.loans import give_up
+from tidemark.savepoints.isolation import require_apart
 from tidemark.savepoints.restore import Restore, require_uids
 from tidemark.savepoints.row_diff import Earlier, RowDiff, diff_tables
+from tidemark.savepoints.savepoint import Savepoint
 from tidemark.savepoints.savepoint_store import SavepointStore
 from tidemark.savepoints.table_versions import open_table, savepoint_versions
-from tidemark.savepoints.wished_restores import let_go_for
-from tidemark.state.holds import Holds
-from tidemark.state.joblog import JobLog, newest_epoch
+from tidemark.state.joblog import newest_epoch
 from tidemark.state.layout import LOG, job_folder
-from tidemark.state.owners import current_owner
-from tidemark.state.pins import Pins
 from tidemark.state.records import EpochRecord, ParentRef
 from tidemark.state.store import JobStore
-
-logger = logging.getLogger("tidemark")
 
 OUTPUTS = "outputs"
 """Folder of a fork's tables inside its own, where no other root is named."""
@@ -45,6 +39,10 @@ def fork(
     *,
     name: str,
     code: str | None = None,
+    version: str = "",
+    code_paths: tuple[str, ...] | None = None,
+    folder: str | None = None,
+    variables: Mapping[str, str] = MappingProxyType({}),
     outputs: str | None = None,
     maps: Maps | None = None,
     start: bool = True,
@@ -63,6 +61,10 @@ def fork(
         savepoint: of that job.
         name: the fork's.
         code: ``module:name``; the job's own by default.
+        version: a label of its code.
+        code_paths: folders, zips and wheels that it is in; the job's own by default.
+        folder: its driver's working directory; the job's own by default.
+        variables: environment variables of its driver, such as its parameters, besides those of the job.
         outputs: the folder of its tables; inside the fork's folder of the store by default.
         maps: what its code has other names for, or may leave behind; a promotion takes that over.
         start: whether it is wanted running at once.
@@ -89,83 +91,41 @@ def fork(
     renamed = maps or Maps()
     require_uids(found, renamed.uids)
     if outputs is not None:
-        head = newest_epoch(store, job)
-        names = {*found.record.outputs, *(head.outputs if head is not None else ())}
-        root = Location.parse(outputs)
-        require_apart(name, sorted(str(root.joined(output)) for output in names), _places_of_others(store, name))
+        _require_apart(store, job, found, name, outputs)
+    restore = Restore(
+        savepoint,
+        uids=renamed.uids,
+        allow_non_restored_state=renamed.allow_non_restored_state,
+        job=job,
+        identity=f"fork-{secrets.token_hex(8)}",
+        columns=renamed.columns,
+    )
     spec = replace(
         base,
         job=name,
         code=code or base.code,
         # It is a label of the job's code, and says nothing of another.
-        version=base.version if code in (None, base.code) else "",
+        version=version or (base.version if code in (None, base.code) and code_paths is None else ""),
+        code_paths=base.code_paths if code_paths is None else code_paths,
+        folder=folder or base.folder,
+        variables={**base.variables, **variables},
         wanted="running" if start else "suspended",
         for_rewind=False,
         restarts=0,
-        restore=Restore(
-            savepoint,
-            uids=renamed.uids,
-            allow_non_restored_state=renamed.allow_non_restored_state,
-            job=job,
-            identity=f"fork-{secrets.token_hex(8)}",
-            columns=renamed.columns,
-        ),
+        restore=restore,
+        forked=ForkOrigin(restore, found.record.lineage, found.record.epoch),
         outputs_root=outputs or str(store.at(name).location.joined(OUTPUTS)),
     )
 
     def change(newest: SpecGeneration | None) -> JobSpec:
         _require_new(store, name, newest)
+        if outputs is not None:
+            # Another fork may have been given the same place while the code was judged.
+            _require_apart(store, job, found, name, outputs)
         return spec
 
     judge(store, spec, renamed, savepoint, job).require()
     return change_spec(store, name, change, by=by or who(), why=why or f"fork of {job} from {savepoint}", clock=clock)
-
-
-def discard(store: JobStore, name: str, *, clock: Clock = SYSTEM_CLOCK) -> tuple[str, ...]:
-    """Delete a fork that does not run, with its tables, and let go of what it held; returns the places that were deleted.
-
-    A table where another job has anything is left.
-
-    Raises:
-        DefinitionError: it is no fork.
-        JobRunningError: a driver of it is alive.
-        SavepointInUseError: other jobs read its state. Its savepoints may be gone, if such a job began just now; its state and tables stay.
-        CorruptStoreError: of another job it cannot be told where its tables lie; nothing was deleted.
-        UnknownJobError: there is no such job.
-    """
-    there = LOG in store.at(job_folder(name)).folders()
-    generation = read_spec(store, name) if there else require_spec(store, name)
-    root = generation.spec.outputs_root if generation is not None else None
-    if generation is None or root is None:
-        raise DefinitionError(f"job {name!r} is no fork; only forks are discarded", fix="name a fork that `tidemark fork` made", job=name)
-    if generation.spec.wanted == "running":
-        raise DefinitionError(f"the fork {name!r} is wanted running", fix=f"stop it first: `tidemark stop {name}`", job=name)
-    folder = store.at(job_folder(name))
-    _require_unread(folder, name)
-    driver = JobLog(folder, name, clock).acquire(current_owner("discard"))
-    try:
-        others = [place for places in _places_of_others(store, name).values() for place in places]
-        # Who is being restored from it holds its files first, and then looks whether the savepoint is still there.
-        pins = Pins(driver.log)
-        for pin in pins.names():
-            pins.remove(pin)
-        _require_unread(folder, name)
-        gone = []
-        for place in _tables(driver.last, root):
-            if any(overlaps(place, other) for other in others):
-                logger.warning("%s is left where it is: another job writes there", place)
-                continue
-            JobStore.open(place).remove_folder("")
-            gone.append(place)
-        give_up(folder, name)
-        if generation.spec.restore is not None:
-            let_go_for(store, name, generation.spec.restore)
-        store.remove_folder(name)
-    except BaseException:
-        with suppress(TidemarkError):
-            driver.release()
-        raise
-    return (*gone, str(folder.location))
 
 
 def diff_output(store: JobStore, job: str, other: str, output: str, *, keys: tuple[str, ...] = (), samples: int = 10) -> RowDiff:
@@ -216,14 +176,15 @@ def shared_tables(store: JobStore, job: str, other: str) -> tuple[str, ...]:
 def _earlier(store: JobStore, head: EpochRecord, fork: EpochRecord, output: str) -> Earlier | None:
     """Return which rows of a job's table a fork began without; None where it is no fork of the job, or there were none."""
     generation, now = read_spec(store, fork.job), head.outputs[output]
-    restore = generation.spec.restore if generation is not None and generation.spec.outputs_root is not None else None
-    if restore is None or restore.job != head.job or now.location is None:
+    origin = generation.spec.origin if generation is not None else None
+    if origin is None or origin.job != head.job or now.location is None:
         return None
     savepoints = SavepointStore(store, head.job)
-    savepoint = savepoints.get(restore.savepoint)
+    savepoint = savepoints.get(origin.restore.savepoint)
     stored = savepoint.record
-    begun = fork.restored is not None and fork.restored.identity == restore.identity
-    if begun and fork.parent != ParentRef(stored.lineage, stored.epoch):
+    begun = fork.restored is not None and fork.restored.identity == origin.restore.identity
+    other = (origin.lineage, origin.epoch) != (stored.lineage, stored.epoch)
+    if other if origin.epoch >= 0 else begun and fork.parent != ParentRef(stored.lineage, stored.epoch):
         raise DefinitionError(
             f"savepoint {savepoint.name!r} is another one by now than that which {fork.job!r} began with",
             fix="compare the rows that came since in SQL, by a column that tells them",
@@ -292,33 +253,17 @@ def _key_entries(keys: object) -> list[dict[str, object]]:
     return [key for key in keys if isinstance(key, dict)] if isinstance(keys, list) else []
 
 
+def _require_apart(store: JobStore, job: str, savepoint: Savepoint, name: str, outputs: str) -> None:
+    head, root = newest_epoch(store, job), Location.parse(outputs)
+    names = {*savepoint.record.outputs, *(head.outputs if head is not None else ())}
+    require_apart(name, sorted(str(root.joined(output)) for output in names), places_of_others(store, name))
+
+
 def _require_new(store: JobStore, name: str, newest: SpecGeneration | None) -> None:
-    if newest is not None or LOG in store.at(job_folder(name)).folders():
+    folder = store.at(job_folder(name))
+    if read_discard(folder) is not None:
+        raise DefinitionError(
+            f"a fork {name!r} is being deleted, and that is not done", fix=f"let it be ended: `tidemark discard {name}`", job=name
+        )
+    if newest is not None or LOG in folder.folders():
         raise DefinitionError(f"there is a job {name!r} already", fix="give another name, or discard the one there is", job=name)
-
-
-def _require_unread(folder: JobStore, name: str) -> None:
-    holders = sorted({hold.job for hold in Holds(folder).list()} - {name})
-    if holders:
-        raise SavepointInUseError(f"the state of {name!r} is read by {', '.join(holders)}", fix="discard these first", job=name)
-
-
-def _places_of_others(store: JobStore, name: str) -> dict[str, tuple[str, ...]]:
-    """Return where other jobs have anything: their folders, and the outputs of what they can go on from or back to."""
-    found = {}
-    for job in job_names(store):
-        if job != name:
-            folder = store.at(job_folder(job))
-            log = JobLog(folder, job)
-            head = log.load().epoch
-            records = [*([head] if head is not None else []), *(pin.record for pin in Pins(log).list())]
-            locations = {output.location for record in records for output in record.outputs.values() if output.location is not None}
-            found[f"job {job!r}"] = (str(folder.location), *sorted(locations))
-    return found
-
-
-def _tables(head: EpochRecord | None, root: str) -> list[str]:
-    """Return the places of a fork's outputs; none outside of its root, whatever its records say."""
-    within = f"{Location.parse(root)}/"
-    outputs = head.outputs.values() if head is not None else ()
-    return [output.location for output in outputs if output.location is not None and output.location.startswith(within)]

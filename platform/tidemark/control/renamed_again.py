@@ -10,11 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Final
 
 from tidemark.graph.state_columns import element_name
 from tidemark.savepoints.restore import Restore
 from tidemark.savepoints.stored_types import stored_columns
 from tidemark.state.records import EpochRecord, OperatorState
+
+_IDENTITY: Final = "renamed-again-"
 
 
 def renamed_again(made: Restore | None, head: EpochRecord, *, savepoint: str, before: EpochRecord | None = None) -> Restore | None:
@@ -41,7 +44,12 @@ def renamed_again(made: Restore | None, head: EpochRecord, *, savepoint: str, be
             columns[uid] = old_ones
     if not uids and not columns:
         return None
-    return replace(made, savepoint=savepoint, job="", mode="no-claim", uids=uids, columns=columns, identity=f"renamed-again-{head.lineage}")
+    return replace(made, savepoint=savepoint, job="", mode="no-claim", uids=uids, columns=columns, identity=f"{_IDENTITY}{head.lineage}")
+
+
+def is_renamed_again(restore: Restore) -> bool:
+    """Say whether a restore is one that ``renamed_again`` returned."""
+    return restore.identity.startswith(_IDENTITY)
 
 
 def renames_text(restore: Restore) -> str:

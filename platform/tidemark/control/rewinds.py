@@ -8,15 +8,19 @@ from dataclasses import dataclass
 from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.control.generations import read_spec, who
 from tidemark.control.launcher import Launcher
-from tidemark.control.renamed_again import renamed_again, renames_text
+from tidemark.control.renamed_again import is_renamed_again, renamed_again, renames_text
 from tidemark.control.spec import SpecGeneration
 from tidemark.control.view import JobView
 from tidemark.control.waiting import Goal, Waiting
 from tidemark.control.wishes import Wishes
 from tidemark.crashpoints import crash_point
-from tidemark.savepoints.rewind_note import is_put_back
+from tidemark.errors import RewindError
+from tidemark.savepoints.restore_marks import is_due
+from tidemark.savepoints.rewind_abort import abort_rewind
+from tidemark.savepoints.rewind_note import RewindNote, is_put_back, read_rewind
 from tidemark.savepoints.rewinding import Tell, require_possible, rewind
 from tidemark.state.joblog import newest_epoch
+from tidemark.state.layout import job_folder
 from tidemark.state.records import EpochRecord
 from tidemark.state.store import JobStore
 
@@ -76,12 +80,14 @@ class Rewinder:
             self._wait(made, "ended")
             # Not one that its owner stopped just now.
             starts = made.spec.for_rewind
-        head = rewind(self.store, job, name, by=self.by or who(), why=why, clock=self.clock, tell=self.tell)
+        head = self._put_back(job, name, why, starts=starts)
         crash_point("rewind-done")
         submitted = read_spec(self.store, job)
         # Of one that was put back before this command was given again it is not known any more what it had before.
         before = None if last is None or is_put_back(last, name) else last
         again = renamed_again(submitted.spec.restore, head, savepoint=name, before=before) if submitted is not None else None
+        if again is None:
+            self._drop_wish(job, name, renames=True)
         if not starts:
             if newest is not None:
                 self._say(f"{job} stays suspended, as it was; to start it: `tidemark start {job}`")
@@ -95,6 +101,58 @@ class Rewinder:
             self._say(f"what its code has renamed since is renamed again: {renames_text(again)}")
         started = wishes.start(job, why or f"rewound to {name}", restore=again)
         return Rewound(head, started, self._wait(started, "running"))
+
+    def give_up(self, job: str) -> RewindNote:
+        """Give up a rewind that was begun and has put no table back, and start the job if it was stopped for that.
+
+        Raises:
+            TidemarkError: as ``savepoints.rewind_abort.abort_rewind``.
+        """
+        note = abort_rewind(self.store, job, clock=self.clock, tell=self._say)
+        self._started_again(job, f"the rewind to {note.savepoint} was given up")
+        return note
+
+    def _put_back(self, job: str, name: str, why: str, *, starts: bool) -> EpochRecord:
+        """Put a job back that does not run; where that is refused, the job is started again if it was stopped for it."""
+        folder = self.store.at(job_folder(job))
+
+        def begun() -> None:
+            # Not before all can see that it is begun: what may yet refuse it leaves the job as it was.
+            if read_rewind(folder) is not None:
+                self._drop_wish(job, name, renames=False)
+
+        try:
+            return rewind(self.store, job, name, by=self.by or who(), why=why, clock=self.clock, tell=self.tell, require=begun)
+        except RewindError:
+            if starts and read_rewind(folder) is None:
+                # Nothing was changed but that it was stopped.
+                self._started_again(job, f"the rewind to {name} was refused")
+            raise
+
+    def _started_again(self, job: str, why: str) -> None:
+        """Start a job that is stopped for a rewind which does not come to pass; its driver is not waited for."""
+        submitted = read_spec(self.store, job)
+        if submitted is not None and submitted.spec.for_rewind:
+            Wishes(self.store, self.by, self.clock).start(job, why)
+            self._say(f"{job} was stopped for it, and is to run again (supervisors see to that, or `tidemark start {job}`)")
+
+    def _drop_wish(self, job: str, name: str, *, renames: bool) -> None:
+        """Let go of a restore that was asked for before and not made: its driver would go on from elsewhere, with tables of the savepoint.
+
+        Args:
+            job: the job's name.
+            name: the savepoint.
+            renames: whether those, too, by which names are given once more; before the rewind they tell which names those are.
+        """
+        submitted, folder = read_spec(self.store, job), self.store.at(job_folder(job))
+        wished = submitted.spec.restore if submitted is not None else None
+        if wished is None or not wished.identity or (is_renamed_again(wished) and (not renames or wished.savepoint == name)):
+            return
+        head = newest_epoch(self.store, job)
+        # One without an epoch has nothing that could be put back, which is said next.
+        if head is not None and is_due(folder, head, wished):
+            Wishes(self.store, self.by, self.clock).drop_restore(job, wished, f"rewind to {name}")
+            self._say(f"the restore from savepoint {wished.savepoint} that was asked for and not made yet is not made any more")
 
     def _say(self, text: str) -> None:
         if self.tell is not None:

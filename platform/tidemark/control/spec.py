@@ -61,6 +61,23 @@ class AlertThresholds:
 
 
 @dataclass(frozen=True)
+class ForkOrigin:
+    """What a fork began with: the restore, and lineage and epoch of its savepoint, of which another may get the name later.
+
+    An earlier release did not write it down; of its forks the epoch is -1.
+    """
+
+    restore: Restore
+    lineage: str = ""
+    epoch: int = -1
+
+    @property
+    def job(self) -> str:
+        """The job that it is a fork of."""
+        return self.restore.job
+
+
+@dataclass(frozen=True)
 class JobSpec:
     """A job as it is wanted.
 
@@ -87,6 +104,7 @@ class JobSpec:
         hang_after_ms: an epoch at hand for so long hangs; None is ten triggers, and at least 5 minutes.
         restore: the savepoint that the job goes on from; by its identity it is made once, however many drivers start.
         outputs_root: of a fork: the folder that its tables lie in, apart from those that the code names.
+        forked: of a fork: what it began with. Its ``restore`` may be another one since.
         for_rewind: of a suspended job: it is so only for a rewind, and who comes to that one's end starts it again.
     """
 
@@ -112,6 +130,14 @@ class JobSpec:
     restore: Restore | None = later(None)  # noqa: RUF009 - it returns a field
     outputs_root: str | None = later(None)
     for_rewind: bool = later(False)
+    forked: ForkOrigin | None = later(None)  # noqa: RUF009 - it returns a field
+
+    @property
+    def origin(self) -> ForkOrigin | None:
+        """What a fork began with, None for a job that is none."""
+        if self.outputs_root is None or self.forked is not None:
+            return self.forked
+        return ForkOrigin(self.restore) if self.restore is not None and self.restore.job else None
 
     @property
     def longest_epoch_ms(self) -> int:

@@ -170,6 +170,7 @@ def _rewind(store: JobStore, step: UpgradeStep, name: str, clock: Clock, tell: T
         clock=clock,
         tell=tell,
         upgrade=upgrade.identity,
+        kept=upgrade.savepoint,
         # What the new code left goes for good; what the old code ended with is the way back.
         although_unpublished=name == upgrade.savepoint,
         require=lambda: _require_newest(store, step),

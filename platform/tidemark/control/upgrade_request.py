@@ -19,6 +19,7 @@ from tidemark.control.upgrade_records import Upgrade, UpgradeStep, code_text, cr
 from tidemark.control.upgrade_verdict import Judge, Maps, judge_code
 from tidemark.crashpoints import crash_point
 from tidemark.errors import JobRunningError, UpgradeError
+from tidemark.names import validate_name
 from tidemark.savepoints.checking import HEAD
 from tidemark.savepoints.restore import Restore
 from tidemark.savepoints.restore_marks import is_due
@@ -87,8 +88,11 @@ def begin_upgrade(
         RewindError: a rewind is half done.
         JobRunningError: a driver that no attempt started is alive.
         DefinitionError: the new spec cannot be.
+        InvalidNameError: no check can have one of the names.
     """
     job = request.job
+    for check in request.checks:
+        validate_name("check", check)
     newest = newest_step(store, job)
     if newest is not None and not newest.ended:
         return _same(newest, request)

@@ -133,6 +133,22 @@ class Upgrading:
             if self._work.record(back):
                 return back
 
+    def require_abort(self, job: str, why: str = "") -> UpgradeStep:
+        """Abort as ``abort`` does, and tell where it is too late for that.
+
+        Raises:
+            UpgradeError: no upgrade of the job was begun, or the newest one is over and the new code has the job.
+        """
+        step = self.abort(job, why)
+        if step.step == "done":
+            raise UpgradeError(
+                f"there is nothing to abort: {step}",
+                fix=f"to go back with the tables, upgrade to the old code from before: `tidemark upgrade {job} --to "
+                f"{step.upgrade.before.code} --from {step.upgrade.savepoint}`",
+                job=job,
+            )
+        return step
+
     def accept(self, job: str, why: str = "") -> UpgradeStep:
         """Let an upgrade head for the new code without further questions: also one that was going back, while all is where that left it.
 

@@ -64,8 +64,8 @@ class Pressure:
     """Back-pressure: since when an epoch is at hand, for which share of the time one is, and what input waits.
 
     ``busy_share`` is 1 when epochs follow one another without a pause. What waits is None where no source tells; ``waiting`` has it by
-    source. ``catch_up_ms`` is how long it takes at this pace until a backlog is read; ``intake`` the share of its usual bound that an
-    epoch may read.
+    source. ``catch_up_ms`` is how long it takes at this pace until a backlog is read, None where nothing waits; ``intake`` the share of
+    its usual bound that an epoch may read.
     """
 
     busy_since: int | None = None

@@ -14,7 +14,7 @@ from tidemark.control.upgrade_records import UpgradeStep, code_text
 from tidemark.control.upgrade_trouble import UpgradeTrouble
 from tidemark.control.view import UNHEALTHY, Health, JobView, Pressure, RowCounts, SourceView, SplitView, UpgradeView
 from tidemark.state.joblog import DEFAULT_LEASE_MS
-from tidemark.state.load import Load
+from tidemark.state.load import Load, Waiting
 from tidemark.state.progress import EpochProgress, SourceProgress
 from tidemark.state.status import JobStatus
 from tidemark.state.totals import Totals, empty_totals
@@ -251,9 +251,21 @@ def _pressure(observation: Observation, load: Load | None) -> Pressure:
         waiting_bytes=_known_sum(item.bytes for item in waiting.values()),
         waiting_rows=_known_sum(item.rows for item in waiting.values()),
         waiting=waiting,
-        catch_up_ms=load.catch_up_ms if load is not None else None,
+        catch_up_ms=load.catch_up_ms if load is not None and not _all_is_read(observation.driver, waiting) else None,
         intake=load.intake if load is not None else 1.0,
     )
+
+
+def _all_is_read(driver: JobStatus | None, waiting: Mapping[str, Waiting]) -> bool:
+    """Return whether every source tells what waits, and nothing does: what lags then is the input."""
+    if driver is None or driver.last is None or not driver.last.sources:
+        return False
+    told = [_told(waiting.get(name, Waiting())) for name in driver.last.sources]
+    return all(counts and not any(counts) for counts in told)
+
+
+def _told(waiting: Waiting) -> list[int]:
+    return [count for count in (waiting.files, waiting.bytes, waiting.rows) if count is not None]
 
 
 def _known_sum(values: Iterable[int | None]) -> int | None:

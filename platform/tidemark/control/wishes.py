@@ -100,6 +100,14 @@ class Wishes:
 
         return self._change(job, change, why or {"finish": "stop", "drain": "stop --drain", "now": "cancel"}[how])
 
+    def drop_restore(self, job: str, restore: Restore, why: str) -> SpecGeneration:
+        """Let go of a restore that was asked for and not made; another one that was asked for since stays.
+
+        Raises:
+            UnknownJobError: the job was never submitted.
+        """
+        return self._change(job, lambda spec: replace(spec, restore=None) if spec.restore == restore else spec, why)
+
     def restart(self, job: str, why: str = "") -> SpecGeneration:
         """Ask for a new driver, also of a job that failed for good or is suspended.
 

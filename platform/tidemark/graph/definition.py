@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from tidemark.graph.aggregates import Aggregate
 from tidemark.graph.function_text import function_text, text_hash
 from tidemark.graph.nodes import Expression, WindowNode
-from tidemark.graph.rule_definition import rule_definition, settings_of
+from tidemark.graph.rule_definition import own_text, rule_definition, settings_of
 from tidemark.semantics.builtin_triggers import default_trigger
 from tidemark.semantics.windows import WindowAssigner
 
@@ -17,9 +17,10 @@ DEFINITION_FORMAT = 1
 def operator_definition(node: WindowNode) -> dict[str, object]:
     """Return a window operator's definition as plain JSON.
 
-    ``keys``: name and expression, or a hash of the function's text. ``assigner``: kind and fields. ``aggregates``, in order: name,
-    kind, arguments, partial columns with their create and merge templates, result. ``allowed_lateness_ms``. ``trigger`` and ``evictor``,
-    where there are other than the windows' own: kind and settings. ``function``: a hash of its text, and what it returns.
+    ``keys``: name and expression, or a hash of the function's text. ``assigner``: kind and fields, and a hash of its text if it is the
+    user's own. ``aggregates``, in order: name, kind, arguments, partial columns with their create and merge templates, result.
+    ``allowed_lateness_ms``. ``trigger`` and ``evictor``, where there are other than the windows' own: kind and settings. ``function``: a
+    hash of its text, and what it returns.
     Functions written in Python are named ``function_1``, … in templates, and hashed, so that equal declarations are equal here.
     """
     return {
@@ -70,7 +71,11 @@ def _expression(expression: Expression) -> str:
 def _assigner(assigner: WindowAssigner) -> dict[str, object]:
     settings = settings_of(assigner) or {"description": assigner.describe()}
     # Event time goes without saying, as it did before there was another.
-    return {"kind": type(assigner).__name__, **{name: value for name, value in settings.items() if (name, value) != ("domain", "event")}}
+    return {
+        "kind": type(assigner).__name__,
+        **own_text(type(assigner)),
+        **{name: value for name, value in settings.items() if (name, value) != ("domain", "event")},
+    }
 
 
 def _renamed(template: str, names: Mapping[str, str]) -> str:

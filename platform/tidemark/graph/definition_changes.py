@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from string import Formatter
 from types import MappingProxyType
 from typing import Literal, cast
 
 from tidemark.errors import ExpressionError
-from tidemark.graph.aggregate_arguments import in_template
 from tidemark.graph.expressions import Site, parse_sql
 
 Names = Mapping[str, str | None]
@@ -82,9 +83,9 @@ def renamed(name: str, names: Names) -> str:
 
 
 def same_expression(old: str, new: str, names: Names = SAME) -> bool:
-    """Return whether two SQL texts say the same, up to blanks, letter case of keywords, and columns that were renamed.
+    """Return whether two SQL texts say the same, up to blanks, letter case, quotes of names, and columns that were renamed.
 
-    >>> same_expression("zone+1", "area + 1", {"zone": "area"})
+    >>> same_expression("zone+1", "`Area` + 1", {"zone": "area"})
     True
     """
     if old == new:
@@ -103,6 +104,9 @@ def _canonical(text: str, names: Names) -> str:
         first = column.parts[0]
         if names.get(first.name):
             first.set("this", names[first.name])
+    for name in parsed.find_all(exp.Identifier):
+        name.set("this", name.name.lower())
+        name.set("quoted", True)
     return parsed.sql(dialect="spark")
 
 
@@ -146,9 +150,11 @@ def _firing_changes(old: Mapping[str, object], new: Mapping[str, object], names:
 def _same_assigner(old: object, new: object, names: Names) -> bool:
     if old == new or not (isinstance(old, Mapping) and isinstance(new, Mapping)):
         return old == new
+    # An earlier build did not record the text of one's own.
+    left = {"gap_by"} if "text" in old else {"gap_by", "text"}
+    others = [{key: value for key, value in each.items() if key not in left} for each in (old, new)]
     gaps = old.get("gap_by"), new.get("gap_by")
-    others = [{key: value for key, value in each.items() if key != "gap_by"} for each in (old, new)]
-    return others[0] == others[1] and None not in gaps and same_expression(str(gaps[0]), str(gaps[1]), names)
+    return others[0] == others[1] and (gaps == (None, None) or same_expression(str(gaps[0]), str(gaps[1]), names))
 
 
 def _kinds(rule: object) -> object:
@@ -192,7 +198,7 @@ def _one_aggregate(
     )
     if before.get("kind") != after.get("kind") or not same:
         yield DefinitionChange("aggregate", "other", f"the aggregate {now!r} was {_call(before)} and is now {_call(after)}", now, name)
-    elif _state_of(before, old_arguments, new_arguments) != _state_of(after, [], []):
+    elif not _same_state(before, after, names):
         yield DefinitionChange(
             "aggregate", "other", f"the state of aggregate {now!r}, {_call(after)}, is made in another way than before", now
         )
@@ -200,13 +206,32 @@ def _one_aggregate(
         yield DefinitionChange("aggregate", "renamed", f"the aggregate {name!r} is now called {now!r}", now, name)
 
 
-def _state_of(aggregate: Mapping[str, object], old_arguments: list[str], new_arguments: list[str]) -> tuple[object, object]:
-    """Return what makes an aggregate's state, with arguments as they are written now."""
-    partials = [dict(partial) for partial in cast("list[Mapping[str, str]]", aggregate.get("partials", []))]
-    for was, is_now in zip(old_arguments, new_arguments, strict=True):
-        for partial in partials:
-            partial["create"] = str(partial["create"]).replace(in_template(was), in_template(is_now))
-    return partials, aggregate.get("functions")
+def _same_state(before: Mapping[str, object], after: Mapping[str, object], names: Names) -> bool:
+    """Return whether two aggregates make and merge their partials in the same way; how a result is made of them does not matter."""
+    old, new = (cast("list[Mapping[str, str]]", each.get("partials", [])) for each in (before, after))
+    if [part["name"] for part in old] != [part["name"] for part in new] or _functions_of(before, old) != _functions_of(after, new):
+        return False
+    return all(
+        _same_template(was["create"], is_now["create"], names) and _same_template(was["merge"], is_now["merge"], SAME)
+        for was, is_now in zip(old, new, strict=True)
+    )
+
+
+def _functions_of(aggregate: Mapping[str, object], partials: Sequence[Mapping[str, str]]) -> list[tuple[str, object]]:
+    """Return the Python functions that partials are made or merged by, with the names that these call them by."""
+    functions = cast("list[object]", aggregate.get("functions", []))
+    templates = " ".join(template for part in partials for template in (part["create"], part["merge"]))
+    named = [(f"function_{number}", function) for number, function in enumerate(functions, start=1)]
+    return [(name, function) for name, function in named if re.search(rf"\b{name}\b", templates)]
+
+
+def _same_template(old: str, new: str, names: Names) -> bool:
+    """Return whether two templates of SQL say the same, as ``same_expression`` does; placeholders stand for themselves."""
+    return old == new or same_expression(_filled(old), _filled(new), names)
+
+
+def _filled(template: str) -> str:
+    return template.format_map({name: f"`{{{name}}}`" for _, name, _, _ in Formatter().parse(template) if name})
 
 
 def _function_changes(old: Mapping[str, object], new: Mapping[str, object]) -> Iterator[DefinitionChange]:

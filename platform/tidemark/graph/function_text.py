@@ -8,10 +8,13 @@ import inspect
 import linecache
 import textwrap
 from collections.abc import Callable
-from functools import lru_cache
+from datetime import date, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from functools import lru_cache, partial
 from types import CodeType
 
-_PLAIN = (str, bytes, int, float, bool, type(None))
+_PLAIN = (str, bytes, int, float, bool, type(None), Decimal, date, time, timedelta)
 
 
 def function_text(function: Callable[..., object]) -> str:
@@ -93,18 +96,24 @@ def _bindings(target: object) -> str:
 
 def _plain_fields(target: object) -> str:
     if hasattr(target, "func") and hasattr(target, "args"):
-        return f"{function_text(target.func)}|{[_value(value) for value in target.args]}|{getattr(target, 'keywords', None)!r}"
+        return f"{function_text(target.func)}|{[_value(value) for value in target.args]}|{_value(getattr(target, 'keywords', None))}"
     return repr({name: _value(value) for name, value in sorted(vars(target).items())} if hasattr(target, "__dict__") else {})
 
 
 def _value(value: object) -> str:
     """Return a plain value as text; of others the type only, since their text may differ from process to process."""
+    if isinstance(value, Enum):
+        return f"{type(value).__qualname__}.{value.name}"
     if isinstance(value, _PLAIN):
         return repr(value)
     if isinstance(value, tuple | list):
         return f"{type(value).__name__}({', '.join(_value(item) for item in value)})"
     if isinstance(value, dict):
         return f"dict({', '.join(sorted(f'{_value(key)}: {_value(item)}' for key, item in value.items()))})"
-    if inspect.isfunction(value):
+    if isinstance(value, set | frozenset):
+        return f"{type(value).__name__}({', '.join(sorted(map(_value, value)))})"
+    if inspect.isclass(value):
+        return value.__qualname__
+    if inspect.isroutine(value) or isinstance(value, partial):
         return function_text(value)
     return type(value).__qualname__

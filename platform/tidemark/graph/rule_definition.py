@@ -19,8 +19,7 @@ def rule_definition(rule: object) -> dict[str, object]:
     """
     kind = type(rule)
     settings = {name: _setting(value) for name, value in _fields(rule).items() if value is not None}
-    own = {} if _is_ours(kind) else {"text": text_hash(function_text(kind))}
-    return {"kind": kind.__qualname__, **own, **settings}
+    return {"kind": kind.__qualname__, **own_text(kind), **settings}
 
 
 def settings_of(value: object) -> dict[str, object]:
@@ -46,5 +45,6 @@ def _setting(value: object) -> object:
     return rule_definition(value)
 
 
-def _is_ours(kind: type) -> bool:
-    return kind.__module__.split(".")[0] == "tidemark"
+def own_text(kind: type) -> dict[str, str]:
+    """Return a hash of the text of a class of the user's own, nothing of one of Tidemark's."""
+    return {} if kind.__module__.split(".")[0] == "tidemark" else {"text": text_hash(function_text(kind))}

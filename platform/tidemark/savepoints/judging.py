@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from tidemark.errors import DefinitionError
 from tidemark.graph.definition import operator_definition
@@ -10,8 +10,8 @@ from tidemark.graph.definition_changes import SAME, Names, definition_changes
 from tidemark.graph.job import Job
 from tidemark.graph.nodes import WindowNode
 from tidemark.savepoints.operator_judging import judge_operator
-from tidemark.savepoints.verdict import Finding, OperatorVerdict, OutputVerdict, SourceVerdict, Verdict
-from tidemark.state.offsets import positions
+from tidemark.savepoints.source_judging import judge_sources
+from tidemark.savepoints.verdict import Finding, OperatorVerdict, OutputVerdict, Verdict
 from tidemark.state.records import EpochRecord, OperatorState
 
 StateTypes = Mapping[str, Mapping[str, object]]
@@ -60,7 +60,7 @@ def verdict(
         if old not in stored_by.values():
             left = allow_non_restored_state or (old in uids and uids[old] is None)
             operators.append(_dropped(old, state, fresh, left=left))
-    sources = _sources(record, list(job.sources), allow=allow_non_restored_state)
+    sources = judge_sources(record, job, allow=allow_non_restored_state)
     return Verdict(job.name, record.lineage, record.epoch, tuple(operators), sources, outputs)
 
 
@@ -95,28 +95,6 @@ def _claim(uid: str, state: OperatorState, fresh: Mapping[str, WindowNode]) -> s
 
 def _plain(state: OperatorState) -> dict[str, object]:
     return {key: value for key, value in state.definition.items() if key != "schema"}
-
-
-def _sources(record: EpochRecord, names: Sequence[str], *, allow: bool) -> tuple[SourceVerdict, ...]:
-    stored = positions(record.offsets)
-    found = []
-    for name in names:
-        if name in stored or name in record.sources:
-            found.append(SourceVerdict(name, "compatible"))
-        else:
-            found.append(SourceVerdict(name, "new", (Finding("it is new, and is read from its beginning", "compatible"),)))
-    for name in sorted(set(stored) - set(names)):
-        finding = Finding(
-            "the job has no source of this name",
-            "incompatible" if not allow else "compatible",
-            "its position: under a new name all of its input would be read again",
-            ""
-            if allow
-            else "give the source its old name back, or restore from a savepoint with allow_non_restored_state=True "
-            "(--allow-non-restored-state)",
-        )
-        found.append(SourceVerdict(name, "dropped", (finding,), left=allow))
-    return tuple(found)
 
 
 def _check_maps(record: EpochRecord, nodes: Mapping[str, WindowNode], uids: Names, columns: Mapping[str, Names]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import cast
+from typing import Final, cast
 
 from tidemark.errors import DefinitionError
 from tidemark.graph.definition import operator_definition
@@ -19,7 +19,7 @@ from tidemark.graph.state_columns import (
     partial_column,
     state_columns,
 )
-from tidemark.savepoints.stored_types import shown_type, stored_columns, type_change, type_of_ddl
+from tidemark.savepoints.stored_types import Change, older_columns, shown_type, stored_columns, type_change, type_of_ddl, with_names_of
 from tidemark.savepoints.verdict import Finding, Fit, OperatorVerdict, Rewrite, Status
 from tidemark.state.records import OperatorState
 
@@ -52,6 +52,9 @@ def judge_operator(
     return OperatorVerdict(uid, stored_uid, status, findings, rewrite)
 
 
+_OF_DISTINCT: Final = frozenset({"collect_set", "count_distinct"})
+
+
 class _Case:
     """One operator, then and now."""
 
@@ -68,7 +71,9 @@ class _Case:
         self._kept: Kept = "partials" if is_native(node) else "elements"
         before: Kept = self._kept if not self._columns else "elements" if ELEMENT_ORDER in self._columns else "partials"
         self._changes = definition_changes(self._old, self._new, names, kept=(before, self._kept))
-        self._wanted = _known_types(node) if types is None else types
+        older = older_columns(state.definition.get("schema"))
+        self._older = {new for old, new in self._new_names().items() if old in older}
+        self._wanted = self._as_stored(_known_types(node) if types is None else types)
         self._check_names()
 
     def findings(self) -> Iterator[Finding]:
@@ -161,22 +166,39 @@ class _Case:
             wanted = self._wanted.get(new)
             if wanted is None or old not in self._columns or self._owner(new) in changed:
                 continue
-            if type_change(self._columns[old], wanted) == how:
+            if self._change_of(new, self._columns[old], wanted) == how:
                 found.append((new, self._columns[old]))
         return found
+
+    def _change_of(self, column: str, stored: object, wanted: object) -> Change:
+        kind = _entry(self._new, self._owner(column)).get("kind")
+        keys = {key_column(str(entry["name"])) for entry in _entries(self._new, "keys")}
+        compared = column in keys or kind in _OF_DISTINCT
+        # The fields of distinct combinations are called as the columns are, and are told by their order.
+        same = with_names_of(stored, wanted) if kind in _OF_DISTINCT else stored
+        change = type_change(same, wanted, compared=compared)
+        return "wider" if change == "same" and type_change(stored, wanted) != "same" else change
+
+    def _as_stored(self, types: Mapping[str, object]) -> Mapping[str, object]:
+        """Return types by the names that the stored columns have from now on: letter case does not tell two apart."""
+        stored = {name.lower(): name for name in self._new_names().values()}
+        return {stored.get(name.lower(), name): kind for name, kind in types.items()}
 
     def _element_findings(self) -> Iterator[Finding]:
         for old, new in self._new_names().items():
             if old != new and element_name(old) is not None:
                 what = f"the column {element_name(old)!r} of kept elements is now called {element_name(new)!r}"
                 yield Finding(what, "migrates")
+        again = {column.lower() for column in self._older}
         for column in self._new_elements():
-            what = f"the column {element_name(column)!r} is kept of elements from now on"
-            yield Finding(what, "migrates", "it is null in those that are stored already; a window that is open may have both")
+            what, null = f"the column {element_name(column)!r} is kept of elements from now on", "those that are stored already"
+            if column.lower() in again:
+                what, null = f"the column {element_name(column)!r} is kept of elements again", "those that came meanwhile"
+            yield Finding(what, "migrates", f"it is null in {null}; a window that is open may have both")
 
     def _new_elements(self) -> Iterator[str]:
         """Yield the columns of elements that are needed and not stored."""
-        stored = {new.lower() for new in self._new_names().values()}
+        stored = {new.lower() for new in self._new_names().values() if new not in self._older}
         if self._kept == "elements" and self._columns:
             yield from (name for name in self._wanted if element_name(name) is not None and name.lower() not in stored)
 
@@ -220,7 +242,9 @@ class _Case:
         known = {str(entry["name"]) for kind in ("keys", "aggregates") for entry in _entries(self._old, kind)}
         known |= {name for name in map(element_name, self._columns) if name is not None}
         texts = [str(entry.get("expression")) for entry in _entries(self._old, "keys")]
-        texts += [text for entry in _entries(self._old, "aggregates") for text in cast("list[str]", entry.get("arguments", []))]
+        for entry in _entries(self._old, "aggregates"):
+            texts += cast("list[str]", entry.get("arguments", []))
+            texts += [part["create"] for part in cast("list[Mapping[str, str]]", entry.get("partials", []))]
         aggregates = sorted(str(entry["name"]) for entry in _entries(self._old, "aggregates"))
         for name, new in self._names.items():
             # A column of the stream is not stored by its name, where only an expression over it is.

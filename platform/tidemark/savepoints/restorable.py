@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Final
 
 from tidemark.errors import SinkError, TidemarkError
 from tidemark.locations import Location
@@ -17,6 +16,7 @@ from tidemark.savepoints.limits import Limit, Restorable, SeenFile, about, files
 from tidemark.savepoints.positions import sources_of
 from tidemark.savepoints.savepoint import Savepoint
 from tidemark.savepoints.source_files import FileLooks, require_in_sight, seen_files
+from tidemark.savepoints.source_kinds import OF_FILES, kind_of_position
 from tidemark.savepoints.table_versions import commits_back, kept_ms, open_table
 from tidemark.state.joblog import JobLog
 from tidemark.state.layout import job_folder
@@ -25,10 +25,8 @@ from tidemark.state.records import EpochRecord, SourceLogRef
 from tidemark.state.status import SourceStatus, read_status
 from tidemark.state.store import JobStore
 
-_NUMBER: Final = "logOffset"
-_OF_FILES: Final = ("files", "elements")
 _VERSION, _TABLE = "reservoirVersion", "reservoirId"
-"""By which positions in files and in Delta tables are known."""
+"""Parts of a position in a Delta table."""
 
 
 class Restorability:
@@ -62,8 +60,8 @@ class Restorability:
     def _input(self, name: str, position: object, record: EpochRecord) -> Limit:
         kind = self._sources.get(name)
         try:
-            unread = position is None and kind is not None and kind.kind in _OF_FILES
-            if unread or (isinstance(position, Mapping) and _NUMBER in position):
+            unread = position is None and kind is not None and kind.kind in OF_FILES
+            if unread or kind_of_position(position) == "files":
                 return self._files(name, log_offset(position), record)
             if isinstance(position, Mapping) and _VERSION in position and kind is not None and kind.location is not None:
                 return self._versions(name, kind.location, position)

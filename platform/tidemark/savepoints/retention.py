@@ -15,7 +15,8 @@ DAY_MS: Final = 24 * 60 * 60 * 1000
 class SavepointRetention:
     """How many savepoints are kept, and for how long (milliseconds); what passes either bound goes.
 
-    Only those that were taken automatically go: what somebody took by hand goes by hand.
+    Only those that were taken automatically go: what somebody took by hand goes by hand. The count is of each kind, so that periodic ones
+    do not push out what an upgrade or a rewind left as the way back.
     """
 
     count: int = 10
@@ -35,7 +36,9 @@ def plan_disposal(
     """
     newest_first = sorted(savepoints, key=lambda savepoint: (savepoint.taken_at, savepoint.name), reverse=True)
     automatic = [savepoint for savepoint in newest_first if savepoint.info.kind in AUTOMATIC]
-    beyond = {savepoint.name for savepoint in automatic[max(retention.count, 0) :]}
+    kinds = {savepoint.info.kind for savepoint in automatic}
+    of_kind = {kind: [savepoint for savepoint in automatic if savepoint.info.kind == kind] for kind in kinds}
+    beyond = {savepoint.name for held in of_kind.values() for savepoint in held[max(retention.count, 0) :]}
     gone = [
         savepoint
         for savepoint in automatic

@@ -74,7 +74,7 @@ def abort_rewind(
         # Not the note of somebody who came after: who slept until now does nothing more.
         driver.confirm()
         # In this order: a rewind whose note is there may be gone on with, and needs what its pin keeps.
-        remove_rewind(folder)
+        remove_rewind(folder, note.identity)
         crash_point("rewind-note-gone")
         if note.pin:
             Pins(log).remove(note.pin)

@@ -33,7 +33,7 @@ class RewindNote:
         lineage: that begins there.
         epoch: the savepoint's.
         tables: the versions that the Delta tables are put back to, by output; those that are there already are closed to what went on.
-            The former table of an output that lies elsewhere now has the output's name with ``FORMER`` behind it.
+            The former table of an output that lies elsewhere now, or is gone, has the output's name with ``FORMER`` behind it, or several.
         at: when it was begun, milliseconds.
         by: who began it.
         why: what for.
@@ -74,9 +74,11 @@ def write_tries(folder: JobStore, note: RewindNote) -> None:
     write_sealed(folder, REWIND, kind=KIND, value=note)
 
 
-def remove_rewind(folder: JobStore) -> None:
-    """Take the note away: the rewind is done, or given up."""
-    folder.delete([REWIND])
+def remove_rewind(folder: JobStore, identity: str) -> None:
+    """Take the note of a rewind away: it is done, or given up. Another one's stays."""
+    note = read_rewind(folder)
+    if note is not None and note.identity == identity:
+        folder.delete([REWIND])
 
 
 def require_no_rewind(folder: JobStore, job: str) -> None:

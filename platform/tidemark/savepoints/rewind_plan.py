@@ -10,10 +10,12 @@ from urllib.parse import unquote
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from tidemark.errors import SinkError
 from tidemark.locations import Location
 from tidemark.savepoints.rewind_note import FORMER
 from tidemark.savepoints.savepoint import Savepoint, TableVersion
-from tidemark.savepoints.table_versions import Commit, commits_back, open_table, savepoint_versions, shows
+from tidemark.savepoints.table_versions import Commit, commits_back, open_table, savepoint_versions, shows, table_versions
+from tidemark.state.delta_tags import JOB
 from tidemark.state.pins import LaterLineages
 from tidemark.state.records import EpochRecord, OutputRecord
 from tidemark.state.store import JobStore
@@ -49,7 +51,13 @@ class RewindPlan:
 
 
 def plan_rewind(
-    savepoint: Savepoint, head: EpochRecord, later: LaterLineages, *, now_ms: int, although_unpublished: bool = False
+    savepoint: Savepoint,
+    head: EpochRecord,
+    later: LaterLineages,
+    *,
+    now_ms: int,
+    between: Iterable[EpochRecord] = (),
+    although_unpublished: bool = False,
 ) -> RewindPlan:
     """Return what putting a job back to a savepoint comes to.
 
@@ -58,6 +66,7 @@ def plan_rewind(
         head: its newest epoch.
         later: lineages of the job that came after the savepoint's epoch.
         now_ms: the time.
+        between: epochs that came after the savepoint's, as far as they are known; tables that were outputs then are put back, too.
         although_unpublished: whether tables need not show the newest epoch: a driver is just about to publish it, or nobody wants it back.
 
     Raises:
@@ -85,11 +94,18 @@ def plan_rewind(
         if version is not None:
             # Another job may have been given the place since.
             own = {stored.lineage, *later.names} if name.endswith(FORMER) else None
-            reasons, moved = _against(name, version, table, own)
+            reasons, moved = _against(name, version, table, savepoint.job, own)
             refusals += reasons
             if moved and not reasons:
                 changed.append(name)
     left = {name: NOT_TAKEN_BACK.get(output.sink, "it is no table") for name, output in outputs.items() if output.sink != "delta"}
+    for name, output in _bygone(between, outputs).items():
+        found = _of_bygone(name, output, savepoint, later, now_ms=now_ms)
+        if isinstance(found, str):
+            left[name] = f"what was written to it since stays: {found}"
+        elif found is not None:
+            tables[name] = found
+            changed.append(name)
     return RewindPlan(savepoint.name, stored.epoch, head.epoch, tables, tuple(changed), left, tuple(refusals))
 
 
@@ -101,6 +117,11 @@ def shown(commits: Iterable[Commit]) -> list[Commit]:
 def commits_since(version: TableVersion, newest: int) -> list[Commit]:
     """Return all commits of a table after a version, newest first; one whose entry is gone ends the list."""
     return list(takewhile(lambda commit: commit.version > version.version, commits_back(version.location, newest)))
+
+
+def is_cut_off(version: TableVersion, newest: int, since: Sequence[Commit]) -> bool:
+    """Say whether commits since a version are missing: their entries are gone, so that nobody can tell what they did."""
+    return len(since) < newest - version.version
 
 
 def _with_former_tables(savepoint: Savepoint, head: EpochRecord) -> Savepoint:
@@ -115,6 +136,38 @@ def _with_former_tables(savepoint: Savepoint, head: EpochRecord) -> Savepoint:
             if name in tables:
                 tables[name + FORMER] = tables.pop(name)
     return replace(savepoint, record=replace(savepoint.record, outputs=outputs), info=replace(savepoint.info, tables=tables))
+
+
+def _bygone(between: Iterable[EpochRecord], outputs: Mapping[str, OutputRecord]) -> dict[str, OutputRecord]:
+    """Return the tables that were outputs only between the savepoint and now, as former ones."""
+    places = {Location.parse(output.location) for output in outputs.values() if output.sink == "delta" and output.location is not None}
+    found: dict[str, OutputRecord] = {}
+    for record in between:
+        for name, output in record.outputs.items():
+            if output.sink != "delta" or output.location is None or Location.parse(output.location) in places:
+                continue
+            former = name + FORMER
+            while former in {*found, *outputs}:
+                former += FORMER
+            places.add(Location.parse(output.location))
+            found[former] = replace(output, files=())
+    return found
+
+
+def _of_bygone(name: str, output: OutputRecord, savepoint: Savepoint, later: LaterLineages, *, now_ms: int) -> TableVersion | str | None:
+    """Return the version that a table of ``_bygone`` is put back to, why it cannot be, or None where there is nothing to do."""
+    stored = savepoint.record
+    try:
+        table = open_table(name, str(output.location))
+        version = table_versions(replace(stored, outputs={name: output}), later, now_ms=now_ms).get(name)
+    except SinkError as error:
+        return error.what
+    if table is None:
+        return None
+    if version is None:
+        return f"no version of it is known to show nothing later than epoch {stored.epoch}"
+    reasons, moved = _against(name, version, table, savepoint.job, {stored.lineage, *later.names})
+    return "; ".join(reasons) if reasons else version if moved else None
 
 
 def _lies_at(output: OutputRecord, place: str) -> bool:
@@ -133,14 +186,15 @@ def _unversioned(name: str, location: str, table: DeltaTable | None, wanted: Seq
     return [f"{place}: start the job once, which publishes its newest epoch"]
 
 
-def _against(name: str, version: TableVersion, table: DeltaTable | None, own: Collection[str] | None) -> tuple[list[str], bool]:
+def _against(name: str, version: TableVersion, table: DeltaTable | None, job: str, own: Collection[str] | None) -> tuple[list[str], bool]:
     """Return why a table cannot be put back to a version, and whether it says anything else now.
 
     Args:
         name: of the output.
         version: of the table.
         table: at its newest version, None where it is gone.
-        own: the lineages that may have written to it since; None for any.
+        job: that is to be put back.
+        own: the lineages of that job that may have written to it since; None for any.
     """
     place = f"output {name!r}: the table at {version.location}"
     if table is None:
@@ -150,11 +204,16 @@ def _against(name: str, version: TableVersion, table: DeltaTable | None, own: Co
         return [f"{place} is another one than that of the savepoint: it was made anew"], False
     if newest < version.version:
         return [f"{place} is at version {newest}, which comes before version {version.version}: it was made anew"], False
-    since = shown(commits_since(version, newest))
-    foreign = [commit for commit in since if commit.epoch is None or (own is not None and commit.epoch[0] not in own)]
+    commits = commits_since(version, newest)
+    since = shown(commits)
+    foreign = [
+        commit for commit in since if commit.epoch is None or commit.of_other(job) or (own is not None and commit.epoch[0] not in own)
+    ]
     if foreign:
-        listed = ", ".join(f"{commit.version} ({commit.operation or 'unknown'})" for commit in foreign[:3])
+        listed = ", ".join(f"{commit.version} ({_maker(commit, job)})" for commit in foreign[:3])
         return [f"{place} has versions of somebody else's since, which would be undone: {listed}"], True
+    if is_cut_off(version, newest, commits):
+        return [f"{place} no longer has version {version.version}: its log was cleaned up"], True
     if not since:
         return [], False
     try:
@@ -165,3 +224,7 @@ def _against(name: str, version: TableVersion, table: DeltaTable | None, own: Co
     there = {file.path for file in JobStore.open(version.location).list()}
     missing = [path for path in paths if path not in there and "://" not in path and not path.startswith("/")]
     return ([f"{place} has lost {len(missing)} of {len(paths)} files of version {version.version} to a vacuum"] if missing else []), True
+
+
+def _maker(commit: Commit, job: str) -> str:
+    return f"job {commit.tags[JOB]!r}" if commit.of_other(job) else commit.operation or "unknown"

@@ -8,21 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
+from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import DeltaError
 
 from tidemark.errors import PublishError, RewindError
 from tidemark.savepoints.rewind_note import FORMER, RewindNote
-from tidemark.savepoints.rewind_plan import commits_since, shown
+from tidemark.savepoints.rewind_plan import commits_since, is_cut_off, shown
 from tidemark.savepoints.savepoint import TableVersion
 from tidemark.savepoints.table_versions import Commit, open_table
-from tidemark.state.delta_tags import EPOCH, GIVEN_UP, LINEAGE, MAINTENANCE, REWIND
+from tidemark.state.delta_hooks import KEEP_LOG
+from tidemark.state.delta_tags import EPOCH, GIVEN_UP, JOB, LINEAGE, MAINTENANCE, REWIND
 from tidemark.state.records import EpochRecord
 from tidemark.state.redaction import redacted, without_secrets
 
 
-def put_back(output: str, version: TableVersion, note: RewindNote) -> bool:
-    """Put a table back, unless that was done; returns whether it had to be.
+def put_back(job: str, output: str, version: TableVersion, note: RewindNote) -> bool:
+    """Put a table of a job's back, unless that was done; returns whether it had to be.
 
     Raises:
         RewindError: the table is gone, somebody else wrote to it since, or the rewind was given up.
@@ -39,10 +40,19 @@ def put_back(output: str, version: TableVersion, note: RewindNote) -> bool:
     after = commits_since(version, table.version())
     if any(_given_up_since(commit, note) for commit in after):
         raise RewindError("the rewind was given up meanwhile", fix="begin it anew if it is wanted", uid=output, place=version.location)
-    since = shown(after)
-    if any(commit.tags.get(REWIND) == note.identity for commit in since):
+    # Of one that needed nothing the commit that closes it tells, or what the job has published since: who slept may come late.
+    if any(commit.lineage == note.lineage or commit.tags.get(REWIND) == note.identity for commit in after):
         return False
-    if foreign := [commit for commit in since if commit.foreign]:
+    since = shown(after)
+    if is_cut_off(version, table.version(), after):
+        raise RewindError(
+            f"the table of output {output!r} does not tell any more what was done to it: its log was cleaned up",
+            fix="put the entries of its log back from a backup, or write a version of the table (Delta's RESTORE) that has what it had "
+            f"at version {version.version}; nothing of the rewind is lost",
+            uid=output,
+            place=version.location,
+        )
+    if foreign := [commit for commit in since if commit.foreign or commit.of_other(job)]:
         raise RewindError(
             f"somebody else wrote version {foreign[0].version} of the table of output {output!r} while the rewind was under way",
             fix="undo that version (Delta's RESTORE to the one before), see that nobody writes there, and give the same command again",
@@ -51,10 +61,12 @@ def put_back(output: str, version: TableVersion, note: RewindNote) -> bool:
         )
     try:
         if since:
-            tags = {LINEAGE: note.lineage, EPOCH: str(note.epoch), REWIND: note.identity}
+            tags = {JOB: job, LINEAGE: note.lineage, EPOCH: str(note.epoch), REWIND: note.identity}
             closing = _closing(output, note)
             table.restore(
-                version.version, commit_properties=CommitProperties(custom_metadata=tags, app_transactions=[closing] if closing else None)
+                version.version,
+                commit_properties=CommitProperties(custom_metadata=tags, app_transactions=[closing] if closing else None),
+                post_commithook_properties=KEEP_LOG,
             )
         else:
             _close(table, output, note)
@@ -121,7 +133,7 @@ def _not_written(output: str, version: TableVersion, error: Exception) -> Publis
 def _moved(table: DeltaTable, output: str, version: TableVersion, note: RewindNote, head: EpochRecord | None) -> str | None:
     newest = table.version()
     after = commits_since(version, newest)
-    if len(after) < newest - version.version:
+    if is_cut_off(version, newest, after):
         return f"the table of output {output!r} does not tell any more what was done to it: its log was cleaned up"
     own = [commit for commit in after if commit.tags.get(REWIND) == note.identity]
     if any(commit.lineage is not None for commit in own):
@@ -169,10 +181,10 @@ def _commit_nothing(table: DeltaTable, tags: Mapping[str, str], transaction: Tra
         commit_properties=CommitProperties(
             custom_metadata={MAINTENANCE: "rewind", **tags}, app_transactions=[transaction] if transaction is not None else None
         ),
-        post_commithook_properties=PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False),
+        post_commithook_properties=KEEP_LOG,
     )
 
 
 def _closing(output: str, note: RewindNote) -> Transaction | None:
     """Return the transaction of the last epoch that goes, as its publication has it; None where an older release began the rewind."""
-    return Transaction(f"{note.ended.lineage}/{output.removesuffix(FORMER)}", note.ended.epoch) if note.ended is not None else None
+    return Transaction(f"{note.ended.lineage}/{output.partition(FORMER)[0]}", note.ended.epoch) if note.ended is not None else None

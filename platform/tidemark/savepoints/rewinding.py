@@ -80,6 +80,7 @@ def rewind(
     clock: Clock = SYSTEM_CLOCK,
     tell: Tell | None = None,
     upgrade: str = "",
+    kept: str = "",
     although_unpublished: bool = False,
     require: Callable[[], None] = lambda: None,
 ) -> EpochRecord:
@@ -94,6 +95,7 @@ def rewind(
         clock: the time.
         tell: is told of each step.
         upgrade: the upgrade that it is a step of, by its identity.
+        kept: a savepoint that was taken just before; while it is of the newest epoch, no other is taken.
         although_unpublished: whether rows of the newest epoch that a table does not show yet may go for good.
         require: raises where it is not wanted any more; called first, once more when nobody else can begin, and again when all can see
             that it was begun and nothing is changed yet: of this one and who decides otherwise one sees the other.
@@ -117,23 +119,25 @@ def rewind(
         note = read_rewind(log.store)
         if note is None:
             store = SavepointStore(root, job, clock)
-            note = _begin(store, driver, name, by=by, why=why, say=say, although_unpublished=although_unpublished)
+            note = _begin(store, driver, name, by=by, why=why, kept=kept, say=say, although_unpublished=although_unpublished)
             _require_wanted(driver, note, require, upgrade)
         else:
             _require_same(log.store, note, name, job)
             say(f"going on with the rewind to {name} that was begun")
         for output, version in note.tables.items():
             driver.beat()
-            if put_back(output, version, note):
+            if put_back(job, output, version, note):
                 say(f"table of {output} is back at version {version.version}")
             crash_point("rewind-table-back")
         crash_point("rewind-tables-back")
         head = _restored(root, driver, note)
         crash_point("rewind-restored")
+        # Who slept until now must not touch what somebody does who came after.
+        driver.confirm()
         write_rewound(root, head)
         if note.pin:
             Pins(log).remove(note.pin)
-        remove_rewind(log.store)
+        remove_rewind(log.store, note.identity)
         say(f"{job} goes on after epoch {head.epoch}, as lineage {head.lineage}")
         return head
     finally:
@@ -141,15 +145,18 @@ def rewind(
             driver.release()
 
 
-def _begin(store: SavepointStore, driver: Driver, name: str, *, by: str, why: str, say: Tell, although_unpublished: bool) -> RewindNote:
+def _begin(
+    store: SavepointStore, driver: Driver, name: str, *, by: str, why: str, kept: str, say: Tell, although_unpublished: bool
+) -> RewindNote:
     """Make sure that it may be done, keep what there is now, and write down what is to be done."""
     savepoint, head = store.get(name), _require_head(driver.last, store.job)
     plan = _plan(store, savepoint, head, although_unpublished=although_unpublished)
     _require_no_refusal(plan, store.job)
     for output, meaning in plan.left.items():
         say(f"output {output} is not put back: {meaning}")
-    before = store.take(kind="before-rewind", by=by, note=why or f"before the rewind to {name}")
-    say(f"savepoint {before.name} keeps what there is now")
+    if not _is_of(store, kept, head):
+        before = store.take(kind="before-rewind", by=by, note=why or f"before the rewind to {name}")
+        say(f"savepoint {before.name} keeps what there is now")
     lineage = secrets.token_hex(8)
     pin = f"{IDENTITY}{lineage}"
     # The savepoint may be disposed of until the note is there: the rewind keeps what it needs itself.
@@ -178,6 +185,14 @@ def _begin(store: SavepointStore, driver: Driver, name: str, *, by: str, why: st
     return note
 
 
+def _is_of(store: SavepointStore, name: str, head: EpochRecord) -> bool:
+    """Say whether there is a savepoint of this name, and it is of the newest epoch."""
+    if name not in store.pins.names():
+        return False
+    record = store.get(name).record
+    return (record.lineage, record.epoch) == (head.lineage, head.epoch)
+
+
 def _require_wanted(driver: Driver, note: RewindNote, require: Callable[[], None], upgrade: str) -> None:
     """Make sure that a rewind that was just begun is wanted still; otherwise it is as if it had not been."""
     try:
@@ -186,14 +201,15 @@ def _require_wanted(driver: Driver, note: RewindNote, require: Callable[[], None
     except TidemarkError:
         driver.confirm()
         # In this order: a rewind whose note is there may be gone on with, and needs what its pin keeps.
-        remove_rewind(driver.log.store)
+        remove_rewind(driver.log.store, note.identity)
         Pins(driver.log).remove(note.pin)
         raise
 
 
 def _plan(store: SavepointStore, savepoint: Savepoint, head: EpochRecord, *, although_unpublished: bool) -> RewindPlan:
     later, now = store.lineages_after(savepoint.record), store.clock.now_ms()
-    plan = plan_rewind(savepoint, head, later, now_ms=now, although_unpublished=although_unpublished)
+    between = store.records_after(savepoint.record)
+    plan = plan_rewind(savepoint, head, later, now_ms=now, between=between, although_unpublished=although_unpublished)
     try:
         require_whole(store.folder, savepoint.record)
     except CorruptStoreError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -142,6 +142,13 @@ class SavepointStore:
         note, later = read_rewind(self.folder), self.pins.lineages_after(record)
         begins = {note.lineage} - {record.lineage} if note is not None else set()
         return replace(later, names=later.names | begins)
+
+    def records_after(self, record: EpochRecord) -> Iterator[EpochRecord]:
+        """Yield the job's epochs that came after one, newest first, as far as they are retained or savepoints."""
+        names = self.lineages_after(record).names
+        for each in (*self.pins.log.epochs(), *(savepoint.record for savepoint in reversed(self.list()))):
+            if each.lineage in names or (each.lineage == record.lineage and each.epoch > record.epoch):
+                yield each
 
     def restorable(self, *savepoints: Savepoint) -> tuple[Restorable, ...]:
         """Return of some of the job's savepoints until when the job can be put back to them, and what that follows from.

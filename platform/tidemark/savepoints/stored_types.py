@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final, Literal
+from typing import Any, Final, Literal, TypeGuard
 
 Change = Literal["same", "wider", "other"]
 """Of a column's type: it holds what it held; it holds that and more; values would be lost or mean something else."""
@@ -27,6 +27,17 @@ def stored_columns(schema: object) -> dict[str, object]:
     return {str(field["name"]): field["type"] for field in fields if isinstance(field, Mapping)}
 
 
+OLDER: Final = "tidemark.older"
+"""Metadata of a column of state that only older files have: the stream has it no more."""
+
+
+def older_columns(schema: object) -> frozenset[str]:
+    """Return the names of the columns that only older files have; ``schema`` is as in ``stored_columns``."""
+    fields = schema.get("fields") if isinstance(schema, Mapping) else None
+    found = fields if isinstance(fields, list) else []
+    return frozenset(str(field["name"]) for field in found if isinstance(field, Mapping) and (field.get("metadata") or {}).get(OLDER))
+
+
 def type_of_ddl(ddl: str) -> object | None:
     """Return the JSON form of a type that the graph tells, None for kinds that it is not certain of.
 
@@ -44,28 +55,57 @@ def type_of_ddl(ddl: str) -> object | None:
     return None
 
 
-def type_change(old: object, new: object) -> Change:
+def type_change(old: object, new: object, *, compared: bool = False) -> Change:
     """Return what becomes of a column whose type was one and is to be another; whether it may be null does not matter.
+
+    Args:
+        old: the type that it was.
+        new: the type that it is to be.
+        compared: whether stored values are held against those that come. A FLOAT of 0.1 is none of the DOUBLEs that are read as 0.1.
 
     >>> type_change("integer", "long"), type_change("long", "double"), type_change("decimal(10,2)", "decimal(12,2)")
     ('wider', 'other', 'wider')
+    >>> type_change("float", "double"), type_change("float", "double", compared=True)
+    ('wider', 'other')
     """
     if isinstance(old, str) and isinstance(new, str):
-        return "same" if old == new else "wider" if _holds(new, old) else "other"
+        changes = compared and (old, new) == ("float", "double")
+        return "same" if old == new else "wider" if _holds(new, old) and not changes else "other"
     if not (isinstance(old, Mapping) and isinstance(new, Mapping)) or old.get("type") != new.get("type"):
         return "other"
     match old.get("type"):
         case "array":
-            return type_change(old.get("elementType"), new.get("elementType"))
+            return type_change(old.get("elementType"), new.get("elementType"), compared=compared)
         case "map":
             # Two keys that were different stay so: nothing here makes two values one.
-            return _worst([type_change(old.get(part), new.get(part)) for part in ("keyType", "valueType")])
+            return _worst([type_change(old.get(part), new.get(part), compared=compared) for part in ("keyType", "valueType")])
         case "struct":
             before, after = stored_columns(old), stored_columns(new)
             if list(before) != list(after):
                 return "other"
-            return _worst([type_change(before[name], after[name]) for name in before])
+            return _worst([type_change(before[name], after[name], compared=compared) for name in before])
     return "same" if old == new else "other"
+
+
+def with_names_of(stored: object, wanted: object) -> object:
+    """Return an array of structs with the names that another one's fields have, as many as it has; anything else as it is.
+
+    >>> old = {"type": "array", "elementType": {"type": "struct", "fields": [{"name": "a", "type": "long"}]}}
+    >>> new = {"type": "array", "elementType": {"type": "struct", "fields": [{"name": "b", "type": "string"}]}}
+    >>> shown_type(with_names_of(old, new))
+    'ARRAY<STRUCT<b: BIGINT>>'
+    """
+    fields = [each.get("elementType", {}).get("fields") if _is_array_of_structs(each) else None for each in (stored, wanted)]
+    before, after = fields
+    if before is None or after is None or len(before) != len(after):
+        return stored
+    named = [{**field, "name": other["name"]} for field, other in zip(before, after, strict=True)]
+    return {"type": "array", "elementType": {"type": "struct", "fields": named}, "containsNull": True}
+
+
+def _is_array_of_structs(kind: object) -> TypeGuard[Mapping[str, Any]]:
+    item = kind.get("elementType") if isinstance(kind, Mapping) and kind.get("type") == "array" else None
+    return isinstance(item, Mapping) and item.get("type") == "struct"
 
 
 def _holds(wide: str, narrow: str) -> bool:

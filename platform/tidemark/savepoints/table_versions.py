@@ -15,7 +15,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from tidemark.errors import SinkError
 from tidemark.locations import Location
 from tidemark.savepoints.savepoint import Savepoint, TableVersion
-from tidemark.state.delta_tags import COLUMNS_FOR, EPOCH, LINEAGE, MAINTENANCE
+from tidemark.state.delta_tags import COLUMNS_FOR, EPOCH, JOB, LINEAGE, MAINTENANCE
 from tidemark.state.pins import LaterLineages
 from tidemark.state.records import EpochRecord, OutputRecord
 from tidemark.state.redaction import redacted, without_secrets
@@ -61,6 +61,10 @@ class Commit:
     def foreign(self) -> bool:
         """Whether somebody else made it."""
         return LINEAGE not in self.tags and MAINTENANCE not in self.tags
+
+    def of_other(self, job: str) -> bool:
+        """Whether it has rows of another job's."""
+        return MAINTENANCE not in self.tags and self.tags.get(JOB, job) != job
 
 
 def open_table(output: str, location: str) -> DeltaTable | None:
@@ -163,7 +167,7 @@ def _version(name: str, location: str, record: EpochRecord, later: LaterLineages
     shown: Commit | None = None
     before = {record.lineage, record.parent.lineage if record.parent is not None else None}
     for commit in commits_back(location, version):
-        if commit.epoch is None:
+        if commit.epoch is None or commit.of_other(record.job):
             continue
         lineage, epoch = commit.epoch
         if lineage in later.names or (lineage == record.lineage and epoch > record.epoch):

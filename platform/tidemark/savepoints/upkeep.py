@@ -6,7 +6,6 @@ import logging
 from contextlib import suppress
 from dataclasses import dataclass
 
-from deltalake import CommitProperties
 from deltalake.exceptions import DeltaError
 
 from tidemark.clock import SYSTEM_CLOCK, Clock
@@ -17,7 +16,7 @@ from tidemark.savepoints.needed_versions import NeededVersionsSearch, lost_error
 from tidemark.savepoints.retention import SavepointRetention
 from tidemark.savepoints.savepoint_store import SavepointStore
 from tidemark.savepoints.table_versions import open_table
-from tidemark.state.delta_tags import MAINTENANCE
+from tidemark.savepoints.vacuuming import vacuum
 from tidemark.state.joblog import JobLog
 from tidemark.state.layout import job_folder
 from tidemark.state.owners import current_owner
@@ -74,8 +73,8 @@ def vacuum_tables(root: JobStore, job: str, *, clock: Clock = SYSTEM_CLOCK) -> d
     Returns how many were deleted, by output; nothing of a table that does not show yet what a savepoint needs of it. The job may run.
 
     Raises:
-        SinkError: a table cannot be read, or not be written to.
-        StoreError: a table's log cannot be listed.
+        SinkError: a table cannot be read.
+        StoreError: a table's log cannot be listed, or files cannot be deleted.
         CorruptStoreError: a savepoint is damaged; nothing was deleted.
     """
     store = SavepointStore(root, job, clock)
@@ -94,16 +93,12 @@ def vacuum_tables(root: JobStore, job: str, *, clock: Clock = SYSTEM_CLOCK) -> d
         if needed.versions is None:
             logger.warning("output %r: its table is left alone until it shows epoch %d, which a savepoint needs", name, head.epoch)
             continue
-        versions = sorted(needed.versions) or None
         try:
-            gone = table.vacuum(dry_run=True, keep_versions=versions)
-            if gone:
-                tags = CommitProperties(custom_metadata={MAINTENANCE: "vacuum"})
-                gone = table.vacuum(dry_run=False, keep_versions=versions, commit_properties=tags)
+            gone = vacuum(table, JobStore.open(output.location), needed.versions)
         except (DeltaError, OSError) as error:
             raise SinkError(
-                f"old files of the table of output {name!r} cannot be deleted: {redacted(str(error))}",
-                fix="see that the place can be written to; what savepoints need is still there",
+                f"the table of output {name!r} cannot be looked through for old files: {redacted(str(error))}",
+                fix="see that its place can be reached; nothing was deleted",
                 uid=name,
                 place=output.location,
             ) from without_secrets(error)

@@ -80,7 +80,7 @@ class SourceVerdict:
     @property
     def fits(self) -> bool:
         """Whether a job may go on so."""
-        return self.status != "dropped" or self.left
+        return self.status in {"compatible", "new"} or (self.status == "dropped" and self.left)
 
 
 @dataclass(frozen=True)

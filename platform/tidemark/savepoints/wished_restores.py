@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from tidemark.errors import UnknownSavepointError
 from tidemark.savepoints.restore import Restore
 from tidemark.state.envelope import sha256
 from tidemark.state.holds import Hold, Holds
@@ -25,12 +26,21 @@ def hold_for(root: JobStore, job: str, restore: Restore, *, now_ms: int) -> None
         job: that is to be restored.
         restore: which.
         now_ms: the time.
+
+    Raises:
+        UnknownSavepointError: it was disposed of just now.
     """
     owner = restore.job or job
     log = JobLog(root.at(job_folder(owner)), owner)
     if restore.savepoint in Pins(log).names():
         with suppress(FileExistsError):
             Holds(log.store).put(Hold(_name(job, restore), job, now_ms, restore.savepoint, (), lasting=False))
+        # Whoever looked for holds before that one may have let it go since.
+        if restore.savepoint not in Pins(log).names():
+            Holds(log.store).remove(_name(job, restore))
+            raise UnknownSavepointError(
+                f"savepoint {restore.savepoint!r} of job {owner!r} was disposed of just now", fix="name another one", job=job
+            )
 
 
 def let_go_for(root: JobStore, job: str, restore: Restore) -> None:

@@ -73,8 +73,7 @@ def with_splits_of(strategy: WatermarkStrategy, state: SourceState) -> SourceSta
 
     One split stands for them, with their watermark, until the first of the others shows.
     """
-    # Records of older builds do not say by what column; they have names of splits where there is one.
-    if state.split_by == strategy.split_by or (state.split_by is None and any(state.splits)):
+    if state.split_by == strategy.split_by:
         return state
     active = max((split.last_active for split in state.splits.values()), default=0)
     whole = SplitState(watermark=state.watermark, last_active=active)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 
-from tidemark.errors import TidemarkError
+from tidemark.errors import CorruptStoreError, StateMismatchError, TidemarkError
 from tidemark.graph.code_version import code_version
 from tidemark.graph.definition_changes import Names
 from tidemark.graph.job import Job
@@ -22,6 +22,7 @@ from tidemark.spark.migrating import migrate
 from tidemark.state.joblog import JobLog
 from tidemark.state.layout import STATE
 from tidemark.state.records import EpochRecord
+from tidemark.state.status import read_status
 from tidemark.state.store import JobStore
 
 if TYPE_CHECKING:
@@ -30,8 +31,26 @@ if TYPE_CHECKING:
 logger = logging.getLogger("tidemark")
 
 
+def was_refused(root: JobStore, job: str) -> bool:
+    """Return whether a job's last run failed because state did not fit it.
+
+    What changes types is not always in the job's code: a table that it reads has been widened, a module that a function uses is another.
+    """
+    try:
+        status = read_status(root, job)
+    except CorruptStoreError:
+        return False
+    return status is not None and status.state == "failed" and status.error_code == StateMismatchError.code
+
+
 def fitted(
-    spark: SparkSession, store: JobStore, record: EpochRecord, job: Job, *, columns: Mapping[str, Names] | None = None
+    spark: SparkSession,
+    store: JobStore,
+    record: EpochRecord,
+    job: Job,
+    *,
+    columns: Mapping[str, Names] | None = None,
+    suspected: bool = False,
 ) -> EpochRecord:
     """Return a stored epoch with its state as the job can go on from it: as it is, or migrated.
 
@@ -43,6 +62,7 @@ def fitted(
         record: the epoch, under the job's uids.
         job: what is to go on.
         columns: of operators by uid, new names of keys, aggregates and columns by old ones; None for what is left behind.
+        suspected: look also if the job's code seems to be the same.
 
     Raises:
         StateMismatchError: stored positions or state belong to nothing in the job, or do not fit what they belong to; the message has
@@ -51,7 +71,7 @@ def fitted(
         SinkError: the results do not fit the tables or folders that they go to; the message has all that stands against it.
         TidemarkError: state is to be migrated, and the job's code fails on input without rows.
     """
-    changed = record.code_version != code_version(job) or bool(columns)
+    changed = suspected or record.code_version != code_version(job) or bool(columns)
     head = JobLog(store, job.name).load().epoch if changed else None
     outputs = judge_outputs(job, record, head) if changed else ()
     found = verdict(record, job, columns=columns, outputs=outputs)

@@ -10,22 +10,20 @@ import json
 import re
 import uuid
 from collections.abc import Iterable, Mapping
-from typing import Final
 
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.crashpoints import crash_point
 from tidemark.spark.delta_files import LiveFile
+from tidemark.state.delta_hooks import KEEP_LOG
 from tidemark.state.delta_tags import FOLDER
 from tidemark.state.records import StagedFile
 from tidemark.state.store import JobStore
 
 _ATTEMPT = re.compile(r"[a-z]+-(\d{20})-[0-9a-f]{8}")
-_HOOKS: Final = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
-"""Looking for expired logs lists all of them, which is too much for every commit: see ``delta_maintenance``."""
 
 
 def add_actions(files: Iterable[StagedFile], *, data_change: bool = True) -> list[AddAction | RemoveAction]:
@@ -59,7 +57,7 @@ def append(
         mode="append",
         schema=schema,
         commit_properties=CommitProperties(app_transactions=[transaction], custom_metadata=dict(metadata)),
-        post_commithook_properties=_HOOKS,
+        post_commithook_properties=KEEP_LOG,
     )
 
 
@@ -89,7 +87,7 @@ def rewrite(
                 # them removed would be taken without a word.
                 max_commit_retries=0,
             ),
-            post_commithook_properties=_HOOKS,
+            post_commithook_properties=KEEP_LOG,
         )
     except CommitFailedError:
         table.update_incremental()
@@ -118,7 +116,7 @@ def add_columns(table: DeltaTable, rows: str, metadata: Mapping[str, str]) -> bo
     try:
         # Not behind others' versions: a rewind that came first has closed the table to the rows that need the columns.
         properties = CommitProperties(custom_metadata=dict(metadata), max_commit_retries=0)
-        table.alter.add_columns(missing, commit_properties=properties, post_commithook_properties=_HOOKS)
+        table.alter.add_columns(missing, commit_properties=properties, post_commithook_properties=KEEP_LOG)
     except CommitFailedError:
         table.update_incremental()
         if table.version() == version:

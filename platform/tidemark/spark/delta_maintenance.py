@@ -12,12 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from deltalake import CommitProperties, DeltaTable, Schema
+from deltalake import DeltaTable, Schema
 
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.crashpoints import crash_point
 from tidemark.errors import ConservationError
 from tidemark.savepoints.table_versions import kept_ms
+from tidemark.savepoints.vacuuming import vacuum
 from tidemark.spark.delta_commits import add_actions, new_attempt, remove_actions, rewrite, sweep_attempts
 from tidemark.spark.delta_files import LiveFile, live_files
 from tidemark.spark.delta_rewrite import Rewriter
@@ -135,16 +136,11 @@ class Maintenance:
         if self._vacuumed_at is not None and now - self._vacuumed_at < VACUUM_EVERY_MS:
             return
         self._vacuumed_at = now
-        # A vacuum is two commits, so it is worth a look whether there is anything.
-        needed = sorted(self.needed or ()) or None
-        if table.vacuum(dry_run=True, keep_versions=needed):
-            gone = table.vacuum(
-                dry_run=False, keep_versions=needed, commit_properties=CommitProperties(custom_metadata={MAINTENANCE: "vacuum"})
-            )
-            for folder in sorted({found[0] for path in gone if (found := _STAGING.search(path))}):
-                # Spark's checksums are left, and nothing else needs the folder.
-                if not any(file.path.endswith(".parquet") for file in self.store.list(folder)):
-                    self.store.remove_folder(folder)
+        gone = vacuum(table, self.store, self.needed or ())
+        for folder in sorted({found[0] for path in gone if (found := _STAGING.search(path))}):
+            # Spark's checksums are left, and nothing else needs the folder.
+            if not any(file.path.endswith(".parquet") for file in self.store.list(folder)):
+                self.store.remove_folder(folder)
 
 
 def due(files: Sequence[LiveFile], file_bytes: int) -> list[list[LiveFile]]:

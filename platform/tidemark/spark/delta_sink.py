@@ -29,7 +29,7 @@ from tidemark.spark.delta_rewrite import APPENDED_BYTES, UPSERTED_BYTES, Change,
 from tidemark.spark.delta_upsert import Upsert, replaced_starts
 from tidemark.spark.error_text import first_line
 from tidemark.spark.staging import folder_of
-from tidemark.state.delta_tags import COLUMNS_FOR, EPOCH, LINEAGE, MAINTENANCE
+from tidemark.state.delta_tags import COLUMNS_FOR, EPOCH, JOB, LINEAGE, MAINTENANCE
 from tidemark.state.records import OutputRecord
 from tidemark.state.redaction import without_secrets
 from tidemark.state.store import JobStore
@@ -51,6 +51,7 @@ class DeltaSink:
         upsert: how rows replace older ones, None where all are added.
         rewriter: of the table's files, Spark's if there is none.
         own: whether the output went to this table in an epoch before; then the table follows the columns of its rows.
+        job: whose output it is; commits say so, since several jobs may write to one table.
     """
 
     kind = "delta"
@@ -63,12 +64,14 @@ class DeltaSink:
         rewriter: Rewriter | None = None,
         *,
         own: Callable[[], bool] = lambda: False,
+        job: str = "",
     ) -> None:
         self._name = name
         self._location = Location.parse(path)
         self._table: DeltaTable | None = None
         self._checked: str | None = None
         self._own = own
+        self._job = {JOB: job} if job else {}
         self.upsert = upsert
         self.staging = JobStore.open(self._location)
         self._rewriter = rewriter or SparkRewriter(self.staging, APPENDED_BYTES if upsert is None else UPSERTED_BYTES)
@@ -113,7 +116,7 @@ class DeltaSink:
         if record.schema is None:
             return
         upsert = Upsert.of_options(record.options)
-        metadata = {LINEAGE: lineage, EPOCH: str(epoch)}
+        metadata = {**self._job, LINEAGE: lineage, EPOCH: str(epoch)}
         columns_for = {MAINTENANCE: "columns", COLUMNS_FOR: f"{lineage}/{epoch}"}
         try:
             table = self._open() or self._create(Schema.from_json(record.schema))

@@ -21,7 +21,7 @@ from tidemark.semantics.watermarks import SourceState, read_to_end
 from tidemark.spark.adaptive_intake import AdaptiveIntake
 from tidemark.spark.beginning import Beginning
 from tidemark.spark.checkpoint import SparkCheckpoint
-from tidemark.spark.compatibility import fitted
+from tidemark.spark.compatibility import fitted, was_refused
 from tidemark.spark.deadlines import next_deadline
 from tidemark.spark.empty_input import make_ready
 from tidemark.spark.epoch import EpochRun, Machinery
@@ -118,13 +118,14 @@ class JobDriver:
         Raises:
             CorruptStoreError: an output has epochs that the log does not know.
         """
+        suspected = was_refused(self._root, self.job.name)
         beginning = Beginning(
             root=self._root,
             term=self._term,
             sinks=self._machinery.sinks,
             sources=frozenset(source.name for source in self._topology.sources),
             uids=frozenset(self._machinery.definitions),
-            fitted=lambda record, columns: fitted(self._spark, self._store, record, self.job, columns=columns),
+            fitted=lambda record, columns: fitted(self._spark, self._store, record, self.job, columns=columns, suspected=suspected),
         )
         self.head = beginning.head(self._restore)
         require_not_ahead(self._machinery.sinks, self.lineage, self.next_epoch - 1)

@@ -93,11 +93,14 @@ class _Migration:
         if not isinstance(stored, dict):
             return None
         change, fields = self.change, []
+        given = {field.name.lower(): field for field in self.given.columns}
+        added = {name.lower() for name in change.added}
         for field in StructType.fromJson(stored):
             name = change.renamed.get(field.name, field.name)
-            if field.name not in change.dropped:
-                fields.append(StructField(name, self._widened(name) or field.dataType))
-        return StructType([*fields, *(self.given.columns[name] for name in change.added)])
+            # What comes back is among the added.
+            if field.name not in change.dropped and name.lower() not in added:
+                fields.append(StructField(name, self._widened(name) or field.dataType, metadata=field.metadata))
+        return StructType([*fields, *(given[name] for name in sorted(added))])
 
     def _widened(self, name: str) -> DataType | None:
         kind = self.change.widened.get(name)

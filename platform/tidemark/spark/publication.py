@@ -22,7 +22,7 @@ def publish(record: EpochRecord, sinks: Mapping[str, BoundSink]) -> None:
     for name, output in record.outputs.items():
         sink = sinks.get(name)
         if sink is None or not sink.takes(output):
-            sink = sink_of_record(name, output)
+            sink = sink_of_record(name, output, record.job)
         if sink is not None:
             sink.publish(output, record.lineage, record.epoch)
             crash_point("output-published")

@@ -131,7 +131,7 @@ def _places(sinks: Mapping[str, BoundSink], epochs: Iterable[DecodedEpoch]) -> l
                 continue
             key = name, output.location
             named[key].add(folder_of(output))
-            if key not in by_location and (former := sink_of_record(name, output)) is not None:
+            if key not in by_location and (former := sink_of_record(name, output, decoded.record.job)) is not None:
                 by_location[key] = former.sink
     return [_Place(sink, frozenset(named[key])) for key, sink in by_location.items()]
 

@@ -149,14 +149,14 @@ def bind_sinks(outputs: Mapping[str, Output], job: JobStore) -> dict[str, BoundS
     return {name: BoundSink(name, _opened(name, output, job)) for name, output in outputs.items()}
 
 
-def sink_of_record(name: str, record: OutputRecord) -> BoundSink | None:
+def sink_of_record(name: str, record: OutputRecord, job: str) -> BoundSink | None:
     """Return the sink of an output that the job no longer has, so that a committed epoch of it can still be published.
 
     None for outputs that live within one process: there is nobody left to show them to.
     """
     if record.location is None:
         return None
-    return BoundSink(name, DeltaSink(name, record.location) if record.sink == "delta" else ParquetSink(name, record.location))
+    return BoundSink(name, DeltaSink(name, record.location, job=job) if record.sink == "delta" else ParquetSink(name, record.location))
 
 
 def nullable(schema: T.StructType) -> T.StructType:
@@ -176,7 +176,11 @@ def _nullable(kind: T.DataType) -> T.DataType:
 
 def _was_written_to(job: JobStore, name: str, place: str) -> bool:
     """Whether an epoch of the job has a place for an output; ``job`` is the store at the job's folder."""
-    return had_place(JobLog(job, job.prefix.rpartition("/")[2]).load().epoch, name, place)
+    return had_place(JobLog(job, _name_of(job)).load().epoch, name, place)
+
+
+def _name_of(job: JobStore) -> str:
+    return job.prefix.rpartition("/")[2]
 
 
 def _opened(name: str, output: Output, job: JobStore) -> Sink:
@@ -196,7 +200,7 @@ def _sink(name: str, output: Output, job: JobStore) -> Sink:
         case DeltaSpec(path, mode, keys):
             place = str(Location.parse(path))
             own = partial(_was_written_to, job, name, place)
-            return DeltaSink(name, path, Upsert(keys) if mode == "upsert" else None, own=own)
+            return DeltaSink(name, path, Upsert(keys) if mode == "upsert" else None, own=own, job=_name_of(job))
         case ParquetSpec(path):
             return ParquetSink(name, path)
         case ConsoleSpec(rows):

@@ -14,9 +14,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
-from pyspark.sql.types import StructField, StructType, TimestampType
+from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
 from tidemark.errors import DefinitionError, StateMismatchError
+from tidemark.graph.definition import operator_definition
+from tidemark.graph.definition_changes import definition_changes
 from tidemark.graph.definition_nodes import functions_of, node_of_definition
 from tidemark.graph.job import Job
 from tidemark.graph.nodes import WindowNode
@@ -24,10 +26,12 @@ from tidemark.graph.state_columns import ELEMENT_ORDER, FUNCTION_PART
 from tidemark.savepoints.checking import HEAD, stored_epoch
 from tidemark.savepoints.export_format import read_record, require_index
 from tidemark.savepoints.stored_types import stored_columns
+from tidemark.semantics.assigners import CountWindows
 from tidemark.semantics.source_state import SourceState
 from tidemark.spark.error_text import first_line
 from tidemark.spark.expressions import POSITION, START, TIME, quoted
 from tidemark.spark.functions import register_functions
+from tidemark.spark.sinks import nullable
 from tidemark.spark.stored_keys import StoredKeys
 from tidemark.spark.windows.buffered import KEYS, BufferedRun
 from tidemark.spark.windows.contract import EpochSetting, OperatorRun
@@ -256,9 +260,27 @@ class StoredState:
         return state
 
     def _node(self, uid: str) -> WindowNode:
-        """Return the operator: the job's own, else as its definition tells it."""
+        """Return the operator as it made the state: the job's own, if that is still the same, else as its definition tells it.
+
+        Raises:
+            StateMismatchError: the job's own is another one by now, and nothing else has the functions that merge the state.
+        """
         nodes = {node.uid: node for node in self._job.nodes if isinstance(node, WindowNode)} if self._job else {}
-        return nodes.get(uid) or node_of_definition(self._state(uid).definition, uid)
+        definition = self._state(uid).definition
+        if uid in nodes:
+            old = {key: value for key, value in definition.items() if key != "schema"}
+            changes = [change.what for change in definition_changes(old, operator_definition(nodes[uid])) if change.effect != "none"]
+            if not changes:
+                return nodes[uid]
+            if functions_of(definition):
+                raise StateMismatchError(
+                    f"the state of {uid!r} was made by other code than the job's: {'; '.join(changes)}",
+                    fix="pass the job as it was when the savepoint was taken",
+                    job=self.job,
+                    uid=uid,
+                    epoch=self.epoch,
+                )
+        return node_of_definition(definition, uid)
 
     def _run(self, uid: str, spark: SparkSession) -> OperatorRun:
         """Return the operator at work on the epoch that comes next, before it has done anything."""
@@ -332,4 +354,8 @@ def _no_windows(spark: SparkSession, node: WindowNode, state: OperatorState) -> 
     shown = {key: name for key, (name, _) in zip(partials.keys, node.keys, strict=True)}
     keys = [StructField(shown[key], fields[key].dataType) for key in partials.keys if key in fields]
     bounds = [StructField(name, TimestampType()) for name in ("window_start", "window_end")]
-    return spark.createDataFrame([], StructType([*keys, *bounds, *(fields[name] for name in partials.columns if name in fields)]))
+    more = [StructField("first_element", LongType())] if isinstance(node.assigner, CountWindows) else []
+    if not all(name in fields for name in partials.columns):
+        return spark.createDataFrame([], StructType([*keys, *bounds, *more]))
+    made = spark.createDataFrame([], nullable(StructType([*keys, *bounds, *more, *(fields[name] for name in partials.columns)])))
+    return made.selectExpr(*(quoted(field.name) for field in (*keys, *bounds, *more)), *partials.results, *map(quoted, partials.columns))

@@ -8,6 +8,9 @@ LINEAGE: Final = "tidemark.lineage"
 EPOCH: Final = "tidemark.epoch"
 """The epoch that a commit publishes, as text."""
 
+JOB: Final = "tidemark.job"
+"""The job that made a commit; one without it was made by an earlier release, or by somebody else."""
+
 MAINTENANCE: Final = "tidemark.maintenance"
 """Of commits that change nothing of what a table says, and so are no foreign ones."""
 

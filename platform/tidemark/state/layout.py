@@ -12,6 +12,7 @@
 ``refs/restored/<id>.json``  restores that were made, each once
 ``refs/rewind.json``         a rewind that was begun and is not done yet
 ``refs/upgrade.json``        an upgrade that is under way, and the savepoints that it needs
+``refs/discard.json``        of a fork: it is being deleted, and what else goes with it
 ``sweep/``                   files found unused, waiting for their deletion
 ``sweep-outputs/``           the same of files that were staged for outputs
 ``staging/<output>/``        files staged for outputs that live within one process
@@ -40,6 +41,7 @@ LOANS: Final = "refs/loans"
 RESTORED: Final = "refs/restored"
 REWIND: Final = "refs/rewind.json"
 UPGRADE: Final = "refs/upgrade.json"
+DISCARD: Final = "refs/discard.json"
 SWEEP: Final = "sweep"
 OUTPUT_SWEEP: Final = "sweep-outputs"
 STAGING: Final = "staging"

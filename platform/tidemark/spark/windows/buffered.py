@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from tidemark.crashpoints import crash_point
 from tidemark.graph.nodes import WindowNode
@@ -41,7 +42,7 @@ from tidemark.spark.windows.contract import Absorbed, EpochSetting, Fired, Opera
 from tidemark.spark.windows.parameters import parameters
 from tidemark.spark.windows.partials import Partials
 from tidemark.spark.windows.session_input import END, SessionInput
-from tidemark.spark.windows.tables import MAIN, STATE_COMPRESSION, StateTables
+from tidemark.spark.windows.tables import MAIN, STATE_COMPRESSION, StateTables, is_current
 from tidemark.state.compaction import plan_compaction
 from tidemark.state.parquet_files import ParquetSummary
 from tidemark.state.records import OperatorState, StateFile
@@ -205,10 +206,12 @@ class BufferedRun(OperatorRun):
             self.node.assigner.domain, setting.epoch, setting.before.watermark, self.watermark, processing_time=setting.processing_time
         )
 
-    def _layout_of_state(self) -> Layout:
+    def _layout_of_state(self, *, older: bool = False) -> Layout:
+        """Return the columns of the stored elements; with ``older`` also those that the stream has no more."""
         if self.tables.schema is None:
             raise ValueError("a deadline without state")
-        return layout_of_state(self.node, self.step.keys, self.tables.schema, has_gap=self.step.has_gap)
+        stored = StructType([field for field in self.tables.schema if older or is_current(field)])
+        return layout_of_state(self.node, self.step.keys, stored, has_gap=self.step.has_gap)
 
     def _results(self, passed: Passed, layout: Layout) -> DataFrame | None:
         if not passed.fired.panes:
@@ -262,7 +265,7 @@ class BufferedRun(OperatorRun):
     def _merge(self, groups: Sequence[Sequence[StateFile]]) -> None:
         """Merge files of elements, without those that no window holds."""
         for group in groups:
-            layout = self._layout or self._layout_of_state()
+            layout = self._layout_of_state(older=True)
             elements = self.tables.read(group, layout.stored).where(f"{START} >= {parameters(self._expired_before)[0]}")
             if not goes_with_time(self.node):
                 elements = self._held(elements, layout)

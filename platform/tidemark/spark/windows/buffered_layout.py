@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import types as T
 
 from tidemark.graph.nodes import WindowNode
-from tidemark.graph.state_columns import element_column, needed_columns
+from tidemark.graph.state_columns import element_column, element_name, needed_columns, state_columns
 from tidemark.spark.expressions import POSITION, START, TIME, struct_of, visible_of
 from tidemark.spark.sinks import nullable
 from tidemark.spark.windows.buffered_columns import (
@@ -131,10 +131,13 @@ def layout_of_rows(node: WindowNode, keys: Mapping[str, str], rows: T.StructType
 
 
 def layout_of_state(node: WindowNode, keys: Mapping[str, str], stored: T.StructType, *, has_gap: bool) -> Layout:
-    """Return the columns of an operator in an epoch without input; ``stored`` is what its elements in state have."""
+    """Return the columns of an operator in an epoch without input; ``stored`` is what its elements in state have.
+
+    The names of the stream's columns are in the letters that the stream has now, as far as the graph knows them.
+    """
     fields = {field.name: field for field in nullable(stored)}
-    prefix = element_column("")
-    elements = {name.removeprefix(prefix): name for name in stored.names if name.startswith(prefix)}
+    spelled = {column.lower(): element_name(column) for column in state_columns(node) or ()}
+    elements = {spelled.get(column.lower()) or name: column for column in stored.names if (name := element_name(column)) is not None}
     beside = tuple(name for name in (TIME, POSITION) if name in fields)
     return _with_results(node, Layout(keys, elements, beside, fields, has_gap=has_gap))
 

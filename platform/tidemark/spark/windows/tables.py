@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from tidemark.errors import StateMismatchError
+from tidemark.savepoints.stored_types import OLDER
 from tidemark.spark.expressions import START
 from tidemark.spark.sinks import nullable
 from tidemark.spark.state_files import read_files, write_folder
@@ -95,7 +96,8 @@ class StateTables:
             StateMismatchError: a column would change its type.
         """
         self.require_types(made)
-        self.schema = made
+        # What only older files have may be needed again, and has the type that it has there.
+        self.schema = self._with_older(made)
 
     def read(self, files: Iterable[StateFile], schema: StructType | None = None) -> DataFrame:
         """Return the rows of files, of the main table unless another's columns are given."""
@@ -122,8 +124,8 @@ class StateTables:
 
     def _with_older(self, made: StructType) -> StructType:
         """Return the columns as they are made now, and those that only older files have: later ones may need them again."""
-        names = {field.name for field in made}
-        older = [field for field in self.schema if field.name not in names] if self.schema else []
+        names = {field.name.lower() for field in made}
+        older = [as_older(field) for field in self.schema if field.name.lower() not in names] if self.schema else []
         return StructType([*made.fields, *older]) if older else made
 
     def require_types(self, made: StructType) -> None:
@@ -132,16 +134,26 @@ class StateTables:
         Raises:
             StateMismatchError: a column would change its type.
         """
-        stored = {field.name: field.dataType.simpleString() for field in self.schema} if self.schema else {}
-        changed = [field for field in made if field.name in stored and field.dataType.simpleString() != stored[field.name]]
+        stored = {field.name.lower(): field.dataType.simpleString() for field in self.schema} if self.schema else {}
+        changed = [f for f in made if f.dataType.simpleString() != stored.get(f.name.lower(), f.dataType.simpleString())]
         if changed:
-            found = ", ".join(f"{f.name} was {stored[f.name]} and is now {f.dataType.simpleString()}" for f in changed)
+            found = ", ".join(f"{f.name} was {stored[f.name.lower()]} and is now {f.dataType.simpleString()}" for f in changed)
             raise StateMismatchError(
                 f"the stored state has other column types: {found}",
-                fix="cast the aggregate's input to the old type, or give the changed operator a new uid and the job a new name",
+                fix="start the job again: its state is held against the new types, and widened where that loses nothing",
                 uid=self._setting.uid,
                 place=self._place,
             )
+
+
+def as_older(field: StructField) -> StructField:
+    """Return a column that only older files have."""
+    return StructField(field.name, field.dataType, field.nullable, {**field.metadata, OLDER: True})
+
+
+def is_current(field: StructField) -> bool:
+    """Return whether rows of now have a column of state, not only older files."""
+    return not field.metadata.get(OLDER)
 
 
 def stagings(files: Sequence[StateFile]) -> list[tuple[int, int]]:

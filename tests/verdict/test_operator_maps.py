@@ -1,0 +1,38 @@
+"""What a map of uids and columns may say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import tidemark as tm
+from tests.verdict.stored import columns, trips, whole
+from tests.verdict.test_operators import hourly
+from tidemark.errors import DefinitionError
+
+COUNT = tm.count()
+
+
+@pytest.mark.parametrize(
+    ("maps", "says"),
+    [
+        ({"uids": {"v": "w"}}, "'v', of which nothing is stored"),
+        ({"uids": {"w": "v"}}, "'v', which the job does not have"),
+        ({"columns": {"v": {"n": "m"}}}, "the operator 'v', which the job does not have"),
+        ({"columns": {"w": {"absent": "n"}}}, "'absent', of which nothing is stored"),
+        ({"columns": columns(zone=None)}, "leaves 'zone' behind, and only the state of an aggregate can be"),
+    ],
+)
+def test_maps_that_name_what_is_not_there(maps: dict[str, Any], says: str) -> None:
+    with pytest.raises(DefinitionError, match=says):
+        whole(hourly(n=COUNT)(trips()), hourly(n=COUNT)(trips()), **maps)
+
+
+def test_two_columns_never_become_one() -> None:
+    before, after = hourly(n=COUNT, m=COUNT)(trips()), hourly(n=COUNT)(trips())
+    with pytest.raises(DefinitionError, match="two columns of the stored state would be one: 'n__count'"):
+        whole(before, after, columns=columns(m="n"))
+    assert whole(before, after, columns=columns(m="n", n=None)).operator("w").rewrite.renamed == {"m__count": "n__count"}
+    swapped = whole(before, hourly(n=COUNT, m=COUNT)(trips()), columns=columns(m="n", n="m")).operator("w")
+    assert swapped.rewrite.renamed == {"m__count": "n__count", "n__count": "m__count"}
