@@ -26,7 +26,8 @@ CODE = """
 import os
 import tidemark as tm
 
-trips = tm.source("trips", tm.rate(rows_per_second=1), watermarks=tm.ascending(timestamp="timestamp"))
+rows = tm.from_elements([], schema="timestamp TIMESTAMP")
+trips = tm.source("trips", rows, watermarks=tm.ascending(timestamp="timestamp"))
 counts = trips.window_all(tm.tumbling("1 hour")).aggregate(n=tm.count()).uid("hourly" + os.environ.get("SUFFIX", ""))
 job = tm.Job(os.environ.get("NAME", "taxi"), outputs={"hourly": tm.memory(counts, "hourly")})
 """

@@ -132,7 +132,7 @@ class UpgradeWorld(World):
             term.term,
             epoch,
             self.clock.now_ms(),
-            f'v2\n{{"batchWatermarkMs":0}}\ntrips:{epoch}',
+            f'v2\n{{"batchWatermarkMs":0}}\ntrips:{{"logOffset":{epoch}}}',
             progress,
             operators={uid: OperatorState(definition, (*files, StateFile(path, 10, 1, 0, 0, epoch)), epoch)},
             outputs={"hourly": output},
