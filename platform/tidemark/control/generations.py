@@ -13,7 +13,7 @@ from tidemark.control.attempts import newest_attempt, read_attempt
 from tidemark.control.layout import SPECS, number_in, numbered
 from tidemark.control.spec import JobSpec, SpecGeneration
 from tidemark.control.spec_checks import checked
-from tidemark.errors import SpecConflictError, TidemarkError, UnknownJobError
+from tidemark.errors import CorruptStoreError, SpecConflictError, TidemarkError, UnknownJobError
 from tidemark.savepoints.wished_restores import hold_for, let_go_for
 from tidemark.state.layout import job_folder
 from tidemark.state.sealed import create_sealed, read_sealed
@@ -51,8 +51,17 @@ def require_spec(store: JobStore, job: str) -> SpecGeneration:
 
 
 def read_generation(store: JobStore, job: str, generation: int) -> SpecGeneration | None:
-    """Return one generation, None where there is none."""
-    return read_sealed(store.at(job_folder(job)), numbered(SPECS, generation), kind=KIND, form=SpecGeneration)
+    """Return one generation, None where there is none.
+
+    Raises:
+        CorruptStoreError: it is damaged.
+        FormatError: a newer release wrote it.
+    """
+    try:
+        return read_sealed(store.at(job_folder(job)), numbered(SPECS, generation), kind=KIND, form=SpecGeneration)
+    except CorruptStoreError as error:
+        fix = "restore the file from a backup, or delete it: the generation before it then counts again; without one submit the job again"
+        raise CorruptStoreError(error.what, fix=fix, job=job, place=error.place) from error
 
 
 def spec_numbers(store: JobStore, job: str) -> tuple[int, ...]:

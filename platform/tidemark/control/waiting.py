@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final, Literal
 
 from tidemark.clock import SYSTEM_CLOCK, Clock
@@ -40,10 +41,10 @@ class Waiting:
 
         Args:
             job: its name.
-            goal: ``running``: a driver gives signs of life; ``ended``: none is there any more.
+            goal: ``running``: a driver has published an epoch, or has looked for input and found none; ``ended``: none is there any more.
             generation: what was asked for; a newer one counts as well.
             timeout_ms: how long to wait at most.
-            tell: called when what is shown of the job changes.
+            tell: called when what is shown of the job changes, but not with the end, which is returned.
 
         Raises:
             NotReachedError: it took too long; the wish stands.
@@ -59,15 +60,18 @@ class Waiting:
                     raise errors[job]
             seen = self._observer.observe(job)
             view = view_of(seen, self._clock.now_ms())
-            line = (view.lifecycle, view.reason, view.epoch)
+            if reached(seen, goal, generation):
+                return view
+            if view.state == "running" and goal == "running":
+                view = replace(view, reason="its first epoch is not published yet")
+            line = (view.state, view.reason, view.epoch)
             if tell is not None and line != shown:
                 shown = line
                 tell(view)
-            if reached(seen, goal, generation):
-                return view
             if now - begun >= timeout_ms / 1000:
+                error = f"; its last error: {view.error.message}" if view.error is not None else ""
                 raise NotReachedError(
-                    f"job {job!r} is {view.lifecycle} after {format_duration(timeout_ms)}, and not yet {goal}",
+                    f"job {job!r} is {view.state} after {format_duration(timeout_ms)}, and not yet {goal}{error}",
                     fix="wait on with `tidemark top`, or see `tidemark logs`; what was asked for still stands",
                     job=job,
                 )
@@ -91,4 +95,15 @@ def reached(seen: Observation, goal: Goal, generation: int) -> bool:
     if control.lifecycle == "suspended":
         # As asked, or since somebody has stopped it meanwhile.
         return goal == "ended" or (seen.generation is not None and seen.generation.spec.wanted == "suspended")
-    return control.lifecycle == "running" and goal == "running"
+    return control.lifecycle == "running" and goal == "running" and has_started(seen)
+
+
+def has_started(seen: Observation) -> bool:
+    """Say whether the newest attempt's driver does its work: it has published an epoch, or has looked for input and found none.
+
+    Until then what its code and its places are worth has not shown: most errors of a job come with its first epoch.
+    """
+    driver, beat = seen.own_driver, seen.own_beat
+    if driver is not None and driver.state == "running" and driver.load is not None:
+        return True
+    return beat is not None and not beat.released and beat.looked_at is not None and beat.busy_since is None
