@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tidemark.clock import format_ms
+from tidemark.control.restart_text import policy_text
 from tidemark.control.view import JobView
 from tidemark.durations import format_duration
 
@@ -32,6 +33,7 @@ def _asked(view: JobView) -> Iterator[str]:
         version = f", version {spec.version}" if spec.version else ""
         trigger = format_duration(spec.trigger_ms)
         yield f"generation {view.generation}{seen}: wanted {spec.wanted}, {spec.code}{version}, trigger {trigger}"
+        yield f"restarts: {policy_text(spec.restart)}" + (f"; {view.restarts_done} so far" if view.restarts_done else "")
     if process is not None:
         name = process.pid if process.pid is not None else process.application
         log = f", log {process.log}" if process.log else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Final
 
@@ -88,6 +89,8 @@ def _check_restart(spec: JobSpec, policy: RestartPolicy) -> None:
     ):
         if not value >= least:
             raise _wrong(spec, f"restart.{what}={value} is too small", f"give at least {least}")
+    if math.isinf(policy.factor):
+        raise _wrong(spec, f"restart.factor={policy.factor} has no end", "give a number, such as 2")
     if not policy.jitter <= 1:
         raise _wrong(spec, f"restart.jitter={policy.jitter} is more than the whole delay", "give a share from 0 to 1")
     counts = {"attempts": policy.attempts, "failures_per": policy.failures_per, "same_epoch_failures": policy.same_epoch_failures}
