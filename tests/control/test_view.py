@@ -177,7 +177,8 @@ def test_the_commands_of_an_advice_name_the_store_where_they_need_it() -> None:
 )
 def test_a_job_has_started_when_it_has_published_or_found_no_input(seen: Observation, *, there: bool) -> None:
     """A heartbeat is not enough: the first one comes before the first look at the input and before the first expression is run."""
-    assert reached(seen, "running", 1) is there
+    assert reached(seen, "running", 1)
+    assert reached(seen, "working", 1) is there
 
 
 def test_one_that_was_just_asked_for_is_starting_and_nothing_else() -> None:

@@ -57,7 +57,7 @@ def start(job: str, store: str | None, *, wait: bool, timeout: int, by: str, why
     It works once its driver has published an epoch, or has looked for input and found none.
     """
     root = existing_store(store)
-    _ask(root, Wishes(root, by).start(job, why), "running", wait=wait, timeout=timeout, as_json=as_json)
+    _ask(root, Wishes(root, by).start(job, why), "working", wait=wait, timeout=timeout, as_json=as_json)
 
 
 @click.command()
@@ -96,7 +96,7 @@ def cancel(job: str, store: str | None, *, wait: bool, timeout: int, by: str, wh
 def restart(job: str, store: str | None, *, wait: bool, timeout: int, by: str, why: str, as_json: bool) -> None:
     """Start a job's driver anew after the epoch at hand, and wait until it runs. JOB is a job's name."""
     root = existing_store(store)
-    _ask(root, Wishes(root, by).restart(job, why), "running", wait=wait, timeout=timeout, as_json=as_json)
+    _ask(root, Wishes(root, by).restart(job, why), "working", wait=wait, timeout=timeout, as_json=as_json)
 
 
 @click.command()

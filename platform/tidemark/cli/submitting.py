@@ -80,7 +80,7 @@ def submit(**given: Unpack[Given]) -> None:
     if given["suspended"] or not given["wait"]:
         say_made(made, as_json=given["as_json"])
         return
-    wait_for(root, made, "running", timeout_ms=given["timeout"], as_json=given["as_json"], launchers=launchers_here())
+    wait_for(root, made, "working", timeout_ms=given["timeout"], as_json=given["as_json"], launchers=launchers_here())
 
 
 def _named(given: Given) -> tuple[JobStore, str]:

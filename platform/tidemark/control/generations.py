@@ -15,6 +15,7 @@ from tidemark.control.spec import JobSpec, SpecGeneration
 from tidemark.control.spec_checks import checked
 from tidemark.errors import CorruptStoreError, SpecConflictError, TidemarkError, UnknownJobError
 from tidemark.savepoints.wished_restores import hold_for, let_go_for
+from tidemark.state.free_text import require_no_secret
 from tidemark.state.layout import job_folder
 from tidemark.state.sealed import create_sealed, read_sealed
 from tidemark.state.store import JobStore
@@ -91,9 +92,10 @@ def change_spec(
         clock: for the time in the record.
 
     Raises:
-        DefinitionError: the spec cannot be.
+        DefinitionError: the spec cannot be, or who makes it or what for holds a secret.
         SpecConflictError: others keep making generations faster.
     """
+    require_no_secret(job, by=by, why=why)
     folder = store.at(job_folder(job))
     for _ in range(_TRIES):
         newest = read_spec(store, job)

@@ -64,7 +64,7 @@ def checked(spec: JobSpec, before: JobSpec | None = None) -> JobSpec:
 
 def _pairs(spec: JobSpec) -> tuple[tuple[str, str], ...]:
     """Return the texts of a spec that may be anything, by their names."""
-    places = (("master", spec.master), ("folder", spec.folder or ""), ("outputs_root", spec.outputs_root or ""))
+    places = (("version", spec.version), ("master", spec.master), ("folder", spec.folder or ""), ("outputs_root", spec.outputs_root or ""))
     return (*places, *(("code_paths", path) for path in spec.code_paths), *spec.conf.items(), *spec.variables.items())
 
 

@@ -16,7 +16,9 @@ from tidemark.durations import format_duration
 from tidemark.errors import NotReachedError
 from tidemark.state.store import JobStore
 
-Goal = Literal["running", "ended"]
+Goal = Literal["working", "running", "ended"]
+"""``working``: a driver has published an epoch, or has looked for input and found none. ``running``: one gives signs of life, which it does
+before it runs the job's first expression. ``ended``: none is there any more."""
 
 POLL_SECONDS: Final = 0.25
 _LOOK_SECONDS: Final = 0.5
@@ -41,7 +43,7 @@ class Waiting:
 
         Args:
             job: its name.
-            goal: ``running``: a driver has published an epoch, or has looked for input and found none; ``ended``: none is there any more.
+            goal: how far.
             generation: what was asked for; a newer one counts as well.
             timeout_ms: how long to wait at most.
             tell: called when what is shown of the job changes, but not with the end, which is returned.
@@ -62,7 +64,7 @@ class Waiting:
             view = view_of(seen, self._clock.now_ms())
             if reached(seen, goal, generation):
                 return view
-            if view.state == "running" and goal == "running":
+            if view.state == "running" and goal == "working":
                 view = replace(view, reason="its first epoch is not published yet")
             line = (view.state, view.reason, view.epoch)
             if tell is not None and line != shown:
@@ -80,7 +82,7 @@ class Waiting:
 
 def shortfall(view: JobView, goal: Goal) -> str | None:
     """Return why a job that was waited for did not get there, in words: it failed, or does not run though it was to; else None."""
-    if view.driver_lifecycle == "failed" or (goal == "running" and view.driver_lifecycle == "finished"):
+    if view.driver_lifecycle == "failed" or (goal != "ended" and view.driver_lifecycle == "finished"):
         return view.error.message if view.error is not None else f"{view.job} does not run: {view.reason}"
     return None
 
@@ -95,7 +97,7 @@ def reached(seen: Observation, goal: Goal, generation: int) -> bool:
     if control.lifecycle == "suspended":
         # As asked, or since somebody has stopped it meanwhile.
         return goal == "ended" or (seen.generation is not None and seen.generation.spec.wanted == "suspended")
-    return control.lifecycle == "running" and goal == "running" and has_started(seen)
+    return control.lifecycle == "running" and (goal == "running" or (goal == "working" and has_started(seen)))
 
 
 def has_started(seen: Observation) -> bool:
