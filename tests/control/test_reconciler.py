@@ -96,26 +96,6 @@ def test_an_error_that_does_not_pass_ends_the_job_until_somebody_asks(world: Wor
     assert world.status().counted_from == 2
 
 
-def test_a_job_that_commits_between_its_failures_is_started_again_for_ever(world: World) -> None:
-    """Five kills, epochs between them: three in a row are what ends it, and these are not in a row."""
-    world.submit(restart=RestartPolicy(kind="fixed", attempts=2, delay_ms=1_000))
-    reconciler = world.reconciler()
-    for _ in range(5):
-        world.run(reconciler, 20)
-        world.driver().end(-9)
-    world.run(reconciler, 20)
-    lifecycle(world, "running")
-    # One that commits nothing is given up as ever.
-    world.driver().end(-9)
-    for _ in range(3):
-        world.run(reconciler, 5)
-        for process in world.alive():
-            process.end(-9)
-    world.run(reconciler, 5)
-    lifecycle(world, "failed")
-    assert "it failed 3 times in a row, and its restart policy is 2 attempts" in world.status().reason
-
-
 def test_three_failures_at_one_epoch_end_the_job(world: World) -> None:
     world.submit(restart=RestartPolicy(initial_ms=0))
     reconciler = world.reconciler()

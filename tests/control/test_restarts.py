@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.control.worlds import World, lifecycle
 from tidemark.cli.main import main
 from tidemark.control.generations import read_spec
 from tidemark.control.records import Failure
@@ -170,3 +171,24 @@ def test_a_bound_that_cannot_be_or_would_do_nothing_is_refused(options: tuple[st
     assert code == 1
     assert says in said
     assert "Fix: " in said
+
+
+def test_a_job_that_commits_between_its_failures_is_started_again_for_ever() -> None:
+    """Five kills, epochs between them: three in a row are what ends it, and these are not in a row."""
+    world = World()
+    world.submit(restart=RestartPolicy(kind="fixed", attempts=2, delay_ms=1_000))
+    reconciler = world.reconciler()
+    for _ in range(5):
+        world.run(reconciler, 20)
+        world.driver().end(-9)
+    world.run(reconciler, 20)
+    lifecycle(world, "running")
+    # One that commits nothing is given up as ever.
+    world.driver().end(-9)
+    for _ in range(3):
+        world.run(reconciler, 5)
+        for process in world.alive():
+            process.end(-9)
+    world.run(reconciler, 5)
+    lifecycle(world, "failed")
+    assert "it failed 3 times in a row, and its restart policy is 2 attempts" in world.status().reason

@@ -22,10 +22,8 @@ from tidemark.state.layout import LOG, job_folder
 from tidemark.state.root_store import DEFAULT_STORE, STORE_VARIABLE, is_default, root_store
 from tidemark.state.store import JobStore
 
-FAILED: Final = 1
 UNHEALTHY_EXIT: Final = 3
-TEMPORARY: Final = 75
-"""Exit codes: an error; a job that is not well (``status --check``, and waiting for one that failed); an error that may pass."""
+"""Exit code for a job that is not well: ``status --check``, and waiting for one that failed."""
 
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -52,18 +50,6 @@ class DurationType(click.ParamType[int]):
 
 
 DURATION: Final = DurationType()
-
-
-class TidemarkGroup(click.Group):
-    """Turns Tidemark's errors into one line on standard error, and an exit code that says whether trying again can help."""
-
-    def invoke(self, ctx: click.Context) -> object:
-        """Run the command."""
-        try:
-            return super().invoke(ctx)
-        except TidemarkError as error:
-            click.echo(f"tidemark: {error}", err=True)
-            ctx.exit(TEMPORARY if error.transient else FAILED)
 
 
 def wish_options(command: F) -> F:

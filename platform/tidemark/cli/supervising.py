@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tidemark.cli.command_groups import TEMPORARY
 from tidemark.cli.console_log import log_to_console
-from tidemark.cli.options import DURATION, TEMPORARY, open_store, store_option
+from tidemark.cli.options import DURATION, open_store, store_option
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.control.launchers import launchers_here
 from tidemark.control.reconciler import Reconciler, Report

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from typing import Final
 
 from tidemark.control.spec import JobSpec, RestartPolicy
@@ -60,6 +61,23 @@ def checked(spec: JobSpec, before: JobSpec | None = None) -> JobSpec:
     if any("\0" in text for text in texts):
         raise _wrong(spec, "a text holds a null character", "remove it")
     return spec
+
+
+def plain_settings(settings: Mapping[str, str]) -> Mapping[str, str]:
+    """Return Spark settings as they are, after the same look at them as at those of a spec.
+
+    Raises:
+        DefinitionError: one holds a secret, which the list of processes and Spark's own pages show, or a null character.
+    """
+    for name, text in settings.items():
+        if _is_secret(name, text):
+            raise DefinitionError(
+                f"the value of {name} looks like a secret, and the list of processes and Spark's pages show it",
+                fix="set it in the environment, or in the file spark-defaults.conf of a folder that $SPARK_CONF_DIR names",
+            )
+        if "\0" in name + text:
+            raise DefinitionError("a text holds a null character", fix="remove it")
+    return settings
 
 
 def _pairs(spec: JobSpec) -> tuple[tuple[str, str], ...]:
