@@ -203,7 +203,7 @@ def test_a_supervisor_that_was_given_no_file_leaves_alerts_to_others(tidemark_: 
 
 def test_waiting_ends_with_a_code_that_says_try_again(tidemark_: Terminal) -> None:
     done = tidemark_.submit("--timeout", "1 ms", code=75)
-    assert "[TM416] job 'fares' is starting after 1ms, and not yet running" in done.stderr
+    assert "[TM416] job 'fares' is starting after 1ms, and not yet working" in done.stderr
     assert "what was asked for still stands" in done.stderr
 
 

@@ -67,7 +67,8 @@ class Waiting:
             if view.state == "running" and goal == "working":
                 view = replace(view, reason="its first epoch is not published yet")
             line = (view.state, view.reason, view.epoch)
-            if tell is not None and line != shown:
+            # An end that no reconciler has dealt with yet is returned at one of the next looks, and said then.
+            if tell is not None and line != shown and view.state not in {"stopped", "finished", "failed"}:
                 shown = line
                 tell(view)
             if now - begun >= timeout_ms / 1000:
