@@ -14,18 +14,16 @@ def policy_text(policy: RestartPolicy) -> str:
     >>> policy_text(RestartPolicy(kind="rate", same_epoch_failures=0))
     'rate, after 10s, up to 3 failures in 5m'
     """
-    reset = f"a committed epoch or {format_duration(policy.reset_after_ms)} begins the count again"
-    match policy.kind:
-        case "exponential":
-            first, most = format_duration(policy.initial_ms), format_duration(policy.longest_ms)
-            parts = [f"exponential, after {first}, then {policy.factor:g} times as long each time up to {most}", reset]
-        case "fixed":
-            parts = [f"fixed, after {format_duration(policy.delay_ms)}, up to {policy.attempts} times in a row", reset]
-        case "rate":
-            delay, window = format_duration(policy.delay_ms), format_duration(policy.per_ms)
-            parts = [f"rate, after {delay}, up to {policy.failures_per} failures in {window}"]
-        case "none":
-            return "none, it is not started again after a failure"
+    if policy.kind == "none":
+        return "none, it is not started again after a failure"
+    delay, reset = format_duration(policy.delay_ms), f"a committed epoch or {format_duration(policy.reset_after_ms)} begins the count again"
+    if policy.kind == "exponential":
+        first, most = format_duration(policy.initial_ms), format_duration(policy.longest_ms)
+        parts = [f"exponential, after {first}, then {policy.factor:g} times as long each time up to {most}", reset]
+    elif policy.kind == "fixed":
+        parts = [f"fixed, after {delay}, up to {policy.attempts} times in a row", reset]
+    else:
+        parts = [f"rate, after {delay}, up to {policy.failures_per} failures in {format_duration(policy.per_ms)}"]
     if policy.same_epoch_failures:
         parts.append(f"{policy.same_epoch_failures} failures at one epoch end it")
     return "; ".join(parts)

@@ -24,7 +24,7 @@ from tidemark.state.status import JobStatus
 UNWATCHED_MS: Final = 60_000
 """A supervisor looks every few seconds, a sensor once a minute: what is still undone after so long, nobody is doing."""
 
-_WORDS: Final[Mapping[Lifecycle, JobState]] = {
+STATES: Final[Mapping[Lifecycle, JobState]] = {
     "created": "created",
     "starting": "starting",
     "running": "running",
@@ -35,6 +35,7 @@ _WORDS: Final[Mapping[Lifecycle, JobState]] = {
     "failed": "failed",
     "finished": "finished",
 }
+"""The words that people read for those that reconcilers write."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ def last_sign(observation: Observation) -> int | None:
 
 
 def _written(control: ControlStatus) -> Standing:
-    return Standing(_WORDS[control.lifecycle], control.lifecycle, control.since, control.reason, control.error)
+    return Standing(STATES[control.lifecycle], control.lifecycle, control.since, control.reason, control.error)
 
 
 def _unwritten_end(spec: SpecGeneration, observation: Observation, now: int) -> Standing | None:
@@ -133,7 +134,7 @@ def _unsubmitted(observation: Observation, now: int) -> Standing:
         return Standing("dead", "failing", at, "its driver has ended without a word, or gives no sign of life", error, unwritten=True)
     lifecycles: Mapping[str, Lifecycle] = {"running": "running", "failed": "failed", "finished": "finished", "stopped": "suspended"}
     lifecycle = lifecycles[driver.state]
-    return Standing(_WORDS[lifecycle], lifecycle, error=error)
+    return Standing(STATES[lifecycle], lifecycle, error=error)
 
 
 def _error_of(driver: JobStatus) -> ErrorInfo | None:

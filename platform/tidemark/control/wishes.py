@@ -11,6 +11,7 @@ from tidemark.control.generations import change_spec, require_spec, who
 from tidemark.control.observe import known_status, read_control_status
 from tidemark.control.records import ACTIVE, ControlStatus, attempt_of
 from tidemark.control.spec import Ending, JobSpec, SpecGeneration
+from tidemark.control.standing import STATES
 from tidemark.errors import DefinitionError
 from tidemark.savepoints.restore import Restore
 from tidemark.state.joblog import newest_epoch
@@ -92,7 +93,7 @@ class Wishes:
             status = read_control_status(self.store, job)
             if how == "drain" and (status is None or status.lifecycle not in {*ACTIVE, "failing"}):
                 raise DefinitionError(
-                    f"job {job!r} does not run ({status.lifecycle if status is not None else 'created'}), so it cannot drain",
+                    f"job {job!r} does not run ({STATES[status.lifecycle] if status is not None else 'created'}), so it cannot drain",
                     fix=f"start it first: `tidemark start {job}`",
                     job=job,
                 )
