@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 from tidemark.assets.job_streams import StreamData
 from tidemark.assets.output_table import OutputTable, TableState
 from tidemark.assets.run_report import RunReport
+from tidemark.errors import CorruptStoreError
 from tidemark.state.history import read_history
 from tidemark.state.status import JobStatus, read_status
 from tidemark.state.store import JobStore
@@ -16,6 +18,8 @@ from tidemark.state.store import JobStore
 if TYPE_CHECKING:
     from tidemark.graph.job import Job
     from tidemark.state.progress import EpochProgress
+
+logger = logging.getLogger("tidemark")
 
 HISTORY_LIMIT = 200
 """Epochs of history that a report keeps: as many as the picture shows without rolling up much."""
@@ -63,7 +67,12 @@ def report_of_run(job: Job, store: str, epochs: Sequence[EpochProgress], *, line
     """Return the report of a run just made, completed from the job's small files."""
     root = JobStore.open(store)
     status = read_status(root, job.name)
-    history = tuple(read_history(root, job.name, HISTORY_LIMIT))
+    try:
+        history = tuple(read_history(root, job.name, HISTORY_LIMIT))
+    except CorruptStoreError as error:
+        # The run is done, and what it did is known without: only the picture has less to show.
+        logger.warning("%s: the history is left out of the report: %s", job.name, error)
+        history = tuple(epochs)
     report = RunReport(job=job, lineage=lineage, epochs=tuple(epochs), head=head, history=history)
     return report if status is None else RunReport(job, lineage, tuple(epochs), head, history, status.totals)
 

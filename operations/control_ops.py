@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 Verb = Literal["start", "stop", "cancel", "restart", "suspend", "resume"]
 GOALS: Mapping[Verb, Goal] = {
-    "start": "running",
+    "start": "working",
     "stop": "ended",
     "cancel": "ended",
-    "restart": "running",
+    "restart": "working",
     "suspend": "ended",
-    "resume": "running",
+    "resume": "working",
 }
 
 

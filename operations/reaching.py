@@ -21,7 +21,9 @@ def reach(context: dg.OpExecutionContext, waiting: Waiting, made: SpecGeneration
     def tell(view: JobView) -> None:
         context.log.info("%s", said(view))
 
-    return waiting.until(made.spec.job, goal, generation=made.generation, timeout_ms=timeout_ms, tell=tell)
+    view = waiting.until(made.spec.job, goal, generation=made.generation, timeout_ms=timeout_ms, tell=tell)
+    tell(view)
+    return view
 
 
 def require_reached(view: JobView, goal: Goal, metadata: MetadataValues) -> None:
@@ -38,4 +40,4 @@ def require_reached(view: JobView, goal: Goal, metadata: MetadataValues) -> None
 def said(view: JobView) -> str:
     """Return where the job is, as a line of the log."""
     epoch = f", epoch {view.epoch}" if view.epoch is not None else ""
-    return f"{view.job}: {view.lifecycle}{epoch}{f' ({view.reason})' if view.reason else ''}"
+    return f"{view.job}: {view.state}{epoch}{f' ({view.reason})' if view.reason else ''}"

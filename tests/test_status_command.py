@@ -31,7 +31,7 @@ def first_line(folder: Path, state: State, *, said_at: int, beat_at: int | None)
 
 @pytest.mark.parametrize("beat_at", [None, LONG_AGO - 60_000, LONG_AGO])
 def test_a_driver_that_is_silent_is_not_said_to_run(tmp_path: Path, beat_at: int | None) -> None:
-    assert first_line(tmp_path, "running", said_at=LONG_AGO, beat_at=beat_at) == f"fares: running, no heartbeat since {SHOWN}"
+    assert first_line(tmp_path, "running", said_at=LONG_AGO, beat_at=beat_at) == f"fares: dead, no heartbeat since {SHOWN}"
 
 
 def test_a_driver_that_waits_for_input_is_alive(tmp_path: Path) -> None:

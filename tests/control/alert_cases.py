@@ -55,6 +55,7 @@ def job_view(
         sources={"trips": source(lag_ms)},
         totals=totals(rows, late),
         failures=failures,
+        state="running",
         started_at=started_at,
     )
 

@@ -1,6 +1,7 @@
 """A driver without Spark, as a program: claims its attempt, begins a term, beats, commits epochs, does what the spec wants.
 
-``python -m tests.control.beating STORE JOB ATTEMPT``. ``$BEATING`` says how it misbehaves: ``fails`` ends it with an error.
+``python -m tests.control.beating STORE JOB ATTEMPT``. ``$BEATING`` says how it misbehaves: ``fails`` ends it with an error
+before it begins, ``fails-later`` in its first epoch, ``fails-in-the-end`` some epochs later.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from tidemark.control.spec import SpecGeneration
 from tidemark.errors import FencedError, SourceError
 from tidemark.state.history import HistoryWriter
 from tidemark.state.joblog import Driver, JobLog
+from tidemark.state.load import EpochSample, load_of
 from tidemark.state.owners import current_owner, known_dead, process_birth
 from tidemark.state.progress import EpochProgress
 from tidemark.state.records import EpochRecord, OwnerInfo
@@ -80,10 +82,23 @@ def main(store: str, job: str, number: int) -> int:
             return 64
         term = JobLog(root.at(job), job).acquire(owner, takeover=attempt.takeover)
         print(f"attempt {number} drives {job}", flush=True)
+        if os.environ.get("BEATING") == "fails-later":
+            return fail_later(root, job, owner, term)
         return run(root, job, owner, term, asked)
     except FencedError as error:
         print(error, flush=True)
         return 70
+
+
+def fail_later(root: JobStore, job: str, owner: OwnerInfo, term: Driver) -> int:
+    """Look well for a while, as one whose first expression is not run yet."""
+    say(root, job, owner, "running")
+    for _ in range(10):
+        term.beat()
+        SYSTEM_CLOCK.sleep(0.1)
+    say(root, job, owner, "failed", error=SourceError("the folder is gone", fix="bring it back"))
+    term.release()
+    return 64
 
 
 def run(root: JobStore, job: str, owner: OwnerInfo, term: Driver, asked: list[int]) -> int:
@@ -98,6 +113,9 @@ def run(root: JobStore, job: str, owner: OwnerInfo, term: Driver, asked: list[in
         term.beat()
         term.append(EpochRecord(job, lineage, parent, term.term, epoch, now, str(epoch), progress, end_of_input=draining))
         history.append(progress)
+        if os.environ.get("BEATING") == "fails-in-the-end" and epoch == 5:
+            say(root, job, owner, "failed", error=SourceError("the folder is gone", fix="bring it back"))
+            return 64
         if asked or spec.wanted == "suspended":
             say(root, job, owner, "finished" if draining else "stopped", last=progress if draining else None)
             term.release()
@@ -111,7 +129,8 @@ def say(
 ) -> None:
     now = SYSTEM_CLOCK.now_ms()
     base = read_status(root, job) or JobStatus(job, "a1", state, now, now)
-    write_status(root, replace(base, state=state, heartbeat_at=now, owner=owner, last=last or base.last).with_error(error))
+    load = load_of([EpochSample(0, 5, 10, 1)], 100) if last is not None else None
+    write_status(root, replace(base, state=state, heartbeat_at=now, owner=owner, last=last or base.last, load=load).with_error(error))
 
 
 if __name__ == "__main__":

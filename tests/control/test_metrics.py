@@ -102,7 +102,7 @@ def test_what_a_supervisor_shows_is_what_its_views_say() -> None:
         found = scrape(url)
     assert {
         series("tidemark_scrape_success"): 1,
-        series("tidemark_job_state", job="taxi", lifecycle="running", health="failing"): 1,
+        series("tidemark_job_state", job="taxi", state="running", lifecycle="running", health="failing"): 1,
         series("tidemark_job_healthy", job="taxi"): 0,
         series("tidemark_restarts_total", job="taxi"): 2,
         series("tidemark_spec_generation", job="taxi"): 4,

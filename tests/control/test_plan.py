@@ -218,6 +218,7 @@ ROWS = {
     ),
     # A driver that is gone.
     "killed": Row(replace(GONE, exit_code=-9), ("say failing",), lambda plan: said(plan).failures[0].epoch is None),
+    "killed, and its newest epoch is written down": Row(GONE, ("say failing",), lambda plan: said(plan).failures[0].committed == 6),
     "killed in an epoch": Row(beats(GONE, busy_since=NOW - 5_000), ("say failing",), lambda plan: said(plan).failures[0].epoch == 7),
     "gone with an error that passes": Row(says(GONE, "failed", **{**FAILED, "error_transient": True, "error_epoch": 7}), ("say failing",)),
     "gone with an error that does not": Row(says(GONE, "failed", **FAILED), ("say failed",), lambda plan: said(plan).error is not None),

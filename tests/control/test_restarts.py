@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.control.worlds import World, lifecycle
+from tidemark.cli.main import main
+from tidemark.control.generations import read_spec
 from tidemark.control.records import Failure
+from tidemark.control.restart_text import policy_text
 from tidemark.control.restarts import NoRestart, Restart, decide_restart, failures_in_a_row, longest_delay
 from tidemark.control.spec import RestartPolicy
+from tidemark.state.store import JobStore
 
 HOUR = 3_600_000
 
@@ -20,6 +29,11 @@ def failures(*ends: tuple[int, int], epoch: int | None = None, transient: bool =
 
 def in_a_row(count: int) -> tuple[Failure, ...]:
     return failures(*((number * 10_000, number * 10_000 + 5_000) for number in range(count)))
+
+
+def at_epochs(*committed: int | None) -> tuple[Failure, ...]:
+    """Return failures a few seconds after one another, by the job's newest epoch at each."""
+    return tuple(replace(failure, committed=epoch) for failure, epoch in zip(in_a_row(len(committed)), committed, strict=True))
 
 
 def delay(policy: RestartPolicy, known: tuple[Failure, ...]) -> int | str:
@@ -41,6 +55,21 @@ def delay(policy: RestartPolicy, known: tuple[Failure, ...]) -> int | str:
         (RestartPolicy(kind="fixed"), in_a_row(4), "it failed 4 times in a row, and its restart policy is 3 attempts"),
         (RestartPolicy(kind="fixed", attempts=0), in_a_row(1), "it failed 1 times in a row, and its restart policy is 0 attempts"),
         (RestartPolicy(kind="fixed"), failures((0, 5), (5, 9), (9, 12), (12, 12 + HOUR)), 10_000),
+        # What was committed in between counts, however short the attempts.
+        (RestartPolicy(jitter=0), at_epochs(*range(10)), 1_000),
+        (RestartPolicy(kind="fixed"), at_epochs(*range(25)), 10_000),
+        (RestartPolicy(jitter=0), at_epochs(-1, 0, 0, 0), 4_000),
+        (RestartPolicy(jitter=0), at_epochs(7, 7, 7), 4_000),
+        (RestartPolicy(jitter=0), at_epochs(-1, -1), 2_000),
+        (RestartPolicy(kind="fixed"), at_epochs(3, 4, 4, 4), 10_000),
+        (RestartPolicy(kind="fixed"), at_epochs(4, 4, 4, 4), "it failed 4 times in a row, and its restart policy is 3 attempts"),
+        # Put back in between: somebody has seen to it.
+        (RestartPolicy(jitter=0), at_epochs(9, 2), 1_000),
+        # Where it is not known, as an older release left it or of an attempt that was not launched, it is not taken for progress.
+        (RestartPolicy(jitter=0), at_epochs(None, 5, None, 5), 8_000),
+        (RestartPolicy(jitter=0), at_epochs(4, None, 5), 1_000),
+        (RestartPolicy(jitter=0), tuple(replace(item, epoch=7) for item in at_epochs(6, 6, 6)), "epoch 7 failed 3 times in a row"),
+        (RestartPolicy(kind="rate"), at_epochs(1, 2, 3, 4), "it failed 4 times in 5m, and its restart policy is 3"),
         (RestartPolicy(kind="rate"), in_a_row(3), 10_000),
         (RestartPolicy(kind="rate"), in_a_row(4), "it failed 4 times in 5m, and its restart policy is 3"),
         (RestartPolicy(kind="rate"), failures((0, 5), (5, 9), (9, 12), (12, 400_000)), 10_000),
@@ -83,3 +112,83 @@ def test_a_delay_is_never_longer_than_the_longest(policy: RestartPolicy, count: 
     verdict = decide_restart(policy, "fares", known)
     assert isinstance(verdict, NoRestart) or 0 <= verdict.at - known[-1].at <= longest_delay(policy)
     assert failures_in_a_row(policy, known) == count
+
+
+def submit(folder: Path, *options: str) -> tuple[int, str]:
+    done = CliRunner().invoke(main, ["submit", "m:job", "--name", "fares", "--store", str(folder), "--suspended", *options])
+    return done.exit_code, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "policy", "shown"),
+    [
+        ((), RestartPolicy(), "exponential, after 1s, then 2 times as long each time up to 5m"),
+        (
+            ("--restart-delay", "2 s", "--restart-longest", "1 minute", "--restart-multiplier", "1.5", "--restart-jitter", "0"),
+            RestartPolicy(initial_ms=2_000, delay_ms=2_000, longest_ms=60_000, factor=1.5, jitter=0),
+            "exponential, after 2s, then 1.5 times as long each time up to 1m",
+        ),
+        (("--restart-delay", "10 minutes"), RestartPolicy(initial_ms=600_000, delay_ms=600_000, longest_ms=600_000), "up to 10m"),
+        (
+            ("--restart", "fixed", "--restart-attempts", "7", "--restart-reset-after", "2 hours"),
+            RestartPolicy(kind="fixed", attempts=7, failures_per=7, reset_after_ms=2 * HOUR),
+            "fixed, after 10s, up to 7 times in a row; a committed epoch or 2h begins the count again; 3 failures at one epoch end it",
+        ),
+        (
+            ("--restart", "rate", "--restart-attempts", "5", "--restart-window", "1 hour", "--same-epoch-failures", "0"),
+            RestartPolicy(kind="rate", attempts=5, failures_per=5, per_ms=HOUR, same_epoch_failures=0),
+            "rate, after 10s, up to 5 failures in 1h",
+        ),
+        (("--restart", "none"), RestartPolicy(kind="none"), "none, it is not started again after a failure"),
+    ],
+)
+def test_every_bound_is_an_option_of_submit_and_shown(options: tuple[str, ...], policy: RestartPolicy, shown: str, tmp_path: Path) -> None:
+    assert submit(tmp_path, *options) == (0, "")
+    made = read_spec(JobStore.open(str(tmp_path)), "fares")
+    assert made is not None
+    assert made.spec.restart == policy
+    assert shown in policy_text(policy)
+    status = CliRunner().invoke(main, ["status", "fares", "--store", str(tmp_path)], terminal_width=200).stdout
+    assert f"  restarts: {policy_text(policy)}" in status
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--restart-multiplier", "0.5"), "restart.factor=0.5 is too small"),
+        (("--restart-multiplier", "inf"), "restart.factor=inf has no end"),
+        (("--restart-jitter", "2"), "restart.jitter=2.0 is more than the whole delay"),
+        (("--restart-longest", "10 ms"), "restart.longest_ms=10 is too small"),
+        (("--restart", "fixed", "--restart-attempts", "50"), "more than is remembered"),
+        (("--restart-attempts", "5"), "--restart-attempts does nothing with the restart strategy 'exponential'"),
+        (("--restart", "fixed", "--restart-multiplier", "3"), "--restart-multiplier does nothing with the restart strategy 'fixed'"),
+        (("--restart", "none", "--restart-delay", "1 s"), "give --restart exponential or --restart fixed or --restart rate"),
+        (("--restart", "fixed", "--restart-window", "1 h"), "leave it out, or give --restart rate"),
+    ],
+)
+def test_a_bound_that_cannot_be_or_would_do_nothing_is_refused(options: tuple[str, ...], says: str, tmp_path: Path) -> None:
+    code, said = submit(tmp_path, *options)
+    assert code == 1
+    assert says in said
+    assert "Fix: " in said
+
+
+def test_a_job_that_commits_between_its_failures_is_started_again_for_ever() -> None:
+    """Five kills, epochs between them: three in a row are what ends it, and these are not in a row."""
+    world = World()
+    world.submit(restart=RestartPolicy(kind="fixed", attempts=2, delay_ms=1_000))
+    reconciler = world.reconciler()
+    for _ in range(5):
+        world.run(reconciler, 20)
+        world.driver().end(-9)
+    world.run(reconciler, 20)
+    lifecycle(world, "running")
+    # One that commits nothing is given up as ever.
+    world.driver().end(-9)
+    for _ in range(3):
+        world.run(reconciler, 5)
+        for process in world.alive():
+            process.end(-9)
+    world.run(reconciler, 5)
+    lifecycle(world, "failed")
+    assert "it failed 3 times in a row, and its restart policy is 2 attempts" in world.status().reason

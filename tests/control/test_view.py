@@ -20,18 +20,22 @@ from tests.control.test_plan import (
     HERE,
     NEW,
     NOW,
+    RUNNING,
     STARTING,
+    UNLAUNCHED,
     WELL,
     control,
+    ended,
     says,
     wants,
 )
 from tidemark.cli.top_display import job_page
-from tidemark.cli.view_text import row_of
+from tidemark.cli.view_text import row_of, view_text
 from tidemark.control.observe import Observation
 from tidemark.control.records import Suspicion
 from tidemark.control.view import Health
 from tidemark.control.viewing import view_of
+from tidemark.control.waiting import reached
 from tidemark.state.load import Load, Waiting
 from tidemark.state.progress import EpochProgress, FilterProgress, OperatorProgress, OutputProgress, SourceProgress, SplitProgress
 from tidemark.state.totals import add_epoch, empty_totals
@@ -97,6 +101,84 @@ BUSY = replace(WELL, driver=replace(DRIVER, last=EPOCH, totals=add_epoch(empty_t
 )
 def test_health(seen: Observation, health: Health) -> None:
     assert view_of(seen, NOW).health == health
+
+
+PASSES = {"error": "[TM200] the broker does not answer", "error_code": "TM200", "error_transient": True}
+RUN_DRIVER = replace(DRIVER, load=LOAD)
+
+
+@pytest.mark.parametrize(
+    ("seen", "now", "shown", "does", "code"),
+    [
+        # No reconciler has seen the end: what they wrote last says that it runs.
+        (GONE, NOW, ("dead", "silent"), "no supervisor has acted on it yet: `tidemark supervise`", "TM503"),
+        (
+            GONE,
+            NOW + HOUR,
+            ("dead", "unwatched"),
+            "no supervisor is running: `tidemark supervise` restarts it, or `tidemark start fares`",
+            "TM503",
+        ),
+        (says(GONE, "failed", **FAILED), NOW, ("failed", "failed"), "correct what the error names, then `tidemark start fares`", "TM200"),
+        (says(GONE, "failed", **PASSES), NOW + HOUR, ("dead", "unwatched"), "no supervisor is running", "TM200"),
+        (replace(GONE, exit_code=64), NOW, ("failed", "failed"), "`tidemark start fares`", "TM503"),
+        (replace(ELSEWHERE, beat=replace(BEAT, at=NOW - 61_000)), NOW, ("dead", "unwatched"), "no supervisor is running", "TM503"),
+        (replace(ELSEWHERE, beat=replace(BEAT, at=NOW - 40_000)), NOW, ("running", "silent"), "", None),
+        (replace(UNLAUNCHED, attempt=replace(ATTEMPT, at=NOW - 61_000)), NOW, ("dead", "unwatched"), "no supervisor is running", "TM601"),
+        (replace(UNLAUNCHED, attempt=replace(ATTEMPT, at=NOW - 5_000)), NOW, ("starting", "starting"), "", None),
+        (control(wants(GONE, version="2"), **DRAINING), NOW + HOUR, ("dead", "unwatched"), "no supervisor is running", None),
+        (control(wants(GONE, wanted="suspended"), **DRAINING), NOW, ("stopped", "stopped"), "", None),
+        (replace(says(GONE, "finished"), driver=replace(DRIVER, state="finished", last=ended())), NOW, ("finished", "stopped"), "", None),
+        # What reconcilers wrote stands where it is all there is to see.
+        (WELL, NOW, ("running", "ok"), "", None),
+        (control(GONE, lifecycle="failing", next_start_at=NOW + 1), NOW, ("failing", "failing"), "", None),
+        (control(GONE, lifecycle="failing", next_start_at=NOW - 60_000), NOW, ("failing", "unwatched"), "no supervisor is running", None),
+        (control(GONE, lifecycle="failed"), NOW, ("failed", "failed"), "`tidemark start fares`", None),
+        (control(wants(GONE, wanted="suspended"), lifecycle="suspended"), NOW, ("stopped", "stopped"), "", None),
+        (NEW, NOW, ("created", "unwatched"), "no supervisor is running", None),
+        # Jobs that were never submitted.
+        (BY_HAND, NOW, ("running", "ok"), "", None),
+        (replace(BY_HAND, beat_gone=True), NOW, ("dead", "silent"), "give the command that ran it once more", None),
+        (says(BY_HAND, "stopped"), NOW, ("stopped", "stopped"), "", None),
+    ],
+)
+def test_the_state_is_what_can_be_seen_now(seen: Observation, now: int, shown: tuple[str, str], does: str, code: str | None) -> None:
+    """By its words for people: in the table, on the page of one job, and in JSON they are the same."""
+    view = view_of(seen, now)
+    assert row_of(view)[1:3] == shown
+    assert (view.state, view.health) == shown
+    assert view_text(view).startswith(f"fares: {shown[0]}{f', {shown[1]}' if len(set(shown)) > 1 else ''}")
+    assert does in view.advice
+    assert bool(does) == bool(view.advice)
+    assert (view.error.code if view.error is not None else None) == code
+    if view.advice:
+        assert f"  to do: {view.advice}" in view_text(view)
+    if view.error is not None:
+        assert view_text(view).count(view.error.message) == 1
+
+
+def test_the_commands_of_an_advice_name_the_store_where_they_need_it() -> None:
+    advice = view_of(GONE, NOW + HOUR, store="s3://box/my jobs").advice
+    assert "`tidemark supervise --store 's3://box/my jobs'` restarts it" in advice
+    assert "`tidemark start fares --store 's3://box/my jobs'`" in advice
+
+
+@pytest.mark.parametrize(
+    ("seen", "there"),
+    [
+        (WELL, False),
+        (replace(WELL, driver=RUN_DRIVER), True),
+        (replace(WELL, beat=replace(BEAT, looked_at=NOW - 3_000)), True),
+        (replace(WELL, beat=replace(BEAT, looked_at=NOW - 3_000, busy_since=NOW - 3_000)), False),
+        (replace(WELL, beat=replace(BEAT, looked_at=NOW - 3_000, released=True)), False),
+        # What an earlier attempt did says nothing of this one.
+        (replace(WELL, attempt=replace(ATTEMPT, number=2), control=replace(RUNNING, attempt=2), driver=RUN_DRIVER), False),
+    ],
+)
+def test_a_job_has_started_when_it_has_published_or_found_no_input(seen: Observation, *, there: bool) -> None:
+    """A heartbeat is not enough: the first one comes before the first look at the input and before the first expression is run."""
+    assert reached(seen, "running", 1)
+    assert reached(seen, "working", 1) is there
 
 
 def test_one_that_was_just_asked_for_is_starting_and_nothing_else() -> None:

@@ -22,6 +22,7 @@ from tidemark.control.spec import JobSpec, SpecGeneration
 from tidemark.errors import FencedError, JobRunningError, LaunchError, StoreError, TidemarkError
 from tidemark.locations import Location
 from tidemark.state.joblog import Driver, JobLog
+from tidemark.state.load import EpochSample, load_of
 from tidemark.state.progress import EpochProgress
 from tidemark.state.records import OwnerInfo
 from tidemark.state.status import JobStatus, State, read_status, write_failure, write_status
@@ -201,6 +202,8 @@ class World:
             require_newest(self.store, process.job, process.attempt)
             self.say(process, "running")
             return
+        if process.idle:
+            process.term.pulse.looked(self.clock.now_ms())
         process.term.beat()
         if not process.idle:
             process.term.confirm()
@@ -234,7 +237,9 @@ class World:
         # As a real driver, it says what it goes on from by the log, where the world keeps one.
         head = process.term.last if process.term is not None else None
         found = last or (head.progress if head is not None else base.last)
-        status = replace(base, state=state, heartbeat_at=now, owner=process.owner, last=found)
+        # The load of a driver is known from its first epoch on.
+        load = load_of([EpochSample(0, 100, 10, 1)], 10_000) if last is not None else base.load if base.owner == process.owner else None
+        status = replace(base, state=state, heartbeat_at=now, owner=process.owner, last=found, load=load)
         write_status(self.store, status.with_error(error))
 
     def busy(self, process: Process, since: int | None) -> None:

@@ -65,7 +65,7 @@ def test_a_jobs_life_from_the_launchpad(pad: Launchpad) -> None:
     assert (said["lifecycle"], said["attempt"], said["generation"]) == ("running", 2, 2)
     said = pad.launch("stop", why="the lake is moved")
     assert (said["lifecycle"], said["wanted"]) == ("suspended", "suspended")
-    assert said["epoch"] == 0
+    assert said["epoch"] == 2, "each start is waited for until an epoch is published"
     assert "the lake is moved" in str(said["reason"])
     assert "Dagster run" in str(said["asked_by"])
     assert pad.world.alive() == []

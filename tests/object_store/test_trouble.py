@@ -14,8 +14,8 @@ from tests.control.worlds import World, lifecycle
 from tests.http_server import free_port
 from tests.object_store.s3_server import ACCESS_KEY, SECRET, Fault, Now, S3Server
 from tests.savepoints.stored_jobs import StoredJob, live_files
+from tidemark.cli.command_groups import TEMPORARY
 from tidemark.cli.main import main
-from tidemark.cli.options import TEMPORARY
 from tidemark.control.spec import JobSpec
 from tidemark.control.wishes import Wishes
 from tidemark.errors import StoreError

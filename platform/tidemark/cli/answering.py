@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from tidemark.cli.options import TEMPORARY
+from tidemark.cli.command_groups import TEMPORARY
 from tidemark.errors import TidemarkError
 
 NO: Final = 1

@@ -78,7 +78,7 @@ def fork(
     if suspended or not wait:
         say_made(made, as_json=as_json)
     else:
-        wait_for(root, made, "running", timeout_ms=timeout, as_json=as_json, launchers=launchers_here())
+        wait_for(root, made, "working", timeout_ms=timeout, as_json=as_json, launchers=launchers_here())
 
 
 @click.command(cls=AnsweringCommand)

@@ -12,19 +12,15 @@ import click
 
 from tidemark.cli.changes import changes_of, changes_text
 from tidemark.cli.options import UNHEALTHY_EXIT, echo_json, existing_store, json_option, store_option, views
-from tidemark.cli.tables import history_table, status_text
+from tidemark.cli.tables import history_table, progress_lines, status_text
 from tidemark.cli.view_text import list_table, view_text
-from tidemark.clock import SYSTEM_CLOCK
 from tidemark.control.launchers import launchers_here
 from tidemark.control.log_following import followed
 from tidemark.control.observe import Observation
 from tidemark.control.view import UNHEALTHY, JobView
 from tidemark.state.codec import to_plain
-from tidemark.state.heartbeat import silent_since
 from tidemark.state.history import read_history
-from tidemark.state.joblog import DEFAULT_LEASE_MS
 from tidemark.state.progress import encode_progress
-from tidemark.state.status import JobStatus
 
 
 @click.command("list")
@@ -93,7 +89,9 @@ def history(job: str, store: str | None, limit: int, *, changes: bool, as_json: 
 def logs(job: str, store: str | None, lines: int, *, follow: bool) -> None:
     """Show the log of a job's driver, where it runs or ran on this machine. JOB is a job's name."""
     root = existing_store(store)
-    [(seen, _)] = views(root, job)
+    [(seen, view)] = views(root, job)
+    if view.state == "damaged" and view.error is not None:
+        raise click.ClickException(view.error.message)
     handle = seen.handle
     if handle is None:
         raise click.ClickException(f"{job} has no driver that was started here: it was not started yet, or with `tidemark run`")
@@ -119,15 +117,8 @@ def _plain(seen: Observation, view: JobView) -> dict[str, Any]:
 
 
 def _text(seen: Observation, view: JobView) -> str:
-    said = _driver_text(seen, seen.driver) if seen.driver is not None else ""
-    if seen.generation is None:
-        lines = [said or f"{view.job}: begun, nothing committed yet", *([f"  warning: {view.warning}"] if view.warning else [])]
-        return "\n".join(lines)
-    return "\n".join(filter(None, (view_text(view), "\n".join(said.splitlines()[1:]))))
-
-
-def _driver_text(seen: Observation, driver: JobStatus) -> str:
-    beat = seen.beat
-    silent = silent_since(beat, driver.heartbeat_at, now_ms=SYSTEM_CLOCK.now_ms(), lease_ms=DEFAULT_LEASE_MS)
-    last = driver.heartbeat_at if beat is None else max(driver.heartbeat_at, beat.at)
-    return status_text(driver, heartbeat=last, silent=silent is not None)
+    driver = seen.driver
+    if seen.generation is None and view.state != "damaged":
+        said = status_text(view, driver) if driver is not None else f"{view.job}: begun, nothing committed yet"
+        return "\n".join([said, *([f"  warning: {view.warning}"] if view.warning else [])])
+    return "\n".join([view_text(view), *(progress_lines(driver) if driver is not None else [])])

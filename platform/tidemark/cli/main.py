@@ -6,61 +6,73 @@ start drivers that have their own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from importlib import import_module
 from typing import Final
 
 import click
 
-from tidemark.cli.options import TidemarkGroup
+from tidemark.cli.command_groups import Sections, TidemarkGroup, entries
 
-_COMMANDS: Final[Mapping[str, str]] = {
-    "run": "running:run",
-    "graph": "running:graph",
-    "check": "checking:check_job",
-    "state": "state_showing:state",
-    "submit": "submitting:submit",
-    "start": "steering:start",
-    "stop": "steering:stop",
-    "cancel": "steering:cancel",
-    "restart": "steering:restart",
-    "suspend": "steering:suspend",
-    "resume": "steering:resume",
-    "list": "looking:list_jobs",
-    "status": "looking:status",
-    "history": "looking:history",
-    "logs": "looking:logs",
-    "top": "top:top",
-    "supervise": "supervising:supervise",
-    "silence": "silencing:silence",
-    "savepoint": "savepointing:savepoint",
-    "rewind": "rewinding:rewind",
-    "rescale": "rewinding:rescale",
-    "fork": "forking:fork",
-    "diff": "forking:diff",
-    "discard": "forking:discard",
-    "promote": "upgrading:promote",
-    "upgrade": "upgrading:upgrade",
-    "class-archive": "archiving:class_archive",
+SECTIONS: Final[Sections] = {
+    "Run a job here": entries(
+        ("run", "running:run", "Run a job in this process, until its input is read, or with --trigger until it is stopped."),
+        ("graph", "running:graph", "Draw a job's graph."),
+        ("class-archive", "archiving:class_archive", "Make Java's archive of Spark's classes, with which Spark starts faster."),
+    ),
+    "Have a job run on": entries(
+        ("submit", "submitting:submit", "Submit a job, or change how it is wanted, and wait until it works."),
+        ("supervise", "supervising:supervise", "Keep the jobs of a store running; send alerts and serve metrics."),
+    ),
+    "Watch jobs": entries(
+        ("list", "looking:list_jobs", "List the jobs of a store, one line each."),
+        ("status", "looking:status", "Show how a job is, and what to do where it is not well."),
+        ("top", "top:top", "Watch a job, or all jobs, until Ctrl-C."),
+        ("history", "looking:history", "Show a job's newest epochs, or who changed what (--changes)."),
+        ("logs", "looking:logs", "Show the log of a job's driver."),
+        ("state", "state_showing:state", "Show what a job keeps of its windows and keys."),
+        ("silence", "silencing:silence", "Keep alerts back for a while."),
+    ),
+    "Steer a job": entries(
+        ("start", "steering:start", "Start a job that was stopped or has failed."),
+        ("stop", "steering:stop", "Stop a job after the epoch that runs; --drain reads all input and closes all windows first."),
+        ("restart", "steering:restart", "Start a job's driver again after the epoch that runs."),
+        ("cancel", "steering:cancel", "End a job's driver at once; the epoch that runs is run again by the next."),
+        ("suspend", "steering:suspend", "Ask for a job to stop, and leave that to a supervisor."),
+        ("resume", "steering:resume", "Ask for a job to run again, and leave that to a supervisor."),
+        ("rescale", "rewinding:rescale", "Run a job at another parallelism, without a restart."),
+    ),
+    "Savepoints: go back, try other code": entries(
+        ("savepoint", "savepointing:savepoint", "Take, list, show, compare, export, import and dispose of savepoints."),
+        ("rewind", "rewinding:rewind", "Put a job back to a savepoint, with its Delta tables."),
+        ("fork", "forking:fork", "Start a job's variant from a savepoint, with tables of its own."),
+        ("diff", "forking:diff", "Compare the rows of an output in two jobs' tables."),
+        ("discard", "forking:discard", "Delete a fork that was stopped, with its tables."),
+    ),
+    "Upgrade": entries(
+        ("check", "checking:check_job", "Check whether changed code can go on from what is stored; for continuous integration."),
+        ("upgrade", "upgrading:upgrade", "Give a job other code, watch it, and put all back if it is not well."),
+        ("promote", "upgrading:promote", "Give a job the code of its fork."),
+    ),
 }
 
 
-class _Commands(TidemarkGroup):
-    """Loads a command when it is asked for: to load them all takes longer than most of them run."""
+_HELP: Final = """Event-time streams on Spark, with Flink's semantics.
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names, as the help has them."""
-        return sorted({*super().list_commands(ctx), *_COMMANDS})
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command, None where there is none of that name."""
-        if cmd_name in _COMMANDS and cmd_name not in self.commands:
-            module, _, name = _COMMANDS[cmd_name].partition(":")
-            self.add_command(getattr(import_module(f"tidemark.cli.{module}"), name), cmd_name)
-        return super().get_command(ctx, cmd_name)
+\b
+Start here:
+  tidemark graph first_job:job     what the job of docs/first-job.md does
+  tidemark run first_job:job       run it until its input is read
+  tidemark status                  how it is
+  tidemark submit first_job:job    have it run on, in the background
+"""
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=TidemarkGroup,
+    help=_HELP,
+    sections=SECTIONS,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="`tidemark COMMAND --help` says more of each, with its options. The pages are in docs/, beginning with docs/first-job.md.",
+)
 @click.version_option(package_name="tidemark")
 def main() -> None:
     """Event-time streams on Spark, with Flink's semantics."""

@@ -13,19 +13,17 @@ from tidemark.clock import SYSTEM_CLOCK
 from tidemark.control.launchers import launchers_here
 from tidemark.control.observe import Observation, Observer, job_names
 from tidemark.control.view import JobView
-from tidemark.control.viewing import view_of
+from tidemark.control.viewing import damaged_view, view_of
 from tidemark.durations import to_ms
-from tidemark.errors import DefinitionError, TidemarkError, UnknownJobError
+from tidemark.errors import CorruptStoreError, DefinitionError, FormatError, TidemarkError, UnknownJobError
 from tidemark.names import validate_name
 from tidemark.state.codec import to_plain
 from tidemark.state.layout import LOG, job_folder
-from tidemark.state.root_store import DEFAULT_STORE, STORE_VARIABLE, root_store
+from tidemark.state.root_store import DEFAULT_STORE, STORE_VARIABLE, is_default, root_store
 from tidemark.state.store import JobStore
 
-FAILED: Final = 1
 UNHEALTHY_EXIT: Final = 3
-TEMPORARY: Final = 75
-"""Exit codes: an error; a job that is not well (``status --check``, and waiting for one that failed); an error that may pass."""
+"""Exit code for a job that is not well: ``status --check``, and waiting for one that failed."""
 
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -52,18 +50,6 @@ class DurationType(click.ParamType[int]):
 
 
 DURATION: Final = DurationType()
-
-
-class TidemarkGroup(click.Group):
-    """Turns Tidemark's errors into one line on standard error, and an exit code that says whether trying again can help."""
-
-    def invoke(self, ctx: click.Context) -> object:
-        """Run the command."""
-        try:
-            return super().invoke(ctx)
-        except TidemarkError as error:
-            click.echo(f"tidemark: {error}", err=True)
-            ctx.exit(TEMPORARY if error.transient else FAILED)
 
 
 def wish_options(command: F) -> F:
@@ -120,19 +106,26 @@ def existing_store(store: str | None) -> JobStore:
 
 
 def views(root: JobStore, job: str | None = None, observer: Observer | None = None) -> list[tuple[Observation, JobView]]:
-    """Return what is known of a job, or of all jobs of the store.
+    """Return what is known of a job, or of all jobs of the store; one of which a file cannot be read is ``damaged``, and hides no other.
 
     Raises:
         UnknownJobError: there is no such job.
     """
     look = observer or Observer(root, launchers_here())
     names = (validate_name("job", job),) if job else job_names(root)
-    seen = [look.observe(name) for name in names]
-    known = [item for item in seen if item.generation is not None or item.driver is not None or _has_log(root, item.job)]
-    if job and not known:
+    named = None if is_default(root) else root.uri
+    found: list[tuple[Observation, JobView]] = []
+    for name in names:
+        try:
+            seen = look.observe(name)
+        except (CorruptStoreError, FormatError) as error:
+            found.append((Observation(name), damaged_view(name, error.with_job(name), SYSTEM_CLOCK.now_ms())))
+            continue
+        if seen.generation is not None or seen.driver is not None or _has_log(root, name):
+            found.append((seen, view_of(seen, SYSTEM_CLOCK.now_ms(), store=named)))
+    if job and not found:
         raise unknown(job, root)
-    now = SYSTEM_CLOCK.now_ms()
-    return [(item, view_of(item, now)) for item in known]
+    return found
 
 
 def unknown(name: str, root: JobStore) -> UnknownJobError:

@@ -8,9 +8,10 @@ import logging
 import click
 
 from tidemark.cli.console_log import log_to_console
-from tidemark.cli.options import json_option, store_option
+from tidemark.cli.options import json_option, pairs, store_option
 from tidemark.cli.renaming import map_options, maps_of
 from tidemark.control.loading import load_job
+from tidemark.control.spec_checks import plain_settings
 from tidemark.durations import to_ms
 from tidemark.errors import DefinitionError
 from tidemark.savepoints.checking import check
@@ -31,6 +32,7 @@ from tidemark.state.progress import EpochProgress, encode_progress, format_progr
 @map_options(only_with="--restore")
 @click.option("--claim", is_flag=True, help="With --restore: dispose of the savepoint once the job is past it.")
 @click.option("--master", default="local[*]", show_default=True, help="Spark master.")
+@click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A Spark setting; may be repeated.")
 @json_option
 def run(
     job: str,
@@ -39,6 +41,7 @@ def run(
     max_epochs: int | None,
     master: str,
     *,
+    conf: tuple[str, ...],
     parallelism: int | None,
     savepoint: str | None,
     restore_of: str,
@@ -53,6 +56,7 @@ def run(
     """Run a job in this process: until its sources are drained, or with --trigger until SIGINT or SIGTERM."""
     if trigger is not None:
         to_ms(trigger, what="trigger")
+    settings = plain_settings(pairs("--conf", conf))
     restore = _restore(savepoint, restore_of, uids, columns, allow=allow, claim=claim)
     found = load_job(job)
     if restore is not None:
@@ -84,7 +88,7 @@ def run(
         end_of_input=end_of_input,
         takeover=takeover,
         max_epochs=max_epochs,
-        spark=build_session(master, app_name=f"tidemark {found.name}"),
+        spark=build_session(master, app_name=f"tidemark {found.name}", conf=settings),
         on_epoch=report,
         restore=restore,
         parallelism=None if parallelism is None else lambda: parallelism,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from typing import Final
 
 import click
 
+from tidemark.cli.command_groups import LazyGroup, Sections, entries
 from tidemark.cli.options import echo_json, existing_store, json_option, open_store, pairs, store_option, views
 from tidemark.cli.savepoint_text import difference_text, plain_savepoint, savepoint_table, savepoint_text
 from tidemark.control.generations import who
@@ -18,8 +20,35 @@ from tidemark.savepoints.retention import SavepointRetention
 from tidemark.savepoints.savepoint_store import SavepointStore
 from tidemark.state.codec import to_plain
 
+_SECTIONS: Final[Sections] = {
+    "Savepoints": entries(
+        ("trigger", "savepointing:trigger", "Take a savepoint of a job, whether it runs or not."),
+        ("list", "savepointing:list_savepoints", "List the savepoints of a job, oldest first."),
+        ("show", "savepointing:show", "Show all there is to say of a savepoint."),
+        ("diff", "savepointing:diff", "Show what changed from one savepoint to another; `tidemark diff` compares tables."),
+        ("export", "savepointing:export", "Copy a savepoint and all it needs into a folder."),
+        ("import", "savepointing:import_command", "Copy an exported savepoint into a job's own."),
+        ("dispose", "savepointing:dispose", "Dispose of savepoints."),
+    ),
+    "Go back, try other code (also without `savepoint`)": entries(
+        ("rewind", "rewinding:rewind", "Put a job back to a savepoint, with its Delta tables."),
+        ("fork", "forking:fork", "Start a job's variant from a savepoint, with tables of its own."),
+        ("discard", "forking:discard", "Delete a fork that was stopped, with its tables."),
+        ("promote", "upgrading:promote", "Give a job the code of its fork."),
+    ),
+}
 
-@click.group()
+
+_HELP: Final = """Name epochs that a job can go back to; each costs one small file.
+
+\b
+For example:
+  tidemark savepoint trigger fares --name before
+  tidemark savepoint rewind fares --to before --stop
+"""
+
+
+@click.group(cls=LazyGroup, sections=_SECTIONS, help=_HELP)
 def savepoint() -> None:
     """Name epochs that a job can go back to; each costs one small file."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from tidemark.cli.command_groups import SuggestingGroup
 from tidemark.cli.options import DURATION, echo_json, existing_store, json_option, open_store, store_option, wish_options
 from tidemark.clock import SYSTEM_CLOCK, format_ms
 from tidemark.control.alert_settings import RULES
@@ -12,7 +13,7 @@ from tidemark.control.generations import who
 from tidemark.errors import DefinitionError
 
 
-@click.group()
+@click.group(cls=SuggestingGroup)
 def silence() -> None:
     """Keep alerts back for a while. What is still wrong when a silence ends is told then."""
 

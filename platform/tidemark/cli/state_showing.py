@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tidemark.cli.command_groups import SuggestingGroup
 from tidemark.cli.options import echo_json, existing_store, json_option, store_option, views
 from tidemark.clock import format_ms
 from tidemark.savepoints.checking import HEAD
@@ -21,7 +22,7 @@ _WIDEST = 60
 _COLUMNS = ("operator", "keeps", "windows", "keys", "aggregates", "rows", "bytes", "files", "watermark")
 
 
-@click.group()
+@click.group(cls=SuggestingGroup)
 def state() -> None:
     """Look into what a job keeps of its windows and keys."""
 

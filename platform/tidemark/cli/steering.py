@@ -52,9 +52,12 @@ def _steering(command: F) -> F:
 @click.command()
 @_steering
 def start(job: str, store: str | None, *, wait: bool, timeout: int, by: str, why: str, as_json: bool) -> None:
-    """Start a job, or one that failed again, and wait until it runs. JOB is a job's name."""
+    """Start a job, or one that failed again, and wait until it works. JOB is a job's name.
+
+    It works once its driver has published an epoch, or has looked for input and found none.
+    """
     root = existing_store(store)
-    _ask(root, Wishes(root, by).start(job, why), "running", wait=wait, timeout=timeout, as_json=as_json)
+    _ask(root, Wishes(root, by).start(job, why), "working", wait=wait, timeout=timeout, as_json=as_json)
 
 
 @click.command()
@@ -93,7 +96,7 @@ def cancel(job: str, store: str | None, *, wait: bool, timeout: int, by: str, wh
 def restart(job: str, store: str | None, *, wait: bool, timeout: int, by: str, why: str, as_json: bool) -> None:
     """Start a job's driver anew after the epoch at hand, and wait until it runs. JOB is a job's name."""
     root = existing_store(store)
-    _ask(root, Wishes(root, by).restart(job, why), "running", wait=wait, timeout=timeout, as_json=as_json)
+    _ask(root, Wishes(root, by).restart(job, why), "working", wait=wait, timeout=timeout, as_json=as_json)
 
 
 @click.command()
@@ -121,16 +124,21 @@ def resume(job: str, store: str | None, *, by: str, why: str, as_json: bool) -> 
 def wait_for(
     root: JobStore, made: SpecGeneration, goal: Goal, *, timeout_ms: int, as_json: bool, launchers: Mapping[str, Launcher]
 ) -> None:
-    """Wait for what a generation asks for, with a line for each change; ends the command with an exit code if the job failed.
+    """Wait for what a generation asks for, with a line on standard error for each change; ends the command with an exit code if it failed.
 
     Raises:
         NotReachedError: it took too long.
     """
     waiting = Waiting(root, launchers)
-    tell = None if as_json else say_view
-    view = waiting.until(made.spec.job, goal, generation=made.generation, timeout_ms=timeout_ms, tell=tell)
+
+    def tell(view: JobView) -> None:
+        say_view(view, err=True)
+
+    view = waiting.until(made.spec.job, goal, generation=made.generation, timeout_ms=timeout_ms, tell=None if as_json else tell)
     if as_json:
         echo_json(view)
+    else:
+        say_view(view)
     require_reached(view, goal)
 
 
@@ -149,10 +157,12 @@ def _ask(root: JobStore, made: SpecGeneration, goal: Goal, *, wait: bool, timeou
         say_made(made, as_json=as_json)
 
 
-def say_view(view: JobView) -> None:
-    """Say what a job is doing, in one line."""
+def say_view(view: JobView, *, err: bool = False) -> None:
+    """Say what a job is doing, in one line; of one that is to be started again, what ended it."""
     epoch = f", epoch {view.epoch}" if view.epoch is not None else ""
-    click.echo(f"{view.job}: {view.lifecycle}{epoch}{f' ({view.reason})' if view.reason else ''}")
+    error = view.error.message if view.error is not None and view.state in {"failing", "dead"} else ""
+    why = ": ".join(filter(None, (view.reason, error)))
+    click.echo(f"{view.job}: {view.state}{epoch}{f' ({why})' if why else ''}", err=err)
 
 
 def say_made(made: SpecGeneration, *, as_json: bool) -> None:

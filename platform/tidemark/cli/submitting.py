@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TypedDict, Unpack
+from typing import Unpack
 
 import click
 
 from tidemark.cli.options import DURATION, absolute_path, json_option, open_store, pairs, store_option, wish_options
+from tidemark.cli.restart_options import RestartGiven, restart_options, restart_policy
 from tidemark.cli.steering import say_made, wait_for, wait_options
 from tidemark.control.launchers import launchers_here
 from tidemark.control.loading import load_job
-from tidemark.control.spec import AlertThresholds, JobSpec, LauncherName, RestartKind, RestartPolicy
+from tidemark.control.spec import AlertThresholds, JobSpec, LauncherName
 from tidemark.control.wishes import Wishes
 from tidemark.state.store import JobStore
 
 
-class Given(TypedDict):
+class Given(RestartGiven):
     """What the command was given, by the names of its options."""
 
     code: str
@@ -33,10 +34,6 @@ class Given(TypedDict):
     code_paths: tuple[str, ...]
     folder: str | None
     variables: tuple[str, ...]
-    kind: RestartKind
-    restart_delay: int | None
-    restart_attempts: int | None
-    same_epoch_failures: int
     hang_after: int | None
     adaptive_intake: bool
     lag_warn: int | None
@@ -62,10 +59,7 @@ class Given(TypedDict):
 @click.option("--code-path", "code_paths", multiple=True, metavar="PATH", help="Folder, zip or wheel with the code; may be repeated.")
 @click.option("--folder", default=None, help="The driver's working directory.  [default: this one]")
 @click.option("--env", "variables", multiple=True, metavar="KEY=VALUE", help="A variable that the job's module reads; no secrets.")
-@click.option("--restart", "kind", type=click.Choice(["exponential", "fixed", "rate", "none"]), default="exponential", show_default=True)
-@click.option("--restart-delay", type=DURATION, default=None, help="Before the first restart, or each.  [default: 1s; fixed, rate: 10s]")
-@click.option("--restart-attempts", type=click.IntRange(min=0), default=None, help="Of 'fixed': in a row; of 'rate': failures per 5m.")
-@click.option("--same-epoch-failures", type=click.IntRange(min=0), default=3, show_default=True, help="So many end the job; 0: never.")
+@restart_options
 @click.option("--hang-after", type=DURATION, default=None, help="An epoch this long hangs.  [default: 10 triggers, at least 5m]")
 @click.option("--adaptive-intake", is_flag=True, help="Let an epoch's intake follow the time that the last ones took.")
 @click.option("--lag-warn", type=DURATION, default=None, help="Warn when the watermark lags so much.")
@@ -74,9 +68,11 @@ class Given(TypedDict):
 @wish_options
 @json_option
 def submit(**given: Unpack[Given]) -> None:
-    """Submit a job, or change how it is wanted, and wait until it runs.
+    """Submit a job, or change how it is wanted, and wait until it works.
 
-    The job's code is imported here first, so that what is wrong with it is found now; with --name it is not.
+    It works once its driver has published an epoch, or has looked for input and found none; what keeps it from that ends the command with
+    the driver's own error and exit code 3. The job's code is imported here first, so that what is wrong with it is found now; with --name
+    it is not.
     """
     root, job = _named(given)
     spec = _spec(job, given)
@@ -84,7 +80,7 @@ def submit(**given: Unpack[Given]) -> None:
     if given["suspended"] or not given["wait"]:
         say_made(made, as_json=given["as_json"])
         return
-    wait_for(root, made, "running", timeout_ms=given["timeout"], as_json=given["as_json"], launchers=launchers_here())
+    wait_for(root, made, "working", timeout_ms=given["timeout"], as_json=given["as_json"], launchers=launchers_here())
 
 
 def _named(given: Given) -> tuple[JobStore, str]:
@@ -112,21 +108,8 @@ def _spec(job: str, given: Given) -> JobSpec:
         code_paths=tuple(absolute_path(path) for path in given["code_paths"]),
         folder=absolute_path(given["folder"] or "."),
         variables=pairs("--env", given["variables"]),
-        restart=_restart(given),
+        restart=restart_policy(given),
         adaptive_intake=given["adaptive_intake"],
         alerts=AlertThresholds(lag_warn_ms=given["lag_warn"], lag_error_ms=given["lag_error"]),
         hang_after_ms=given["hang_after"],
-    )
-
-
-def _restart(given: Given) -> RestartPolicy:
-    delay, attempts = given["restart_delay"], given["restart_attempts"]
-    default = RestartPolicy()
-    return RestartPolicy(
-        kind=given["kind"],
-        initial_ms=default.initial_ms if delay is None else delay,
-        delay_ms=default.delay_ms if delay is None else delay,
-        attempts=default.attempts if attempts is None else attempts,
-        failures_per=default.failures_per if attempts is None else attempts,
-        same_epoch_failures=given["same_epoch_failures"],
     )

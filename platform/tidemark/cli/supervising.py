@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tidemark.cli.command_groups import TEMPORARY
 from tidemark.cli.console_log import log_to_console
-from tidemark.cli.options import DURATION, TEMPORARY, open_store, store_option
+from tidemark.cli.options import DURATION, open_store, store_option
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.control.launchers import launchers_here
 from tidemark.control.reconciler import Reconciler, Report
 from tidemark.control.supervisor import Saw, Supervisor
-from tidemark.control.viewing import view_of
+from tidemark.control.viewing import views_of
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -78,8 +79,7 @@ def _shown(board: MetricBoard, reporter: AlertReporter | None) -> Saw:
             reporter.saw(report.observations, report.errors, seconds=seconds)
         else:
             now = SYSTEM_CLOCK.now_ms()
-            views = tuple(view_of(observation, now) for observation in report.observations)
-            board.show(Shown(views, passed_at=now, pass_seconds=seconds))
+            board.show(Shown(views_of(report.observations, report.errors, now), passed_at=now, pass_seconds=seconds))
 
     return saw
 

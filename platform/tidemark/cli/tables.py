@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidemark.clock import format_ms
+from tidemark.control.view import JobView
 from tidemark.durations import format_duration
 from tidemark.state.progress import EpochProgress
 from tidemark.state.status import JobStatus
@@ -12,18 +13,25 @@ from tidemark.state.status import JobStatus
 _COLUMNS = ("epoch", "time", "took", "rows in", "rows out", "late", "malformed", "watermark", "lag", "state rows", "state bytes")
 
 
-def status_text(status: JobStatus, *, heartbeat: int, silent: bool) -> str:
-    """Return a job's status as a few lines: state, watermark, and the conservation of every source, filter and window.
+def status_text(view: JobView, status: JobStatus) -> str:
+    """Return a job that was never submitted as a few lines: its state, what its driver last said, and what to do.
 
     Args:
+        view: the job as it is seen now.
         status: what the driver last said.
-        heartbeat: when it last gave a sign of life, milliseconds.
-        silent: whether that is so long ago that a driver which says that it runs does not.
     """
-    stale = silent and status.state == "running"
-    lines = [f"{status.job}: {status.state}, {'no heartbeat since' if stale else 'heartbeat'} {format_ms(heartbeat)}"]
-    if status.error:
-        lines.append(f"  error: {status.error}")
+    heartbeat = f", {'no heartbeat since' if view.state == 'dead' else 'heartbeat'} {format_ms(view.heartbeat_at)}"
+    lines = [f"{view.job}: {view.state}{heartbeat if view.heartbeat_at is not None else ''}"]
+    if view.error is not None:
+        lines.append(f"  error: {view.error.message}")
+    if view.advice:
+        lines.append(f"  to do: {view.advice}")
+    return "\n".join([*lines, *progress_lines(status)])
+
+
+def progress_lines(status: JobStatus) -> list[str]:
+    """Return what a driver last said of its epochs: the watermark, and the conservation of every source, filter and window."""
+    lines = []
     last, totals = status.last, status.totals
     if last is not None:
         lines.append(f"  lineage {last.lineage}, epoch {last.epoch}, watermark {format_ms(last.watermark)}")
@@ -33,7 +41,7 @@ def status_text(status: JobStatus, *, heartbeat: int, silent: bool) -> str:
     for name, output in status.outputs.items():
         rows = totals["outputs"].get(name, 0)
         lines.append(f"  output {name}: {rows} rows, {output.sink}{' at ' + output.location if output.location else ''}")
-    return "\n".join(lines)
+    return lines
 
 
 def history_table(epochs: Sequence[EpochProgress]) -> str:

@@ -15,7 +15,7 @@ from tidemark.clock import SYSTEM_CLOCK, format_ms
 from tidemark.control.launchers import launchers_here
 from tidemark.control.observe import Observer
 from tidemark.control.view import JobView
-from tidemark.errors import StoreError
+from tidemark.errors import CorruptStoreError, StoreError
 from tidemark.state.history import read_history
 from tidemark.state.progress import EpochProgress
 from tidemark.state.store import JobStore
@@ -54,10 +54,18 @@ def _pages(root: JobStore, job: str | None) -> Iterator[ConsoleRenderable]:
         trouble = ""
         try:
             known = [view for _, view in views(root, job, observer)]
-            epochs = read_history(root, job, _EPOCHS) if job else []
+            epochs, trouble = _epochs(root, job) if job else ([], "")
         except StoreError as error:
             if not known:
                 raise
             trouble = str(error)
         title = f"{root.uri}  {format_ms(SYSTEM_CLOCK.now_ms())}"
         yield job_page(known[0], epochs, title=title, trouble=trouble) if job else jobs_page(known, title=title, trouble=trouble)
+
+
+def _epochs(root: JobStore, job: str) -> tuple[list[EpochProgress], str]:
+    """Return a job's newest epochs; where its history is damaged none, and that: the rest of the page does not need it."""
+    try:
+        return read_history(root, job, _EPOCHS), ""
+    except CorruptStoreError as error:
+        return [], str(error)

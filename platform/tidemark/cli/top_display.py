@@ -26,6 +26,7 @@ _STYLES: Final[Mapping[Health, str]] = {
     "failing": "yellow",
     "failed": "bold red",
     "unwatched": "bold yellow",
+    "damaged": "bold red",
 }
 
 
@@ -35,8 +36,15 @@ def jobs_page(views: Sequence[JobView], *, title: str, trouble: str = "") -> Gro
     table.columns[0].min_width = max((len(view.job) for view in views), default=0)
     for view in views:
         table.add_row(*(escape(cell) for cell in row_of(view)), style=_STYLES[view.health])
-    reasons = [f"{view.job}: {view.reason}" for view in views if view.reason and view.health not in {"ok", "stopped"}]
-    return Group(_head(title, trouble), table, *(Text(reason) for reason in reasons))
+    return Group(_head(title, trouble), table, *(Text(f"{view.job}: {note}") for view in views for note in notes(view)))
+
+
+def notes(view: JobView) -> list[str]:
+    """Return what is to be said of a job that is not well below a table of jobs: why, its error, and what to do."""
+    if view.health in {"ok", "stopped"}:
+        return []
+    error = view.error.message if view.error is not None and view.error.message not in view.reason else ""
+    return [note for note in (view.reason, error, view.advice) if note]
 
 
 def job_page(view: JobView, epochs: Sequence[EpochProgress], *, title: str, trouble: str = "") -> Group:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from tidemark.clock import format_ms
+from tidemark.control.restart_text import policy_text
 from tidemark.control.view import JobView
 from tidemark.durations import format_duration
 
@@ -12,38 +13,51 @@ COLUMNS = ("job", "state", "health", "gen", "attempt", "epoch", "rows/s", "lag",
 
 
 def view_text(view: JobView) -> str:
-    """Return a submitted job as a few lines: where it is, since when, why, its process and its pressure."""
-    lines = [f"{view.job}: {view.lifecycle}, {view.health}" + (f", since {format_ms(view.since)}" if view.since is not None else "")]
+    """Return a submitted job as a few lines: where it is, since when, why, what to do, its process and its pressure."""
+    health = f", {view.health}" if view.health != view.state else ""
+    since = f", since {format_ms(view.since)}" if view.since is not None else ""
+    return "\n".join(
+        [f"{view.job}: {view.state}{health}{since}", *(f"  {line}" for line in (*_asked(view), *_trouble(view), *_load(view)))]
+    )
+
+
+def _asked(view: JobView) -> Iterator[str]:
+    """Yield why a job is where it is, what is wanted, and its process."""
     if view.reason:
-        lines.append(f"  reason: {view.reason}")
-    upgrade = view.upgrade
+        yield f"reason: {view.reason}"
+    upgrade, spec, process = view.upgrade, view.spec, view.process
     if upgrade is not None and upgrade.trouble:
-        lines.append(f"  stands against it since {format_ms(upgrade.trouble_since)}: {upgrade.trouble}")
-    spec = view.spec
+        yield f"stands against it since {format_ms(upgrade.trouble_since)}: {upgrade.trouble}"
     if spec is not None:
         seen = "" if view.generation == view.generation_seen else f" (seen: {view.generation_seen})"
         version = f", version {spec.version}" if spec.version else ""
-        lines.append(
-            f"  generation {view.generation}{seen}: wanted {spec.wanted}, {spec.code}{version}, trigger {format_duration(spec.trigger_ms)}"
-        )
-    process = view.process
+        trigger = format_duration(spec.trigger_ms)
+        yield f"generation {view.generation}{seen}: wanted {spec.wanted}, {spec.code}{version}, trigger {trigger}"
+        yield f"restarts: {policy_text(spec.restart)}" + (f"; {view.restarts_done} so far" if view.restarts_done else "")
     if process is not None:
         name = process.pid if process.pid is not None else process.application
         log = f", log {process.log}" if process.log else ""
-        lines.append(f"  attempt {view.attempt}: process {name} on host {process.host!r} ({view.process_state or 'unknown'}){log}")
+        yield f"attempt {view.attempt}: process {name} on host {process.host!r} ({view.process_state or 'unknown'}){log}"
+
+
+def _trouble(view: JobView) -> Iterator[str]:
+    """Yield what is wrong, and what comes of it or is to be done."""
     if view.next_start_at is not None:
-        lines.append(f"  starts again at {format_ms(view.next_start_at)}")
+        yield f"starts again at {format_ms(view.next_start_at)}"
     if view.error is not None:
-        passes = "may pass" if view.error.transient else "does not pass by itself"
-        lines.append(f"  last error ({passes}): {view.error.message}")
+        yield f"last error ({'may pass' if view.error.transient else 'does not pass by itself'}): {view.error.message}"
+    if view.advice:
+        yield f"to do: {view.advice}"
     if view.warning:
-        lines.append(f"  warning: {view.warning}")
+        yield f"warning: {view.warning}"
+
+
+def _load(view: JobView) -> Iterator[str]:
     if view.rows_per_second is not None:
-        lines.append(f"  load: {_rate(view.rows_per_second)} rows/s, busy {busy_text(view)}{_waiting(view)}")
+        yield f"load: {_rate(view.rows_per_second)} rows/s, busy {busy_text(view)}{_waiting(view)}"
     lags = [f"{name} {format_duration(source.lag_ms)}" for name, source in view.sources.items() if source.lag_ms is not None]
     if lags:
-        lines.append(f"  lag: {', '.join(lags)}")
-    return "\n".join(lines)
+        yield f"lag: {', '.join(lags)}"
 
 
 def list_table(views: Sequence[JobView]) -> str:
@@ -58,7 +72,7 @@ def row_of(view: JobView) -> tuple[str, ...]:
     age = view.heartbeat_age_ms
     return (
         view.job,
-        lifecycle_text(view),
+        state_text(view),
         view.health,
         str(view.generation) if view.generation else "-",
         str(view.attempt) if view.attempt else "-",
@@ -71,11 +85,11 @@ def row_of(view: JobView) -> tuple[str, ...]:
     )
 
 
-def lifecycle_text(view: JobView) -> str:
+def state_text(view: JobView) -> str:
     """Return where a job is, for a table; of one that is upgraded, at which step and what it is heading for."""
     upgrade = view.upgrade
-    if view.lifecycle != "upgrading" or upgrade is None or upgrade.ended:
-        return view.lifecycle
+    if view.state != "upgrading" or upgrade is None or upgrade.ended:
+        return view.state
     return f"upgrading ({upgrade.step.replace('-', ' ')}, for {upgrade.code})"
 
 

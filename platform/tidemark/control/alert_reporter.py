@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -18,7 +18,7 @@ from tidemark.control.alert_watch import AlertWatch, WatchReport
 from tidemark.control.metric_board import MetricBoard, Shown
 from tidemark.control.observe import Observation
 from tidemark.control.view import JobView
-from tidemark.control.viewing import view_of
+from tidemark.control.viewing import view_of, views_of
 from tidemark.errors import TidemarkError
 from tidemark.state.store import JobStore
 
@@ -66,7 +66,7 @@ class AlertReporter:
             self._changed.notify()
         self._thread.join()
 
-    def saw(self, observations: Iterable[Observation], unreadable: Mapping[str, TidemarkError], *, seconds: float) -> None:
+    def saw(self, observations: Sequence[Observation], unreadable: Mapping[str, TidemarkError], *, seconds: float) -> None:
         """Take in a pass; returns at once. Where passes are faster than receivers, only the newest is told.
 
         Args:
@@ -76,7 +76,11 @@ class AlertReporter:
         """
         now = self._clock.now_ms()
         views = tuple(view_of(observation, now) for observation in observations)
-        self._board.show(Shown(views, passed_at=now, pass_seconds=seconds, alerts=self._told, counts=self._watch.counts))
+        self._board.show(
+            Shown(
+                views_of(observations, unreadable, now), passed_at=now, pass_seconds=seconds, alerts=self._told, counts=self._watch.counts
+            )
+        )
         observed = {view.job for view in views}
         with self._changed:
             self._next = _Seen(views, {job: error for job, error in unreadable.items() if job not in observed})

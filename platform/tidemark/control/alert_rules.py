@@ -28,6 +28,7 @@ _HEALTH: Mapping[Health, float | None] = {
     "starting": None,
     "failing": 1,
     "unwatched": 1,
+    "damaged": 2,
     "hung": 2,
     "silent": 2,
     "failed": 2,
@@ -41,6 +42,7 @@ _MEANING: Mapping[Health, str] = {
     "hung": "seems to hang",
     "silent": "should run, and gives no sign of life",
     "failed": "has failed and will not be started again until somebody asks",
+    "damaged": "has a file that cannot be read",
 }
 
 
@@ -143,8 +145,10 @@ def _health(view: JobView) -> Reading:
     parts = [f"{view.job} {_MEANING[view.health]}"]
     parts += [_short(view.reason)] if view.reason else []
     parts += [_short(error.message)] if error is not None and error.message not in view.reason else []
+    parts += [view.advice] if view.advice else []
     facts: dict[str, object] = {
         "health": view.health,
+        "state": view.state,
         "lifecycle": view.lifecycle,
         "attempt": view.attempt,
         "epoch": view.epoch,

@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from tidemark.control.alert_settings import RULES, RuleName
 from tidemark.errors import CorruptStoreError, DefinitionError, FormatError
 from tidemark.names import validate_name
+from tidemark.state.free_text import require_no_secret
 from tidemark.state.sealed import create_sealed, read_sealed
 from tidemark.state.store import JobStore
 
@@ -56,8 +57,10 @@ def add_silence(root: JobStore, silence: Silence) -> None:
 
     Raises:
         InvalidNameError: its name is not allowed.
-        DefinitionError: there is one of that name that has not ended, it is over before it begins, or its rule is unknown.
+        DefinitionError: there is one of that name that has not ended, it is over before it begins, its rule is unknown, or a text of it
+            holds a secret.
     """
+    require_no_secret(name=silence.name, jobs=silence.jobs, by=silence.by, why=silence.why)
     if silence.until <= silence.at:
         raise DefinitionError(f"silence {silence.name!r} is over before it begins", fix="give a time to come")
     if silence.rule is not None and silence.rule not in RULES:

@@ -179,6 +179,7 @@ def _loaded(spec: JobSpec) -> Job:
 
 
 def _session(spec: JobSpec) -> SparkSession:
+    from tidemark.spark.engine_causes import engine_cause, whole_text
     from tidemark.spark.error_text import first_line
     from tidemark.spark.session import build_session
 
@@ -187,9 +188,11 @@ def _session(spec: JobSpec) -> SparkSession:
     except TidemarkError:
         raise
     except Exception as error:  # noqa: BLE001 - Java's, Python's and the operating system's: it does not start
+        cause = engine_cause(whole_text(error))
+        behind = f"{cause.what}: " if cause is not None else ""
         raise EngineError(
-            f"Spark does not start at master {spec.master!r}: {first_line(error)}",
-            fix="see that the master can be reached and has room, and the settings in the spec's conf",
+            f"Spark does not start at master {spec.master!r}: {behind}{first_line(error)}",
+            fix=cause.fix if cause is not None else "see that the master can be reached and has room, and the settings in the spec's conf",
             job=spec.job,
         ) from without_secrets(error)
 

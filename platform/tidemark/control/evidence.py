@@ -96,9 +96,10 @@ def failure(observation: Observation, control: ControlStatus, now: int) -> Failu
     """Return what went wrong with an attempt that ended, or never began, without having been asked to."""
     attempt, driver = observation.attempt, observation.own_driver
     number, started_at = (attempt.number, attempt.at) if attempt is not None else (0, now)
+    committed = _committed(observation)
     if driver is not None and driver.state == "failed" and driver.error_code is not None:
         epoch = None if driver.error_code in _ENVIRONMENT else driver.error_epoch
-        return Failure(now, number, started_at, epoch, driver.error_code, driver.error or "", driver.error_transient)
+        return Failure(now, number, started_at, epoch, driver.error_code, driver.error or "", driver.error_transient, committed)
     epoch = None
     if observation.handle is None:
         code, what = LaunchError.code, "nobody launched it: who was to do so is gone"
@@ -111,7 +112,7 @@ def failure(observation: Observation, control: ControlStatus, now: int) -> Failu
     else:
         code, what = DriverLostError.code, f"its process ended without a word{_exit_text(observation.exit_code)}"
         epoch = _epoch_at_hand(observation)
-    return Failure(now, number, started_at, epoch, code, what, not _final_exit(observation.exit_code))
+    return Failure(now, number, started_at, epoch, code, what, not _final_exit(observation.exit_code), committed)
 
 
 def foreign(observation: Observation, now: int) -> str | None:
@@ -120,6 +121,12 @@ def foreign(observation: Observation, now: int) -> str | None:
     if beat is None or observation.beat_gone or beat.released or abs(now - beat.at) >= DEFAULT_LEASE_MS:
         return None
     return f"process {beat.owner.pid} on host {beat.owner.host!r}"
+
+
+def _committed(observation: Observation) -> int:
+    """Return the job's newest epoch as the last driver that wrote its status knew it, -1 before the first."""
+    driver = observation.driver
+    return driver.last.epoch if driver is not None and driver.last is not None else -1
 
 
 def _gave_up(observation: Observation, now: int) -> bool:

@@ -13,8 +13,9 @@ from tidemark.control.attempts import newest_attempt, read_attempt
 from tidemark.control.layout import SPECS, number_in, numbered
 from tidemark.control.spec import JobSpec, SpecGeneration
 from tidemark.control.spec_checks import checked
-from tidemark.errors import SpecConflictError, TidemarkError, UnknownJobError
+from tidemark.errors import CorruptStoreError, SpecConflictError, TidemarkError, UnknownJobError
 from tidemark.savepoints.wished_restores import hold_for, let_go_for
+from tidemark.state.free_text import require_no_secret
 from tidemark.state.layout import job_folder
 from tidemark.state.sealed import create_sealed, read_sealed
 from tidemark.state.store import JobStore
@@ -51,8 +52,17 @@ def require_spec(store: JobStore, job: str) -> SpecGeneration:
 
 
 def read_generation(store: JobStore, job: str, generation: int) -> SpecGeneration | None:
-    """Return one generation, None where there is none."""
-    return read_sealed(store.at(job_folder(job)), numbered(SPECS, generation), kind=KIND, form=SpecGeneration)
+    """Return one generation, None where there is none.
+
+    Raises:
+        CorruptStoreError: it is damaged.
+        FormatError: a newer release wrote it.
+    """
+    try:
+        return read_sealed(store.at(job_folder(job)), numbered(SPECS, generation), kind=KIND, form=SpecGeneration)
+    except CorruptStoreError as error:
+        fix = "restore the file from a backup, or delete it: the generation before it then counts again; without one submit the job again"
+        raise CorruptStoreError(error.what, fix=fix, job=job, place=error.place) from error
 
 
 def spec_numbers(store: JobStore, job: str) -> tuple[int, ...]:
@@ -82,9 +92,10 @@ def change_spec(
         clock: for the time in the record.
 
     Raises:
-        DefinitionError: the spec cannot be.
+        DefinitionError: the spec cannot be, or who makes it or what for holds a secret.
         SpecConflictError: others keep making generations faster.
     """
+    require_no_secret(job, by=by, why=why)
     folder = store.at(job_folder(job))
     for _ in range(_TRIES):
         newest = read_spec(store, job)

@@ -115,7 +115,13 @@ SUPERVISOR_METRICS: Final[tuple[SupervisorMetric, ...]] = (
 
 
 def _of_jobs(metric: JobMetric) -> Callable[[Shown], Sequence[tuple[tuple[str, ...], float]]]:
-    return lambda shown: [((view.job, *labels), float(value)) for view in shown.views for labels, value in metric.read(view)]
+    return lambda shown: [
+        ((view.job, *labels), float(value))
+        for view in shown.views
+        # Of one that cannot be read nothing else is known: counters would fall to 0, and rise again once it can.
+        if view.state != "damaged" or metric.of_damaged
+        for labels, value in metric.read(view)
+    ]
 
 
 _READERS: Final[Mapping[MetricInfo, Callable[[Shown], Sequence[tuple[tuple[str, ...], float]]]]] = {

@@ -63,10 +63,18 @@ class MetricInfo:
 
 @dataclass(frozen=True)
 class JobMetric:
-    """A metric of jobs, and how its numbers are read from a view; its first label is ``job``."""
+    """A metric of jobs, and how its numbers are read from a view; its first label is ``job``.
+
+    ``of_damaged`` ones are also shown of a job of which a file cannot be read.
+    """
 
     info: MetricInfo
     read: Callable[[JobView], Iterable[Sample]]
+
+    @property
+    def of_damaged(self) -> bool:
+        """Whether it says something of a job of which a file cannot be read."""
+        return self.info.stem in {"job_state", "job_healthy"}
 
 
 def shown_splits(source: SourceView) -> tuple[str, ...]:
@@ -125,9 +133,10 @@ JOB_METRICS: Final[tuple[JobMetric, ...]] = (
     _metric(
         "job_state",
         "",
-        "1 for what the job is in: its lifecycle and its health.",
+        "1 for what the job is in: its state, the same in the control plane's words (lifecycle), and its health.",
         "Jobs",
-        lambda view: (((view.lifecycle, view.health), 1),),
+        lambda view: (((view.state, view.lifecycle, view.health), 1),),
+        "state",
         "lifecycle",
         "health",
     ),

@@ -138,7 +138,7 @@ class Observer:
         warned = attempt is not None and _holds(WARNINGS, paths, attempt.number)
         # First what the driver says in its heartbeat, then its status: a status that is final is then never older than a release.
         beat = read_heartbeat(folder)
-        driver = self._driver(job)
+        driver = known_status(self._store, job)
         attempted = self._spec(job, attempt.generation) if attempt is not None else None
         launched_by = attempted.spec.launcher if attempted is not None else "local"
         handle = _handle(attempt, control, claim, _process_of(beat, launched_by))
@@ -163,14 +163,6 @@ class Observer:
             upgrade=upgrade,
             trouble=read_trouble(self._store, upgrade) if upgrade is not None and stuck else None,
         )
-
-    def _driver(self, job: str) -> JobStatus | None:
-        try:
-            return read_status(self._store, job)
-        except CorruptStoreError as error:
-            # The next start of a driver writes it anew.
-            logger.warning("%s: the driver's status is left out: %s", job, error)
-            return None
 
     def _forget_former(self, job: str, listed: Sequence[ListedFile]) -> None:
         """Forget what was read of a job that was removed since, where one of its name was submitted in its place."""
@@ -228,6 +220,19 @@ class Observer:
 def observe(store: JobStore, job: str, launchers: Mapping[str, Launcher]) -> Observation:
     """Return what is known of a job, once. ``store`` is the root store."""
     return Observer(store, launchers).observe(job)
+
+
+def known_status(store: JobStore, job: str) -> JobStatus | None:
+    """Return what a job's driver last wrote; None where there is nothing, or it is damaged: the next start of a driver writes it again.
+
+    Raises:
+        FormatError: a newer release wrote it.
+    """
+    try:
+        return read_status(store, job)
+    except CorruptStoreError as error:
+        logger.warning("%s: the driver's status is left out: %s", job, error)
+        return None
 
 
 def read_control_status(store: JobStore, job: str) -> ControlStatus | None:

@@ -26,6 +26,7 @@ from tidemark.control.observe import Observation, Observer, job_names, write_con
 from tidemark.control.plan import after_failure, plan
 from tidemark.control.records import Attempt, Failure, Lease, ProcessHandle
 from tidemark.control.spec import SpecGeneration
+from tidemark.control.standing import STATES
 from tidemark.control.upgrade_carrying import UpgradeCarrier
 from tidemark.errors import LaunchError, StoreError, TidemarkError
 from tidemark.state.owners import current_owner
@@ -203,7 +204,7 @@ class Reconciler:
         match action:
             case Say(status):
                 write_control_status(self._store, status)
-                logger.info("%s: %s%s", job, status.lifecycle, f", {status.reason}" if status.reason else "")
+                logger.info("%s: %s%s", job, STATES[status.lifecycle], f", {status.reason}" if status.reason else "")
             case GiveUp(attempt):
                 return give_up_attempt(self._store, job, attempt, by=self.holder, at=self._clock.now_ms())
             case Start():

@@ -50,7 +50,10 @@ class ErrorInfo:
 
 @dataclass(frozen=True)
 class Failure:
-    """One failed attempt: when it was seen, the epoch at hand where one was, and the error. ``started_at`` is the attempt's."""
+    """One failed attempt: when it was seen, the epoch at hand where one was, and the error. ``started_at`` is the attempt's.
+
+    ``committed`` is the job's newest committed epoch by then, -1 before the first, None where it was not known.
+    """
 
     at: int
     attempt: int
@@ -59,6 +62,7 @@ class Failure:
     code: str
     message: str
     transient: bool
+    committed: int | None = later(None)
 
 
 @dataclass(frozen=True)

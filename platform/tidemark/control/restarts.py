@@ -62,11 +62,20 @@ def decide_restart(policy: RestartPolicy, job: str, failures: Sequence[Failure])
 
 
 def failures_in_a_row(policy: RestartPolicy, failures: Sequence[Failure]) -> int:
-    """Return how many failures came one after another without an attempt between them that ran for long enough to count as well."""
-    short = takewhile(lambda failure: failure.at - failure.started_at < policy.reset_after_ms, reversed(failures))
-    row = sum(1 for _ in short)
-    # The failure that ended a long run is the first of the row after it.
-    return min(row + 1, len(failures))
+    """Return how many failures came one after another without an attempt between them that got anywhere.
+
+    One did that committed an epoch, or ran for ``reset_after_ms``; the failure that ended it is the first of a new row.
+    """
+    for row, failure in enumerate(reversed(failures), start=1):
+        if failure.at - failure.started_at >= policy.reset_after_ms or _progressed(failures[: len(failures) - row], failure):
+            return row
+    return len(failures)
+
+
+def _progressed(earlier: Sequence[Failure], failure: Failure) -> bool:
+    """Say whether the job had another newest epoch when an attempt failed than at the failure before."""
+    before = next((item.committed for item in reversed(earlier) if item.committed is not None), None)
+    return before is not None and failure.committed is not None and failure.committed != before
 
 
 def longest_delay(policy: RestartPolicy) -> int:

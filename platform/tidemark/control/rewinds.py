@@ -160,4 +160,7 @@ class Rewinder:
 
     def _wait(self, made: SpecGeneration, goal: Goal) -> JobView:
         waiting = Waiting(self.store, self.launchers, self.clock)
-        return waiting.until(made.spec.job, goal, generation=made.generation, timeout_ms=self.timeout_ms, tell=self.show)
+        view = waiting.until(made.spec.job, goal, generation=made.generation, timeout_ms=self.timeout_ms, tell=self.show)
+        if self.show is not None:
+            self.show(view)
+        return view

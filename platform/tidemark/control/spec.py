@@ -27,7 +27,8 @@ class RestartPolicy:
 
     ``exponential``: after ``initial_ms``, each time ``factor`` longer up to ``longest_ms``, give or take ``jitter`` of it.
     ``fixed``: after ``delay_ms``, up to ``attempts`` times in a row. ``rate``: after ``delay_ms``, as long as there were no more than
-    ``failures_per`` failures in ``per_ms``. ``none``: never. An attempt that ran for ``reset_after_ms`` begins a new row.
+    ``failures_per`` failures in ``per_ms``. ``none``: never. An attempt that committed an epoch, or ran for ``reset_after_ms``,
+    begins a new row.
     Whatever the kind, ``same_epoch_failures`` failures in a row at one epoch end it; 0 turns that off.
     """
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Mapping
 from typing import Final
 
 from tidemark.control.spec import JobSpec, RestartPolicy
@@ -61,9 +63,26 @@ def checked(spec: JobSpec, before: JobSpec | None = None) -> JobSpec:
     return spec
 
 
+def plain_settings(settings: Mapping[str, str]) -> Mapping[str, str]:
+    """Return Spark settings as they are, after the same look at them as at those of a spec.
+
+    Raises:
+        DefinitionError: one holds a secret, which the list of processes and Spark's own pages show, or a null character.
+    """
+    for name, text in settings.items():
+        if _is_secret(name, text):
+            raise DefinitionError(
+                f"the value of {name} looks like a secret, and the list of processes and Spark's pages show it",
+                fix="set it in the environment, or in the file spark-defaults.conf of a folder that $SPARK_CONF_DIR names",
+            )
+        if "\0" in name + text:
+            raise DefinitionError("a text holds a null character", fix="remove it")
+    return settings
+
+
 def _pairs(spec: JobSpec) -> tuple[tuple[str, str], ...]:
     """Return the texts of a spec that may be anything, by their names."""
-    places = (("master", spec.master), ("folder", spec.folder or ""), ("outputs_root", spec.outputs_root or ""))
+    places = (("version", spec.version), ("master", spec.master), ("folder", spec.folder or ""), ("outputs_root", spec.outputs_root or ""))
     return (*places, *(("code_paths", path) for path in spec.code_paths), *spec.conf.items(), *spec.variables.items())
 
 
@@ -88,6 +107,8 @@ def _check_restart(spec: JobSpec, policy: RestartPolicy) -> None:
     ):
         if not value >= least:
             raise _wrong(spec, f"restart.{what}={value} is too small", f"give at least {least}")
+    if math.isinf(policy.factor):
+        raise _wrong(spec, f"restart.factor={policy.factor} has no end", "give a number, such as 2")
     if not policy.jitter <= 1:
         raise _wrong(spec, f"restart.jitter={policy.jitter} is more than the whole delay", "give a share from 0 to 1")
     counts = {"attempts": policy.attempts, "failures_per": policy.failures_per, "same_epoch_failures": policy.same_epoch_failures}

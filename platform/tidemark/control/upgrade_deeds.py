@@ -23,6 +23,7 @@ from tidemark.savepoints.upgrade_note import UpgradeNote, read_upgrade, remove_u
 from tidemark.state.joblog import JobLog
 from tidemark.state.layout import job_folder
 from tidemark.state.records import EpochRecord
+from tidemark.state.redaction import redacted
 from tidemark.state.store import JobStore
 
 
@@ -74,8 +75,9 @@ def save(store: JobStore, step: UpgradeStep, clock: Clock) -> Savepoint:
             return savepoints.take(
                 upgrade.savepoint,
                 kind="before-upgrade",
-                by=upgrade.by,
-                note=upgrade.why or f"before the upgrade to {code_text(upgrade.after)}",
+                # An earlier release may have taken a secret: it is not passed on, and does not stop what it began.
+                by=redacted(upgrade.by),
+                note=redacted(upgrade.why) or f"before the upgrade to {code_text(upgrade.after)}",
                 labels={"upgrade": upgrade.identity},
             )
         except InvalidNameError:
@@ -165,7 +167,7 @@ def _rewind(store: JobStore, step: UpgradeStep, name: str, clock: Clock, tell: T
         store,
         upgrade.job,
         name,
-        by=upgrade.by,
+        by=redacted(upgrade.by),
         why=f"upgrade to {code_text(upgrade.after)}",
         clock=clock,
         tell=tell,
@@ -200,7 +202,7 @@ def _change(store: JobStore, step: UpgradeStep, clock: Clock, change: Callable[[
         _require_newest(store, step)
         return change(spec)
 
-    change_spec(store, upgrade.job, of_newest, by=upgrade.by, why=_why(step), clock=clock)
+    change_spec(store, upgrade.job, of_newest, by=redacted(upgrade.by), why=redacted(_why(step)), clock=clock)
 
 
 def _why(step: UpgradeStep) -> str:

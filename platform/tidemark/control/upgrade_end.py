@@ -13,7 +13,7 @@ from tidemark.state.store import JobStore
 
 
 def see_to_driver(store: JobStore, end: UpgradeStep, waiting: Waiting, *, timeout_ms: int, tell: Callable[[str], None]) -> None:
-    """Start the job's driver, if one is wanted, and wait until it gives signs of life; what it does is told, and never an error.
+    """Start the job's driver, if one is wanted, and wait until it works; what it does is told, and never an error.
 
     Called once the end is recorded, and again by who finds it recorded: where a driver is there already, nothing is said.
 
@@ -37,7 +37,7 @@ def see_to_driver(store: JobStore, end: UpgradeStep, waiting: Waiting, *, timeou
     def show(view: JobView) -> None:
         # Of one that runs already there is nothing to say.
         if shown or view.driver_lifecycle != "running":
-            tell(f"{job}: {view.lifecycle}" + (f", epoch {view.epoch}" if view.epoch is not None else ""))
+            tell(f"{job}: {view.state}" + (f", epoch {view.epoch}" if view.epoch is not None else ""))
         shown.append(view)
 
     try:
@@ -45,6 +45,7 @@ def see_to_driver(store: JobStore, end: UpgradeStep, waiting: Waiting, *, timeou
     except TidemarkError as error:
         tell(str(error))
         return
+    show(view)
     if view.driver_lifecycle == "failed":
         tell(f"{job} does not run: {view.error.message if view.error is not None else view.reason}")
 

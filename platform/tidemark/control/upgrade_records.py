@@ -6,7 +6,7 @@ Of several who go on with an upgrade one creates the next record; the others loo
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from tidemark.control.layout import UPGRADE_CHECKS, UPGRADE_TROUBLE, UPGRADES, number_in, numbered
@@ -14,6 +14,7 @@ from tidemark.control.spec import JobSpec
 from tidemark.errors import TidemarkError
 from tidemark.names import validate_name
 from tidemark.state.layout import job_folder
+from tidemark.state.redaction import redacted
 from tidemark.state.sealed import create_sealed, read_sealed, write_sealed
 from tidemark.state.store import JobStore
 
@@ -182,7 +183,8 @@ def report_upgrade_check(store: JobStore, job: str, check: UpgradeCheck) -> None
         InvalidNameError: the name of the check could lead elsewhere.
     """
     path = f"{UPGRADE_CHECKS}/{validate_name('upgrade', check.upgrade)}/{validate_name('check', check.check)}.json"
-    write_sealed(store.at(job_folder(job)), path, kind=CHECK_KIND, value=check)
+    # A program's text, which may quote what it was given; what was found counts all the same.
+    write_sealed(store.at(job_folder(job)), path, kind=CHECK_KIND, value=replace(check, text=redacted(check.text)))
 
 
 def read_upgrade_checks(store: JobStore, job: str, identity: str) -> tuple[UpgradeCheck, ...]:

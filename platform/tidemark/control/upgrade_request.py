@@ -25,6 +25,7 @@ from tidemark.savepoints.restore import Restore
 from tidemark.savepoints.restore_marks import is_due
 from tidemark.savepoints.rewind_note import require_no_rewind
 from tidemark.savepoints.rewinding import look
+from tidemark.state.free_text import require_no_secret
 from tidemark.state.joblog import JobLog
 from tidemark.state.layout import job_folder
 from tidemark.state.store import JobStore
@@ -91,6 +92,7 @@ def begin_upgrade(
         InvalidNameError: no check can have one of the names.
     """
     job = request.job
+    require_no_secret(job, by=by, why=why)
     for check in request.checks:
         validate_name("check", check)
     newest = newest_step(store, job)

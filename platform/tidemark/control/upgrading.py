@@ -26,6 +26,7 @@ from tidemark.control.waiting import POLL_SECONDS, Waiting
 from tidemark.durations import format_duration
 from tidemark.errors import NotReachedError, UpgradeError
 from tidemark.savepoints.rewind_note import RewindNote, read_rewind
+from tidemark.state.free_text import require_no_secret
 from tidemark.state.layout import job_folder
 from tidemark.state.store import JobStore
 
@@ -124,6 +125,7 @@ class Upgrading:
         Raises:
             UpgradeError: no upgrade of the job was begun.
         """
+        require_no_secret(job, by=self._by, why=why)
         while True:
             step = self.require_step(job)
             if step.ended or step.step in BACK:
@@ -154,7 +156,9 @@ class Upgrading:
 
         Raises:
             UpgradeError: no upgrade of the job was begun, the new code did not start yet, or it is put back already.
+            DefinitionError: who asks or what for holds a secret.
         """
+        require_no_secret(job, by=self._by, why=why)
         while True:
             step = self.require_step(job)
             if step.step in {"accepting", "done"}:

@@ -16,11 +16,20 @@ from tidemark.control.upgrade_records import Step
 from tidemark.state.load import Waiting
 from tidemark.state.totals import Totals, empty_totals
 
-Health = Literal["ok", "starting", "stopped", "hung", "silent", "failing", "failed", "unwatched"]
-"""``stopped``: as wanted, or its input ended. ``hung``: suspected to hang. ``silent``: its driver should be alive and gives no sign of
-life. ``unwatched``: no reconciler acts on it, so what is wanted and what is differ, or a failure goes unseen."""
+JobState = Literal["created", "starting", "running", "draining", "upgrading", "stopped", "failing", "failed", "finished", "dead", "damaged"]
+"""Where a job is, in the one word that every command, page and metric uses. It is derived from all that can be seen when somebody asks.
 
-UNHEALTHY: frozenset[Health] = frozenset(("hung", "silent", "failing", "failed", "unwatched"))
+``created``: submitted, never started. ``draining``: its driver was asked to end. ``upgrading``: the same, to be started with other code,
+or an upgrade is under way. ``stopped``: as wanted. ``failing``: its driver failed, and a reconciler will start it again. ``failed``: it
+will not be started until somebody asks. ``finished``: its input has ended for good. ``dead``: its driver has ended or is lost, and no
+reconciler has dealt with that. ``damaged``: a file of it cannot be read."""
+
+Health = Literal["ok", "starting", "stopped", "hung", "silent", "failing", "failed", "unwatched", "damaged"]
+"""``stopped``: as wanted, or its input ended. ``hung``: suspected to hang. ``silent``: its driver should be alive and gives no sign of
+life. ``unwatched``: no reconciler acts on it, so what is wanted and what is differ, or a failure goes unseen. ``damaged``: a file of it
+cannot be read, so no reconciler can act on it."""
+
+UNHEALTHY: frozenset[Health] = frozenset(("hung", "silent", "failing", "failed", "unwatched", "damaged"))
 
 
 @dataclass(frozen=True)
@@ -105,8 +114,9 @@ class JobView:
     Args:
         job: its name.
         at: when it was looked at.
-        lifecycle: where it is; of a job without a spec, what its driver says. ``upgrading`` as long as an upgrade is under way,
-            ``starting`` also of a suspended one that was just asked for.
+        lifecycle: where it is, in the words that reconcilers write; of a job without a spec, what its driver says. ``upgrading`` as long
+            as an upgrade is under way, ``starting`` also of a suspended one that was just asked for. A driver that is seen to be dead,
+            though no reconciler has written that, makes it ``failing``, or ``failed`` where it ended with an error that does not pass.
         since: since when, None where nobody wrote it down.
         health: how that is to be taken.
         spec: what is wanted; None for a job that was never submitted.
@@ -141,8 +151,10 @@ class JobView:
         error: the last one, None when it runs well.
         warning: what its driver has to do without, or puts off until something is mended; empty for nothing.
         end_of_input: whether its input has ended for good.
-        driver_lifecycle: where its driver is, as reconcilers say; the same as ``lifecycle`` but in those two cases.
+        driver_lifecycle: where its driver is, as reconcilers last wrote; the same as ``lifecycle`` but in those three cases.
         upgrade: the newest one.
+        state: where it is, in the one word that people read.
+        advice: what somebody has to do, as long as nobody does it: which command starts it again; empty for nothing.
     """
 
     job: str
@@ -183,6 +195,8 @@ class JobView:
     end_of_input: bool = False
     driver_lifecycle: Lifecycle = "created"
     upgrade: UpgradeView | None = None
+    state: JobState = "created"
+    advice: str = ""
 
     @property
     def heartbeat_age_ms(self) -> int | None:

@@ -3,64 +3,65 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from dataclasses import replace
 
 from tidemark.clock import format_ms
+from tidemark.control.advice import advice_for
 from tidemark.control.observe import Observation
-from tidemark.control.records import ErrorInfo, Lifecycle
+from tidemark.control.records import ErrorInfo
 from tidemark.control.spec import asked_for
+from tidemark.control.standing import UNWATCHED_MS, Standing, last_sign, standing_of
 from tidemark.control.upgrade_plan import longest_ms
 from tidemark.control.upgrade_records import UpgradeStep, code_text
 from tidemark.control.upgrade_trouble import UpgradeTrouble
 from tidemark.control.view import UNHEALTHY, Health, JobView, Pressure, RowCounts, SourceView, SplitView, UpgradeView
+from tidemark.errors import CorruptStoreError, FormatError, TidemarkError
 from tidemark.state.joblog import DEFAULT_LEASE_MS
 from tidemark.state.load import Load, Waiting
 from tidemark.state.progress import EpochProgress, SourceProgress
 from tidemark.state.status import JobStatus
 from tidemark.state.totals import Totals, empty_totals
 
-UNWATCHED_MS: Final = 60_000
-"""A supervisor looks every few seconds, a sensor once a minute: what is still undone after so long, nobody is doing."""
 
-
-def view_of(observation: Observation, now: int) -> JobView:
+def view_of(observation: Observation, now: int, *, store: str | None = None) -> JobView:
     """Return the view of a job.
 
     Args:
         observation: what is known of it.
         now: processing time, milliseconds.
+        store: the root store's address, where the commands that the view's advice names need it.
     """
+    standing = standing_of(observation, now)
     control, driver, beat, spec = observation.control, observation.driver, observation.beat, observation.generation
     last = driver.last if driver is not None else None
     load = driver.load if driver is not None else None
-    health = _health(observation, now)
+    health = _health(observation, standing, now)
     # An epoch at hand, or a driver that is not there, lets the lag grow though no epoch says so.
     behind = health in UNHEALTHY or (beat is not None and beat.busy_since is not None)
     totals = driver.totals if driver is not None else empty_totals()
     sources = {name: _source(item, totals["sources"].get(name, {}), now if behind else None) for name, item in _sources(last).items()}
     read, out = _rates(load, now, driver)
-    error = control.error if control is not None else None
-    driver_lifecycle = control.lifecycle if control is not None else _lifecycle_of(driver, submitted=spec is not None)
+    driver_lifecycle = control.lifecycle if control is not None else "created" if spec is not None else standing.lifecycle
     under_way = observation.under_upgrade
-    since = control.since if control is not None else None
-    reason = control.reason if control is not None else ""
-    lifecycle: Lifecycle = "upgrading" if under_way is not None else driver_lifecycle
-    if lifecycle == "suspended" and health == "starting" and spec is not None:
+    if under_way is not None:
+        reason = "; ".join(filter(None, (str(under_way), standing.reason)))
+        standing = replace(standing, state="upgrading", lifecycle="upgrading", since=under_way.upgrade.at, reason=reason)
+    elif standing.lifecycle == "suspended" and health == "starting" and spec is not None:
         # Asked for, and about to be seen to: what was before says nothing any more.
-        lifecycle, since, reason = "starting", spec.at, asked_for(spec)
+        standing = replace(standing, state="starting", lifecycle="starting", since=spec.at, reason=asked_for(spec))
     return JobView(
         job=observation.job,
         at=now,
-        lifecycle=lifecycle,
+        lifecycle=standing.lifecycle,
         health=health,
-        since=under_way.upgrade.at if under_way is not None else since,
+        since=standing.since,
         spec=spec.spec if spec is not None else None,
         generation=spec.generation if spec is not None else 0,
         generation_seen=control.generation if control is not None else 0,
         attempt=observation.attempt.number if observation.attempt is not None else 0,
         process=observation.handle,
         process_state=observation.process,
-        heartbeat_at=_heartbeat_at(observation),
+        heartbeat_at=last_sign(observation),
         lineage=last.lineage if last is not None else "",
         epoch=last.epoch if last is not None else None,
         epoch_at=last.processing_time if last is not None else None,
@@ -81,13 +82,37 @@ def view_of(observation: Observation, now: int) -> JobView:
         failures=control.failures if control is not None else (),
         restarts_done=control.restarts_done if control is not None else 0,
         next_start_at=control.next_start_at if control is not None else None,
-        reason="; ".join(filter(None, (str(under_way), reason))) if under_way is not None else reason,
-        error=error or _error_of(driver),
+        reason=standing.reason,
+        error=standing.error or _error_of(driver),
         warning="; ".join(_warnings(observation)),
         end_of_input=last.end_of_input if last is not None else False,
         driver_lifecycle=driver_lifecycle,
         upgrade=_upgrade(observation.upgrade, observation.trouble) if observation.upgrade is not None else None,
+        state=standing.state,
+        advice=advice_for(observation.job, standing, health, submitted=spec is not None, store=store),
     )
+
+
+def views_of(observations: Iterable[Observation], unreadable: Mapping[str, TidemarkError], now: int) -> tuple[JobView, ...]:
+    """Return the views of jobs that a pass saw, and of those besides of which a file cannot be read.
+
+    Args:
+        observations: what is known of jobs.
+        unreadable: errors of jobs; of one that was observed all the same, what was seen counts, and of one that may be well, nothing.
+        now: processing time, milliseconds.
+    """
+    views = [view_of(observation, now) for observation in observations]
+    observed = {view.job for view in views}
+    damaged = {
+        job: error for job, error in unreadable.items() if job not in observed and isinstance(error, CorruptStoreError | FormatError)
+    }
+    return (*views, *(damaged_view(job, error, now) for job, error in damaged.items()))
+
+
+def damaged_view(job: str, error: TidemarkError, now: int) -> JobView:
+    """Return the view of a job of which a file cannot be read: that, and which."""
+    info = ErrorInfo(error.code, str(error), error.transient)
+    return JobView(job, now, "created", "damaged", error=info, state="damaged", reason="a file of it cannot be read")
 
 
 def _warnings(observation: Observation) -> Iterator[str]:
@@ -104,9 +129,9 @@ def _upgrade(step: UpgradeStep, trouble: UpgradeTrouble | None) -> UpgradeView:
     return UpgradeView(upgrade.identity, step.step, step.at, step.heading, code, step.ended, str(step), *against)
 
 
-def _health(observation: Observation, now: int) -> Health:
+def _health(observation: Observation, standing: Standing, now: int) -> Health:
     """Return the health of the job's driver; while an upgrade is under way, one that is wanted to be gone is about to be there again."""
-    found = _health_of_driver(observation, now)
+    found = _health_of_driver(observation, standing, now)
     step, spec = observation.under_upgrade, observation.generation
     if step is None or spec is None or found in UNHEALTHY:
         return found
@@ -115,12 +140,13 @@ def _health(observation: Observation, now: int) -> Health:
     return "starting" if found == "stopped" else found
 
 
-def _health_of_driver(observation: Observation, now: int) -> Health:
+def _health_of_driver(observation: Observation, standing: Standing, now: int) -> Health:
     control, spec = observation.control, observation.generation
     if spec is None:
-        return _health_unsubmitted(observation, now)
-    lifecycle = control.lifecycle if control is not None else "created"
-    match lifecycle:
+        return _health_unsubmitted(standing)
+    if standing.state == "dead":
+        return _health_dead(observation, now)
+    match standing.lifecycle:
         case "failed":
             return "failed"
         case "failing":
@@ -137,40 +163,29 @@ def _health_of_driver(observation: Observation, now: int) -> Health:
 
 
 def _health_active(observation: Observation, now: int) -> Health:
-    """Return the health of a job whose driver should be alive."""
+    """Return the health of a job whose driver is alive, as far as can be told."""
     control, spec, beat = observation.control, observation.generation, observation.own_beat
     if control is not None and control.suspicion is not None:
         return "hung"
-    last_sign = beat.at if beat is not None else (observation.attempt.at if observation.attempt is not None else 0)
-    if observation.process == "gone":
-        return "unwatched" if now - last_sign >= UNWATCHED_MS else "silent"
     if beat is None:
         allowed = spec.spec.start_timeout_ms if spec is not None else UNWATCHED_MS
-        return "unwatched" if now - last_sign >= allowed + UNWATCHED_MS else "starting"
+        return "unwatched" if now - _last_own_sign(observation) >= allowed + UNWATCHED_MS else "starting"
     return "silent" if abs(now - beat.at) >= DEFAULT_LEASE_MS else "ok"
 
 
-def _health_unsubmitted(observation: Observation, now: int) -> Health:
-    driver, at = observation.driver, _heartbeat_at(observation)
-    if driver is None or driver.state in {"finished", "stopped"}:
-        return "stopped"
-    if driver.state == "failed":
-        return "failed"
-    return "silent" if observation.beat_gone or at is None or now - at >= DEFAULT_LEASE_MS else "ok"
+def _health_dead(observation: Observation, now: int) -> Health:
+    return "unwatched" if now - _last_own_sign(observation) >= UNWATCHED_MS else "silent"
 
 
-def _lifecycle_of(driver: JobStatus | None, *, submitted: bool) -> Lifecycle:
-    """Return where a job is that no reconciler has looked at."""
-    if submitted or driver is None:
-        return "created"
-    lifecycles: Mapping[str, Lifecycle] = {"running": "running", "failed": "failed", "finished": "finished", "stopped": "suspended"}
-    return lifecycles[driver.state]
+def _last_own_sign(observation: Observation) -> int:
+    beat = observation.own_beat
+    return beat.at if beat is not None else (observation.attempt.at if observation.attempt is not None else 0)
 
 
-def _heartbeat_at(observation: Observation) -> int | None:
-    signs = [observation.beat.at] if observation.beat is not None else []
-    signs += [observation.driver.heartbeat_at] if observation.driver is not None else []
-    return max(signs, default=None)
+def _health_unsubmitted(standing: Standing) -> Health:
+    if standing.state == "dead":
+        return "silent"
+    return "failed" if standing.state == "failed" else "ok" if standing.state == "running" else "stopped"
 
 
 def _sources(last: EpochProgress | None) -> Mapping[str, SourceProgress]:

@@ -6,10 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from tidemark.clock import SYSTEM_CLOCK, Clock
+from tidemark.control.attempts import newest_attempt
 from tidemark.control.generations import change_spec, require_spec, who
-from tidemark.control.observe import read_control_status
-from tidemark.control.records import ACTIVE
+from tidemark.control.observe import known_status, read_control_status
+from tidemark.control.records import ACTIVE, ControlStatus, attempt_of
 from tidemark.control.spec import Ending, JobSpec, SpecGeneration
+from tidemark.control.standing import STATES
 from tidemark.errors import DefinitionError
 from tidemark.savepoints.restore import Restore
 from tidemark.state.joblog import newest_epoch
@@ -45,8 +47,9 @@ class Wishes:
         return change_spec(self.store, spec.job, change, by=self._by, why=why or "submitted", clock=self.clock)
 
     def start(self, job: str, why: str = "", *, restore: Restore | None = None) -> SpecGeneration:
-        """Ask for a job to run; of one that failed for good, that is to try again. One whose input has ended stays finished.
+        """Ask for a job to run; of one that failed for good, that is to try again, also where no reconciler has seen that it failed.
 
+        One whose input has ended stays finished.
         One that was put back to before that end since runs again. One that was stopped just now, without a reconciler having seen that,
         gets a new driver: the one it had may have ended for that, or failed before, and nobody would know which.
 
@@ -65,7 +68,7 @@ class Wishes:
             spec, status = made.spec, read_control_status(self.store, job)
             lifecycle = status.lifecycle if status is not None else "created"
             unseen = status is not None and status.generation < made.generation and lifecycle in {*ACTIVE, "failing"}
-            again = lifecycle == "failed" or (spec.wanted == "suspended" and unseen)
+            again = lifecycle == "failed" or (status is not None and self._failed_unseen(status)) or (spec.wanted == "suspended" and unseen)
             again = again or (lifecycle == "finished" and self._is_before_the_end(job))
             return replace(spec, wanted="running", for_rewind=False, restarts=spec.restarts + again, restore=restore or spec.restore)
 
@@ -90,7 +93,7 @@ class Wishes:
             status = read_control_status(self.store, job)
             if how == "drain" and (status is None or status.lifecycle not in {*ACTIVE, "failing"}):
                 raise DefinitionError(
-                    f"job {job!r} does not run ({status.lifecycle if status is not None else 'created'}), so it cannot drain",
+                    f"job {job!r} does not run ({STATES[status.lifecycle] if status is not None else 'created'}), so it cannot drain",
                     fix=f"start it first: `tidemark start {job}`",
                     job=job,
                 )
@@ -123,6 +126,14 @@ class Wishes:
     @property
     def _by(self) -> str:
         return self.by or who()
+
+    def _failed_unseen(self, status: ControlStatus) -> bool:
+        """Say whether the newest attempt's driver ended with an error that does not pass, and no reconciler has written that yet."""
+        if status.lifecycle not in ACTIVE:
+            return False
+        driver = known_status(self.store, status.job)
+        failed = driver is not None and driver.state == "failed" and not driver.error_transient
+        return failed and driver is not None and attempt_of(driver.owner) == newest_attempt(self.store, status.job)
 
     def _is_before_the_end(self, job: str) -> bool:
         """Say whether a job that has finished was put back since."""

@@ -23,6 +23,7 @@ from tidemark.savepoints.savepoint import Savepoint
 from tidemark.savepoints.savepoint_store import SavepointStore
 from tidemark.state.codec import to_plain
 from tidemark.state.envelope import damaged
+from tidemark.state.free_text import require_no_secret
 from tidemark.state.holds import Hold, Holds
 from tidemark.state.layout import pin_path, source_folder
 from tidemark.state.records import EpochRecord
@@ -45,8 +46,10 @@ def import_savepoint(
 
     Raises:
         InvalidNameError: the job has a savepoint of that name.
+        DefinitionError: a text holds a secret.
         CorruptStoreError: the folder holds no whole export, or a file in it is damaged; nothing was imported.
     """
+    require_no_secret(savepoints.job, by=by, name=name or "")
     origin = JobStore.open(Location.parse(source), make=False)
     index = require_index(origin)
     chosen = validate_name("savepoint", name or index.name)

@@ -23,6 +23,7 @@ from tidemark.savepoints.savepoint import Savepoint
 from tidemark.savepoints.savepoint_store import SavepointStore
 from tidemark.savepoints.upgrade_note import require_no_upgrade
 from tidemark.state.codec import to_plain
+from tidemark.state.free_text import require_no_secret
 from tidemark.state.joblog import Driver, JobLog
 from tidemark.state.layout import job_folder
 from tidemark.state.owners import current_owner
@@ -101,12 +102,15 @@ def rewind(
             that it was begun and nothing is changed yet: of this one and who decides otherwise one sees the other.
 
     Raises:
+        DefinitionError: who does it or what for holds a secret.
         JobRunningError: a driver of the job is alive.
         UpgradeError: an upgrade of the job is under way, and this is none of its steps; or the one that it is a step of is over.
         UnknownSavepointError: there is no such savepoint.
         RewindError: it may not be done, for the reasons that it lists; nothing was changed. Or another rewind is half done.
         PublishError: a table could not be put back; the same command goes on with it.
     """
+    if not upgrade:
+        require_no_secret(job, by=by, why=why)
     log = JobLog(root.at(job_folder(job)), job, clock)
     require()
     require_no_upgrade(log.store, job, but=upgrade)

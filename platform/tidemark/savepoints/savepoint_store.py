@@ -20,6 +20,7 @@ from tidemark.savepoints.savepoint import Kind, Savepoint, SavepointInfo, TableV
 from tidemark.savepoints.table_versions import table_versions
 from tidemark.savepoints.upgrade_note import read_upgrade
 from tidemark.state.codec import to_plain
+from tidemark.state.free_text import require_no_secret
 from tidemark.state.holds import Hold, Holds
 from tidemark.state.joblog import JobLog
 from tidemark.state.layout import job_folder, pin_path
@@ -80,10 +81,14 @@ class SavepointStore:
 
         Raises:
             InvalidNameError: the name is not allowed, or is taken.
+            DefinitionError: a text holds a secret.
             CorruptStoreError: the epoch is not retained, or the job has none yet.
         """
+        pairs = [f"{key}={value}" for key, value in (labels or {}).items()]
+        given = {f"label {number}": text for number, text in enumerate(pairs, start=1)}
+        require_no_secret(self.job, by=by, note=note, **given)
         if name is not None:
-            validate_name("savepoint", name)
+            require_name(name, self.job)
         found = self.pins.find(epoch, lineage=lineage)
         info = replace(info_of(found.record), kind=kind, by=by, note=note, labels=dict(labels or {}), tables=self._tables(found))
         if name is not None:
@@ -96,7 +101,7 @@ class SavepointStore:
         Raises:
             InvalidNameError: it is not allowed, or is taken.
         """
-        validate_name("savepoint", name)
+        require_name(name, self.job)
         if name in self.pins.names():
             raise InvalidNameError(
                 f"there is a savepoint {name!r} already, and nothing was done", fix="choose another name, or leave it out", job=self.job
@@ -243,3 +248,14 @@ class SavepointStore:
             except InvalidNameError:
                 continue
         raise InvalidNameError(f"{_TRIES} savepoints {first!r} were taken in one second", fix="give a name", job=self.job)
+
+
+def require_name(name: str, job: str) -> str:
+    """Return a savepoint's name if it may be used for a new one.
+
+    Raises:
+        InvalidNameError: it is not allowed.
+        DefinitionError: it looks like a secret.
+    """
+    require_no_secret(job, name=name)
+    return validate_name("savepoint", name)

@@ -12,13 +12,13 @@ from typing import Final
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from tidemark.errors import SinkError
 from tidemark.locations import Location
+from tidemark.savepoints.delta_log_damage import unreadable
 from tidemark.savepoints.savepoint import Savepoint, TableVersion
 from tidemark.state.delta_tags import COLUMNS_FOR, EPOCH, JOB, LINEAGE, MAINTENANCE
 from tidemark.state.pins import LaterLineages
 from tidemark.state.records import EpochRecord, OutputRecord
-from tidemark.state.redaction import redacted, without_secrets
+from tidemark.state.redaction import without_secrets
 from tidemark.state.store import JobStore
 
 _DAY_MS: Final = 24 * 60 * 60 * 1000
@@ -78,13 +78,8 @@ def open_table(output: str, location: str) -> DeltaTable | None:
     except TableNotFoundError:
         return None
     except (DeltaError, OSError) as error:
-        text = redacted(str(error)).splitlines()
-        raise SinkError(
-            f"the Delta table of output {output!r} cannot be read: {text[0] if text else type(error).__name__}",
-            fix="repair the table, or see to its place and the credentials in the environment",
-            uid=output,
-            place=location,
-        ) from without_secrets(error)
+        fix = "repair the table, or see to its place and the credentials in the environment"
+        raise unreadable(output, location, error, fix=fix) from without_secrets(error)
 
 
 def commits_back(location: str, newest: int) -> Iterator[Commit]:

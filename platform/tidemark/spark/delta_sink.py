@@ -17,8 +17,9 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from tidemark.crashpoints import crash_point
-from tidemark.errors import PublishError, SinkError, TidemarkError
+from tidemark.errors import PublishError, TidemarkError
 from tidemark.locations import Location
+from tidemark.savepoints.delta_log_damage import damaged_entry, unreadable
 from tidemark.savepoints.result_tables import judge_table
 from tidemark.savepoints.stored_types import stored_columns
 from tidemark.savepoints.verdict import refusal
@@ -128,8 +129,10 @@ class DeltaSink:
                 merge.publish(table, self.staging, self._rewriter)
         except (DeltaError, OSError, PySparkException, Py4JError) as error:
             self._table = None
+            entry = damaged_entry(self.location)
+            what = first_line(error) if entry is None else f"entry {entry} of its log is damaged"
             raise PublishError(
-                f"output {self._name!r} of a committed epoch could not be published: {first_line(error)}",
+                f"output {self._name!r} of a committed epoch could not be published: {what}",
                 fix="mend the table's place (space, permission, network) and start the job again: it finishes this epoch first",
                 uid=self._name,
                 epoch=epoch,
@@ -194,12 +197,8 @@ class DeltaSink:
             except TableNotFoundError:
                 return None
             except (DeltaError, OSError) as error:
-                raise SinkError(
-                    f"the Delta table of output {self._name!r} cannot be read: {first_line(error)}",
-                    fix="repair or move the table, or write to another path",
-                    uid=self._name,
-                    place=self.location,
-                ) from without_secrets(error)
+                fix = "repair or move the table, or write to another path"
+                raise unreadable(self._name, self.location, error, fix=fix) from without_secrets(error)
         return self._table
 
     def _create(self, schema: Schema) -> DeltaTable:

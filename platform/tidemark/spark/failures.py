@@ -9,6 +9,7 @@ from pyspark.errors import PySparkException, PythonException
 
 from tidemark.errors import CorruptStoreError, EngineError, SourceError, TidemarkError, UserCodeError
 from tidemark.graph.nodes import SourceNode
+from tidemark.spark.engine_causes import engine_cause, root_cause, whole_text
 from tidemark.spark.error_text import first_line
 from tidemark.spark.kafka_errors import kafka_error
 from tidemark.state.redaction import redacted
@@ -86,9 +87,20 @@ def _explained(error: BaseException, state: str) -> tuple[type[TidemarkError], s
     if condition.startswith(_FILE_CONDITIONS):
         fix = "restore the file or remove it from the source's folder; the epoch is read again"
         return SourceError, f"a file cannot be read: {text}", fix
+    return _explained_engine(error, text)
+
+
+def _explained_engine(error: BaseException, text: str) -> tuple[type[TidemarkError], str, str]:
+    """Return what lies behind an error that is nobody's expression, data or file, as far as its causes say."""
+    whole = whole_text(error)
+    cause = engine_cause(whole)
+    if cause is not None:
+        return EngineError, f"the epoch failed: {cause.what}: {text}", f"{cause.fix}; nothing was committed, so then start the job again"
+    root = root_cause(whole)
+    behind = f" ({root})" if root and root not in text else ""
     return (
         EngineError,
-        f"the epoch failed: {type(error).__name__}: {text}",
+        f"the epoch failed: {type(error).__name__}: {text}{behind}",
         "see the cause below; nothing was committed, so the job can be started again",
     )
 

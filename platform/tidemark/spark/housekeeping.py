@@ -86,7 +86,6 @@ class Housekeeping:
             lineage: that it goes on with.
 
         Raises:
-            CorruptStoreError: the history is damaged.
             FencedError: a newer driver has begun; nothing was written.
         """
         log = self._term.log

@@ -141,7 +141,7 @@ class QueryRun:
     def _feel_the_pulse(self, query: StreamingQuery) -> None:
         """Note that Spark looks for input, as long as it does, and now and then what it leaves waiting."""
         self._polls += 1
-        if self._polls % _POLLS_PER_LOOK == 0 and not query.status["isTriggerActive"]:
+        if self._polls % _POLLS_PER_LOOK == 0 and _is_between_triggers(query):
             self._driver.pulse.looked(self._driver.now())
         if self._polls % _POLLS_PER_COUNT == 0:
             sources = tuple(self._driver.job.sources.values())
@@ -215,6 +215,12 @@ class QueryRun:
     def _refuse_after_the_end(self) -> None:
         if self._closing or self._to_end():
             raise _StoppedError
+
+
+def _is_between_triggers(query: StreamingQuery) -> bool:
+    """Say whether Spark has looked for input and waits; before its first look it has not."""
+    status = query.status
+    return not status["isTriggerActive"] and not str(status["message"]).startswith("Initializing")
 
 
 class _StoppedError(Exception):

@@ -20,6 +20,7 @@ from tidemark.spark.housekeeping import beating
 from tidemark.spark.interrupts import run_interruptibly
 from tidemark.spark.query_run import QueryRun
 from tidemark.spark.session import build_session, engine_settings
+from tidemark.state.free_text import require_no_secret
 from tidemark.state.joblog import JobLog
 from tidemark.state.owners import current_owner
 from tidemark.state.progress import EpochProgress, format_progress
@@ -97,6 +98,7 @@ def run(
         TidemarkError: of the class that fits what went wrong; nothing of the failed epoch was committed.
     """
     interval = _interval(trigger, end_of_input=end_of_input, adaptive_intake=adaptive_intake)
+    require_no_secret(job.name, run_id=run_id)
     root = root_store(store, job.store)
     session = spark or build_session(app_name=f"tidemark {job.name}")
     term = JobLog(root.at(job.name), job.name, clock).acquire(current_owner(run_id), takeover=takeover)

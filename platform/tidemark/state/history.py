@@ -6,9 +6,11 @@ Blocks are numbered in the order they were begun and hold up to ``BLOCK_LINES`` 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 
 from tidemark.crashpoints import crash_point
+from tidemark.errors import CorruptStoreError
 from tidemark.state.envelope import FORMAT, canonical
 from tidemark.state.history_blocks import BLOCK_LINES, blocks_of, decode_line, read_lines
 from tidemark.state.layout import history_path, job_folder
@@ -17,6 +19,8 @@ from tidemark.state.records import EpochRecord
 from tidemark.state.store import JobStore
 
 BLOCKS_KEPT = 1000
+
+logger = logging.getLogger("tidemark")
 
 
 class HistoryWriter:
@@ -38,7 +42,7 @@ class HistoryWriter:
         Returns:
             How many epochs were appended.
         """
-        newest = self._newest()
+        newest = self._newest_readable()
         missing: list[EpochProgress] = []
         for record in records:
             if newest is not None and _identity(record.progress) == _identity(newest):
@@ -55,6 +59,23 @@ class HistoryWriter:
         self._add(progress)
         self._write()
         crash_point("history-written")
+
+    def _newest_readable(self) -> EpochProgress | None:
+        """Return the newest epoch; damaged lines after it go, and are written again from the log as far as it has them.
+
+        Raises:
+            FormatError: a newer release wrote a line.
+        """
+        while True:
+            try:
+                return self._newest()
+            except CorruptStoreError as error:
+                if not self._lines:
+                    # The block before: it is full, so nothing is appended to it, and who reads it hears of it.
+                    logger.warning("the history's newest epoch is not known, so all that the log has are appended: %s", error)
+                    return None
+                logger.warning("a damaged line of the history is dropped, and written again from the log if that has it: %s", error)
+                self._lines.pop()
 
     def _newest(self) -> EpochProgress | None:
         block = self._block if self._lines else self._block - 1

@@ -11,6 +11,7 @@ from obstore.store import ObjectStore, from_url
 
 from tidemark.locations import Location
 from tidemark.state.redaction import redacted
+from tidemark.state.system_errors import system_cause
 
 if TYPE_CHECKING:
     from obstore.store import RetryConfig
@@ -78,13 +79,16 @@ def said(error: BaseException) -> str:
         message = " ".join((found["message"] or "no more is said").split()).rstrip(".")
         return redacted(f"{message} ({found['code']})")
     lines = redacted(text).splitlines()
-    return lines[0] if lines else type(error).__name__
+    first = lines[0] if lines else type(error).__name__
+    cause = system_cause(text)
+    return f"{cause.what} ({first})" if cause is not None else first
 
 
 def remedy(error: BaseException, scheme: str) -> str:
     """Return what to do about an error of a backend; ``scheme`` is its location's."""
     if scheme not in _VARIABLES:
-        return _ANYTHING
+        cause = system_cause(str(error))
+        return cause.fix if cause is not None else _ANYTHING
     text, (credentials, address) = str(error), _VARIABLES[scheme]
     for found, fix in _BY_CODE.items():
         if _code(text) in found:

@@ -5,10 +5,16 @@ from __future__ import annotations
 import os
 from typing import Final
 
+from tidemark.locations import Location
 from tidemark.state.store import JobStore
 
 STORE_VARIABLE: Final = "TIDEMARK_STORE"
 DEFAULT_STORE: Final = ".tidemark/jobs"
+
+
+def is_default(root: JobStore) -> bool:
+    """Say whether a root store is the one that is meant where none is given."""
+    return root.uri == Location.parse(os.environ.get(STORE_VARIABLE) or DEFAULT_STORE).uri
 
 
 def root_store(store: str | JobStore | None, declared: str | None = None, *, make: bool = True) -> JobStore:

@@ -1,0 +1,101 @@
+"""Groups of commands: their help by purpose, what was meant by a mistyped name, and commands that are loaded when they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Final, NamedTuple
+
+import click
+
+from tidemark.errors import TidemarkError
+
+FAILED: Final = 1
+TEMPORARY: Final = 75
+"""Exit codes: an error; one that may pass."""
+
+
+class Entry(NamedTuple):
+    """A command: where it is, as ``module:name`` within ``tidemark.cli``, and what it does in one sentence for the help of its group."""
+
+    place: str
+    text: str
+
+
+Sections = Mapping[str, Mapping[str, Entry]]
+"""Commands by name, under the purpose that they serve; a command may stand under two."""
+
+
+class SuggestingGroup(click.Group):
+    """Says which command may have been meant by a name that there is not; its help has whole sentences."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that was typed, and its arguments; refuses as click does."""
+        name = args[0]
+        if not name.startswith("-") and self.get_command(ctx, name) is None:
+            near = get_close_matches(name, self.list_commands(ctx), n=2)
+            meant = f" Did you mean {' or '.join(repr(other) for other in near)}?" if near else ""
+            ctx.fail(f"No such command {name!r}.{meant} See `{ctx.command_path} --help`.")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands, each with the whole of its first sentence."""
+        found = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        rows = [(name, command.get_short_help_str(limit=10_000)) for name, command in found if command is not None]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+class LazyGroup(SuggestingGroup):
+    """Loads a command when it is asked for: to load them all takes longer than most of them run.
+
+    Args:
+        sections: the commands; the help has them under these titles, without loading any.
+        attributes: as click's.
+    """
+
+    def __init__(self, *, sections: Sections, **attributes: object) -> None:
+        super().__init__(**attributes)  # type: ignore[arg-type]  # click's own, passed on as they are
+        self.sections = sections
+        self._entries = {name: entry for section in sections.values() for name, entry in section.items()}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names, sorted."""
+        return sorted({*super().list_commands(ctx), *self._entries})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command, None where there is none of that name."""
+        if cmd_name in self._entries and cmd_name not in self.commands:
+            module, _, name = self._entries[cmd_name].place.partition(":")
+            self.add_command(getattr(import_module(f"tidemark.cli.{module}"), name), cmd_name)
+        return super().get_command(ctx, cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands by purpose."""
+        del ctx  # what is needed of it, the formatter has
+        for title, section in self.sections.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, entry.text) for name, entry in section.items()])
+
+
+class TidemarkGroup(LazyGroup):
+    """Turns Tidemark's errors into one line on standard error, and an exit code that says whether trying again can help."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except TidemarkError as error:
+            click.echo(f"tidemark: {error}", err=True)
+            ctx.exit(TEMPORARY if error.transient else FAILED)
+
+
+def entries(*rows: tuple[str, str, str]) -> Mapping[str, Entry]:
+    """Return a section from rows of name, place and text."""
+    return {name: Entry(place, text) for name, place, text in rows}
+
+
+def names_of(sections: Sections) -> Sequence[str]:
+    """Return the names of all commands, each once."""
+    return tuple(dict.fromkeys(name for section in sections.values() for name in section))

@@ -1,0 +1,138 @@
+"""The one line of an error that Spark or the system below it caused: the cause stands in it, and what mends it."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from tests.small_disk import fill, let_write, small_disk
+from tidemark.errors import EngineError, PublishError, SinkError, StoreError
+from tidemark.savepoints.table_versions import open_table
+from tidemark.spark.delta_sink import DeltaSink
+from tidemark.spark.failures import translate
+from tidemark.state.object_stores import remedy, said
+from tidemark.state.records import OutputRecord, StagedFile
+from tidemark.state.store import JobStore
+
+SCHEMA = '{"type":"struct","fields":[{"name":"n","type":"long","nullable":true,"metadata":{}}]}'
+JAVA = """Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times
+\tat org.apache.spark.scheduler.DAGScheduler.failJobAndIndependentStages(DAGScheduler.scala:2844)
+Caused by: org.apache.kafka.common.KafkaException: Failed to construct kafka consumer
+\tat org.apache.kafka.clients.consumer.KafkaConsumer.<init>(KafkaConsumer.java:664)
+Caused by: {cause}
+\t... 3 more
+"""
+
+
+@pytest.mark.parametrize(
+    ("cause", "what", "fix"),
+    [
+        ("java.io.IOException: No space left on device", "there is no space left on the disk", "free space there"),
+        ("java.io.IOException: Disk quota exceeded", "the disk quota is used up", "raise the quota"),
+        ("java.io.FileNotFoundException: /x (Too many open files)", "too many files are open", "`ulimit -n`"),
+        ("java.io.FileNotFoundException: /x (Read-only file system)", "the file system is read-only", "mount it writable"),
+        ("java.io.FileNotFoundException: /x (Permission denied)", "permission is denied", "let the user of the process read and write"),
+        ("java.io.IOException: Input/output error", "the disk does not read or write", "see to the disk"),
+        ("java.lang.OutOfMemoryError: Java heap space", "Java's memory is used up (Java heap space)", "spark.driver.memory"),
+        (
+            "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)",
+            "a Python worker has ended",
+            "spark.driver.memory",
+        ),
+        (
+            "java.lang.IllegalArgumentException: Could not find a 'KafkaClient' entry in the JAAS configuration. The property is not set",
+            "the login to Kafka is not configured (Could not find a 'KafkaClient' entry in the JAAS configuration)",
+            "'kafka.sasl.jaas.config'",
+        ),
+        (
+            "org.apache.kafka.common.errors.SaslAuthenticationException: Authentication failed: Invalid username",
+            "Kafka refuses the login (Authentication failed: Invalid username)",
+            "correct user, password or certificate",
+        ),
+        ("java.net.UnknownHostException: kafka-1.example", "a host name does not resolve (kafka-1.example)", "'kafka.bootstrap.servers'"),
+        (
+            "org.apache.kafka.common.config.ConfigException: No resolvable bootstrap urls given in bootstrap.servers",
+            "a host name does not resolve",
+            "'kafka.bootstrap.servers'",
+        ),
+        ("java.net.ConnectException: Connection refused", "nobody answers at the address", "see that the service runs"),
+    ],
+)
+def test_the_cause_of_a_failed_epoch_stands_in_its_one_line(cause: str, what: str, fix: str) -> None:
+    for error in (RuntimeError(JAVA.format(cause=cause)), behind(cause)):
+        found = translate(error, job="fares", epoch=3, state="/x/state")
+        assert isinstance(found, EngineError)
+        line = str(found)
+        assert line.startswith("[TM502] the epoch failed: " + what)
+        assert fix in line.partition("Fix: ")[2]
+        assert "\n" not in line
+
+
+def behind(cause: str) -> RuntimeError:
+    """Return an error whose trace PySpark keeps beside its text, as it does for Java's."""
+    error = RuntimeError("Job aborted due to stage failure")
+    error._stackTrace = JAVA.format(cause=cause)  # type: ignore[attr-defined]  # noqa: SLF001 - PySpark's
+    return error
+
+
+def test_an_unknown_cause_is_named_and_no_credential_of_it() -> None:
+    cause = "com.acme.OddException: the flux is out of phase, password=hunter2"
+    line = str(translate(RuntimeError(JAVA.format(cause=cause)), job="fares", epoch=3, state="/x/state"))
+    assert "(com.acme.OddException: the flux is out of phase, password=<hidden>)" in line
+    assert "hunter2" not in line
+
+
+@pytest.mark.parametrize(
+    ("number", "what"),
+    [
+        (errno.ENOSPC, "there is no space left on the disk"),
+        (errno.EDQUOT, "the disk quota is used up"),
+        (errno.EROFS, "the file system is read-only"),
+        (errno.EACCES, "permission is denied"),
+        (errno.EMFILE, "too many files are open"),
+        (errno.ENFILE, "too many files are open"),
+        (errno.EIO, "the disk does not read or write"),
+    ],
+)
+def test_what_the_system_refuses_is_named_with_what_mends_it(number: int, what: str) -> None:
+    for error in (OSError(number, os.strerror(number)), ValueError(f"Generic error: it failed (os error {number})\n\nDebug source: x")):
+        assert said(error).startswith(what)
+        assert remedy(error, "file") != remedy(OSError("odd"), "file")
+
+
+def test_a_full_disk_and_one_that_is_read_only_are_named_by_the_job_store(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 256):
+        store = JobStore.open(str(tmp_path / "disk" / "jobs"))
+        fill(tmp_path / "disk")
+        with pytest.raises(StoreError, match=r"\[TM400\] cannot write .* there is no space left on the disk .* Fix: free space there"):
+            store.put("fares/x", bytes(9_000))
+        let_write(tmp_path / "disk", allowed=False)
+        with pytest.raises(StoreError, match=r"the file system is read-only .* Fix: mount it writable"):
+            store.put("fares/y", b"x")
+
+
+def test_the_damaged_entry_of_a_table_s_log_is_named(tmp_path: Path) -> None:
+    place = str(tmp_path / "rows")
+    for number in range(3):
+        write_deltalake(place, pa.table({"n": [number]}), mode="append")
+    sink = DeltaSink("rows", place)
+    sink.shown()
+    entry = Path(place, "_delta_log", f"{2:020}.json")
+    entry.write_bytes(entry.read_bytes()[:-40])
+    for look in (DeltaSink("rows", place).shown, lambda: open_table("rows", place)):
+        with pytest.raises(SinkError) as raised:
+            look()
+        line = str(raised.value)
+        assert f"entry {entry.name} of its log is damaged" in line
+        assert str(entry) in line
+        assert "Fix: restore that file from a backup" in line
+    record = OutputRecord("delta", place, SCHEMA, (StagedFile("tidemark-x/part-0.parquet", 1, 1),), 1)
+    whole = entry.read_bytes()
+    with pytest.raises((PublishError, SinkError), match=f"entry {entry.name} of its log is damaged"):
+        DeltaSink("rows", place).publish(record, "l1", 0)
+    assert entry.read_bytes() == whole
