@@ -81,7 +81,7 @@ def live_definitions(options: SensorOptions) -> dg.Definitions:
     definitions = dg.Definitions(
         assets=[hourly, *others, daily_tips],
         # Its tables are written to while they are looked at, so that they are not counted.
-        asset_checks=[build_asset_checks(live_job, [Conservation(compare_tables=False), StateFits(), UniquePanes("hourly_tips")])],
+        asset_checks=build_asset_checks(live_job, [Conservation(compare_tables=False), StateFits(), UniquePanes("hourly_tips")]),
         sensors=[
             build_progress_sensor([hourly, *others], options=options),
             build_partition_sensor(live_job, output="hourly_tips", partitions_def=DAYS, options=partitions),
