@@ -53,8 +53,8 @@ def build_check_sensor(
     the assets, on their own, or reported from outside count alike; of those on several partitions the last verdict counts. A check whose
     run failed before there was a verdict is the run's failure, and is not passed on.
 
-    It also requests runs of the checks of jobs that run on, made by ``build_asset_checks``, which nothing else executes: at its first
-    tick, and when their asset was materialized since. The check ``job_health`` is not among them: other sensors report and alert it.
+    It also requests runs of the checks on outputs of jobs that run on, which nothing else executes: at its first tick, and when their
+    asset was materialized since. The check ``job_health`` is not among them: other sensors report and alert it.
 
     Args:
         store: folder or bucket of the job stores.
