@@ -76,7 +76,7 @@ def live_definitions(options: SensorOptions) -> dg.Definitions:
     Args:
         options: time between ticks, and whether sensors run as soon as they are deployed.
     """
-    store, status = str(example_home() / "store"), options.default_status
+    store, status = str(example_home() / "store"), options.default_status or dg.DefaultSensorStatus.RUNNING
     partitions = SensorOptions(target=dg.AssetSelection.assets(daily_tips), every=options.every, default_status=status)
     definitions = dg.Definitions(
         assets=[hourly, *others, daily_tips],
