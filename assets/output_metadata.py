@@ -11,6 +11,7 @@ from tidemark.assets.metadata_values import MetadataItem, MetadataValues
 from tidemark.assets.picture import watermark_picture
 from tidemark.assets.run_report import RunReport
 from tidemark.assets.spec_metadata import column_lineage
+from tidemark.durations import format_duration
 
 PICTURE_KEY = "tidemark/watermark_and_late_rows"
 
@@ -71,7 +72,8 @@ def progress_metadata(report: RunReport) -> MetadataValues:
         metadata["tidemark/watermark"] = dg.MetadataValue.timestamp(report.watermark / 1000)
     lag = report.watermark_lag_seconds()
     if lag is not None:
-        metadata["tidemark/watermark_lag_seconds"] = lag
+        metadata["tidemark/watermark_lag_seconds"] = round(lag, 1)
+        metadata["tidemark/watermark_lag"] = dg.MetadataValue.text(format_duration(round(lag) * 1000))
     return metadata
 
 
@@ -94,7 +96,7 @@ def _window_metadata(stream: StreamData, report: RunReport) -> MetadataValues:
         "tidemark/state_files": report.operator_now(uids, lambda operator: operator.state_files),
     }
     if rows_in:
-        metadata["tidemark/late_ratio"] = late / rows_in
+        metadata["tidemark/late_ratio"] = round(late / rows_in, 6)
     oldest = report.oldest_open_window(uids)
     if oldest is not None:
         metadata["tidemark/oldest_open_window"] = dg.MetadataValue.timestamp(oldest / 1000)
