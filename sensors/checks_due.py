@@ -20,7 +20,8 @@ def runs_of_checks(
 ) -> list[dg.RunRequest]:
     """Return a request for a run of the checks that are due, for each job that has any.
 
-    A check is due when it was never executed, and when its asset was materialized since, but not so soon after its last execution.
+    A check is due when it was never executed, and when its asset was materialized since: at once for the first time, and else not so soon
+    after its last execution.
     Without it a page shows "0 / 3 passed" beside a green tick. Checks of assets that runs make are made by these runs.
 
     Args:
@@ -39,7 +40,9 @@ def runs_of_checks(
         known = latest.get(key)
         if known is not None:
             current = known.evaluation is not None and known.create_timestamp > made.get(key.asset_key, 0.0)
-            if current or now_ms - known.create_timestamp * 1000 < recheck_ms:
+            # What was executed before there was anything to look at does not wait.
+            empty = known.evaluation is not None and known.evaluation.target_materialization_data is None
+            if current or (not empty and now_ms - known.create_timestamp * 1000 < recheck_ms):
                 continue
         due.setdefault(job, []).append(key)
     return [

@@ -25,8 +25,9 @@ from tidemark.sensors import (
     build_watermark_lag_sensor,
 )
 
-HOURS = dg.HourlyPartitionsDefinition("2024-03-04-00:00")
-DAYS = dg.DailyPartitionsDefinition("2024-03-04")
+# The trips are of March 2024; without an end there would be a partition for each hour up to now.
+HOURS = dg.HourlyPartitionsDefinition("2024-03-04-00:00", end_date="2024-04-01-00:00")
+DAYS = dg.DailyPartitionsDefinition("2024-03-04", end_date="2024-04-01")
 
 SPEC = JobSpec(
     live_job.name,

@@ -78,9 +78,20 @@ def test_checks_that_nobody_executed_are_at_the_first_tick_and_then_when_they_ar
     assert rig.tick() == [both]
 
 
+def test_what_was_executed_before_there_was_anything_to_look_at_is_executed_at_once(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    instance.event_log_storage.wipe()
+    rig = Rig(tmp_path, instance)
+    assert len(rig.tick()) == 1
+    instance.report_runless_asset_event(dg.AssetMaterialization(["fares", "hourly"]))
+    assert len(rig.tick()) == 1
+    instance.report_runless_asset_event(dg.AssetMaterialization(["fares", "hourly"]))
+    assert rig.tick() == []
+
+
 def test_not_more_often_than_once_in_so_long_and_not_at_all_where_nobody_wants_it(tmp_path: Path, instance: dg.DagsterInstance) -> None:
     instance.event_log_storage.wipe()
     rig = Rig(tmp_path, instance, recheck="1 hour")
+    instance.report_runless_asset_event(dg.AssetMaterialization(["fares", "hourly"]))
     assert len(rig.tick()) == 1
     instance.report_runless_asset_event(dg.AssetMaterialization(["fares", "hourly"]))
     assert rig.tick(minutes=30) == []

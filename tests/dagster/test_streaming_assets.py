@@ -126,6 +126,14 @@ def test_a_run_materializes_all_outputs_with_numbers(tmp_path: Path) -> None:
     assert set(found) == {"hourly", "late", "rejected", "malformed"}
     numbers = {key: value.value for key, value in found["hourly"].metadata.items()}
     assert numbers["dagster/row_count"] == 3
+    assert [key.removeprefix("tidemark/") for key in numbers][:6] == [
+        "watermark_and_late_rows",
+        "dagster/row_count",
+        "rows_added",
+        "rows_read",
+        "rows_per_second",
+        "late_rows",
+    ]
     assert numbers["tidemark/rows_added"] == 3
     assert numbers["tidemark/late_rows"] == 2
     assert numbers["tidemark/panes_early"] == 6
