@@ -117,8 +117,8 @@ def report_corrections(root: JobStore, job: FollowedJob, mark: JobMark, *, repor
     epochs = epochs_after(root, job.bound.job.name, lineage, epoch, limit=EPOCHS_AT_ONCE, splits=False)
     if not epochs:
         return None
-    epochs, through, events = _corrections(root, job, mark, epochs, reported)
-    return JobReport(tuple(events), replace(mark, through=through, followed=(epochs[-1].lineage, epochs[-1].epoch)))
+    told, through, events = _corrections(root, job, mark, epochs, reported)
+    return JobReport(tuple(events), replace(mark, through=through, followed=(told[-1].lineage, told[-1].epoch)))
 
 
 def report_complete(job: FollowedJob, head: EpochProgress, mark: JobMark, *, reported: ReportedEvents) -> JobReport:

@@ -100,7 +100,7 @@ def test_the_health_sensor_names_what_is_broken(modules: Path, instance: dg.Dags
     result = sensor(dg.build_sensor_context(instance=instance))
     assert isinstance(result, dg.SensorResult)
     assert "the code of many_gone:job cannot be loaded" in str(result.skip_reason)
-    (event,) = result.asset_events or ()
+    (event,) = list(result.asset_events or ())
     assert isinstance(event, dg.AssetCheckEvaluation)
     assert (event.asset_key.to_user_string(), event.check_name, event.passed) == ("broken/many_gone_job", "code_loads", False)
     instance.report_runless_asset_event(event)
@@ -158,6 +158,12 @@ def test_partitions_checks_specs_and_operations(modules: Path) -> None:
     assert "many_a_start" in {job.name for job in without.resolve_all_job_defs()}
     assert "many_a_savepoint" not in {job.name for job in without.resolve_all_job_defs()}
     assert not without.schedules
+    assert {sensor.default_status for sensor in defs.sensors or ()} == {dg.DefaultSensorStatus.RUNNING}
+    assert {schedule.default_status for schedule in defs.schedules or () if isinstance(schedule, dg.ScheduleDefinition)} == {
+        dg.DefaultScheduleStatus.STOPPED
+    }
+    still = build_continuous_definitions(*codes, store=str(modules / "store"), default_status=dg.DefaultSensorStatus.STOPPED)
+    assert {sensor.default_status for sensor in still.sensors or ()} == {dg.DefaultSensorStatus.STOPPED}
     running = dg.DefaultSensorStatus.RUNNING
     deployed = build_continuous_definitions(*codes, store=str(modules / "store"), default_status=running)
     schedules = [found for found in deployed.schedules or () if isinstance(found, dg.ScheduleDefinition)]
