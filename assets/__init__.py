@@ -5,6 +5,7 @@ from __future__ import annotations
 from tidemark.assets.conservation import Conservation
 from tidemark.assets.continuous import build_output_asset_specs
 from tidemark.assets.expectations import expectation_checks
+from tidemark.assets.job_health import build_health_checks
 from tidemark.assets.job_streams import StreamData
 from tidemark.assets.lateness_checks import LateRatio, WatermarkFreshness
 from tidemark.assets.pane_checks import NoGaps, UniquePanes
@@ -23,6 +24,7 @@ __all__ = [
     "UniquePanes",
     "WatermarkFreshness",
     "build_asset_checks",
+    "build_health_checks",
     "build_output_asset_specs",
     "build_source_asset_specs",
     "expectation_checks",

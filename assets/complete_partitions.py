@@ -87,7 +87,13 @@ def output_watermark(stream: StreamData, epoch: EpochProgress) -> int | None:
 
 
 def complete_partitions(
-    stream: StreamData, partitions_def: dg.TimeWindowPartitionsDefinition, mark: PartitionMark, epoch: EpochProgress, *, limit: int
+    stream: StreamData,
+    partitions_def: dg.TimeWindowPartitionsDefinition,
+    mark: PartitionMark,
+    epoch: EpochProgress,
+    *,
+    limit: int,
+    until: int | None = None,
 ) -> tuple[tuple[PartitionChange, ...], PartitionMark]:
     """Return the partitions after the mark that are complete through the watermark, oldest first, and the mark after them.
 
@@ -97,6 +103,7 @@ def complete_partitions(
         mark: how far they were told.
         epoch: whose watermark counts.
         limit: greatest number of partitions; the next call goes on behind them.
+        until: no partition that ends after this time, in milliseconds.
     """
     settled = settled_before(stream, epoch)
     if settled is None or (mark.through is not None and _next_end(partitions_def, mark.through) > settled):
@@ -105,7 +112,7 @@ def complete_partitions(
     found: list[PartitionChange] = []
     through = mark.through
     for key, start, end in _windows_after(partitions_def, through):
-        if len(found) >= limit or end > settled or (newest is not None and start > newest):
+        if len(found) >= limit or end > settled or (until is not None and end > until) or (newest is not None and start > newest):
             break
         found.append(PartitionChange(key, "complete", epoch.lineage, epoch.epoch))
         through = end

@@ -11,8 +11,17 @@ from tidemark.assets.metadata_values import MetadataItem, MetadataValues
 from tidemark.assets.picture import watermark_picture
 from tidemark.assets.run_report import RunReport
 from tidemark.assets.spec_metadata import column_lineage
+from tidemark.durations import format_duration
 
 PICTURE_KEY = "tidemark/watermark_and_late_rows"
+
+_ORDER = (
+    *("dagster/row_count", "rows_added", "rows_read", "rows_per_second", "late_rows", "late_ratio", "rejected_rows", "malformed_rows"),
+    *("watermark", "watermark_lag", "watermark_lag_seconds", "oldest_open_window", "windows_closed"),
+    *("panes_on_time", "panes_late", "panes_early", "state_rows", "state_bytes", "state_files"),
+    *("epoch", "epochs", "epoch_seconds", "processing_time", "lineage", "bytes_added"),
+)
+"""What people look for first: rows, then time, then windows and their state, then the run."""
 
 
 def output_metadata(stream: StreamData, report: RunReport, upstream: Mapping[str, dg.AssetKey]) -> MetadataValues:
@@ -26,8 +35,8 @@ def output_metadata(stream: StreamData, report: RunReport, upstream: Mapping[str
         upstream: asset keys of the job's sources by name, for the column lineage.
     """
     metadata: dict[str, MetadataItem] = {
-        **output_figures(stream, report),
         PICTURE_KEY: dg.MetadataValue.md(watermark_picture(report.history or report.epochs)),
+        **output_figures(stream, report),
     }
     if stream.output is not None and (columns := column_lineage(stream.output.node, upstream)):
         metadata["dagster/column_lineage"] = columns
@@ -36,7 +45,7 @@ def output_metadata(stream: StreamData, report: RunReport, upstream: Mapping[str
 
 def output_figures(stream: StreamData, report: RunReport) -> MetadataValues:
     """Return the numbers of ``output_metadata``, without its picture: what an observation of a job that runs on says, again and again."""
-    metadata: dict[str, MetadataItem] = {
+    found: dict[str, MetadataItem] = {
         "tidemark/rows_added": report.rows_added(stream.name),
         "tidemark/bytes_added": report.bytes_added(stream.name),
         **progress_metadata(report),
@@ -44,8 +53,14 @@ def output_figures(stream: StreamData, report: RunReport) -> MetadataValues:
     }
     total = report.rows_total(stream.name)
     if total is not None:
-        metadata["dagster/row_count"] = total
-    return metadata
+        found["dagster/row_count"] = total
+    return {key: found[key] for key in sorted(found, key=_place)}
+
+
+def _place(key: str) -> int:
+    """Return a key's place on Dagster's pages, which show metadata and plots in the order in which they are given."""
+    name = key.removeprefix("tidemark/")
+    return _ORDER.index(name) if name in _ORDER else len(_ORDER)
 
 
 def progress_metadata(report: RunReport) -> MetadataValues:
@@ -71,7 +86,8 @@ def progress_metadata(report: RunReport) -> MetadataValues:
         metadata["tidemark/watermark"] = dg.MetadataValue.timestamp(report.watermark / 1000)
     lag = report.watermark_lag_seconds()
     if lag is not None:
-        metadata["tidemark/watermark_lag_seconds"] = lag
+        metadata["tidemark/watermark_lag_seconds"] = round(lag, 1)
+        metadata["tidemark/watermark_lag"] = dg.MetadataValue.text(format_duration(round(lag) * 1000))
     return metadata
 
 
@@ -94,7 +110,7 @@ def _window_metadata(stream: StreamData, report: RunReport) -> MetadataValues:
         "tidemark/state_files": report.operator_now(uids, lambda operator: operator.state_files),
     }
     if rows_in:
-        metadata["tidemark/late_ratio"] = late / rows_in
+        metadata["tidemark/late_ratio"] = round(late / rows_in, 6)
     oldest = report.oldest_open_window(uids)
     if oldest is not None:
         metadata["tidemark/oldest_open_window"] = dg.MetadataValue.timestamp(oldest / 1000)

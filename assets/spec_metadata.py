@@ -11,9 +11,10 @@ import dagster as dg
 
 from tidemark.assets.job_streams import StreamData, windows_of
 from tidemark.assets.metadata_values import MetadataItem, MetadataValues
+from tidemark.assets.stream_descriptions import describe_column, is_event_time
 from tidemark.durations import format_duration
 from tidemark.graph.columns import lineage, schema_of
-from tidemark.graph.nodes import DeltaSpec, FilesSpec, FormatSpec, Node, ParquetSpec, RateSpec, WindowNode
+from tidemark.graph.nodes import DeltaSpec, FilesSpec, FormatSpec, Node, ParquetSpec, RateSpec, SourceNode, WindowNode
 from tidemark.graph.sinks import guarantee
 
 
@@ -101,8 +102,22 @@ def _schema_metadata(node: Node) -> MetadataValues:
     schema = schema_of(node)
     if schema is None:
         return {}
-    columns = [dg.TableColumn(name=column.name, type=column.type.lower() if column.type else "unknown") for column in schema.columns]
+    columns = [
+        dg.TableColumn(
+            name=column.name,
+            type=column.type.lower() if column.type else "unknown",
+            description=_description(node, column.name),
+        )
+        for column in schema.columns
+    ]
     return {"dagster/column_schema": dg.TableSchema(columns=columns)}
+
+
+def _description(node: Node, column: str) -> str | None:
+    if isinstance(node, SourceNode):
+        # On a source's own page there is nothing else to be said of its columns.
+        return "Event time." if is_event_time(node, column) else None
+    return describe_column(node, column)
 
 
 def _window_metadata(windows: tuple[WindowNode, ...]) -> MetadataValues:

@@ -23,8 +23,14 @@ def build_asset_checks(
     store: str | dg.EnvVar | None = None,
     name: str | None = None,
     translator: TidemarkTranslator | None = None,
-) -> dg.AssetChecksDefinition:
+) -> list[dg.AssetChecksDefinition]:
     """Return checks that look at the last state of a job and its tables, without running the job and without a JVM.
+
+    A list, as of the other builders; of several jobs, join the lists::
+
+        defs = dg.Definitions(
+            assets=specs, asset_checks=build_asset_checks(job, [Conservation(compare_tables=False), UniquePanes("hourly")])
+        )
 
     Args:
         job: the job.
@@ -47,8 +53,12 @@ def build_asset_checks(
         evidence = stored_evidence(job, store_location(given, job.name))
         yield from evaluate_checks(checks, evidence, keys=keys, selected=context.selected_asset_check_keys)
 
-    return dg.multi_asset_check(
+    specs = check_specs(job, checks, keys)
+    if not specs:
+        return []
+    decorate = dg.multi_asset_check(
         name=name or f"{group_of(job.name)}_checks",
-        specs=check_specs(job, checks, keys),
+        specs=specs,
         can_subset=True,
-    )(with_types(check))
+    )
+    return [decorate(with_types(check))]

@@ -9,17 +9,12 @@ import dagster as dg
 
 from tidemark.assets.job_streams import StreamData, source_streams, sources_of
 from tidemark.assets.spec_metadata import source_metadata, stream_metadata
+from tidemark.assets.stream_descriptions import describe_output
 from tidemark.graph.code_version import code_version
 from tidemark.graph.job import Job
 from tidemark.graph.nodes import ConsoleSpec, DeltaSpec, ElementsSpec, FilesSpec, FormatSpec, MemorySpec, ParquetSpec, RateSpec
 
 _SINK_KINDS = {DeltaSpec: "delta", ParquetSpec: "parquet", ConsoleSpec: "console", MemorySpec: "memory"}
-_KIND_TEXT = {
-    "main": "Output",
-    "late": "Late rows, turned away because their window had expired: output",
-    "rejected": "Rejected rows, turned away by a filter: output",
-    "malformed": "Malformed records, which could not be read or timed: output",
-}
 
 
 class TidemarkTranslator:
@@ -49,7 +44,7 @@ class TidemarkTranslator:
         return dg.AssetSpec(
             key=dg.AssetKey([job.name, data.name]),
             deps=list(upstream.values()),
-            description=f"{_KIND_TEXT[data.kind]} `{data.name}` of the streaming job `{job.name}`.",
+            description=describe_output(data),
             metadata=stream_metadata(data, upstream),
             skippable=True,
             group_name=group_of(job.name),

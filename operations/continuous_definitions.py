@@ -8,9 +8,10 @@ from typing import Literal
 
 import dagster as dg
 
+from tidemark.assets.broken_code import broken_check, broken_spec
 from tidemark.assets.check import OutputCheck
 from tidemark.assets.continuous import Partitions, build_output_asset_specs
-from tidemark.assets.markdown import as_plain
+from tidemark.assets.job_health import build_health_checks
 from tidemark.assets.standalone_checks import build_asset_checks
 from tidemark.assets.state_fits import StateFits
 from tidemark.assets.streaming import build_source_asset_specs
@@ -30,11 +31,6 @@ from tidemark.sensors.job_sensor import SensorOptions
 from tidemark.sensors.progress import build_progress_sensor
 from tidemark.sensors.reconcile import build_reconcile_sensor
 from tidemark.state.redaction import redacted
-
-BROKEN = "broken"
-"""First part of the key of the asset that stands for a job whose code cannot be loaded; also its group."""
-
-CODE_CHECK = "code_loads"
 
 
 @dataclass(frozen=True)
@@ -58,7 +54,7 @@ def build_continuous_definitions(
     savepoints: bool = True,
     alert_key: str | None = "alerts",
     launchers: Callable[[], Mapping[str, Launcher]] = launchers_here,
-    default_status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.STOPPED,
+    default_status: dg.DefaultSensorStatus | None = None,
 ) -> dg.Definitions:
     """Return assets, checks, sensors and operations of jobs that run on, to be merged with what else there is.
 
@@ -82,39 +78,46 @@ def build_continuous_definitions(
             job; where ``each`` job has its own, also a savepoint every six hours and maintenance every night.
         alert_key: key of the resource that alerts go through; None sends none.
         launchers: what can start drivers, by name.
-        default_status: whether the sensors and schedules run as soon as they are deployed.
+        default_status: whether the sensors and schedules run as soon as they are deployed. By default the sensors do, since without them
+            a driver that died stays dead and nobody sees it, and the schedules do not. Where several deployments load the code location,
+            give all but one ``DefaultSensorStatus.STOPPED``.
 
     Raises:
         DefinitionError: partitions, checks or the spec of a job that loads do not fit it.
     """
     loaded = load_jobs(codes, partitions=partitions, translator=translator)
-    broken = [_broken_spec(code, error) for code, error in loaded.broken.items()]
+    broken = [broken_spec(code, error) for code, error in loaded.broken.items()]
+    status = default_status if default_status is not None else dg.DefaultSensorStatus.RUNNING
     made = [
-        build_asset_checks(job, found, store=store, translator=translator)
+        check for job in loaded.jobs.values() for check in build_health_checks(job, store=store, translator=translator, launchers=launchers)
+    ]
+    made += [
+        each
         for job in loaded.jobs.values()
-        if (found := _checks(checks(job) if checks is not None else (), verdict=savepoints))
+        for each in build_asset_checks(
+            job, _checks(checks(job) if checks is not None else (), verdict=savepoints), store=store, translator=translator
+        )
     ]
     sensors = [
-        build_progress_sensor(loaded.specs, options=SensorOptions(store=store, default_status=default_status)),
-        build_reconcile_sensor(store, launchers=launchers, default_status=default_status),
-        build_job_health_sensor(
-            store, rules=RULES, broken=loaded.broken, alert_key=alert_key, launchers=launchers, default_status=default_status
-        ),
-        build_check_sensor(store, default_status=default_status),
+        build_progress_sensor(loaded.specs, options=SensorOptions(store=store, default_status=status)),
+        build_reconcile_sensor(store, launchers=launchers, default_status=status),
+        build_job_health_sensor(store, rules=RULES, broken=loaded.broken, alert_key=alert_key, launchers=launchers, default_status=status),
+        build_check_sensor(store, default_status=status),
     ]
     definitions = dg.Definitions(
         assets=[*loaded.sources, *loaded.specs, *broken],
-        asset_checks=[*made, *(_broken_check(code) for code in loaded.broken)],
+        asset_checks=[*made, *(broken_check(code) for code in loaded.broken)],
         sensors=sensors,
     )
     named: Mapping[str, Job | None] = {"": None} if operations == "store" else loaded.jobs
     wanted = spec or (lambda code, job: JobSpec(job.name, code))
     specs = {code: wanted(code, job) if job is not None else None for code, job in named.items()}
     operating = [
-        control_jobs(job, spec=specs[code], store=store, translator=translator, launchers=launchers) for code, job in named.items()
+        control_jobs(job, spec=specs[code], store=store, translator=translator, health_check=False, launchers=launchers)
+        for code, job in named.items()
     ]
     if savepoints:
-        schedules = dg.DefaultScheduleStatus(default_status.value)
+        schedules = dg.DefaultScheduleStatus(default_status.value if default_status is not None else "STOPPED")
         operating += [
             savepoint_jobs(job, store=store, translator=translator, launchers=launchers, default_status=schedules) for job in named.values()
         ]
@@ -163,30 +166,3 @@ def _require_new(job: Job, jobs: Mapping[str, Job]) -> None:
             raise DefinitionError(
                 f"it has the name of the job of {code}, or one that Dagster cannot tell from it", fix="rename one of them", job=job.name
             )
-
-
-def _broken_key(code: str) -> dg.AssetKey:
-    return dg.AssetKey([BROKEN, group_of(code)])
-
-
-def _broken_spec(code: str, error: str) -> dg.AssetSpec:
-    return dg.AssetSpec(
-        key=_broken_key(code),
-        description=f"The streaming job `{code}` cannot be loaded, so its assets are missing. {as_plain(error)}",
-        group_name=BROKEN,
-        metadata={"tidemark/code": code, "tidemark/error": error},
-        kinds={"tidemark"},
-    )
-
-
-def _broken_check(code: str) -> dg.AssetChecksDefinition:
-    def loads() -> dg.AssetCheckResult:
-        try:
-            job = load_job(code)
-        except TidemarkError as error:
-            return dg.AssetCheckResult(passed=False, description=redacted(str(error)))
-        return dg.AssetCheckResult(passed=True, description=f"job {job.name!r} loads by now; reload the code location to have its assets")
-
-    decorate = dg.asset_check(asset=_broken_key(code), name=CODE_CHECK, description=f"The code of `{code}` can be loaded.")
-    loads.__name__ = f"{group_of(code)}_{CODE_CHECK}"
-    return decorate(loads)

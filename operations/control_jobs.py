@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 import dagster as dg
 
+from tidemark.assets.job_health import build_health_checks
 from tidemark.assets.translator import TidemarkTranslator
 from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.control.launcher import Launcher
@@ -35,6 +36,7 @@ def control_jobs(
     spec: JobSpec | None = None,
     store: str | dg.EnvVar | None = None,
     translator: TidemarkTranslator | None = None,
+    health_check: bool = True,
     launchers: Callable[[], Mapping[str, Launcher]] = launchers_here,
     clock: Clock = SYSTEM_CLOCK,
 ) -> dg.Definitions:
@@ -44,13 +46,15 @@ def control_jobs(
 
         defs = dg.Definitions.merge(defs, control_jobs(job, spec=JobSpec("taxi", "examples.taxi.job:job")))
 
-    Without a job they are called ``tidemark_start`` and so on, and ask for the name of any job of the store.
+    The job's outputs get the check ``job_health`` with them, which the reconcile and the health sensor report: assets of a job whose
+    driver is dead turn red. Without a job they are called ``tidemark_start`` and so on, and ask for the name of any job of the store.
 
     Args:
         job: the job.
         spec: how it is wanted; with it ``start`` submits a job that was never submitted.
         store: folder or bucket of the job stores; the job's own by default.
         translator: that gave the job's outputs their asset keys; they are observed with the savepoint that ``stop`` takes.
+        health_check: have the check; leave it out where ``build_health_checks`` makes it.
         launchers: what can start drivers, by name; called in a run.
         clock: the time.
 
@@ -64,7 +68,10 @@ def control_jobs(
     if spec is not None and checked(spec).job != name:
         raise DefinitionError(f"the spec is that of job {spec.job!r}", fix="give that job, too", job=name)
     operator = Operator(lambda: open_root(given), launchers, spec, clock, job, translator or TidemarkTranslator())
-    return dg.Definitions(jobs=[_job(verb, name, operator) for verb in _VERBS])
+    checked_by = (
+        build_health_checks(job, store=given, translator=translator, launchers=launchers, clock=clock) if job and health_check else []
+    )
+    return dg.Definitions(jobs=[_job(verb, name, operator) for verb in _VERBS], asset_checks=checked_by)
 
 
 def _job(verb: Verb, job: str | None, operator: Operator) -> dg.JobDefinition:

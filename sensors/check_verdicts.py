@@ -11,8 +11,12 @@ from typing import Literal
 import dagster as dg
 
 from tidemark.assets.bound_job import JOB_KEY, OUTPUT_KEY
+from tidemark.assets.job_health import HEALTH_CHECK
+from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.control.alert_checks import CheckVerdict, report_check
+from tidemark.durations import to_ms
 from tidemark.names import is_name
+from tidemark.sensors.checks_due import runs_of_checks
 from tidemark.sensors.store_sensor import open_root, store_sensor
 from tidemark.state.envelope import sha256
 
@@ -39,7 +43,9 @@ def build_check_sensor(
     *,
     name: str = "tidemark_checks",
     every: str | timedelta = "30 seconds",
-    default_status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.STOPPED,
+    recheck: str | timedelta | None = "1 hour",
+    default_status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.RUNNING,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> dg.SensorDefinition:
     """Return a sensor that passes on what the checks on streaming jobs' outputs found, of all jobs in the code location.
 
@@ -47,18 +53,24 @@ def build_check_sensor(
     the assets, on their own, or reported from outside count alike; of those on several partitions the last verdict counts. A check whose
     run failed before there was a verdict is the run's failure, and is not passed on.
 
+    It also requests runs of the checks on outputs of jobs that run on, which nothing else executes: at its first tick, and when their
+    asset was materialized since. The check ``job_health`` is not among them: other sensors report and alert it.
+
     Args:
         store: folder or bucket of the job stores.
         name: the sensor's.
         every: time between ticks.
+        recheck: least time between two executions of a check that the sensor requests; None requests none.
         default_status: whether the sensor runs as soon as it is deployed.
+        clock: the time.
 
     Raises:
-        DurationError: ``every`` cannot be read.
+        DurationError: ``every`` or ``recheck`` cannot be read.
     """
+    recheck_ms = to_ms(recheck, what="recheck", minimum=1000) if recheck is not None else None
 
     def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        jobs = jobs_of_checks(context.repository_def)
+        jobs = {key: place for key, place in jobs_of_checks(context.repository_def).items() if key.name != HEALTH_CHECK}
         seen = _decode(context.cursor)
         root = open_root(store)
         verdicts = list(_new_verdicts(context.instance, jobs, seen))
@@ -66,15 +78,27 @@ def build_check_sensor(
             report_check(root, verdict)
         failed = sum(not verdict.passed for verdict in verdicts)
         said = f"{len(jobs)} checks, {len(verdicts)} new verdicts, {failed} of them failures"
+        requests = _requests(context, {key: job for key, (job, _) in jobs.items()}, recheck_ms, clock)
+        if requests:
+            return dg.SensorResult(run_requests=requests, cursor=_encode(seen))
         return dg.SensorResult(skip_reason=said, cursor=_encode(seen))
 
     return store_sensor(
         evaluate,
         name=name,
-        description="Passes failed asset checks of streaming jobs on to their alerts.",
+        description="Passes failed asset checks of streaming jobs on to their alerts, and has checks executed that are out of date.",
         every=every,
         default_status=default_status,
+        asset_selection=dg.AssetSelection.all_asset_checks() if recheck_ms is not None else None,
     )
+
+
+def _requests(
+    context: dg.SensorEvaluationContext, jobs: Mapping[dg.AssetCheckKey, str], recheck_ms: int | None, clock: Clock
+) -> list[dg.RunRequest]:
+    if recheck_ms is None or context.repository_def is None or not jobs:
+        return []
+    return runs_of_checks(context.instance, context.repository_def, jobs, now_ms=clock.now_ms(), recheck_ms=recheck_ms)
 
 
 def jobs_of_checks(repository: dg.RepositoryDefinition | None) -> Mapping[dg.AssetCheckKey, tuple[str, str]]:

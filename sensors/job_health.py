@@ -9,6 +9,9 @@ from datetime import timedelta
 
 import dagster as dg
 
+from tidemark.assets.broken_code import code_evaluations
+from tidemark.assets.job_health import UNKNOWN, HealthVerdict, health_verdict, unreadable_verdict
+from tidemark.assets.store_place import store_location
 from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.control.alert import Alert
 from tidemark.control.alert_rules import RESTARTS_MS
@@ -23,6 +26,7 @@ from tidemark.control.view import UNHEALTHY, JobView
 from tidemark.control.viewing import view_of
 from tidemark.errors import StoreError, TidemarkError
 from tidemark.resources.alerts import AlertResource
+from tidemark.sensors.health_report import health_evaluations
 from tidemark.sensors.store_sensor import open_root, store_sensor
 from tidemark.state.store import JobStore
 
@@ -42,7 +46,7 @@ def build_job_health_sensor(
     alert_key: str | None = "alerts",
     every: str | timedelta = "30 seconds",
     launchers: Callable[[], Mapping[str, Launcher]] = launchers_here,
-    default_status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.STOPPED,
+    default_status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.RUNNING,
     clock: Clock = SYSTEM_CLOCK,
 ) -> dg.SensorDefinition:
     """Return a sensor that says how jobs are, and alerts when one fails, restarts again and again, hangs or gives no sign of life.
@@ -51,6 +55,8 @@ def build_job_health_sensor(
     job store: an alert is told once and once more when it is over, it is sent again until its receiver has taken it, silences count.
     Let either a supervisor (``--alerts``) or this sensor alert: of the two the holder of a lease tells what is new to its own receivers,
     and what waits for those of the other stays until that one is back.
+
+    How the jobs of the code location are is reported as their check ``job_health``, so that the assets of one that is not well turn red.
 
     Args:
         store: folder or bucket of the job stores.
@@ -81,7 +87,8 @@ def build_job_health_sensor(
             receiver: AlertResource = getattr(context.resources, alert_key)
             parts += _told(known[0].tell(receiver, views, errors))
         parts += [f"the code of {code} cannot be loaded: {error}" for code, error in (broken or {}).items()]
-        return dg.SensorResult(skip_reason="; ".join(parts))
+        events = health_evaluations(context, lambda job: _verdict(job, views, errors, names, store_location(store)))
+        return dg.SensorResult(skip_reason="; ".join(parts), asset_events=[*events, *code_evaluations(context.instance, broken or {})])
 
     return store_sensor(
         evaluate,
@@ -143,6 +150,18 @@ class _Health:
             return self._watch.look(views, unreadable=errors)
         finally:
             self._through.resource = None
+
+
+def _verdict(
+    job: str, views: list[JobView], errors: Mapping[str, TidemarkError], names: tuple[str, ...] | None, store: str
+) -> HealthVerdict | None:
+    """Return what is said of a job of the code location; nothing of what may pass by itself, nor of a job that is not looked at."""
+    if job in errors:
+        return None if errors[job].transient else unreadable_verdict(errors[job])
+    view = next((view for view in views if view.job == job), None)
+    if view is not None:
+        return health_verdict(view, store)
+    return UNKNOWN if names is None or job in names else None
 
 
 def _settings(rules: Collection[RuleName]) -> AlertSettings:

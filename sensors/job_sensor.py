@@ -35,16 +35,20 @@ class RunWanted:
 
 @dataclass(frozen=True)
 class Decision:
-    """What a tick does. It is data, so that deciding needs neither Dagster nor a receiver of alerts."""
+    """What a tick does. It is data, so that deciding needs neither Dagster's daemon nor a receiver of alerts.
+
+    Dagster writes ``events`` before it submits ``runs``.
+    """
 
     said: str
     cursor: SensorCursor | None = None
     alerts: tuple[Alert, ...] = ()
     runs: tuple[RunWanted, ...] = ()
+    events: tuple[dg.AssetMaterialization, ...] = ()
 
 
-Decide = Callable[[JobStore, JobStatus, SensorCursor | None], Decision]
-"""Looks at the root store, the job's status and the last cursor. Called only for a job that has committed an epoch."""
+Decide = Callable[[JobStore, JobStatus, SensorCursor | None, dg.SensorEvaluationContext], Decision]
+"""Looks at the root store, the job's status, the last cursor, and what Dagster knows. Called only for a job that has committed an epoch."""
 
 
 @dataclass(frozen=True)
@@ -56,14 +60,15 @@ class SensorOptions:
         target: assets or job that the sensor may start; it starts nothing by default.
         alert_key: key of the resource that alerts go through; None sends none.
         every: time between ticks.
-        default_status: whether the sensor runs as soon as it is deployed.
+        default_status: whether the sensor runs as soon as it is deployed. By default one that only reports does
+            (``build_progress_sensor``), and one that alerts or requests runs does not.
     """
 
     store: str | dg.EnvVar | None = None
     target: SensorTarget = None
     alert_key: str | None = "alerts"
     every: str | timedelta = "1 minute"
-    default_status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.STOPPED
+    default_status: dg.DefaultSensorStatus | None = None
 
 
 def job_sensor(job: Job, *, name: str, description: str, options: SensorOptions, decide: Decide) -> dg.SensorDefinition:
@@ -85,7 +90,7 @@ def job_sensor(job: Job, *, name: str, description: str, options: SensorOptions,
         status = read_status(root, job.name)
         if status is None or status.last is None:
             return dg.SensorResult(skip_reason=f"job {job.name!r} has committed no epoch yet")
-        decision = decide(root, status, decode_cursor(context.cursor))
+        decision = decide(root, status, decode_cursor(context.cursor), context)
         if options.alert_key is not None and decision.alerts:
             receiver: AlertResource = getattr(context.resources, options.alert_key)
             for alert in decision.alerts:
@@ -97,7 +102,7 @@ def job_sensor(job: Job, *, name: str, description: str, options: SensorOptions,
         evaluation_fn=evaluate,
         description=description,
         minimum_interval_seconds=max(1, to_ms(options.every, what="every", minimum=1000) // 1000),
-        default_status=options.default_status,
+        default_status=options.default_status or dg.DefaultSensorStatus.STOPPED,
         required_resource_keys={options.alert_key} if options.alert_key is not None else set(),
         target=options.target,
     )
@@ -111,6 +116,6 @@ def sensor_name(job: Job, what: str, given: str | None) -> str:
 def _result(decision: Decision, *, wanted: bool) -> dg.SensorResult:
     cursor = decision.cursor.encode() if decision.cursor is not None else None
     if not (wanted and decision.runs):
-        return dg.SensorResult(skip_reason=decision.said, cursor=cursor)
+        return dg.SensorResult(skip_reason=decision.said, cursor=cursor, asset_events=list(decision.events))
     requests = [dg.RunRequest(run_key=run.key, tags=run.tags, partition_key=run.partition) for run in decision.runs]
-    return dg.SensorResult(run_requests=requests, cursor=cursor)
+    return dg.SensorResult(run_requests=requests, cursor=cursor, asset_events=list(decision.events))

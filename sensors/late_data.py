@@ -90,7 +90,7 @@ def build_late_data_sensor(
             job=job.name,
         )
 
-    def decide(store: JobStore, status: JobStatus, cursor: SensorCursor | None) -> Decision:
+    def decide(store: JobStore, status: JobStatus, cursor: SensorCursor | None, _: dg.SensorEvaluationContext) -> Decision:
         history = read_history(store, job.name, HISTORY_LIMIT)
         return decide_late(
             job, status, cursor, history=history, limits=(warn_above, error_above), repeat=repeat, partitions_def=partitions_def

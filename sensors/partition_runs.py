@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import dagster as dg
 
-from tidemark.assets.complete_partitions import Cause, PartitionChange, PartitionMark, complete_partitions, has_times, touched_partitions
+from tidemark.assets.complete_partitions import PartitionChange, PartitionMark, complete_partitions, has_times, touched_partitions
 from tidemark.assets.job_streams import StreamData, output_streams
 from tidemark.assets.translator import group_of
 from tidemark.clock import format_ms
@@ -15,8 +15,10 @@ from tidemark.errors import DefinitionError
 from tidemark.graph.job import Job
 from tidemark.sensors.job_sensor import Decision, RunWanted, SensorOptions, job_sensor, sensor_name
 from tidemark.sensors.late_data import MAX_RUNS
+from tidemark.sensors.partition_events import REASONS
 from tidemark.sensors.progress_report import EPOCHS_AT_ONCE
 from tidemark.sensors.sensor_cursor import SensorCursor
+from tidemark.sensors.upstream_report import Upstream, report_upstream, through_before, upstream_of
 from tidemark.state.epochs_after import epoch_numbered, epochs_after
 from tidemark.state.history import read_history
 from tidemark.state.progress import EpochProgress
@@ -24,11 +26,7 @@ from tidemark.state.status import JobStatus
 from tidemark.state.store import JobStore
 
 _THROUGH = "through"
-_REASONS: Mapping[Cause, str] = {
-    "complete": "complete through the watermark",
-    "corrected": "corrected by late rows",
-    "late rows": "rows came too late",
-}
+_REPORTED = "reported"
 
 
 def build_partition_sensor(
@@ -45,6 +43,9 @@ def build_partition_sensor(
     A partition's run is requested once in a lineage, when the partition is complete through the watermark; and again, as a repair,
     when late rows corrected it or came too late for it. The run's tags say why: ``tidemark/reason``, ``tidemark/repair``,
     ``tidemark/lineage``, ``tidemark/epoch``. Of a backlog the oldest partitions come first, so many at each tick.
+
+    Where the output is an asset of the code location with time partitions (``build_output_asset_specs(partitions=)``), its partitions are
+    reported first, as the progress sensor does: Dagster knows of what a run reads before it requests the run.
 
     Args:
         job: the job; it may run on, or be drained now and then.
@@ -64,8 +65,9 @@ def build_partition_sensor(
             "a partition sensor has no target", fix="give SensorOptions(target=AssetSelection...)", job=job.name, uid=output
         )
 
-    def decide(root: JobStore, status: JobStatus, cursor: SensorCursor | None) -> Decision:
-        return decide_partitions(stream, partitions_def, root, status, cursor, repair=repair)
+    def decide(root: JobStore, status: JobStatus, cursor: SensorCursor | None, context: dg.SensorEvaluationContext) -> Decision:
+        upstream = upstream_of(context, job.name, output)
+        return decide_partitions(stream, partitions_def, root, status, cursor, repair=repair, upstream=upstream)
 
     return job_sensor(
         job,
@@ -85,6 +87,7 @@ def decide_partitions(
     cursor: SensorCursor | None,
     *,
     repair: bool = True,
+    upstream: Upstream | None = None,
 ) -> Decision:
     """Return what a tick does.
 
@@ -93,8 +96,10 @@ def decide_partitions(
         partitions_def: partitions of the target.
         root: the root store.
         status: the job's status, with an epoch.
-        cursor: what the tick before left; ``counts`` has the end of the last partition that was requested.
+        cursor: what the tick before left; ``counts`` has the end of the last partition that was requested,
+            and of the last one of the output's asset that was reported.
         repair: request runs again where late rows touched a partition.
+        upstream: the output's asset, where its partitions are to be reported first.
     """
     head = status.last
     if head is None:
@@ -108,16 +113,25 @@ def decide_partitions(
     def find(epoch: EpochProgress, number: int) -> EpochProgress | None:
         return epoch_numbered(root, status.job, number, before=epoch)
 
+    before = None
+    if upstream is not None:
+        told = cursor.counts.get(_REPORTED, through_before(upstream, mark.through)) if cursor is not None else None
+        before = report_upstream(stream, upstream, replace(mark, through=told), epochs, head=head, find=find)
+        epochs = before.epochs
     touched, mark = touched_partitions(stream, partitions_def, mark, epochs, find=find, limit=MAX_RUNS)
     # Without news the head is that of the last tick, whose backlog may go on.
     newest = next((epoch for epoch in epochs if (epoch.lineage, epoch.epoch) == (mark.lineage, mark.epoch)), head)
-    complete, mark = complete_partitions(stream, partitions_def, mark, newest, limit=MAX_RUNS)
+    # Of a backlog no run is requested before what it reads is reported.
+    until = before.mark.through if before is not None and not before.whole else None
+    complete, mark = complete_partitions(stream, partitions_def, mark, newest, limit=MAX_RUNS, until=until)
     changes = (*complete, *(touched if repair else ()))
-    counts = {_THROUGH: mark.through} if mark.through is not None else {}
+    ends = {_THROUGH: mark.through, _REPORTED: before.mark.through if before is not None else None}
+    counts = {name: end for name, end in ends.items() if end is not None}
     return Decision(
         said=_said(changes, mark, newest),
         cursor=SensorCursor(mark.lineage, mark.epoch, counts=counts),
         runs=tuple(_run(status.job, stream.name, change) for change in changes),
+        events=before.events if before is not None else (),
     )
 
 
@@ -139,7 +153,7 @@ def _run(job: str, output: str, change: PartitionChange) -> RunWanted:
     """Return the run for a change; its key is the same however often the change is seen, and another one for each cause."""
     at = change.lineage if change.cause == "complete" else f"{change.lineage}:{change.epoch}"
     tags = {
-        "tidemark/reason": _REASONS[change.cause],
+        "tidemark/reason": REASONS[change.cause],
         "tidemark/repair": "false" if change.cause == "complete" else "true",
         "tidemark/lineage": change.lineage,
         "tidemark/epoch": str(change.epoch),
@@ -149,7 +163,7 @@ def _run(job: str, output: str, change: PartitionChange) -> RunWanted:
 
 def _said(changes: Sequence[PartitionChange], mark: PartitionMark, newest: EpochProgress) -> str:
     if changes:
-        return "; ".join(f"{change.partition}: {_REASONS[change.cause]}" for change in changes)
+        return "; ".join(f"{change.partition}: {REASONS[change.cause]}" for change in changes)
     through = f"complete through {format_ms(mark.through)}" if mark.through is not None else "no partition is complete yet"
     return f"epoch {newest.epoch}, watermark {format_ms(newest.watermark)}: {through}"
 

@@ -19,7 +19,7 @@ from tidemark.errors import CorruptStoreError, DefinitionError, StoreError, Tide
 from tidemark.graph.job import Job
 from tidemark.sensors.job_sensor import SensorOptions
 from tidemark.sensors.progress_cursor import JobMark, SavepointMarks, decode_marks, decode_savepoints, encode_marks
-from tidemark.sensors.progress_report import Event, FollowedJob, is_due, report_complete, report_epochs
+from tidemark.sensors.progress_report import Event, FollowedJob, has_corrections, is_due, report_complete, report_corrections, report_epochs
 from tidemark.sensors.reported_events import ReportedEvents
 from tidemark.sensors.savepoint_report import JobSavepoints, report_savepoints
 from tidemark.state.joblog import JobLog
@@ -49,15 +49,15 @@ def build_progress_sensor(
     """Return a sensor that reports what happened to the outputs of jobs that run outside Dagster.
 
     Each output gets an observation when there is news, and the last one is long enough ago; it rolls up all epochs since. A time
-    partition gets a materialization when it is complete through the watermark, and another one when late rows corrected it, with lineage
-    and epoch as the data version. A savepoint that no run of Dagster's took is observed once on each output. Nothing is left out or told
-    twice, whatever happens to a tick.
+    partition gets a materialization when it is complete through the watermark, and another one when late rows corrected it, each at the
+    next tick, with lineage and epoch as the data version. A savepoint that no run of Dagster's took is observed once on each output.
+    Nothing is left out or told twice, whatever happens to a tick.
 
     Args:
         specs: what ``build_output_asset_specs`` returned, of one job or of many.
         name: the sensor's.
         interval: least time between two observations of an output.
-        options: store, time between ticks, status. It sends no alerts and starts nothing.
+        options: store, time between ticks, status: it runs as soon as it is deployed. It sends no alerts and starts nothing.
         clock: the time.
 
     Raises:
@@ -83,7 +83,7 @@ def build_progress_sensor(
         description="Reports observations (at most one per output in "
         f"{format_duration(progress.interval_ms)}), complete partitions and savepoints of {', '.join(progress.names) or 'no job'}.",
         minimum_interval_seconds=max(1, to_ms(chosen.every, what="every", minimum=1000) // 1000),
-        default_status=chosen.default_status,
+        default_status=chosen.default_status or dg.DefaultSensorStatus.RUNNING,
     )
 
 
@@ -128,6 +128,7 @@ class Progress:
         self.interval_ms = interval_ms
         self.returned: str | None = None
         self._listed_at: int | None = None
+        self._behind: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -155,10 +156,11 @@ class Progress:
         statuses, errors = self._read(savepoints=lists)
         kept = {name: mark for name, mark in marks.items() if name in self._jobs}
         observed, waiting, events = self._observe(statuses, kept, errors, reported, begun=begun)
+        events += self._correct(statuses, kept, errors, reported)
         for name, (_, status, _) in statuses.items():
             mark = kept.get(name)
             # Where another lineage began, the epochs in between are reported first.
-            if self._jobs[name].partitions and mark is not None and status.last is not None and status.last.lineage == mark.lineage:
+            if self._jobs[name].partitions and mark is not None and status.last is not None and status.last.lineage == mark.corrected_to[0]:
                 report = report_complete(self._jobs[name], status.last, mark, reported=reported)
                 events += report.events
                 kept[name] = report.mark
@@ -209,6 +211,31 @@ class Progress:
                 events += report.events
                 marks[name] = report.mark
         return observed, 0, events
+
+    def _correct(
+        self, statuses: Mapping[str, _Look], marks: dict[str, JobMark], errors: dict[str, TidemarkError], reported: ReportedEvents
+    ) -> list[Event]:
+        """Return the partitions that were corrected, of all jobs with news; those that the tick before did not reach come first."""
+        until = self._clock.monotonic() + LEAST_SECONDS
+        names = [name for name in dict.fromkeys((*self._behind, *statuses)) if name in statuses and name in marks and name not in errors]
+        followed, self._behind = [name for name in names if self._jobs[name].partitions], ()
+        events = list[Event]()
+        for place, name in enumerate(followed):
+            root, status, _ = statuses[name]
+            if not has_corrections(status, marks[name]):
+                continue
+            if self._clock.monotonic() >= until:
+                self._behind = tuple(followed[place:])
+                return events
+            try:
+                report = report_corrections(root, self._jobs[name], marks[name], reported=reported)
+            except TidemarkError as error:
+                errors[name] = error
+                continue
+            if report is not None:
+                events += report.events
+                marks[name] = report.mark
+        return events
 
     def _lists_savepoints(self) -> bool:
         """Say whether to list savepoints: listing costs more than reading on object stores, so it is done as often as jobs are observed."""

@@ -15,13 +15,20 @@ class JobMark:
     """How far a job was reported.
 
     ``lineage`` and ``epoch`` name the last epoch that an observation covers, ``at`` is when it was made (milliseconds), ``through`` has by
-    output the end of the last partition that was reported to be complete.
+    output the end of the last partition that was reported to be complete. ``followed`` names the last epoch whose corrections of partitions
+    were reported; None in a mark of an earlier build, which reported them with its observations.
     """
 
     lineage: str
     epoch: int
     at: int
     through: Mapping[str, int] = field(default_factory=dict)
+    followed: tuple[str, int] | None = None
+
+    @property
+    def corrected_to(self) -> tuple[str, int]:
+        """Lineage and number of the last epoch whose corrections were reported."""
+        return self.followed or (self.lineage, self.epoch)
 
 
 @dataclass(frozen=True)
@@ -43,7 +50,10 @@ def encode_marks(marks: Mapping[str, JobMark], savepoints: SavepointMarks | None
     """Return marks by job as the text that Dagster keeps."""
     jobs = {name: [mark.lineage, mark.epoch, mark.at, dict(mark.through)] for name, mark in marks.items()}
     told = {job: {name: [mark.modified, mark.taken_at] for name, mark in by_name.items()} for job, by_name in (savepoints or {}).items()}
-    return json.dumps({"format": _FORMAT, "jobs": jobs, "savepoints": told}, sort_keys=True, separators=(",", ":"))
+    # Beside the jobs, since an earlier build reads no mark of five parts.
+    followed = {name: list(mark.followed) for name, mark in marks.items() if mark.followed is not None}
+    parts = {"format": _FORMAT, "jobs": jobs, "savepoints": told, "followed": followed}
+    return json.dumps(parts, sort_keys=True, separators=(",", ":"))
 
 
 def decode_marks(text: str | None) -> dict[str, JobMark]:
@@ -52,8 +62,11 @@ def decode_marks(text: str | None) -> dict[str, JobMark]:
     What was reported by then is found in Dagster's own events, so that it is not reported twice.
     """
     try:
+        followed = {str(name): (str(lineage), int(epoch)) for name, (lineage, epoch) in _part(text, "followed").items()}
         return {
-            str(name): JobMark(str(lineage), int(epoch), int(at), {str(output): int(end) for output, end in through.items()})
+            str(name): JobMark(
+                str(lineage), int(epoch), int(at), {str(output): int(end) for output, end in through.items()}, followed.get(str(name))
+            )
             for name, (lineage, epoch, at, through) in _part(text, "jobs").items()
         }
     except (ValueError, TypeError, KeyError, AttributeError):

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import dagster as dg
 
 from tidemark.assets.bound_job import BoundJob
-from tidemark.assets.complete_partitions import PartitionChange, PartitionMark, complete_partitions, touched_partitions
+from tidemark.assets.complete_partitions import PartitionMark, complete_partitions, touched_partitions
 from tidemark.assets.job_streams import StreamData
-from tidemark.assets.known_times import known_time
-from tidemark.assets.metadata_values import MetadataItem, MetadataValues
 from tidemark.assets.output_metadata import output_figures
 from tidemark.assets.run_report import RunReport
+from tidemark.sensors.partition_events import PARTITIONS_AT_ONCE, partition_materializations
 from tidemark.sensors.progress_cursor import JobMark
-from tidemark.sensors.reported_events import EPOCH, LINEAGE, ReportedEvents
+from tidemark.sensors.reported_events import ReportedEvents
 from tidemark.state.epochs_after import epoch_numbered, epochs_after
 from tidemark.state.history import read_history
 from tidemark.state.progress import EpochProgress
@@ -26,10 +25,6 @@ from tidemark.state.totals import empty_totals
 EPOCHS_AT_ONCE = 1000
 """Epochs that one observation rolls up at most, and that are looked at when a job is seen for the first time."""
 
-PARTITIONS_AT_ONCE = 100
-"""Partitions of an output that one tick reports; the next one goes on behind them."""
-
-DATA_VERSION = "dagster/data_version"
 Event = dg.AssetObservation | dg.AssetMaterialization
 
 
@@ -60,10 +55,15 @@ def is_due(status: JobStatus, mark: JobMark | None, *, now: int, interval_ms: in
     return mark.epoch != head.epoch and not 0 <= now - mark.at < interval_ms
 
 
+def has_corrections(status: JobStatus, mark: JobMark) -> bool:
+    """Say whether there are epochs whose corrections of partitions were not reported."""
+    return status.last is not None and (status.last.lineage, status.last.epoch) != mark.corrected_to
+
+
 def report_epochs(
     root: JobStore, job: FollowedJob, status: JobStatus, mark: JobMark | None, *, now: int, reported: ReportedEvents
 ) -> JobReport | None:
-    """Return an observation of each output over the epochs since the mark, and the partitions that these corrected.
+    """Return an observation of each output over the epochs since the mark.
 
     None where the history has no epoch after the mark yet.
 
@@ -86,16 +86,39 @@ def report_epochs(
         epochs = epochs_after(root, name, mark.lineage, mark.epoch, limit=EPOCHS_AT_ONCE, splits=False)
     if not epochs:
         return None
-    through = dict(mark.through) if mark is not None else {}
     events: list[Event] = []
-    if mark is not None:
-        epochs, through, events = _corrections(root, job, mark, epochs, reported)
     for stream in job.bound.streams:
         key = job.bound.keys.get(stream.name)
         new = reported.not_observed(key, epochs) if key is not None else ()
         if key is not None and new:
             events.append(dg.AssetObservation(asset_key=key, metadata=dict(output_figures(stream, _report(job.bound, status, new)))))
-    return JobReport(tuple(events), JobMark(epochs[-1].lineage, epochs[-1].epoch, now, through))
+    last = (epochs[-1].lineage, epochs[-1].epoch)
+    # What is reported for the first time includes the corrections so far.
+    through, followed = (mark.through, mark.corrected_to) if mark is not None else ({}, last)
+    return JobReport(tuple(events), JobMark(*last, now, through, followed))
+
+
+def report_corrections(root: JobStore, job: FollowedJob, mark: JobMark, *, reported: ReportedEvents) -> JobReport | None:
+    """Return the partitions that late rows corrected in the epochs since the mark; None where there is no such epoch.
+
+    They are reported at each tick, and not as seldom as observations: what is downstream is run for them.
+
+    Args:
+        root: the root store.
+        job: the job.
+        mark: how far it was reported.
+        reported: what Dagster knows already.
+
+    Raises:
+        CorruptStoreError: the history is damaged.
+        FormatError: a newer release wrote it.
+    """
+    lineage, epoch = mark.corrected_to
+    epochs = epochs_after(root, job.bound.job.name, lineage, epoch, limit=EPOCHS_AT_ONCE, splits=False)
+    if not epochs:
+        return None
+    told, through, events = _corrections(root, job, mark, epochs, reported)
+    return JobReport(tuple(events), replace(mark, through=through, followed=(told[-1].lineage, told[-1].epoch)))
 
 
 def report_complete(job: FollowedJob, head: EpochProgress, mark: JobMark, *, reported: ReportedEvents) -> JobReport:
@@ -103,19 +126,19 @@ def report_complete(job: FollowedJob, head: EpochProgress, mark: JobMark, *, rep
 
     Args:
         job: the job.
-        head: its newest epoch, of the mark's lineage.
+        head: its newest epoch, of the lineage that corrections were reported in.
         mark: how far it was reported.
         reported: what Dagster knows already.
     """
     events: list[Event] = []
     through = dict(mark.through)
     for stream, partitions_def in _partitioned(job):
-        before = PartitionMark(mark.lineage, mark.epoch, through.get(stream.name))
+        before = PartitionMark(*mark.corrected_to, through.get(stream.name))
         changes, after = complete_partitions(stream, partitions_def, before, head, limit=PARTITIONS_AT_ONCE)
-        events += _materializations(job, stream, changes, {(head.lineage, head.epoch): head}, reported)
+        events += partition_materializations(job.bound.keys[stream.name], changes, {(head.lineage, head.epoch): head}, reported)
         if after.through is not None:
             through[stream.name] = after.through
-    return JobReport(tuple(events), JobMark(mark.lineage, mark.epoch, mark.at, through))
+    return JobReport(tuple(events), replace(mark, through=through))
 
 
 def _corrections(
@@ -129,7 +152,7 @@ def _corrections(
     through: dict[str, int] = {}
     events: list[Event] = []
     for stream, partitions_def in _partitioned(job):
-        before = PartitionMark(mark.lineage, mark.epoch, mark.through.get(stream.name))
+        before = PartitionMark(*mark.corrected_to, mark.through.get(stream.name))
         changes, after = touched_partitions(stream, partitions_def, before, epochs, find=find, limit=PARTITIONS_AT_ONCE)
         told = next(place for place, epoch in enumerate(epochs) if (epoch.lineage, epoch.epoch) == (after.lineage, after.epoch))
         if told + 1 < len(epochs):
@@ -137,46 +160,11 @@ def _corrections(
             return _corrections(root, job, mark, epochs[: told + 1], reported)
         # Rows that came too late changed nothing in the table.
         corrected = [change for change in changes if change.cause == "corrected"]
-        events += _materializations(job, stream, corrected, {(epoch.lineage, epoch.epoch): epoch for epoch in epochs}, reported)
+        known = {(epoch.lineage, epoch.epoch): epoch for epoch in epochs}
+        events += partition_materializations(job.bound.keys[stream.name], corrected, known, reported)
         if after.through is not None:
             through[stream.name] = after.through
     return epochs, through, events
-
-
-def _materializations(
-    job: FollowedJob,
-    stream: StreamData,
-    changes: Sequence[PartitionChange],
-    epochs: Mapping[tuple[str, int], EpochProgress],
-    reported: ReportedEvents,
-) -> list[dg.AssetMaterialization]:
-    key = job.bound.keys[stream.name]
-    return [
-        dg.AssetMaterialization(
-            asset_key=key,
-            partition=change.partition,
-            description=f"{_WORDS[change.cause]} at epoch {change.epoch}",
-            metadata=dict(_partition_metadata(change, epochs[change.lineage, change.epoch])),
-            tags={DATA_VERSION: f"{change.lineage}:{change.epoch}", LINEAGE: change.lineage, EPOCH: str(change.epoch)},
-        )
-        for change in reported.not_materialized(key, changes)
-    ]
-
-
-_WORDS = {"complete": "complete through the watermark", "corrected": "corrected by late rows", "late rows": "rows came too late"}
-
-
-def _partition_metadata(change: PartitionChange, epoch: EpochProgress) -> MetadataValues:
-    metadata: dict[str, MetadataItem] = {
-        LINEAGE: dg.MetadataValue.text(change.lineage),
-        EPOCH: dg.MetadataValue.int(change.epoch),
-        "tidemark/cause": dg.MetadataValue.text(change.cause),
-        "tidemark/processing_time": dg.MetadataValue.timestamp(epoch.processing_time / 1000),
-    }
-    watermark = known_time(epoch.watermark)
-    if watermark is not None:
-        metadata["tidemark/watermark"] = dg.MetadataValue.timestamp(watermark / 1000)
-    return metadata
 
 
 def _partitioned(job: FollowedJob) -> list[tuple[StreamData, dg.TimeWindowPartitionsDefinition]]:

@@ -9,11 +9,16 @@ from datetime import timedelta
 
 import dagster as dg
 
+from tidemark.assets.job_health import HealthVerdict, health_verdict, unreadable_verdict
+from tidemark.assets.store_place import store_location
 from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.control.actions import Action, AskToStop, Clean, GiveUp, Kill, Say, Start
 from tidemark.control.launcher import Launcher
 from tidemark.control.launchers import launchers_here
 from tidemark.control.reconciler import Reconciler, Report
+from tidemark.control.viewing import view_of
+from tidemark.errors import CorruptStoreError, FormatError
+from tidemark.sensors.health_report import health_evaluations
 from tidemark.sensors.store_sensor import open_root, store_sensor
 
 PASS_SECONDS = 20.0
@@ -29,13 +34,18 @@ def build_reconcile_sensor(
     name: str = "tidemark_reconcile",
     every: str | timedelta = "15 seconds",
     launchers: Callable[[], Mapping[str, Launcher]] = launchers_here,
-    default_status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.STOPPED,
+    default_status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.RUNNING,
     clock: Clock = SYSTEM_CLOCK,
 ) -> dg.SensorDefinition:
     """Return a sensor that starts, stops and restarts the drivers of jobs, and goes on with upgrades, as ``tidemark supervise`` does.
 
     Supervisors and sensors may run side by side: what one does the others leave alone. Drivers are processes of their own; they run on
     when Dagster ends. They inherit the environment of the code location.
+
+    It runs as soon as it is deployed: until it does, nobody starts a driver again that died. Where several deployments load the code
+    location, such as a laptop's beside production's, give all but one ``DefaultSensorStatus.STOPPED``, or stores of their own.
+
+    What it sees of the jobs in the code location it reports as their check ``job_health``.
 
     Args:
         store: folder or bucket of the job stores.
@@ -60,7 +70,9 @@ def build_reconcile_sensor(
             report = known[0].pass_over(names, stop=stop)
         for job, error in report.errors.items():
             context.log.warning("%s cannot be looked after: %s", job, error)
-        return dg.SensorResult(skip_reason=told(report, ended=stop.is_set()))
+        verdicts = _verdicts(report, store_location(store), clock.now_ms())
+        events = health_evaluations(context, verdicts.get)
+        return dg.SensorResult(skip_reason=told(report, ended=stop.is_set()), asset_events=events)
 
     return store_sensor(
         evaluate,
@@ -69,6 +81,13 @@ def build_reconcile_sensor(
         every=every,
         default_status=default_status,
     )
+
+
+def _verdicts(report: Report, store: str, now: int) -> dict[str, HealthVerdict]:
+    """Return how the jobs were before anything was done for them; what may pass by itself is no verdict."""
+    verdicts = {seen.job: health_verdict(view_of(seen, now), store) for seen in report.observations}
+    damaged = {job: error for job, error in report.errors.items() if isinstance(error, CorruptStoreError | FormatError)}
+    return verdicts | {job: unreadable_verdict(error) for job, error in damaged.items()}
 
 
 def told(report: Report, *, ended: bool = False) -> str:

@@ -26,8 +26,8 @@ class ReportedEvents:
 
     Args:
         instance: the instance.
-        whole: the last tick is known to have come to its end, so that its cursor says all that was reported; then only corrections of
-            partitions are asked for.
+        whole: the last tick is known to have come to its end, so that its cursor says all that this sensor reported; then only partitions
+            are asked for, which another sensor may have reported.
         keys: of the assets that are going to be asked for: what Dagster has never had an event of is then found out for all of them at
             once, and not asked for again.
     """
@@ -72,9 +72,7 @@ class ReportedEvents:
 
     def not_materialized(self, key: dg.AssetKey, changes: Sequence[PartitionChange]) -> list[PartitionChange]:
         """Return those of some changes that the partitions' last materializations do not cover."""
-        if not changes or (self._whole and all(change.cause == "complete" for change in changes)):
-            return list(changes)
-        if key in self._never_materialized:
+        if not changes or (not self._whole and key in self._never_materialized):
             return list(changes)
         known = _newest(self._instance, key, {change.partition for change in changes})
         return [change for change in changes if not _covers(known.get(change.partition), change)]

@@ -32,8 +32,9 @@ def store_sensor(
     every: str | timedelta,
     default_status: dg.DefaultSensorStatus,
     resource_keys: Collection[str] = (),
+    asset_selection: dg.AssetSelection | None = None,
 ) -> dg.SensorDefinition:
-    """Return a sensor that starts no runs.
+    """Return a sensor on a store; it starts runs of what is in a selection only.
 
     Raises:
         DurationError: ``every`` cannot be read.
@@ -50,4 +51,5 @@ def store_sensor(
         minimum_interval_seconds=max(1, to_ms(every, what="every", minimum=1000) // 1000),
         default_status=default_status,
         required_resource_keys=set(resource_keys),
+        asset_selection=asset_selection,
     )

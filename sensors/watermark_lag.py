@@ -53,7 +53,7 @@ def build_watermark_lag_sensor(
     """
     limits = lag_thresholds(job, warn_after=warn_after, error_after=error_after)
 
-    def decide(root: JobStore, status: JobStatus, cursor: SensorCursor | None) -> Decision:
+    def decide(root: JobStore, status: JobStatus, cursor: SensorCursor | None, _: dg.SensorEvaluationContext) -> Decision:
         return decide_lag(job, status, cursor, limits=limits, reference=reference, stall=_stall(root, status, clock.now_ms()))
 
     return job_sensor(

@@ -25,8 +25,9 @@ from tidemark.sensors import (
     build_watermark_lag_sensor,
 )
 
-HOURS = dg.HourlyPartitionsDefinition("2024-03-04-00:00")
-DAYS = dg.DailyPartitionsDefinition("2024-03-04")
+# The trips are of March 2024; without an end there would be a partition for each hour up to now.
+HOURS = dg.HourlyPartitionsDefinition("2024-03-04-00:00", end_date="2024-04-01-00:00")
+DAYS = dg.DailyPartitionsDefinition("2024-03-04", end_date="2024-04-01")
 
 SPEC = JobSpec(
     live_job.name,
@@ -76,12 +77,12 @@ def live_definitions(options: SensorOptions) -> dg.Definitions:
     Args:
         options: time between ticks, and whether sensors run as soon as they are deployed.
     """
-    store, status = str(example_home() / "store"), options.default_status
+    store, status = str(example_home() / "store"), options.default_status or dg.DefaultSensorStatus.RUNNING
     partitions = SensorOptions(target=dg.AssetSelection.assets(daily_tips), every=options.every, default_status=status)
     definitions = dg.Definitions(
         assets=[hourly, *others, daily_tips],
         # Its tables are written to while they are looked at, so that they are not counted.
-        asset_checks=[build_asset_checks(live_job, [Conservation(compare_tables=False), StateFits(), UniquePanes("hourly_tips")])],
+        asset_checks=build_asset_checks(live_job, [Conservation(compare_tables=False), StateFits(), UniquePanes("hourly_tips")]),
         sensors=[
             build_progress_sensor([hourly, *others], options=options),
             build_partition_sensor(live_job, output="hourly_tips", partitions_def=DAYS, options=partitions),

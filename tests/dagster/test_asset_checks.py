@@ -53,7 +53,7 @@ def check_run(job: tm.Job, store: Path, *checks: OutputCheck, epochs: tuple[Fake
 
 def standalone(job: tm.Job, store: Path, *checks: OutputCheck) -> Evaluations:
     definitions = dg.Definitions(
-        assets=[dg.AssetSpec(["cabs", name]) for name in job.outputs], asset_checks=[build_asset_checks(job, checks, store=str(store))]
+        assets=[dg.AssetSpec(["cabs", name]) for name in job.outputs], asset_checks=build_asset_checks(job, checks, store=str(store))
     )
     result = definitions.resolve_implicit_global_asset_job_def().execute_in_process()
     return {evaluation.check_name: evaluation for evaluation in result.get_asset_check_evaluations()}

@@ -20,7 +20,7 @@ def test_checks_say_which_variable_of_the_store_is_not_set(tmp_path: Path, monke
     monkeypatch.delenv("TIDEMARK_TEST_UNSET", raising=False)
     job = make_job(tmp_path)
     checks = build_asset_checks(job, [Conservation()], store=dg.EnvVar("TIDEMARK_TEST_UNSET"))
-    defs = dg.Definitions(assets=[dg.AssetSpec(["cabs", name]) for name in job.outputs], asset_checks=[checks])
+    defs = dg.Definitions(assets=[dg.AssetSpec(["cabs", name]) for name in job.outputs], asset_checks=checks)
     with pytest.raises(DefinitionError, match="set TIDEMARK_TEST_UNSET"):
         defs.resolve_implicit_global_asset_job_def().execute_in_process()
 

@@ -215,7 +215,7 @@ def test_failed_checks_are_passed_on_and_taken_back(world: World, tmp_path: Path
     def elsewhere() -> dg.AssetCheckResult:
         return dg.AssetCheckResult(passed=False)
 
-    sensor = build_check_sensor(world.store.uri)
+    sensor = build_check_sensor(world.store.uri, recheck=None)
     defs = dg.Definitions(assets=[*specs, dg.AssetSpec("other")], asset_checks=[plausible, elsewhere], sensors=[sensor])
     repository = defs.get_repository_def()
     checks = defs.resolve_implicit_global_asset_job_def()
@@ -258,7 +258,7 @@ def test_of_executions_that_overtake_each_other_none_is_missed(world: World, tmp
     def plausible() -> dg.AssetCheckResult:
         return dg.AssetCheckResult(passed=True)
 
-    sensor = build_check_sensor(world.store.uri)
+    sensor = build_check_sensor(world.store.uri, recheck=None)
     defs = dg.Definitions(assets=specs, asset_checks=[plausible], sensors=[sensor])
     repository, checks = defs.get_repository_def(), defs.resolve_implicit_global_asset_job_def()
     cursors: list[str | None] = [None]

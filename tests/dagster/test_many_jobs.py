@@ -83,11 +83,13 @@ def test_jobs_whose_code_fails_are_shown_beside_those_that_load(modules: Path, i
     assert "Fix:" in text
     assert "hunter2" not in str(specs["broken/many_fails_job"])
     result = defs.resolve_implicit_global_asset_job_def().execute_in_process(instance=instance)
-    found = {check.asset_key.to_user_string(): check for check in result.get_asset_check_evaluations()}
+    evaluations = result.get_asset_check_evaluations()
+    found = {check.asset_key.to_user_string(): check for check in evaluations}
     loading = {"many_rides/hourly", "many_fares/hourly"}
     assert set(found) == broken | loading
     assert {(check.check_name, check.passed) for key, check in found.items() if key in broken} == {("code_loads", False)}
-    assert {(check.check_name, check.passed) for key, check in found.items() if key in loading} == {("state_fits", True)}
+    of_jobs = {(check.check_name, check.passed) for check in evaluations if check.asset_key.to_user_string() in loading}
+    assert of_jobs == {("state_fits", True), ("job_health", True)}
     assert "RuntimeError" in str(found["broken/many_fails_job"].description)
 
 
@@ -98,6 +100,13 @@ def test_the_health_sensor_names_what_is_broken(modules: Path, instance: dg.Dags
     result = sensor(dg.build_sensor_context(instance=instance))
     assert isinstance(result, dg.SensorResult)
     assert "the code of many_gone:job cannot be loaded" in str(result.skip_reason)
+    (event,) = list(result.asset_events or ())
+    assert isinstance(event, dg.AssetCheckEvaluation)
+    assert (event.asset_key.to_user_string(), event.check_name, event.passed) == ("broken/many_gone_job", "code_loads", False)
+    instance.report_runless_asset_event(event)
+    again = sensor(dg.build_sensor_context(instance=instance))
+    assert isinstance(again, dg.SensorResult)
+    assert not again.asset_events, "once it was said"
 
 
 def test_a_check_passes_when_the_code_was_mended(modules: Path, instance: dg.DagsterInstance) -> None:
@@ -149,6 +158,12 @@ def test_partitions_checks_specs_and_operations(modules: Path) -> None:
     assert "many_a_start" in {job.name for job in without.resolve_all_job_defs()}
     assert "many_a_savepoint" not in {job.name for job in without.resolve_all_job_defs()}
     assert not without.schedules
+    assert {sensor.default_status for sensor in defs.sensors or ()} == {dg.DefaultSensorStatus.RUNNING}
+    assert {schedule.default_status for schedule in defs.schedules or () if isinstance(schedule, dg.ScheduleDefinition)} == {
+        dg.DefaultScheduleStatus.STOPPED
+    }
+    still = build_continuous_definitions(*codes, store=str(modules / "store"), default_status=dg.DefaultSensorStatus.STOPPED)
+    assert {sensor.default_status for sensor in still.sensors or ()} == {dg.DefaultSensorStatus.STOPPED}
     running = dg.DefaultSensorStatus.RUNNING
     deployed = build_continuous_definitions(*codes, store=str(modules / "store"), default_status=running)
     schedules = [found for found in deployed.schedules or () if isinstance(found, dg.ScheduleDefinition)]

@@ -275,7 +275,7 @@ def test_a_store_that_cannot_be_reached_fails_the_tick(rig: Rig, monkeypatch: py
 
 
 def test_marks_come_back_as_they_were() -> None:
-    marks = {"cabs": JobMark("l1", 7, 1_000, {"hourly": START}), "fares": JobMark("x", 0, 0)}
+    marks = {"cabs": JobMark("l1", 7, 1_000, {"hourly": START}, ("l1", 9)), "fares": JobMark("x", 0, 0)}
     assert decode_marks(encode_marks(marks)) == marks
     assert decode_marks('{"format":1,"jobs":{"cabs":3}}') == {}
 

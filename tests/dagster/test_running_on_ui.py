@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +35,15 @@ EVENTS = """
 query ($key: AssetKeyInput!) {
   assetNodeOrError(assetKey: $key) {
     ... on AssetNode { assetObservations(limit: 5) { metadataEntries { label } } assetMaterializations(limit: 100) { partition } }
+  }
+}
+"""
+HEALTH = """
+query ($key: AssetKeyInput!) {
+  assetNodeOrError(assetKey: $key) {
+    ... on AssetNode { assetChecksOrError { ... on AssetChecks { checks {
+      name executionForLatestMaterialization { status evaluation { severity description } }
+    } } } }
   }
 }
 """
@@ -70,6 +81,12 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
             launchers[seen.handle.launcher].kill(seen.handle)
 
 
+def all_outputs(deployed: Deployed, status: str) -> bool | None:
+    """Say whether the check ``job_health`` of all outputs is shown so."""
+    names = ("hourly_tips", "late_trips", "rejected_trips", "malformed_trips")
+    return True if {health(deployed, name)[0] for name in names} == {status} else None
+
+
 def ended(deployed: Deployed, job: str) -> str:
     """Wait for the end of the newest run of a Dagster job, and return how it ended."""
 
@@ -79,6 +96,13 @@ def ended(deployed: Deployed, job: str) -> str:
         return status if status in {"SUCCESS", "FAILURE", "CANCELED"} else None
 
     return wait_for(f"the end of {job}", ask, seconds=300, log=deployed.server.log)
+
+
+def health(deployed: Deployed, output: str) -> tuple[str, str]:
+    """Return status and description of an output's check ``job_health`` as the pages show it."""
+    found = deployed.server.ask(HEALTH, key={"path": [JOB, output]})["assetNodeOrError"]["assetChecksOrError"]["checks"]
+    shown = next(check for check in found if check["name"] == "job_health")["executionForLatestMaterialization"]
+    return (str(shown["status"]), str((shown["evaluation"] or {}).get("description"))) if shown is not None else ("none", "")
 
 
 def test_a_job_is_started_watched_and_stopped_from_the_pages(deployed: Deployed, tmp_path: Path) -> None:
@@ -101,6 +125,18 @@ def test_a_job_is_started_watched_and_stopped_from_the_pages(deployed: Deployed,
 
     partitions = wait_for("an observation and complete partitions", reported, seconds=150, log=server.log)
     assert partitions[0] == "2024-03-04-00:00"
+    assert wait_for("all outputs to be well", lambda: all_outputs(deployed, "SUCCEEDED"), seconds=90, log=server.log)
+    launchers = launchers_here()
+    driver = observe(store, JOB, launchers).handle
+    assert driver is not None
+    assert driver.pid is not None
+    with open_browser(require_chromium(), tmp_path / "killed") as page:
+        os.kill(driver.pid, signal.SIGKILL)
+        # Within a tick of either sensor, half a minute apart, though both only have their defaults.
+        assert wait_for("all outputs to be red", lambda: all_outputs(deployed, "FAILED"), seconds=60, log=server.log)
+        page.open(f"{server.url}/assets/{JOB}/late_trips?view=checks")
+        page.wait_for_text("job_health", "Failed", f"process {driver.pid} on host", "Fix:")
+    assert wait_for("all outputs to be well again", lambda: all_outputs(deployed, "SUCCEEDED"), seconds=240, log=server.log)
     with open_browser(require_chromium(), tmp_path / "profile") as page:
         page.open(f"{server.url}/locations/taxi/sensors/tidemark_reconcile")
         # What a tick said is shown when one points at it; it is asked for below.

@@ -57,7 +57,7 @@ def root(tmp_path: Path) -> JobStore:
 
 def check(job: tm.Job, *checks: StateFits) -> dict[str, dg.AssetCheckEvaluation]:
     """Make checks on their own, and return what they found, by name."""
-    defs = dg.Definitions(assets=[dg.AssetSpec(KEY)], asset_checks=[build_asset_checks(job, checks)])
+    defs = dg.Definitions(assets=[dg.AssetSpec(KEY)], asset_checks=build_asset_checks(job, checks))
     result = defs.resolve_implicit_global_asset_job_def().execute_in_process()
     return {found.check_name: found for found in result.get_asset_check_evaluations()}
 

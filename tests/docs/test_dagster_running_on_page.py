@@ -39,7 +39,8 @@ def test_the_code_locations_of_the_page_load(elsewhere: Path) -> None:
         (defs,) = (value for value in space.values() if isinstance(value, dg.Definitions))
         dg.Definitions.validate_loadable(defs)
         found.append(defs)
-    defs, many = found
+    one, defs, many = found
+    assert {"fares_start", "fares_savepoint"} <= {job.name for job in one.resolve_all_job_defs()}
     assert {f"fares_{verb}" for verb in ("start", "stop", "cancel", "restart", "suspend", "resume")} <= {
         job.name for job in defs.resolve_all_job_defs()
     }

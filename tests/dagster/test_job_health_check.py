@@ -1,0 +1,226 @@
+"""A job whose driver is dead is red in Dagster: its outputs' check ``job_health`` fails at the next tick, and passes when it runs again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from tests.control.worlds import World
+from tests.dagster.control_world import launchers, make_world
+from tests.dagster.fake_engine import make_job
+from tests.dagster.instances import temporary_instance
+from tidemark.assets import Conservation, build_asset_checks, build_output_asset_specs
+from tidemark.errors import SourceError
+from tidemark.operations import control_jobs
+from tidemark.sensors import build_check_sensor, build_job_health_sensor, build_reconcile_sensor
+
+pytestmark = pytest.mark.dagster
+
+OUTPUTS = ("hourly", "late", "rejected", "malformed")
+
+
+@pytest.fixture(scope="module")
+def shared_instance() -> Iterator[dg.DagsterInstance]:
+    with temporary_instance() as found:
+        yield found
+
+
+@dataclass
+class Rig:
+    """A code location with the job of a world, whose sensors tick as Dagster's daemon ticks them."""
+
+    world: World
+    instance: dg.DagsterInstance
+    defs: dg.Definitions
+    sensors: dict[str, dg.SensorDefinition]
+    events: list[dg.AssetCheckEvaluation] = field(default_factory=list)
+
+    def tick(self, *names: str) -> list[dg.AssetCheckEvaluation]:
+        """Let sensors tick, and return what they reported."""
+        reported = []
+        for name in names:
+            context = dg.build_sensor_context(instance=self.instance, repository_def=self.defs.get_repository_def())
+            result = self.sensors[name](context)
+            assert isinstance(result, dg.SensorResult)
+            for event in result.asset_events or ():
+                assert isinstance(event, dg.AssetCheckEvaluation)
+                self.instance.report_runless_asset_event(event)
+                reported.append(event)
+        self.events += reported
+        return reported
+
+    def key(self, output: str = "hourly") -> dg.AssetCheckKey:
+        return dg.AssetCheckKey(dg.AssetKey(["fares", output]), "job_health")
+
+    def shown(self, output: str = "hourly") -> dg.AssetCheckEvaluation | None:
+        """Return what Dagster's pages show."""
+        found = self.instance.event_log_storage.get_latest_asset_check_execution_by_key([self.key(output)])
+        return found[self.key(output)].evaluation if found else None
+
+    def passes(self) -> bool:
+        shown = [self.shown(output) for output in OUTPUTS]
+        verdicts = {evaluation.passed for evaluation in shown if evaluation is not None}
+        assert len(verdicts) == 1, "the same is said of each output"
+        assert None not in shown
+        return verdicts.pop()
+
+
+@pytest.fixture
+def rig(tmp_path: Path, shared_instance: dg.DagsterInstance) -> Rig:
+    shared_instance.wipe_assets(list(shared_instance.get_asset_keys()))
+    shared_instance.event_log_storage.wipe()
+    world = make_world(tmp_path)
+    job = make_job(tmp_path, "fares", store=world.store.uri)
+    given = {"launchers": lambda: launchers(world), "clock": world.clock}
+    sensors = {
+        "reconcile": build_reconcile_sensor(world.store.uri, **given),  # type: ignore[arg-type]
+        "health": build_job_health_sensor(world.store.uri, alert_key=None, **given),  # type: ignore[arg-type]
+    }
+    defs = dg.Definitions.merge(
+        dg.Definitions(assets=build_output_asset_specs(job), sensors=list(sensors.values())),
+        control_jobs(job, **given),  # type: ignore[arg-type]
+    )
+    return Rig(world, shared_instance, defs, sensors)
+
+
+def running(rig: Rig) -> None:
+    """Submit the job and let it run."""
+    rig.world.submit()
+    for _ in range(3):
+        rig.tick("reconcile")
+        rig.world.tick()
+
+
+def test_a_first_tick_evaluates_the_check_of_a_job_that_was_never_started(rig: Rig) -> None:
+    assert {event.asset_key.path[-1] for event in rig.tick("health")} == set(OUTPUTS)
+    assert rig.passes()
+    assert rig.tick("health", "reconcile", "health") == [], "nothing is said twice"
+
+
+@pytest.mark.parametrize("watcher", ["health", "reconcile"])
+def test_a_killed_driver_turns_the_outputs_red_within_a_tick_and_green_when_it_runs(rig: Rig, watcher: str) -> None:
+    running(rig)
+    rig.tick(watcher)
+    assert rig.passes()
+    pid = rig.world.driver().pid
+    rig.world.driver().end(-9)
+    rig.tick(watcher)
+    assert not rig.passes()
+    shown = rig.shown()
+    assert shown is not None
+    assert shown.severity == dg.AssetCheckSeverity.ERROR
+    assert f"process {pid} on host host-a is dead" in str(shown.description)
+    assert "Fix: " in str(shown.description)
+    assert f"tidemark supervise --store {rig.world.store.uri}" in str(shown.metadata["tidemark/way_out"].value)
+    # It is started again, and is not well before it runs.
+    rig.tick("reconcile", watcher)
+    assert not rig.passes()
+    for _ in range(3):
+        rig.world.tick()
+        rig.tick("reconcile", watcher)
+    assert rig.passes()
+    assert rig.tick(watcher) == []
+
+
+def test_a_driver_that_nobody_restarts_stays_red_and_says_what_to_do(rig: Rig) -> None:
+    running(rig)
+    rig.world.driver().end(-9)
+    rig.tick("health")
+    rig.world.tick(600)
+    assert len(rig.tick("health")) == len(OUTPUTS), "it is another trouble by now: nobody acts on it"
+    shown = rig.shown()
+    assert shown is not None
+    assert not shown.passed
+    assert shown.metadata["tidemark/health"].value == "unwatched"
+    assert "build_reconcile_sensor" in str(shown.description)
+    assert "fares_start" in str(shown.description)
+    assert rig.tick("health") == []
+
+
+def test_a_job_that_failed_for_good_is_red_with_its_error(rig: Rig) -> None:
+    running(rig)
+    rig.world.driver().doomed = SourceError("the folder is gone", fix="bring it back")
+    for _ in range(3):
+        rig.world.tick()
+        rig.tick("reconcile", "health")
+    shown = rig.shown()
+    assert shown is not None
+    assert not shown.passed
+    assert shown.metadata["tidemark/health"].value == "failed"
+    assert shown.metadata["tidemark/error_code"].value == SourceError.code
+    assert "the folder is gone" in str(shown.description)
+    assert "`tidemark start fares" in str(shown.metadata["tidemark/way_out"].value)
+
+
+@pytest.mark.parametrize("watcher", ["health", "reconcile"])
+def test_a_damaged_spec_is_red(rig: Rig, watcher: str) -> None:
+    running(rig)
+    rig.world.store.put("fares/control/specs/00000002.json", b"{oops")
+    rig.tick(watcher)
+    shown = rig.shown()
+    assert shown is not None
+    assert not shown.passed
+    assert "00000002.json" in str(shown.description)
+
+
+def test_a_job_that_was_stopped_as_asked_is_green(rig: Rig) -> None:
+    running(rig)
+    rig.world.want(wanted="suspended")
+    for _ in range(4):
+        rig.tick("reconcile", "health")
+        rig.world.tick()
+    assert rig.passes()
+    assert all(event.passed for event in rig.events)
+
+
+def test_what_a_materialization_made_out_of_date_is_said_again(rig: Rig) -> None:
+    running(rig)
+    rig.world.driver().end(-9)
+    rig.tick("health")
+    rig.instance.report_runless_asset_event(dg.AssetMaterialization(rig.key().asset_key))
+    (event,) = rig.tick("health")
+    assert (event.asset_key, event.passed) == (rig.key().asset_key, False)
+
+
+def test_executed_by_hand_it_looks_by_itself(rig: Rig) -> None:
+    running(rig)
+    job = rig.defs.resolve_implicit_global_asset_job_def()
+    assert {found.passed for found in job.execute_in_process(instance=rig.instance).get_asset_check_evaluations()} == {True}
+    rig.world.driver().end(-9)
+    found = job.execute_in_process(instance=rig.instance).get_asset_check_evaluations()
+    assert {(each.check_name, each.passed) for each in found} == {("job_health", False)}
+    assert rig.tick("health") == [], "what was executed by hand is not reported again"
+
+
+def test_it_is_alerted_by_its_own_rule_and_not_as_a_failed_check_too(rig: Rig) -> None:
+    running(rig)
+    rig.world.driver().end(-9)
+    rig.tick("health")
+    sensor = build_check_sensor(rig.world.store.uri)
+    result = sensor(dg.build_sensor_context(instance=rig.instance, repository_def=rig.defs.get_repository_def()))
+    assert isinstance(result, dg.SensorResult)
+    assert str(result.skip_reason.skip_message if result.skip_reason else "").startswith("0 checks, 0 new verdicts")
+
+
+def test_operations_alone_load_and_the_check_can_be_left_out(tmp_path: Path) -> None:
+    job = make_job(tmp_path, "fares", store=str(tmp_path))
+    dg.Definitions.validate_loadable(control_jobs(job))
+    assert not control_jobs(job, health_check=False).asset_checks
+
+
+def test_sensors_that_watch_run_as_soon_as_they_are_deployed(tmp_path: Path) -> None:
+    running_, stopped = dg.DefaultSensorStatus.RUNNING, dg.DefaultSensorStatus.STOPPED
+    for build in (build_reconcile_sensor, build_job_health_sensor, build_check_sensor):
+        assert build(str(tmp_path)).default_status == running_, build
+        assert build(str(tmp_path), default_status=stopped).default_status == stopped, build
+
+
+def test_checks_on_their_own_are_a_list(tmp_path: Path) -> None:
+    job = make_job(tmp_path, "fares", store=str(tmp_path))
+    defs = dg.Definitions(assets=build_output_asset_specs(job), asset_checks=build_asset_checks(job, [Conservation()]))
+    dg.Definitions.validate_loadable(defs)
+    assert build_asset_checks(job, []) == []
