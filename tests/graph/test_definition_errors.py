@@ -110,8 +110,10 @@ CASES = {
     "negative lateness": Case(lambda: hourly().allowed_lateness("-1 second"), DurationError, ("allowed_lateness",), "whole number"),
     "lateness without unit": Case(lambda: hourly().allowed_lateness("10"), DurationError, ("'10'",), "unit"),
     "negative bound": Case(lambda: tm.bounded_out_of_orderness("-5 minutes", timestamp="t"), DurationError, ("bound",), "whole number"),
-    "no idle time": Case(lambda: tm.ascending(timestamp="t", idle_after=0), DurationError, ("idle_after",), "whole number"),
-    "negative skew": Case(lambda: tm.ascending(timestamp="t", max_future_skew=-1), DurationError, ("max_future_skew",), "whole number"),
+    "no idle time": Case(lambda: tm.ascending(timestamp="t", idle_after="0 ms"), DurationError, ("idle_after",), "whole number"),
+    "negative skew": Case(
+        lambda: tm.ascending(timestamp="t", max_future_skew="-1 ms"), DurationError, ("max_future_skew",), "whole number"
+    ),
     "advance without idleness": Case(
         lambda: tm.ascending(timestamp="t", advance_when_idle=True), DefinitionError, ("advance_when_idle",), "idle_after"
     ),

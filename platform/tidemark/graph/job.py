@@ -8,7 +8,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Literal
 
-from tidemark.errors import TidemarkError
+from tidemark.errors import DefinitionError, TidemarkError
 from tidemark.graph.job_checks import check_job
 from tidemark.graph.nodes import Node, Output, SourceNode, walk
 from tidemark.graph.places import user_place
@@ -77,3 +77,24 @@ class Job:
         from tidemark.graph.explain import explain
 
         return explain(self, format)
+
+
+def require_job(value: object, call: str, place: str) -> None:
+    """Make sure that a function which takes a job is given one.
+
+    Args:
+        value: what it was given.
+        call: the function, such as ``tm.run``.
+        place: file and line of the call.
+
+    Raises:
+        DefinitionError: it is none; the fix says how a job is made of it.
+    """
+    if isinstance(value, Job):
+        return
+    given = f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
+    raise DefinitionError(
+        f"{call} is given {given}, not a job",
+        fix=f"bind streams to sinks, and these to a job: {call}(tm.Job('taxi', outputs={{'fares': tm.delta(stream, 'warehouse/fares')}}))",
+        place=place,
+    )

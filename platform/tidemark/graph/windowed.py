@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidemark.durations import to_ms
+from tidemark.durations import Duration, to_ms
 from tidemark.errors import DefinitionError
 from tidemark.graph.aggregates import Aggregate
 from tidemark.graph.nodes import Expression, Node, OutputTag, WindowFunction, WindowNode
@@ -15,7 +15,6 @@ from tidemark.graph.places import user_place
 from tidemark.graph.propagation import schema_of
 from tidemark.graph.reduce_checks import python_reduction, sql_reduction
 from tidemark.graph.reducing import REDUCED
-from tidemark.graph.strategies import Duration
 from tidemark.graph.window_checks import check_assigner
 from tidemark.graph.window_evictors import require_evictor
 from tidemark.graph.window_firing import discarding

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tidemark.graph.job import Job
+from tidemark.graph.job import Job, require_job
+from tidemark.graph.places import user_place
 from tidemark.savepoints.export_format import ExportIndex, OnCopy
 from tidemark.savepoints.exporting import export_savepoint as export
 from tidemark.savepoints.importing import import_savepoint as take_in
@@ -25,6 +26,8 @@ def savepoints_of(job: Job | str, *, store: str | JobStore | None = None) -> Sav
     """
     if isinstance(job, Job):
         return SavepointStore(root_store(store, job.store), job.name)
+    if not isinstance(job, str):
+        require_job(job, "savepoints_of", user_place())
     return SavepointStore(root_store(store, None), job)
 
 
