@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from tidemark.errors import DefinitionError, TidemarkError
 from tidemark.graph.job_checks import check_job
 from tidemark.graph.nodes import Node, Output, SourceNode, walk
 from tidemark.graph.places import user_place
+from tidemark.graph.unknown_members import unknown_member
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +58,15 @@ class Job:
         }
         for name, value in frozen.items():
             object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        return f"<Job {self.name}: {', '.join(self.outputs)}>"
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            """Say what to write for names that other libraries have here."""
+            raise unknown_member(self, name, "job", dir(self))
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:

@@ -54,7 +54,15 @@ def _check_settings(job: Job, place: str) -> None:
 
 
 def _check_outputs(job: Job, place: str) -> None:
-    if not _is_mapping(job.outputs) or not job.outputs:
+    if not _is_mapping(job.outputs):
+        kind = type(job.outputs).__name__
+        article = "an" if kind[0].lower() in "aeiou" else "a"
+        raise DefinitionError(
+            f"outputs is {article} {kind}, not a dict of sinks by name; the names are how outputs are found again",
+            fix="write outputs={'name': tm.delta(stream, 'path')}",
+            place=place,
+        )
+    if not job.outputs:
         raise DefinitionError("the job has no outputs", fix="write outputs={'name': tm.delta(stream, 'path')}", place=place)
     used: dict[tuple[object, ...], str] = {}
     seen: dict[str, str] = {}
