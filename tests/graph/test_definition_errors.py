@@ -303,23 +303,6 @@ CASES = {
     "type of a schema": Case(
         lambda: tm.from_elements([], schema="zone INT, name STRNG"), DefinitionError, ("'STRNG', did you mean STRING?",), "Spark DDL"
     ),
-    # aggregates
-    "percentile of 95": Case(lambda: tm.approx_percentile("fare", 95), DefinitionError, ("p=95",), "0.95 for 95 per cent"),
-    "percentile of none": Case(lambda: tm.approx_percentile("fare", []), DefinitionError, ("p is an empty list",), "p=[0.5"),
-    "aggregate of a number": Case(lambda: tm.sum(wrong(5)), DefinitionError, ("sum(5)",), "sum('fare')"),
-    "top of none": Case(lambda: tm.top_k("fare", 0), DefinitionError, ("k=0",), "from 1 to"),
-    "own aggregate of nothing": Case(lambda: tm.sql_aggregate({}, "{x}"), DefinitionError, ("no partials",), "partials="),
-    # runs, refused before Spark is started
-    "run of a stream": Case(lambda: tm.run(wrong(trips())), DefinitionError, ("tm.run is given a Stream",), "tm.run(tm.Job("),
-    "check of a stream": Case(lambda: tm.check(wrong(trips())), DefinitionError, ("tm.check is given a Stream",), "tm.check(tm.Job("),
-    "savepoints of a stream": Case(lambda: tm.savepoints_of(wrong(trips())), DefinitionError, ("is given a Stream",), "tm.Job("),
-    "no epochs": Case(lambda: tm.run(job(trips()), max_epochs=0), DefinitionError, ("max_epochs=0",), "1 or more"),
-    "negative epochs": Case(lambda: tm.run(job(trips()), max_epochs=-1), DefinitionError, ("max_epochs=-1",), "1 or more"),
-    "epochs as text": Case(lambda: tm.run(job(trips()), max_epochs=wrong("2")), DefinitionError, ("max_epochs='2'",), "1 or more"),
-    "epochs as truth": Case(lambda: tm.run(job(trips()), max_epochs=True), DefinitionError, ("max_epochs=True",), "1 or more"),
-    "trigger without unit": Case(
-        lambda: tm.run(job(trips()), trigger=wrong(10)), DurationError, ("trigger=10 has no unit",), "'10 seconds'"
-    ),
     "one place twice": Case(
         lambda: tm.Job("taxi", outputs={"a": tm.delta(trips(), "x"), "b": tm.parquet(trips("u"), "./x/")}),
         DefinitionError,

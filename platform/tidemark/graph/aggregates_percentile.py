@@ -114,7 +114,8 @@ def approx_percentile(expression: str, p: float | Sequence[float], relative_erro
     # Null rather than an array of nulls, as Spark's own of this name.
     several = f"CASE WHEN size(approx_top_k_estimate({{buckets}}, 1)) > 0 THEN {found} END"
     result = several if isinstance(p, Sequence) else f"{found}[0]"
-    return Aggregate("approx_percentile", (argument,), (partial,), result)
+    returns = "ARRAY<DOUBLE>" if isinstance(p, Sequence) else "DOUBLE"
+    return Aggregate("approx_percentile", (argument,), (partial,), result, returns=returns)
 
 
 def _percentiles(buckets: Buckets, shares: Sequence[float]) -> str:

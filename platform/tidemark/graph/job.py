@@ -28,9 +28,12 @@ class Job:
         description: what the job is for, in Markdown.
         owners: people or teams, such as ``"team:data"`` or an address.
         tags: free key-value pairs.
+        functions: SQL functions that the session has beside Spark's own, such as ``["my_fn"]`` after ``spark.udf.register("my_fn", ...)``.
+            Those with a database (``db.my_fn``) need not be named.
 
     Raises:
         DefinitionError: names or places that collide, a window without uid, settings out of range; names the line and the fix.
+        ExpressionError: SQL calls a function that neither Spark has nor ``functions`` declares.
     """
 
     name: str
@@ -41,6 +44,7 @@ class Job:
     description: str | None = None
     owners: Sequence[str] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
+    functions: Sequence[str] = ()
     place: str = field(default="", init=False)
 
     def __post_init__(self) -> None:
@@ -55,6 +59,7 @@ class Job:
             "outputs": MappingProxyType(dict(self.outputs)),
             "owners": tuple(self.owners),
             "tags": MappingProxyType(dict(self.tags)),
+            "functions": tuple(self.functions),
         }
         for name, value in frozen.items():
             object.__setattr__(self, name, value)

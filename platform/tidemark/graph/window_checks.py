@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tidemark.errors import DefinitionError, ExpressionError, InvalidNameError
+from tidemark.graph.aggregate_checks import check_argument_types
 from tidemark.graph.aggregates import Aggregate
 from tidemark.graph.ddl import parse_schema
 from tidemark.graph.expression_types import type_of
@@ -125,6 +126,7 @@ def _check_aggregate(name: str, aggregate: object, node: WindowNode, schema: Sch
     for column in aggregate_columns(aggregate, site):
         if schema is not None and schema.find(column) is None:
             raise unknown_column(column, site.what, schema, site)
+    check_argument_types(name, aggregate, schema, site)
 
 
 def _check_create(create: str, site: Site) -> None:
