@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from tidemark.graph.aggregates import Aggregate
 from tidemark.graph.expressions import Site
@@ -27,6 +27,13 @@ def node_expressions(node: Node) -> Iterator[tuple[Site, str]]:
     """
     for what, expression in _named(node):
         if isinstance(expression, str):
+            yield Site(what, node.place, node.uid), expression
+
+
+def deferred_expressions(node: Node) -> Iterator[tuple[Site, Callable[[], object]]]:
+    """Yield the functions that make a Column when the job runs."""
+    for what, expression in _named(node):
+        if callable(expression):
             yield Site(what, node.place, node.uid), expression
 
 
