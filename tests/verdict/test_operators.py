@@ -112,7 +112,7 @@ LATE: Declare = lambda s: (  # noqa: E731 - beside the others
 )
 PROCESS = KINDS["process"]
 CHANGES: dict[str, Change] = {
-    "lateness": Change(hourly(n=COUNT), LATE, "compatible", ("lateness was 0 ms and is now 600000 ms",)),
+    "lateness": Change(hourly(n=COUNT), LATE, "compatible", ("lateness was none and is now 10m",)),
     "order": Change(hourly(n=COUNT, f=FARES), hourly(f=FARES, n=COUNT), "compatible"),
     "blanks": Change(hourly("zone+1", n=COUNT), hourly("zone + 1", n=COUNT), "incompatible"),
     "blanks in an argument": Change(hourly(f=tm.sum("fare*2")), hourly(f=tm.sum("fare * 2")), "compatible"),
