@@ -26,10 +26,11 @@ from tidemark.graph.nodes import (
     WithColumnsNode,
 )
 from tidemark.graph.places import user_place
+from tidemark.graph.propagation import schema_of
 from tidemark.graph.side_outputs import check_has_rows, emitter_of
 from tidemark.graph.unknown_members import unknown_member
 from tidemark.graph.validation import check_node, check_uid
-from tidemark.graph.window_checks import check_assigner
+from tidemark.graph.window_checks import check_assigner, check_keys
 from tidemark.graph.windowed import KeyedStream, WindowedStream
 
 if TYPE_CHECKING:
@@ -178,7 +179,9 @@ class Stream:
         if not columns and not named:
             raise DefinitionError("key_by() names no column", fix="name at least one, or use .window_all(...)", place=place)
         check_has_rows(self.node, place)
-        return KeyedStream(node=self.node, keys=named_expressions("key_by", columns, named, place), place=place)
+        keys = named_expressions("key_by", columns, named, place)
+        check_keys(keys, schema_of(self.node), place)
+        return KeyedStream(node=self.node, keys=keys, place=place)
 
     def window_all(self, assigner: WindowAssigner) -> WindowedStream:
         """Put all elements, whatever their key, into windows.

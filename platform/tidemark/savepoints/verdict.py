@@ -187,7 +187,7 @@ class Verdict:
         what = "the stored state does not fit the job: " + "; ".join(f"{kind} {uid!r}: {each.what}" for uid, kind, each in against)
         fixes = _fixes(each for _, _, each in against)
         if self.stranger:
-            what, fixes = f"{_STRANGER}; {what}", f"give this job another name, or another store; if it is the same: {fixes}"
+            what, fixes = f"{_STRANGER} T{what[1:]}", f"give this job another name, or another store; if it is the same: {fixes}"
         raise StateMismatchError(
             what,
             fix=fixes,
