@@ -15,8 +15,8 @@ import pytest
 from click.testing import CliRunner
 
 import tidemark as tm
-from tests.control.test_forks import fits
 from tests.savepoints.delta_jobs import job_with_tables, run_epoch
+from tests.upgrade.upgrade_worlds import fits
 from tidemark.cli.main import main
 from tidemark.control import forks
 from tidemark.control.rewinds import Rewinder

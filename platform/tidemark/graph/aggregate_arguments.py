@@ -47,8 +47,9 @@ def number_between(function: str, name: str, value: object, *, least: float, mos
 
 def _as_share(value: object, most: float) -> str:
     """Return what a number was meant to be where it is a percentage and a share is asked for."""
-    is_percentage = most == 1 and isinstance(value, int | float) and 1 < value <= 100
-    return f", such as {value / 100:g} for {value:g} per cent" if is_percentage else ""
+    if most == 1 and isinstance(value, int | float) and 1 < value <= 100:
+        return f", such as {value / 100:g} for {value:g} per cent"
+    return ""
 
 
 def whole_number(function: str, name: str, value: object, *, least: int, most: int) -> int:

@@ -26,7 +26,7 @@ def savepoints_of(job: Job | str, *, store: str | JobStore | None = None) -> Sav
     """
     if isinstance(job, Job):
         return SavepointStore(root_store(store, job.store), job.name)
-    if not isinstance(job, str):
+    if not _is_name(job):
         require_job(job, "savepoints_of", user_place())
     return SavepointStore(root_store(store, None), job)
 
@@ -109,3 +109,7 @@ def abort_rewind(job: Job | str, *, store: str | JobStore | None = None, tell: T
     """
     found = savepoints_of(job, store=store)
     give_up(found.store, found.job, clock=found.clock, tell=tell or (lambda _: None))
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str)

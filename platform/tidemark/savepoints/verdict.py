@@ -147,7 +147,7 @@ class Verdict:
     @property
     def stranger(self) -> bool:
         """Whether nothing that is stored belongs to anything in the job, as of two jobs that share a name."""
-        statuses = {each.status for each in (*self.operators, *self.sources)}
+        statuses = {*(each.status for each in self.operators), *(each.status for each in self.sources)}
         return bool(self.sources) and "dropped" in statuses and statuses <= {"new", "dropped"}
 
     @property
