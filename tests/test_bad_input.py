@@ -51,7 +51,10 @@ from tidemark.state.owners import current_owner
 from tidemark.state.store import JobStore
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Column, SparkSession
+
+HERE = f"at {__file__}:"
+"""The place of what a case declares, up to the line."""
 
 AT_DEFINITION: list[BadInput] = []
 AT_RUN: list[BadInput] = []
@@ -223,42 +226,42 @@ def element_that_does_not_fit(lab: Lab) -> Act:
 # ------------------------------------------------------------------------------------------------------------- user code
 
 
-@at_run(UserCodeError, "DIVIDE_BY_ZERO", "try_divide")
+@at_run(UserCodeError, "DIVIDE_BY_ZERO", "try_divide", "with_columns column 'share' = '100 / fare'", HERE)
 def division_by_zero(lab: Lab) -> Act:
     return lab.rows_out(lab.source().with_columns(share="100 / fare"))
 
 
-@at_run(UserCodeError, "CAST_INVALID_INPUT", "try_cast")
+@at_run(UserCodeError, "CAST_INVALID_INPUT", "try_cast", "'number' = 'cast(zone AS INT)'", HERE)
 def cast_that_fails(lab: Lab) -> Act:
     return lab.rows_out(lab.source().with_columns(number="cast(zone AS INT)"))
 
 
-@at_run(UserCodeError, "CANNOT_PARSE_TIMESTAMP", "try_to_timestamp")
+@at_run(UserCodeError, "CANNOT_PARSE_TIMESTAMP", "try_to_timestamp", "timestamp of source 'fares'")
 def timestamp_that_cannot_be_parsed(lab: Lab) -> Act:
     return lab.rows_out(lab.source(timestamp="to_timestamp(zone, 'yyyy')"))
 
 
-@at_run(UserCodeError, "DIVIDE_BY_ZERO")
+@at_run(UserCodeError, "DIVIDE_BY_ZERO", "filter condition '100 / fare > 2'", HERE)
 def filter_that_fails(lab: Lab) -> Act:
     return lab.rows_out(lab.source().filter("100 / fare > 2"))
 
 
-@at_run(UserCodeError, "ValueError: fare 4 is not to my liking")
+@at_run(UserCodeError, "ValueError: fare 4 is not to my liking", "in map 'fails'", "bad_inputs.py:")
 def failing_python_function(lab: Lab) -> Act:
     return lab.rows_out(lab.source().map(fails, returns="fare BIGINT"))
 
 
-@at_run(UserCodeError, "returned int, not a row", "return a dict")
+@at_run(UserCodeError, "returned int, not a row", "return a dict", HERE)
 def python_function_that_returns_no_row(lab: Lab) -> Act:
     return lab.rows_out(lab.source().map(lambda _: 7, returns="fare BIGINT"))
 
 
-@at_run(UserCodeError, "returned int, not a row", "iterable of such dicts")
+@at_run(UserCodeError, "returned int, not a row", "iterable of such dicts", HERE)
 def python_function_that_returns_no_rows(lab: Lab) -> Act:
     return lab.rows_out(lab.source().flat_map(lambda _: 7, returns="fare BIGINT"))
 
 
-@at_run(UserCodeError, "'four'", "does not fit its columns", "returns=")
+@at_run(UserCodeError, "'four'", "does not fit its columns", "returns=", HERE)
 def python_function_with_a_wrong_value(lab: Lab) -> Act:
     return lab.rows_out(lab.source().map(lambda _: {"fare": "four"}, returns="fare BIGINT"))
 
@@ -288,14 +291,50 @@ def transform_that_does_not_make_its_columns(lab: Lab) -> Act:
     return lab.rows_out(lab.source().transform(lambda frame: frame, columns=["nowhere"]))
 
 
-@at_run(UserCodeError, "PARSE_SYNTAX_ERROR")
+@at_run(UserCodeError, "PARSE_SYNTAX_ERROR", "filter condition 'fare > > 1'", HERE)
 def expression_that_only_spark_refuses(lab: Lab) -> Act:
     return lab.rows_out(lab.source().filter("fare > > 1"))
 
 
-@at_run(UserCodeError, "no_such_function")
-def unknown_sql_function(lab: Lab) -> Act:
-    return lab.rows_out(lab.source().with_columns(number="no_such_function(fare)"))
+@at_run(UserCodeError, "no_such_function", "with_columns column 'number' = 'no_such_function(fare)'", HERE)
+def sql_function_that_is_declared_and_not_there(lab: Lab) -> Act:
+    stream = lab.source().with_columns(number="no_such_function(fare)")
+    job = tm.Job("fares", outputs={"rows": tm.delta(stream, lab.path("out"))}, store=lab.path("store"), functions=["no_such_function"])
+    return lambda: lab.run(job)
+
+
+@at_run(UserCodeError, "no_such_function", HERE)
+def unknown_function_of_a_column_made_in_python(lab: Lab) -> Act:
+    def made() -> Column:
+        from pyspark.sql import functions as F
+
+        return F.call_function("no_such_function", F.col("fare"))
+
+    return lab.rows_out(lab.source().with_columns(number=made))
+
+
+@at_run(UserCodeError, "CAST_INVALID_INPUT", "aggregate 'total' = 'CAST(zone AS INT)'", "'hourly'", "bad_inputs.py:")
+def aggregate_that_fails(lab: Lab) -> Act:
+    job = lab.windows_out(lab.hourly(total=tm.sum("CAST(zone AS INT)")))
+    return lambda: lab.run(job)
+
+
+@at_run(UserCodeError, "DIVIDE_BY_ZERO", "aggregate 'x' = '1 / ({s} - {s})'", "'hourly'")
+def result_of_one_s_own_aggregate_that_fails(lab: Lab) -> Act:
+    own = tm.sql_aggregate({"s": ("sum(fare)", "sum({s})")}, "1 / ({s} - {s})")
+    job = lab.windows_out(lab.hourly(x=own))
+    return lambda: lab.run(job, end_of_input=True)
+
+
+def wants_more(rows: list[dict[str, object]], _: object) -> list[dict[str, object]]:
+    return [{"n": row["nope"]} for row in rows]
+
+
+@at_run(UserCodeError, "KeyError: 'nope'", HERE, "'own'")
+def window_function_that_fails(lab: Lab) -> Act:
+    windows = lab.source().key_by("zone").window(tm.tumbling("1 hour"))
+    job = lab.windows_out(windows.process(wants_more, returns="n INT").uid("own"))
+    return lambda: lab.run(job, end_of_input=True)
 
 
 # ----------------------------------------------------------------------------------------------------------------- sinks

@@ -226,7 +226,9 @@ _HOME = {name: module for module, names in _NAMES.items() for name in names.spli
 def __getattr__(name: str) -> object:
     module = _HOME.get(name)
     if module is None:
-        raise AttributeError(f"module 'tidemark' has no attribute {name!r}")
+        from tidemark.graph.unknown_members import unknown_name
+
+        raise unknown_name(name, _HOME)
     value = getattr(import_module(module), name)
     globals()[name] = value
     return value

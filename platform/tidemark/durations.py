@@ -26,18 +26,21 @@ _UNITS = {
 _PART = re.compile(r"\s*([+-]?\d+)\s*([a-zA-Z]+)\s*")
 _FIX = "write a whole number and a unit, such as '10 seconds', '5 minutes', '1 hour', '1 day 12 hours'"
 
+Duration = str | timedelta
+"""How users give a duration: ``"5 minutes"``, ``"1 day 12 hours"``, or a timedelta. A bare number has no unit and is refused."""
 
-def to_ms(value: str | timedelta | int, *, what: str, minimum: int = 0, place: str | None = None) -> int:
+
+def to_ms(value: Duration, *, what: str, minimum: int = 0, place: str | None = None) -> int:
     """Return a duration in milliseconds.
 
     Args:
-        value: text such as ``"90 seconds"`` or ``"1 hour 30 minutes"``, a timedelta, or milliseconds.
+        value: text such as ``"90 seconds"`` or ``"1 hour 30 minutes"``, or a timedelta.
         what: name of the argument, for the error.
         minimum: least allowed value in milliseconds.
         place: file and line of the definition, for the error.
 
     Raises:
-        DurationError: not a duration, a fraction of a millisecond, or less than the minimum.
+        DurationError: not a duration, a number without a unit, a fraction of a millisecond, or less than the minimum.
 
     >>> to_ms("1 hour 30 minutes", what="size")
     5400000
@@ -57,8 +60,10 @@ def _parse(value: object, what: str, place: str | None) -> int:
         if rest:
             raise DurationError(f"{what}={value!r} is finer than a millisecond", fix=_FIX, place=place)
         return milliseconds
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        # Seconds to some, milliseconds to others (Flink, Kafka): whichever is taken is wrong for half of them, and nothing would say so.
+        fix = f"say which: {what}='{value} seconds' or '{value} ms'; '1 hour' and timedelta(hours=1) are durations, too"
+        raise DurationError(f"{what}={value!r} has no unit", fix=fix if isinstance(value, int) else _FIX, place=place)
     if not isinstance(value, str):
         raise DurationError(f"{what}={value!r} is not a duration", fix=_FIX, place=place)
     total, position = 0, 0

@@ -73,6 +73,13 @@ class DefinitionError(TidemarkError):
     code = "TM100"
 
 
+class UnknownMemberError(DefinitionError, AttributeError):
+    """A stream, a job or the package has no method or attribute of that name; the fix says what to write instead.
+
+    It is an AttributeError, too, so that ``hasattr``, ``copy`` and ``pickle`` find what they expect.
+    """
+
+
 class ColumnError(DefinitionError):
     """An expression names a column that the stream does not have."""
 

@@ -39,7 +39,7 @@ def doubled(row):
 
 def job():
     files = tm.files(ROOT + "/in", format="json", schema="k STRING, t BIGINT, v BIGINT", max_files_per_epoch=2)
-    landing = tm.source("landing", files, watermarks=tm.bounded_out_of_orderness(0, timestamp="t"))
+    landing = tm.source("landing", files, watermarks=tm.bounded_out_of_orderness("0 ms", timestamp="t"))
     rows = landing.map(doubled, returns="k STRING, t BIGINT, v BIGINT")
     minutes = rows.key_by("k").window(tm.tumbling("1 minute")).aggregate(n=tm.count(), total=tm.sum("v")).uid("minutes")
     return tm.Job("landing", outputs={"minutes": tm.delta(minutes, ROOT + "/minutes")})

@@ -48,7 +48,7 @@ CODES = {
     "other": (
         """
 import tidemark as tm
-rows = tm.source("r", tm.from_elements([(1,)], schema="t BIGINT"), watermarks=tm.bounded_out_of_orderness(0, timestamp="t"))
+rows = tm.source("r", tm.from_elements([(1,)], schema="t BIGINT"), watermarks=tm.bounded_out_of_orderness("0 ms", timestamp="t"))
 job = tm.Job("rides", outputs={"rows": tm.memory(rows, "rows")})
 """,
         "other:job is job 'rides', and was submitted as 'fares'",

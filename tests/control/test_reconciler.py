@@ -79,7 +79,8 @@ def test_what_a_driver_left_running_is_ended_before_its_end_is_written_down(worl
     assert "kill" not in seen, "of a job that is at rest nothing is ended"
 
 
-def test_an_error_that_does_not_pass_ends_the_job_until_somebody_asks(world: World) -> None:
+def test_an_error_that_does_not_pass_ends_the_job_until_somebody_asks(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", logger="tidemark")
     world.submit()
     reconciler = world.reconciler()
     world.run(reconciler, 10)
@@ -90,6 +91,7 @@ def test_an_error_that_does_not_pass_ends_the_job_until_somebody_asks(world: Wor
     assert status.error is not None
     assert (status.error.code, status.error.transient, status.attempt) == ("TM200", False, 1)
     assert status.reason == "attempt 1 failed, and is the last one: error TM200 does not pass by itself"
+    assert f"{status.reason}: [TM200] the folder is gone. Fix: bring it back" in caplog.text
     world.want(restarts=1)
     world.run(reconciler, 10)
     lifecycle(world, "running")

@@ -46,7 +46,7 @@ def lethal(mark: Path) -> Callable[[dict[str, object]], Iterator[dict[str, objec
 
 def job_in(folder: Path) -> tm.Job:
     elements = tm.from_elements(epochs=BATCHES, schema="id BIGINT, at BIGINT")
-    source = tm.source("elements", elements, watermarks=tm.bounded_out_of_orderness(0, timestamp="at"))
+    source = tm.source("elements", elements, watermarks=tm.bounded_out_of_orderness("0 ms", timestamp="at"))
     doubled = source.flat_map(lethal(folder / "died"), returns="id BIGINT, at BIGINT")
     counts = doubled.key_by(part="id % 2").window(tm.tumbling("5 minutes")).aggregate(n=tm.count()).uid("counts")
     outputs = {"rows": tm.delta(doubled, str(folder / "rows")), "counts": tm.delta(counts, str(folder / "counts"))}

@@ -48,9 +48,9 @@ def make_job(folder: Path) -> tm.Job:
     )
     late = tm.OutputTag("late")
     keyed = source.key_by("k")
-    tens = keyed.window(tm.tumbling(10)).allowed_lateness(60)
+    tens = keyed.window(tm.tumbling("10 ms")).allowed_lateness("60 ms")
     early = tm.event_time_trigger(early=tm.count_trigger(2))
-    slices = keyed.window(tm.sliding(40, 10)).allowed_lateness(20).late_to(late)
+    slices = keyed.window(tm.sliding("40 ms", "10 ms")).allowed_lateness("20 ms").late_to(late)
     sliding = slices.aggregate(n=tm.count(), total=tm.sum("v")).uid("sliding")
     about = tm.window_function(described, returns="text STRING, calls BIGINT")
     streams: dict[str, tm.Stream] = {

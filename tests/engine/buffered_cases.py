@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import tidemark as tm
 from tests.engine.task_runs import told
+from tests.milliseconds import ms
 from tests.semantics.window_settings import EverySecondTimer
 from tidemark.errors import DefinitionError
 from tidemark.graph.native_windows import is_native
@@ -102,10 +103,12 @@ def random_operator(random: Random, uid: str, kind: str) -> Operator:
     domain: TimeDomain = "processing" if random.random() < 0.2 else "event"
     unit = 100 if domain == "processing" else 1
     assigners: dict[str, WindowAssigner] = {
-        "tumbling": tm.tumbling(10 * unit, offset=random.randint(-9, 9), time=domain),
-        "sliding": random.choice([tm.sliding(12 * unit, 5 * unit, time=domain), tm.sliding(4 * unit, 6 * unit, time=domain)]),
-        "cumulative": tm.cumulative(12 * unit, 4 * unit, time=domain),
-        "session": tm.session(random.randint(2, 8) * unit, time=domain),
+        "tumbling": tm.tumbling(ms(10 * unit), offset=ms(random.randint(-9, 9)), time=domain),
+        "sliding": random.choice(
+            [tm.sliding(ms(12 * unit), ms(5 * unit), time=domain), tm.sliding(ms(4 * unit), ms(6 * unit), time=domain)]
+        ),
+        "cumulative": tm.cumulative(ms(12 * unit), ms(4 * unit), time=domain),
+        "session": tm.session(ms(random.randint(2, 8) * unit), time=domain),
         "dynamic session": tm.session(gap_by="g * 100" if domain == "processing" else "g", time=domain),
         "count": tm.count_window(random.randint(1, 4), random.choice([None, 1, 2, 5])),
         "global": tm.global_window(),
@@ -129,8 +132,8 @@ def random_operator(random: Random, uid: str, kind: str) -> Operator:
 def random_trigger(random: Random, *, inner: bool = False) -> Trigger:
     """Draw a trigger."""
     simple: list[Trigger] = [
-        tm.continuous_event_time_trigger(random.choice([3, 7])),
-        tm.continuous_processing_time_trigger(random.choice([70, 300])),
+        tm.continuous_event_time_trigger(ms(random.choice([3, 7]))),
+        tm.continuous_processing_time_trigger(ms(random.choice([70, 300]))),
         tm.count_trigger(random.randint(1, 4)),
         tm.each_epoch_trigger(),
         tm.delta_trigger(3, apart),
@@ -146,7 +149,7 @@ def random_trigger(random: Random, *, inner: bool = False) -> Trigger:
 def random_evictor(random: Random) -> Evictor:
     """Draw an evictor."""
     after = random.random() < 0.5
-    evictors: list[Evictor] = [tm.count_evictor(random.randint(1, 3), after=after), tm.time_evictor(4, after=after)]
+    evictors: list[Evictor] = [tm.count_evictor(random.randint(1, 3), after=after), tm.time_evictor("4 ms", after=after)]
     return random.choice([*evictors, tm.delta_evictor(3, apart, after=after)])
 
 
@@ -194,7 +197,7 @@ def _defined(operator: Operator) -> WindowNode | None:
 
 
 def _watermarks() -> Any:
-    return tm.bounded_out_of_orderness(BOUND, timestamp="t", max_future_skew=None)
+    return tm.bounded_out_of_orderness(ms(BOUND), timestamp="t", max_future_skew=None)
 
 
 def _late_tag(operator: Operator) -> tm.OutputTag | None:
@@ -211,7 +214,7 @@ def _result(stream: tm.Stream, operator: Operator) -> tm.Stream:
     if operator.evictor is not None:
         windows = windows.evictor(operator.evictor)
     if operator.lateness:
-        windows = windows.allowed_lateness(operator.lateness)
+        windows = windows.allowed_lateness(ms(operator.lateness))
     if (tag := _late_tag(operator)) is not None:
         windows = windows.late_to(tag)
     if operator.makes == "process":

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 import tidemark as tm
 from tests.engine.streams import Operator, Row, Scenario
+from tests.milliseconds import ms
 from tidemark.state.progress import EpochProgress, SourceProgress
 from tidemark.testing.manual_clock import ManualClock
 
@@ -138,7 +139,7 @@ def _job(scenario: Scenario, memory: Memory, store: str, name: str, parallelism:
         late = tm.OutputTag(f"late_{operator.uid}")
         windowed = united.key_by("k").window(operator.assigner)
         if operator.ends:
-            windowed = windowed.allowed_lateness(operator.lateness).late_to(late)
+            windowed = windowed.allowed_lateness(ms(operator.lateness)).late_to(late)
         windowed = windowed if operator.trigger is None else windowed.trigger(operator.trigger)
         panes = windowed.aggregate(**aggregates(operator)).uid(operator.uid)
         outputs[operator.uid] = memory.sink(panes, operator.uid)

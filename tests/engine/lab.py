@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MINUTE = 60_000
 NOW = 1_700_000_000_000
-IN_ORDER = tm.bounded_out_of_orderness(0, timestamp="t")
+IN_ORDER = tm.bounded_out_of_orderness("0 ms", timestamp="t")
 
 
 @dataclass(frozen=True)

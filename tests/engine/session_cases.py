@@ -9,6 +9,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import tidemark as tm
+from tests.milliseconds import ms
 from tidemark.semantics.assigners import DynamicSession, Session
 from tidemark.semantics.builtin_triggers import (
     ContinuousEventTimeTrigger,
@@ -163,14 +164,14 @@ def _cut(random: Random, operators: tuple[Operator, ...], gap: int, *, keys: int
 def job_of(case: Case, prefix: str, store: str, *, epochs: int | None = None, parallelism: int = 2) -> tm.Job:
     """Return a job that puts each operator's panes and late rows into memory sinks below a prefix."""
     batches = [[(r.id, r.k, r.t, r.g, r.v) for r in batch] for batch in case.epochs[:epochs]]
-    watermarks = tm.bounded_out_of_orderness(BOUND, timestamp="t")
+    watermarks = tm.bounded_out_of_orderness(ms(BOUND), timestamp="t")
     stream = tm.source("e", tm.from_elements(epochs=batches, schema=SCHEMA), watermarks=watermarks)
     outputs = {}
     for operator in case.operators:
         windowed = stream.key_by("k").window(operator.assigner)
         late = tm.OutputTag(f"late_{operator.uid}")
         if operator.assigner.domain == "event":
-            windowed = windowed.allowed_lateness(operator.lateness).late_to(late)
+            windowed = windowed.allowed_lateness(ms(operator.lateness)).late_to(late)
         if operator.trigger is not None:
             windowed = windowed.trigger(operator.trigger)
         panes = windowed.aggregate(**aggregates(operator)).uid(operator.uid)
@@ -271,7 +272,7 @@ def _expected(operator: Operator, epochs: Sequence[Epoch]) -> list[Facts]:
         return aggregated(sorted(rows, key=lambda row: (row.t, row.id)), ordered=operator.ordered)
 
     job = ReferenceJob(
-        {"e": tm.bounded_out_of_orderness(BOUND, timestamp="t")},
+        {"e": tm.bounded_out_of_orderness(ms(BOUND), timestamp="t")},
         operator.assigner,
         Fold(create=tuple, add=_add, result=result),
         operator.lateness,

@@ -76,7 +76,7 @@ def files(**bounds: int) -> SourceNode:
 
 
 def source(spec: FilesSpec | FormatSpec) -> SourceNode:
-    return SourceNode(name="s", spec=spec, watermarks=tm.bounded_out_of_orderness(0, timestamp="t"))
+    return SourceNode(name="s", spec=spec, watermarks=tm.bounded_out_of_orderness("0 ms", timestamp="t"))
 
 
 def bounds(node: SourceNode, share: float) -> object:
@@ -172,7 +172,7 @@ def test_small_epochs_of_a_source_that_moves_all_the_time_raise_nothing(format: 
 
 
 def test_adaptive_intake_needs_an_interval() -> None:
-    node = tm.source("s", tm.from_elements([(1,)], schema="t BIGINT"), watermarks=tm.bounded_out_of_orderness(0, timestamp="t"))
+    node = tm.source("s", tm.from_elements([(1,)], schema="t BIGINT"), watermarks=tm.bounded_out_of_orderness("0 ms", timestamp="t"))
     with pytest.raises(DefinitionError, match="adaptive_intake=True follows the interval"):
         tm.run(tm.Job("job", outputs={"rows": tm.memory(node, "rows")}), adaptive_intake=True)
 
@@ -186,7 +186,7 @@ def test_a_run_reads_on_with_other_bounds(spark: SparkSession, tmp_path: Path, m
         (folder / f"{number}.json").write_text(json.dumps({"k": "a", "t": number * 60_000}))
         os.utime(folder / f"{number}.json", (1_600_000_000 + number,) * 2)
     spec = tm.files(str(folder), format="json", schema="k STRING, t BIGINT", max_files_per_epoch=8)
-    landing = tm.source("landing", spec, watermarks=tm.bounded_out_of_orderness(0, timestamp="t"))
+    landing = tm.source("landing", spec, watermarks=tm.bounded_out_of_orderness("0 ms", timestamp="t"))
     panes = landing.key_by("k").window(tm.tumbling("1 minute")).aggregate(n=tm.count()).uid("minutes")
     job = tm.Job("job", outputs={"panes": tm.memory(panes, str(tmp_path))}, store=str(tmp_path / "store"))
     saw, stop = AdaptiveIntake.saw, threading.Event()
@@ -236,7 +236,7 @@ def test_a_run_goes_on_when_an_epoch_unwishes_what_ended_the_query(
         os.utime(folder / f"{number}.json", (1_600_000_000 + number,) * 2)
     monkeypatch.setattr(AdaptiveIntake, "due", property(lambda _: next(answers, False)))
     spec = tm.files(str(folder), format="json", schema="t BIGINT", max_files_per_epoch=1)
-    landing = tm.source("landing", spec, watermarks=tm.bounded_out_of_orderness(0, timestamp="t"))
+    landing = tm.source("landing", spec, watermarks=tm.bounded_out_of_orderness("0 ms", timestamp="t"))
 
     def after(epoch: EpochProgress) -> None:
         rows.append(epoch.rows_in)

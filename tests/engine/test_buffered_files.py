@@ -37,7 +37,7 @@ def test_files_stay_few_over_many_epochs(spark: SparkSession, tmp_path: Path, mo
         monkeypatch.setattr(module, "plan_compaction", partial(plan_compaction, min_files=MERGED))
     epochs = [[(f"k{(number + place) % KEYS}", number * 4 + place, place) for place in range(ROWS)] for number in range(EPOCHS)]
     stream = elements(*epochs, schema="k STRING, t BIGINT, v INT").key_by("k")
-    whole = stream.window(tm.tumbling(10_000)).process(listed, returns="values ARRAY<INT>").uid("whole")
+    whole = stream.window(tm.tumbling("10000 ms")).process(listed, returns="values ARRAY<INT>").uid("whole")
     fives = stream.window(tm.count_window(GROUP)).process(listed, returns="values ARRAY<INT>").uid("fives")
     outputs = {"whole": tm.memory(whole, f"{tmp_path}/whole"), "fives": tm.memory(fives, f"{tmp_path}/fives")}
     job = tm.Job("job", outputs=outputs, store=str(tmp_path / "store"), parallelism=1)

@@ -56,7 +56,7 @@ def waiting(job: tm.Job, spark: SparkSession, *, waits: Sequence[int]) -> list[E
 
 def test_a_process_function_sees_all_elements_of_a_window_in_order(lab: Lab) -> None:
     stream = elements([("a", 5, 1), ("b", 3, 2), ("a", 2, 3)], [("a", 9, 4), ("a", 12, 5), ("a", 1, 6)], schema=SCHEMA)
-    ran = lab.run({"panes": stream.key_by("k").window(tm.tumbling(10)).process(listed, returns=LISTED).uid("w")})
+    ran = lab.run({"panes": stream.key_by("k").window(tm.tumbling("10 ms")).process(listed, returns=LISTED).uid("w")})
     assert ran.of("panes", "k", "values", "calls", "pane_timing", "pane_index") == [
         ("a", [3, 1, 6, 4], 1, "ON_TIME", 0),
         ("a", [5], 2, "ON_TIME", 0),
@@ -66,10 +66,10 @@ def test_a_process_function_sees_all_elements_of_a_window_in_order(lab: Lab) -> 
 
 
 def test_an_element_that_touches_a_fired_session_finds_its_elements(lab: Lab) -> None:
-    bound = tm.bounded_out_of_orderness(5, timestamp="t")
+    bound = tm.bounded_out_of_orderness("5 ms", timestamp="t")
     # The first session of "a" ends where the watermark is, at 9; the element at 10 touches it, and both are due at 19.
     stream = elements([("a", 0, 1), ("b", 15, 2)], [("a", 10, 3), ("b", 25, 4)], schema=SCHEMA, watermarks=bound)
-    windows = stream.key_by("k").window(tm.session(10)).allowed_lateness(100)
+    windows = stream.key_by("k").window(tm.session("10 ms")).allowed_lateness("100 ms")
     ran = lab.run({"panes": windows.process(listed, returns=LISTED).uid("w")})
     assert ran.of("panes", "k", "values", "pane_timing", "pane_index") == [
         ("a", [1, 3], "ON_TIME", 1),
@@ -82,7 +82,7 @@ def test_windows_of_processing_time_and_steps_of_the_clock_fire_without_input(sp
     stream = elements([("a", 5, 1), ("b", 6, 2), ("a", 7, 3)], schema=SCHEMA)
     by_clock = stream.key_by("k").window(tm.tumbling("1 minute", time="processing")).process(listed, returns=LISTED).uid("clock")
     step = tm.continuous_processing_time_trigger("10 seconds")
-    steps = stream.key_by("k").window(tm.session(5)).trigger(tm.event_time_trigger(early=step)).aggregate(n=tm.count()).uid("steps")
+    steps = stream.key_by("k").window(tm.session("5 ms")).trigger(tm.event_time_trigger(early=step)).aggregate(n=tm.count()).uid("steps")
     names = {name: f"{tmp_path}/{name}" for name in ("clock", "steps")}
     outputs = {"clock": tm.memory(by_clock, names["clock"]), "steps": tm.memory(steps, names["steps"])}
     job = tm.Job("job", outputs=outputs, store=str(tmp_path / "store"))
@@ -97,7 +97,7 @@ def test_windows_of_processing_time_and_steps_of_the_clock_fire_without_input(sp
 
 
 def test_a_silent_source_lets_event_time_timers_fire(spark: SparkSession, tmp_path: Path) -> None:
-    strategy = tm.bounded_out_of_orderness(0, timestamp="t", idle_after="1 minute", advance_when_idle=True)
+    strategy = tm.bounded_out_of_orderness("0 ms", timestamp="t", idle_after="1 minute", advance_when_idle=True)
     stream = elements([("a", NOW - 5, 1)], schema=SCHEMA, watermarks=strategy)
     panes = stream.key_by("k").window(tm.session("2 minutes")).process(listed, returns=LISTED).uid("w")
     job = tm.Job("job", outputs={"panes": tm.memory(panes, f"{tmp_path}/panes")}, store=str(tmp_path / "store"))
@@ -108,11 +108,11 @@ def test_a_silent_source_lets_event_time_timers_fire(spark: SparkSession, tmp_pa
 def test_windows_follow_windows_that_keep_their_elements(lab: Lab) -> None:
     stream = elements([("a", 1, 1), ("a", 2, 2), ("b", 3, 3)], [("a", 12, 4), ("b", 25, 5)], schema=SCHEMA)
     counted = stream.key_by("k").window(tm.count_window(2)).aggregate(total=tm.sum("v")).uid("pairs")
-    tens = stream.key_by("k").window(tm.tumbling(10)).process(listed, returns=LISTED).uid("tens")
-    twenties = tens.window_all(tm.tumbling(20)).process(
+    tens = stream.key_by("k").window(tm.tumbling("10 ms")).process(listed, returns=LISTED).uid("tens")
+    twenties = tens.window_all(tm.tumbling("20 ms")).process(
         lambda rows, _context: [{"seen": [f"{row['k']}{row['values']}" for row in rows]}], returns="seen ARRAY<STRING>"
     )
-    sums = counted.window_all(tm.tumbling(10)).aggregate(totals=tm.collect_list("total"))
+    sums = counted.window_all(tm.tumbling("10 ms")).aggregate(totals=tm.collect_list("total"))
     ran = lab.run({"pairs": counted, "twenties": twenties.uid("twenties"), "sums": sums.uid("sums")})
     assert ran.of("pairs", "k", "total", "window_start", "pane_index") == [("a", 3, None, 0), ("b", 8, None, 0)]
     (first, second) = ran.of("twenties", "seen")
@@ -124,7 +124,7 @@ def test_windows_follow_windows_that_keep_their_elements(lab: Lab) -> None:
 def test_late_rows_of_such_windows_are_rows_like_others(lab: Lab) -> None:
     late = tm.OutputTag("late")
     stream = elements([("a", 1, 1), ("a", 25, 2)], [("a", 2, 3), ("b", 3, 4), ("a", 26, 5)], schema=SCHEMA)
-    panes = stream.key_by("k").window(tm.tumbling(10)).late_to(late).process(listed, returns=LISTED).uid("w")
+    panes = stream.key_by("k").window(tm.tumbling("10 ms")).late_to(late).process(listed, returns=LISTED).uid("w")
     refused = panes.side_output(late)
     again = refused.window_all(tm.global_window()).trigger(tm.each_epoch_trigger()).process(listed, returns=LISTED).uid("again")
     odd = refused.filter("v % 2 = 1")
@@ -142,7 +142,7 @@ def test_reduce_is_the_same_whichever_way_windows_are_run(lab: Lab) -> None:
     def latest(earlier: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
         return {"v": earlier["v"] + later["v"], "t": later["t"]}
 
-    windowed = stream.key_by("k").window(tm.session(10))
+    windowed = stream.key_by("k").window(tm.session("10 ms"))
     native = windowed.reduce(v="a.v + b.v", t="greatest(a.t, b.t)").uid("native")
     python = windowed.reduce(latest, columns=["v", "t"]).uid("python")
     each = tm.event_time_trigger(early=tm.each_epoch_trigger(), late=tm.never_trigger())
@@ -196,7 +196,7 @@ def unkept(rows: Sequence[Mapping[str, Any]], context: tm.WindowContext) -> list
     ],
 )
 def test_what_fails_is_named(lab: Lab, name: str, function: Any, trigger: Any, said: str) -> None:
-    windows = elements([("a", 1, 1), ("b", 2, 13), ("a", 30, 1)], schema=SCHEMA).key_by("k").window(tm.tumbling(10))
+    windows = elements([("a", 1, 1), ("b", 2, 13), ("a", 30, 1)], schema=SCHEMA).key_by("k").window(tm.tumbling("10 ms"))
     windows = windows if trigger is None else windows.trigger(trigger)
     panes = windows.process(function, returns="values ARRAY<INT>").uid("w")
     with pytest.raises(UserCodeError, match=said):
@@ -206,10 +206,10 @@ def test_what_fails_is_named(lab: Lab, name: str, function: Any, trigger: Any, s
 def test_keys_whose_nulls_stand_elsewhere_are_two(lab: Lab) -> None:
     stream = elements([(1, None, 1, 10), (None, 1, 2, 20)], [(1, None, 3, 30)], schema="a INT, b INT, t BIGINT, v INT")
     told = tm.window_function(lambda found, context: [{"m": found[0]["n"], "of": str(context.key)}], "m BIGINT, of STRING")
-    windows = stream.key_by("a", "b").window(tm.tumbling(10))
+    windows = stream.key_by("a", "b").window(tm.tumbling("10 ms"))
     outputs = {"process": windows.process(listed, returns=LISTED).uid("p"), "both": windows.aggregate(told, n=tm.count()).uid("b")}
     for name, key in {"struct": "struct(a, b)", "array": "array(a, b)", "deep": "array(array(a), array(b))"}.items():
-        outputs[name] = stream.key_by(key=key).window(tm.tumbling(10)).process(listed, returns=LISTED).uid(name)
+        outputs[name] = stream.key_by(key=key).window(tm.tumbling("10 ms")).process(listed, returns=LISTED).uid(name)
     ran = lab.run(outputs)
     assert ran.of("process", "a", "b", "values", "calls") == [(1, None, [10, 30], 1), (None, 1, [20], 1)]
     assert ran.of("both", "a", "b", "m", "of") == [(1, None, 2, "{'a': 1, 'b': None}"), (None, 1, 1, "{'a': None, 'b': 1}")]
@@ -219,7 +219,7 @@ def test_keys_whose_nulls_stand_elsewhere_are_two(lab: Lab) -> None:
 
 def test_a_column_may_be_called_as_the_state_calls_a_key(lab: Lab) -> None:
     stream = elements([("a", "x", 1, 1), ("a", "y", 2, 2)], schema="k STRING, key_k STRING, t BIGINT, v INT")
-    windows = stream.key_by("k").window(tm.tumbling(10))
+    windows = stream.key_by("k").window(tm.tumbling("10 ms"))
     delta = tm.delta_trigger(9, lambda last, element: element["v"] - last["v"])
     kept = windows.trigger(tm.event_time_trigger(early=delta)).aggregate(top=tm.max("key_k")).uid("kept")
     ran = lab.run({"process": windows.process(listed, returns=LISTED).uid("p"), "kept": kept})
@@ -230,6 +230,6 @@ def test_a_column_may_be_called_as_the_state_calls_a_key(lab: Lab) -> None:
 def test_a_trigger_may_keep_a_row_with_a_map(lab: Lab) -> None:
     stream = elements([("a", 1, 1, {"toll": 3})], [("a", 2, 5, {})], schema="k STRING, t BIGINT, v INT, fees MAP<STRING, INT>")
     delta = tm.delta_trigger(3, lambda last, element: element["v"] - last["v"])
-    windows = stream.key_by("k").window(tm.tumbling(10)).trigger(tm.event_time_trigger(early=delta))
+    windows = stream.key_by("k").window(tm.tumbling("10 ms")).trigger(tm.event_time_trigger(early=delta))
     ran = lab.run({"panes": windows.aggregate(n=tm.count()).uid("w")})
     assert ran.of("panes", "k", "n", "pane_timing") == [("a", 2, "EARLY"), ("a", 2, "ON_TIME")]

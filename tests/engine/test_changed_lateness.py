@@ -9,6 +9,7 @@ import pytest
 
 import tidemark as tm
 from tests.engine.lab import Lab, Ran, elements
+from tests.milliseconds import ms
 from tidemark.semantics.assigners import Session, Tumbling
 from tidemark.semantics.key_epoch import Arrival
 from tidemark.semantics.operator_clock import OperatorClock
@@ -31,7 +32,7 @@ def run_of_both(lab: Lab, lateness: int, *epochs: list[tuple[object, ...]]) -> R
     source = elements(*epochs, schema="k STRING, t BIGINT, v INT")
     for name in ("native", "process"):
         late = tm.OutputTag(f"{name}_late")
-        windows = source.key_by("k").window(tm.tumbling(10)).allowed_lateness(lateness).late_to(late)
+        windows = source.key_by("k").window(tm.tumbling("10 ms")).allowed_lateness(ms(lateness)).late_to(late)
         made = (
             windows.aggregate(n=tm.count()) if name == "native" else windows.process(lambda rows, _: [{"n": len(rows)}], returns="n BIGINT")
         )

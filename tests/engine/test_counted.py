@@ -109,7 +109,7 @@ def test_elements_that_an_earlier_build_kept_are_not_taken_for_results(
         keyed = elements(*batches, schema=SCHEMA).key_by("k")
         windowed = keyed.window(tm.count_window(2))
         if purges:
-            windowed = keyed.window(tm.tumbling(10)).trigger(tm.event_time_trigger(early=tm.count_trigger(2))).discarding()
+            windowed = keyed.window(tm.tumbling("10 ms")).trigger(tm.event_time_trigger(early=tm.count_trigger(2))).discarding()
         return {"w": windowed.aggregate(n=tm.count()).uid("w")}
 
     monkeypatch.setattr("tidemark.spark.driver.step_of", BufferedStep)

@@ -67,7 +67,7 @@ def test_a_silent_source_goes_on_by_the_clock_where_it_may(spark: SparkSession, 
 
 def test_an_idle_input_lets_the_other_go_on(spark: SparkSession, tmp_path: Path) -> None:
     busy = elements([(3 * HOUR,)], [(5 * HOUR,)], [(7 * HOUR,)], [(9 * HOUR,)], schema="t BIGINT", name="busy")
-    strategy = tm.bounded_out_of_orderness(0, timestamp="t", idle_after="5 minutes")
+    strategy = tm.bounded_out_of_orderness("0 ms", timestamp="t", idle_after="5 minutes")
     quiet = elements([(HOUR,)], schema="t BIGINT", name="quiet", watermarks=strategy)
     seen = run_on(counted(busy.union(quiet)), spark, tmp_path, waits=[5 * MINUTE - 1, 1, 0])
     assert [epoch.sources["quiet"].splits[""].idle for epoch in seen] == [False, False, True, True]
@@ -77,7 +77,7 @@ def test_an_idle_input_lets_the_other_go_on(spark: SparkSession, tmp_path: Path)
 
 def test_a_deadline_is_that_of_a_whole_window(tmp_path: Path) -> None:
     # A state file spans windows that have fired and open ones; the next deadline is the end of an open one, not the next millisecond.
-    strategy = tm.bounded_out_of_orderness(0, timestamp="t", idle_after="5 minutes", advance_when_idle=True)
+    strategy = tm.bounded_out_of_orderness("0 ms", timestamp="t", idle_after="5 minutes", advance_when_idle=True)
     panes = counted(elements([(0,)], schema="t BIGINT", watermarks=strategy))
     topology = build_topology(tm.Job("job", outputs={"panes": tm.memory(panes, "t")}, store=str(tmp_path)).outputs)
     (node,) = topology.windows

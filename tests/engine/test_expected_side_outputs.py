@@ -58,7 +58,7 @@ def streams(
     }
 
 
-@pytest.mark.parametrize("assigner", [tm.tumbling(100), tm.session(gap=50)], ids=["tumbling", "session"])
+@pytest.mark.parametrize("assigner", [tm.tumbling("100 ms"), tm.session(gap="50 ms")], ids=["tumbling", "session"])
 def test_rows_are_the_same_whether_they_were_expected_or_not(lab: Lab, early: list[list[str]], assigner: WindowAssigner) -> None:
     epochs: list[list[tuple[Any, ...]]] = [
         [(1, "a", 1_000, 1)],
@@ -78,13 +78,13 @@ def test_rows_are_the_same_whether_they_were_expected_or_not(lab: Lab, early: li
 def test_an_epoch_that_is_taken_in_again_stages_them_again(lab: Lab, early: list[list[str]]) -> None:
     """A row too far ahead is found by the pass that the side outputs were staged beside: what they have is judged anew."""
     far = NOW + 10 * 86_400_000
-    strategy = tm.bounded_out_of_orderness(0, timestamp="t", max_future_skew="1 day")
+    strategy = tm.bounded_out_of_orderness("0 ms", timestamp="t", max_future_skew="1 day")
     epochs: list[list[tuple[Any, ...]]] = [
         [(1, "a", NOW, 1)],
         [(2, "a", NOW - 5_000, 1), (3, "a", NOW, 0)],
         [(5, "a", far, 0), (6, "a", far, 1), (7, "a", NOW - 5_000, 1), (8, "a", NOW, 0)],
     ]
-    ran = lab.run(streams(epochs, tm.tumbling(100), strategy))
+    ran = lab.run(streams(epochs, tm.tumbling("100 ms"), strategy))
     assert early[2] == ["late", "rejected"]
     assert ran.of("late", "id") == [2, 7]
     assert ran.of("rejected", "id") == [3, 8]
@@ -93,7 +93,7 @@ def test_an_epoch_that_is_taken_in_again_stages_them_again(lab: Lab, early: list
 
 def test_what_varies_or_is_shared_waits_for_its_pass(lab: Lab, early: list[list[str]]) -> None:
     source = elements([(1, "a", 1_000, 1)], [(2, "a", 10, 1)], [(3, "a", 20, 1)], schema=SCHEMA).with_columns(drawn="rand()")
-    panes = source.key_by("k").window(tm.tumbling(100)).late_to(LATE).aggregate(n=tm.count()).uid("w")
+    panes = source.key_by("k").window(tm.tumbling("100 ms")).late_to(LATE).aggregate(n=tm.count()).uid("w")
     ran = lab.run({"panes": panes, "late": panes.side_output(LATE)})
     assert ran.of("late", "id") == [2, 3]
     assert not any(early)
@@ -106,7 +106,7 @@ def test_a_union_that_waits_for_its_pass_is_not_looked_at_before(lab: Lab) -> No
     source = elements([(1, "a", 1_000, 1), (2, "a", 1_000, 0)], [(3, "a", 2_000, 1), (4, "a", 2_000, 0)], schema=SCHEMA)
     kept = source.union(silent).filter("v > 0", rejects_to=REJECTED).uid("some")
     counted = elements([(5, "b", 1_000, 1)], [(6, "b", 2_000, 1)], schema=SCHEMA, name="counted")
-    panes = counted.key_by("k").window(tm.tumbling(100)).aggregate(n=tm.count()).uid("w")
+    panes = counted.key_by("k").window(tm.tumbling("100 ms")).aggregate(n=tm.count()).uid("w")
     ran = lab.run({"rows": kept.select(k="k", n="v").union(panes.select(k="k", n="n")), "rejected": kept.side_output(REJECTED)})
     assert ran.of("rejected", "id") == [2, 4]
     assert ran.of("rows", "k", "n") == [("a", 1), ("a", 1), ("b", 1), ("b", 1)]

@@ -38,7 +38,7 @@ class Landing:
         self._folder = folder
         self._files = 0
         strategy = tm.bounded_out_of_orderness(
-            "10 minutes", timestamp="t", split_by="k", idle_after=IDLE_AFTER, advance_when_idle=bool(source.pop("advance", False))
+            "10 minutes", timestamp="t", split_by="k", idle_after="5 minutes", advance_when_idle=bool(source.pop("advance", False))
         )
         streams = []
         for name in ("landing", *others):

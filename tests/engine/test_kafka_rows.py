@@ -62,7 +62,7 @@ def test_partitions_are_splits_and_positions_however_the_format_is_written(forma
 
 def test_records_that_are_gone() -> None:
     rides = kafka("rides_in", "rides")
-    found = translate(RuntimeError(LOSS), job="j", epoch=3, state="/x", sources=[rides])
+    found = translate(RuntimeError(LOSS), job="j", epoch=3, state="/x", nodes=[rides])
     assert isinstance(found, SourceError)
     assert (found.job, found.uid, found.epoch, found.place, found.transient) == ("j", "rides_in", 3, rides.place, False)
     assert found.what.endswith("Partition rides-0 offset was changed from 10 to 3")
@@ -79,13 +79,11 @@ def test_the_source_that_is_meant() -> None:
         ([zones, pattern], None),
         ([pattern], "more"),
     ]
-    assert [translate(RuntimeError(LOSS), job="j", epoch=3, state="/x", sources=found).uid for found, _ in cases] == [
-        uid for _, uid in cases
-    ]
+    assert [translate(RuntimeError(LOSS), job="j", epoch=3, state="/x", nodes=found).uid for found, _ in cases] == [uid for _, uid in cases]
 
 
 def test_a_topic_that_is_gone() -> None:
-    found = translate(RuntimeError(GONE), job="j", epoch=0, state="/x", sources=[kafka("rides_in", "rides")])
+    found = translate(RuntimeError(GONE), job="j", epoch=0, state="/x", nodes=[kafka("rides_in", "rides")])
     assert isinstance(found, SourceError)
     assert found.uid == "rides_in"
     assert found.what == "Kafka has no such topic or partition: rides"
@@ -93,4 +91,4 @@ def test_a_topic_that_is_gone() -> None:
 
 def test_what_other_sources_say_is_not_kafkas() -> None:
     assert isinstance(translate(RuntimeError(GONE), job="j", epoch=0, state="/x"), EngineError)
-    assert isinstance(translate(RuntimeError("lost"), job="j", epoch=0, state="/x", sources=[kafka("a", "a")]), EngineError)
+    assert isinstance(translate(RuntimeError("lost"), job="j", epoch=0, state="/x", nodes=[kafka("a", "a")]), EngineError)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-BY_T = tm.bounded_out_of_orderness(0, timestamp="t")
+BY_T = tm.bounded_out_of_orderness("0 ms", timestamp="t")
 BAD = tm.OutputTag("bad")
 
 
@@ -54,9 +54,13 @@ def test_a_time_that_is_text_is_malformed_where_it_is_no_time(lab: Lab) -> None:
     rows = [("a", "1970-01-01T00:00:01Z", "02/01/1970"), ("b", "soon", "03/01/1970"), ("c", None, None), ("d", "1970-01-02 00:00:03", "x")]
     schema = "k STRING, at STRING, day STRING"
     plain = elements(
-        rows, schema=schema, name="plain", watermarks=tm.bounded_out_of_orderness(0, timestamp="at"), malformed_to=tm.OutputTag("bad_at")
+        rows,
+        schema=schema,
+        name="plain",
+        watermarks=tm.bounded_out_of_orderness("0 ms", timestamp="at"),
+        malformed_to=tm.OutputTag("bad_at"),
     )
-    stated = tm.bounded_out_of_orderness(0, timestamp="try_to_timestamp(day, 'dd/MM/yyyy')")
+    stated = tm.bounded_out_of_orderness("0 ms", timestamp="try_to_timestamp(day, 'dd/MM/yyyy')")
     formatted = elements(rows, schema=schema, name="formatted", watermarks=stated, malformed_to=BAD)
     ran = lab.run(
         {
@@ -76,7 +80,7 @@ def test_a_time_that_is_text_is_malformed_where_it_is_no_time(lab: Lab) -> None:
 
 def test_a_union_of_streams_whose_columns_only_spark_knows(lab: Lab) -> None:
     """The engine's own columns differ, since only one of the sources has splits; the user's must not."""
-    split = tm.bounded_out_of_orderness(0, timestamp="t", split_by="k")
+    split = tm.bounded_out_of_orderness("0 ms", timestamp="t", split_by="k")
     one = elements([("a", 1, 5), ("b", 2, 6)], schema="k STRING, t BIGINT, v INT", name="one", watermarks=split)
     two = elements([(7, "c", 3)], schema="v INT, K STRING, t BIGINT", name="two")
     united = one.transform(lambda frame: frame).union(two.transform(lambda frame: frame))
@@ -108,7 +112,9 @@ SPLITS = ("it's", "back\\slash", "x' OR '1' = '1", "\\'", 'double"', "line\nbrea
 def test_split_names_mean_nothing_in_sql(spark: SparkSession, literally: str) -> None:
     session = spark.newSession()
     session.conf.set("spark.sql.parser.escapedStringLiterals", literally)
-    node = elements([("a", 1)], schema="k STRING, t BIGINT", watermarks=tm.bounded_out_of_orderness(0, timestamp="t", split_by="k")).node
+    node = elements(
+        [("a", 1)], schema="k STRING, t BIGINT", watermarks=tm.bounded_out_of_orderness("0 ms", timestamp="t", split_by="k")
+    ).node
     assert isinstance(node, SourceNode)
     rows = [(name, 10 * number + row, ALIVE) for number, name in enumerate(SPLITS) for row in range(number + 1)]
     rows += [("it's", 999, MALFORMED), ("new", 5, ALIVE)]
@@ -140,7 +146,7 @@ def test_what_a_repeated_task_counted_twice_is_mended_of_splits_too(lab: Lab, mo
     monkeypatch.setattr(Tally, "recount", counted_anew)
     # Those of the first epoch are looked at by a groupBy, since their splits are new.
     epochs: list[list[tuple[object, ...]]] = [[("a", 1), ("b", 2)], [("a", 3), ("a", 4), ("b", 5)]]
-    strategy = tm.bounded_out_of_orderness(0, timestamp="t", split_by="k")
+    strategy = tm.bounded_out_of_orderness("0 ms", timestamp="t", split_by="k")
     ran = lab.run(
         {"rows": elements(*epochs, schema="k STRING, t BIGINT", watermarks=strategy).filter("t > 0").uid("positive")}, end_of_input=False
     )

@@ -80,7 +80,7 @@ def test_what_would_fail_on_rejected_rows_does_not_see_them(lab: Lab) -> None:
         .filter("s RLIKE '^[0-9]+$'", rejects_to=text)
         .select("t", "share", number="CAST(s AS INT)")
     )
-    window = kept.window_all(tm.tumbling(HOUR)).aggregate(total=tm.sum("number DIV share")).uid("w")
+    window = kept.window_all(tm.tumbling("1 hour")).aggregate(total=tm.sum("number DIV share")).uid("w")
     ran = lab.run({"kept": kept, "window": window, "zero": kept.side_output(zero), "text": kept.side_output(text)})
     assert ran.of("kept", "t", "share", "number") == [(1, 2, 7)]
     assert ran.of("window", "total") == [3]
@@ -123,7 +123,9 @@ def test_explode(lab: Lab) -> None:
 
 def test_exploded_rows_keep_their_event_time(lab: Lab) -> None:
     source = elements([(1, ["x", "y"]), (HOUR, ["x"])], [(3 * HOUR, [])], schema="t BIGINT, items ARRAY<STRING>")
-    counted = source.explode("items", as_="item").select("item").key_by("item").window(tm.tumbling(HOUR)).aggregate(n=tm.count()).uid("w")
+    counted = (
+        source.explode("items", as_="item").select("item").key_by("item").window(tm.tumbling("1 hour")).aggregate(n=tm.count()).uid("w")
+    )
     ran = lab.run({"counted": counted}, end_of_input=False)
     assert ran.of("counted", "item", "n") == [("x", 1), ("x", 1), ("y", 1)]
     # The row without items makes none, but its time counts.
@@ -140,7 +142,7 @@ def test_what_is_made_of_one_row_stays_in_order(lab: Lab) -> None:
     twice = streams["mapped"].explode("array(item, upper(item))", as_="both").select(item="both")
     outputs = {}
     for name, stream in {**streams, "twice": twice}.items():
-        windows = stream.window_all(tm.tumbling(HOUR))
+        windows = stream.window_all(tm.tumbling("1 hour"))
         made = windows.aggregate(first=tm.first("item"), last=tm.last("item"), all=tm.collect_list("item"))
         outputs[f"{name}-made"] = made.uid(f"{name}-made")
         seen = windows.process(lambda items, _context: [{"all": [item["item"] for item in items]}], returns="all ARRAY<STRING>")
@@ -169,7 +171,7 @@ def test_map_and_flat_map(lab: Lab) -> None:
             "shouted": source.map(shout, returns="word STRING, at BIGINT"),
             "spelled": spelled,
             "measured": source.map(lengths, returns="word STRING, length INT", batches=True),
-            "counted": spelled.key_by("letter").window(tm.tumbling(HOUR)).aggregate(n=tm.count()).uid("w"),
+            "counted": spelled.key_by("letter").window(tm.tumbling("1 hour")).aggregate(n=tm.count()).uid("w"),
         }
     )
     assert ran.of("shouted", "word", "at") == [("", 2), ("AB", 1), ("CAB", HOUR)]
@@ -192,7 +194,7 @@ def test_transform(lab: Lab) -> None:
 
     source = elements([(1, 5), (2, 6)], [(HOUR, 7)], schema="t BIGINT, v INT")
     grown = source.transform(twice, columns=["t", "v"])
-    ran = lab.run({"grown": grown, "sums": grown.window_all(tm.tumbling(HOUR)).aggregate(total=tm.sum("v")).uid("w")})
+    ran = lab.run({"grown": grown, "sums": grown.window_all(tm.tumbling("1 hour")).aggregate(total=tm.sum("v")).uid("w")})
     assert ran.of("grown", "v") == [5, 5, 6, 6, 7, 7]
     assert ran.of("sums", "total") == [14, 22]
 
@@ -211,7 +213,7 @@ def test_split_sends_each_row_to_the_first_branch_that_takes_it(lab: Lab) -> Non
     source = elements([(1, 100), (2, 4), (3, 5), (4, None)], [(5, 6)], [(6, 8), (7, 7)], schema="t BIGINT, v INT")
     parts = source.split({big: "v >= 100", even: "v % 2 = 0"}, otherwise=rest)
     dropping = source.split({tm.OutputTag("odd"): "v % 2 = 1"})
-    evens = parts.side_output(even).window_all(tm.tumbling(HOUR)).aggregate(n=tm.count()).uid("w")
+    evens = parts.side_output(even).window_all(tm.tumbling("1 hour")).aggregate(n=tm.count()).uid("w")
     ran = lab.run(
         {
             "big": parts.side_output(big),
@@ -233,7 +235,7 @@ def test_split_sends_each_row_to_the_first_branch_that_takes_it(lab: Lab) -> Non
 def test_union_takes_the_least_watermark(lab: Lab) -> None:
     left = elements([(1, "l")], [(2 * HOUR, "l")], [(5 * HOUR, "l")], schema="t BIGINT, v STRING", name="l")
     right = elements([(2, "r")], [(HOUR, "r")], schema="t BIGINT, v STRING", name="r")
-    counted = left.union(right).window_all(tm.tumbling(HOUR)).aggregate(n=tm.count()).uid("w")
+    counted = left.union(right).window_all(tm.tumbling("1 hour")).aggregate(n=tm.count()).uid("w")
     ran = lab.run({"both": left.union(right), "counted": counted})
     assert ran.of("both", "t", "v") == sorted([(1, "l"), (2, "r"), (HOUR, "r"), (2 * HOUR, "l"), (5 * HOUR, "l")], key=str)
     assert [epoch.operators["w"].watermark for epoch in ran.epochs] == [0, HOUR - 1, HOUR - 1, 2**63 - 1]
@@ -243,9 +245,9 @@ def test_union_takes_the_least_watermark(lab: Lab) -> None:
 def test_several_windows_over_one_stream(lab: Lab) -> None:
     late = tm.OutputTag("late_hours")
     source = elements([("a", 1), ("b", HOUR - 1)], [("a", 2 * HOUR)], [("a", 5), ("b", 3 * HOUR)], schema="k STRING, t BIGINT")
-    hours = source.key_by("k").window(tm.tumbling(HOUR)).late_to(late).aggregate(n=tm.count()).uid("hours")
-    halves = source.key_by(half="t < 5").window(tm.tumbling(HOUR // 2)).allowed_lateness(5 * HOUR).aggregate(n=tm.count()).uid("halves")
-    everyone = source.window_all(tm.tumbling(HOUR, offset=-1)).aggregate(n=tm.count()).uid("all")
+    hours = source.key_by("k").window(tm.tumbling("1 hour")).late_to(late).aggregate(n=tm.count()).uid("hours")
+    halves = source.key_by(half="t < 5").window(tm.tumbling("30 minutes")).allowed_lateness("5 hours").aggregate(n=tm.count()).uid("halves")
+    everyone = source.window_all(tm.tumbling("1 hour", offset="-1 ms")).aggregate(n=tm.count()).uid("all")
     ran = lab.run({"hours": hours, "halves": halves, "all": everyone, "late": hours.side_output(late)})
     assert ran.of("hours", "k", "n", "pane_timing") == [("a", 1, "ON_TIME"), ("a", 1, "ON_TIME"), ("b", 1, "ON_TIME"), ("b", 1, "ON_TIME")]
     assert ran.of("late", "k", "t") == [("a", 5)]
@@ -270,11 +272,11 @@ def test_side_outputs_feed_further_operators(lab: Lab) -> None:
         schema="k STRING, t BIGINT, v INT",
     )
     kept = source.filter("v > 0", rejects_to=rejected)
-    sums = kept.key_by("k").window(tm.tumbling(HOUR)).late_to(late).aggregate(total=tm.sum("v")).uid("sums")
+    sums = kept.key_by("k").window(tm.tumbling("1 hour")).late_to(late).aggregate(total=tm.sum("v")).uid("sums")
     refused = kept.side_output(rejected).with_columns(why="'not positive'")
-    negatives = refused.key_by("k").window(tm.tumbling(HOUR)).aggregate(n=tm.count()).uid("negatives")
+    negatives = refused.key_by("k").window(tm.tumbling("1 hour")).aggregate(n=tm.count()).uid("negatives")
     missed = sums.side_output(late).select("k", missed="v * 10")
-    again = sums.side_output(late).window_all(tm.tumbling(HOUR)).allowed_lateness(10 * HOUR).aggregate(n=tm.count()).uid("again")
+    again = sums.side_output(late).window_all(tm.tumbling("1 hour")).allowed_lateness("10 hours").aggregate(n=tm.count()).uid("again")
     ran = lab.run({"sums": sums, "refused": refused, "negatives": negatives, "missed": missed, "again": again})
     assert ran.of("sums", "k", "total") == [("a", 1), ("a", 5)]
     assert ran.of("refused", "k", "v", "why") == [("a", -1, "not positive"), ("b", -2, "not positive"), ("b", -3, "not positive")]
@@ -291,9 +293,12 @@ def test_window_after_window(lab: Lab) -> None:
         [("a", HOUR + 5, 7), ("a", 4 * HOUR, 1)],
         schema="k STRING, t BIGINT, v INT",
     )
-    hourly = source.key_by("k").window(tm.tumbling(HOUR)).allowed_lateness(2 * HOUR).aggregate(total=tm.sum("v")).uid("hourly")
+    hourly = source.key_by("k").window(tm.tumbling("1 hour")).allowed_lateness("2 hours").aggregate(total=tm.sum("v")).uid("hourly")
     busiest = (
-        hourly.filter("pane_timing = 'ON_TIME'").window_all(tm.tumbling(HOUR)).aggregate(best=tm.max("total"), n=tm.count()).uid("busiest")
+        hourly.filter("pane_timing = 'ON_TIME'")
+        .window_all(tm.tumbling("1 hour"))
+        .aggregate(best=tm.max("total"), n=tm.count())
+        .uid("busiest")
     )
     daily = hourly.window_all(tm.tumbling("1 day")).aggregate(panes=tm.count()).uid("daily")
     ran = lab.run({"hourly": hourly, "busiest": busiest, "daily": daily})
@@ -312,7 +317,7 @@ def test_window_after_window(lab: Lab) -> None:
 
 def test_nulls_in_keys_and_composite_keys(lab: Lab) -> None:
     source = elements([("a", None, 1), (None, None, 2), (None, 3, 3), (None, None, 4)], schema="k STRING, z INT, t BIGINT")
-    counted = source.key_by("k", zone="z").window(tm.tumbling(HOUR)).aggregate(n=tm.count(), zones=tm.count("z")).uid("w")
+    counted = source.key_by("k", zone="z").window(tm.tumbling("1 hour")).aggregate(n=tm.count(), zones=tm.count("z")).uid("w")
     ran = lab.run({"counted": counted})
     assert ran.of("counted", "k", "zone", "n", "zones") == [("a", None, 1, 0), (None, 3, 1, 1), (None, None, 2, 0)]
 
@@ -332,7 +337,7 @@ def test_sinks_alone_and_malformed_records_without_windows(lab: Lab) -> None:
 
 def test_ingestion_time(lab: Lab) -> None:
     source = elements([("a",), ("b",)], [("a",)], schema="k STRING", watermarks=tm.ingestion_time())
-    counted = source.window_all(tm.tumbling(HOUR)).aggregate(n=tm.count()).uid("w")
+    counted = source.window_all(tm.tumbling("1 hour")).aggregate(n=tm.count()).uid("w")
     ran = lab.run({"counted": counted})
     assert ran.of("counted", "n") == [3]
     assert [epoch.operators["w"].watermark for epoch in ran.epochs] == [lab.clock.now_ms() - 1] * 2 + [2**63 - 1]
@@ -340,10 +345,10 @@ def test_ingestion_time(lab: Lab) -> None:
 
 def test_results_of_two_windows_united(lab: Lab) -> None:
     source = elements([("a", 1), ("b", HOUR)], [("a", 2 * HOUR)], schema="k STRING, t BIGINT")
-    hours = source.key_by("k").window(tm.tumbling(HOUR)).aggregate(n=tm.count()).uid("hours")
-    days = source.key_by("k").window(tm.tumbling(24 * HOUR)).aggregate(n=tm.count()).uid("days")
+    hours = source.key_by("k").window(tm.tumbling("1 hour")).aggregate(n=tm.count()).uid("hours")
+    days = source.key_by("k").window(tm.tumbling("1 day")).aggregate(n=tm.count()).uid("days")
     together = days.union(hours)
-    daily = together.window_all(tm.tumbling(24 * HOUR)).aggregate(panes=tm.count(), elements=tm.sum("n")).uid("daily")
+    daily = together.window_all(tm.tumbling("1 day")).aggregate(panes=tm.count(), elements=tm.sum("n")).uid("daily")
     ran = lab.run({"both": hours.union(days), "daily": daily})
     assert ran.of("both", "k", "n") == [("a", 1), ("a", 1), ("a", 2), ("b", 1), ("b", 1)]
     assert ran.of("daily", "panes", "elements") == [(5, 6)]
@@ -355,7 +360,7 @@ def test_results_of_two_windows_united(lab: Lab) -> None:
 def test_results_united_with_their_own_input(lab: Lab) -> None:
     source = elements([("a", 1)], [("b", 2 * HOUR)], [("a", 3)], schema="k STRING, t BIGINT")
     late = tm.OutputTag("late")
-    hours = source.key_by("k").window(tm.tumbling(HOUR)).late_to(late).aggregate(n=tm.count()).uid("hours")
+    hours = source.key_by("k").window(tm.tumbling("1 hour")).late_to(late).aggregate(n=tm.count()).uid("hours")
     both = source.select("k").union(hours.select("k"), hours.side_output(late).select("k"))
     ran = lab.run({"both": both})
     assert ran.of("both", "k") == ["a", "a", "a", "a", "b", "b"]
@@ -365,17 +370,19 @@ def test_results_united_with_their_own_input(lab: Lab) -> None:
 def test_a_window_that_only_late_rows_follow(lab: Lab) -> None:
     late = tm.OutputTag("late")
     source = elements([("a", 1)], [("b", 2 * HOUR)], [("a", 3)], schema="k STRING, t BIGINT")
-    hours = source.key_by("k").window(tm.tumbling(HOUR)).late_to(late).aggregate(n=tm.count()).uid("hours")
-    again = hours.side_output(late).key_by("k").window(tm.tumbling(HOUR)).allowed_lateness(10 * HOUR).aggregate(n=tm.count()).uid("again")
+    hours = source.key_by("k").window(tm.tumbling("1 hour")).late_to(late).aggregate(n=tm.count()).uid("hours")
+    again = (
+        hours.side_output(late).key_by("k").window(tm.tumbling("1 hour")).allowed_lateness("10 hours").aggregate(n=tm.count()).uid("again")
+    )
     ran = lab.run({"again": again})
     assert ran.of("again", "k", "n", "pane_timing") == [("a", 1, "LATE")]
     assert [epoch.operators["hours"].rows_late for epoch in ran.epochs] == [0, 0, 1, 0]
 
 
 def test_windows_at_both_ends_of_the_calendar(lab: Lab) -> None:
-    endless = tm.bounded_out_of_orderness(0, timestamp="t", max_future_skew=None)
+    endless = tm.bounded_out_of_orderness("0 ms", timestamp="t", max_future_skew=None)
     source = elements([("first", MIN_EVENT_TIME)], [("last", MAX_EVENT_TIME)], schema="k STRING, t BIGINT", watermarks=endless)
-    hours = source.key_by("k").window(tm.tumbling(HOUR, offset=1)).aggregate(n=tm.count()).uid("hours")
+    hours = source.key_by("k").window(tm.tumbling("1 hour", offset="1 ms")).aggregate(n=tm.count()).uid("hours")
     path = str(lab.folder / "hours")
     lab.run_job(tm.Job("job", outputs={"hours": tm.delta(hours, path)}, store=str(lab.folder / "store")), {})
     # The first window begins before the year 1 and the last one ends after the year 9999: instants that Python has no name for.

@@ -42,11 +42,11 @@ def batch(random: Random, epoch: int) -> list[tuple[object, ...]]:
 
 def run(lab: Lab, name: str, epochs: list[list[tuple[object, ...]]], extra: dict[str, Any], windows: WindowAssigner) -> Ran:
     rejected, late, bad = tm.OutputTag("rejected"), tm.OutputTag("late"), tm.OutputTag("bad")
-    strategy = tm.bounded_out_of_orderness(10, timestamp="t", max_future_skew="1 day")
+    strategy = tm.bounded_out_of_orderness("10 ms", timestamp="t", max_future_skew="1 day")
     source = elements(*epochs, schema=SCHEMA, watermarks=strategy, malformed_to=bad)
     kept = source.filter("v < 9223372036854775806 OR v IS NULL", rejects_to=rejected).uid("kept")
     keyed = kept.with_columns(k="upper(k)").filter("k <> 'B' OR v > 0 OR k IS NULL").uid("bs").key_by("k")
-    windowed = keyed.window(windows).allowed_lateness(40).late_to(late).aggregate(**PLAIN, **extra).uid("w")
+    windowed = keyed.window(windows).allowed_lateness("40 ms").late_to(late).aggregate(**PLAIN, **extra).uid("w")
     node = windowed.node
     assert isinstance(node, WindowNode)
     assert step_of(node).plain is not bool(extra)
@@ -60,7 +60,7 @@ def run(lab: Lab, name: str, epochs: list[list[tuple[object, ...]]], extra: dict
 
 
 # With a session's gap a time far from all others must not be calculated with.
-@pytest.mark.parametrize(("windows", "seed"), [(tm.tumbling(30), 1), (tm.session(3), 2)])
+@pytest.mark.parametrize(("windows", "seed"), [(tm.tumbling("30 ms"), 1), (tm.session("3 ms"), 2)])
 def test_plain_windows_count_and_give_what_all_others_do(spark: SparkSession, tmp_path: Path, windows: WindowAssigner, seed: int) -> None:
     random = Random(seed)
     epochs = [batch(random, epoch) for epoch in range(3)]
@@ -97,6 +97,8 @@ def test_plain_windows_count_and_give_what_all_others_do(spark: SparkSession, tm
 
 def test_a_column_may_be_spelled_in_several_ways(spark: SparkSession, tmp_path: Path) -> None:
     source = elements([(1, "a", 5, 2), (2, "a", None, 40)], schema=SCHEMA)
-    sums = source.key_by("k").window(tm.tumbling(10)).aggregate(a=tm.sum("v"), b=tm.max(" `v` "), c=tm.min("V"), d=tm.count("k")).uid("w")
+    sums = (
+        source.key_by("k").window(tm.tumbling("10 ms")).aggregate(a=tm.sum("v"), b=tm.max(" `v` "), c=tm.min("V"), d=tm.count("k")).uid("w")
+    )
     ran = Lab(spark, tmp_path).run({"sums": sums})
     assert ran.of("sums", "a", "b", "c", "d") == [(2, 2, 2, 1)]

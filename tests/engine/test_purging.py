@@ -82,7 +82,7 @@ def test_a_pane_holds_what_came_since_the_one_before(lab: Lab) -> None:
         schema=SCHEMA,
     )
     twos = tm.event_time_trigger(early=tm.count_trigger(2))
-    tens = stream.key_by("k").window(tm.tumbling(10)).allowed_lateness(20)
+    tens = stream.key_by("k").window(tm.tumbling("10 ms")).allowed_lateness("20 ms")
     panes = tens.trigger(twos).discarding().aggregate(v=tm.collect_list("v"), total=tm.sum("v")).uid("panes")
     late = tens.discarding().aggregate(v=tm.collect_list("v")).uid("late")
     ran = lab.run({"panes": panes, "late": late}, end_of_input=False)

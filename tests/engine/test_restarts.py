@@ -225,7 +225,7 @@ def test_splits_may_be_told_by_another_column(spark: SparkSession, tmp_path: Pat
     """Those there were will not show again, and do not hold the watermark back for ever."""
 
     def streams(split_by: str | None) -> dict[str, tm.Stream]:
-        strategy = tm.bounded_out_of_orderness(0, timestamp="t", split_by=split_by)
+        strategy = tm.bounded_out_of_orderness("0 ms", timestamp="t", split_by=split_by)
         spec = tm.files(str(tmp_path / "in"), format="json", schema=f"{SCHEMA}, w STRING")
         return {"hours": hourly(tm.source("in", spec, watermarks=strategy))}
 

@@ -12,6 +12,7 @@ import pytest
 import tidemark as tm
 from tests.engine.lab import NOW, Lab, elements, run_on
 from tests.engine.test_sessions import put_off
+from tests.milliseconds import ms
 from tidemark.spark.windows import session_deferral, session_run
 from tidemark.spark.windows.session_state import SessionState
 from tidemark.state.joblog import JobLog
@@ -49,7 +50,7 @@ def runs_with_lateness(spark: SparkSession, folder: Path, runs: Sequence[tuple[i
     lab, epochs, shown = Lab(spark, folder), list[Rows](), []
     for lateness, further in runs:
         epochs += further
-        windows = elements(*epochs, schema=SCHEMA).key_by("k").window(tm.session(10)).allowed_lateness(lateness)
+        windows = elements(*epochs, schema=SCHEMA).key_by("k").window(tm.session("10 ms")).allowed_lateness(ms(lateness))
         ran = lab.run({"panes": windows.aggregate(n=tm.count()).uid("sessions")}, end_of_input=False)
         shown.append(sorted((pane for pane in panes_of(ran.rows["panes"]) if pane[0] == "a"), key=str))
     return shown
@@ -148,8 +149,8 @@ def test_few_due_among_many_open(spark: SparkSession, tmp_path: Path, monkeypatc
     many: Rows = [(f"k{number}", number * 10) for number in range(400)]
     # The second epoch makes a session longer that would be due in the third, which closes five others.
     epochs: list[Rows] = [many, [("k3", 400), ("z", 4000)], [("z", 4540), (None, 4540)], [("z", 4541)]]
-    windows = elements(*epochs, schema=SCHEMA, watermarks=tm.bounded_out_of_orderness(4000, timestamp="t")).key_by("k")
-    panes = windows.window(tm.session(500)).aggregate(n=tm.count()).uid("sessions")
+    windows = elements(*epochs, schema=SCHEMA, watermarks=tm.bounded_out_of_orderness("4000 ms", timestamp="t")).key_by("k")
+    panes = windows.window(tm.session("500 ms")).aggregate(n=tm.count()).uid("sessions")
     ran = Lab(spark, tmp_path).run({"panes": panes}, end_of_input=False)
     assert asked.count(True) >= 3, "neither absorbing nor firing looked for keys"
     assert sorted(panes_of(ran.rows["panes"]), key=str) == [

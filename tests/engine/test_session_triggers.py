@@ -11,6 +11,7 @@ import tidemark as tm
 from tests.engine.lab import Lab, elements
 from tests.engine.session_cases import require_same, run_engine, run_expected, triggered_case
 from tests.engine.test_sessions import SCHEMA, merge_files_early, take_rows_one_by_one, write_touched_only
+from tests.milliseconds import ms
 from tests.seeds import new_seeds, times
 from tidemark.graph.nodes import WindowNode
 from tidemark.semantics.builtin_triggers import (
@@ -66,7 +67,7 @@ def test_triggered_sessions_go_on_elsewhere(spark: SparkSession, tmp_path: Path,
 
 
 def windows(trigger: Trigger, *, lateness: int = 0) -> tm.WindowedStream:
-    return elements(schema=SCHEMA).key_by("k").window(tm.session(10)).allowed_lateness(lateness).trigger(trigger)
+    return elements(schema=SCHEMA).key_by("k").window(tm.session("10 ms")).allowed_lateness(ms(lateness)).trigger(trigger)
 
 
 def node_of(trigger: Trigger) -> WindowNode:
@@ -127,8 +128,8 @@ def test_when_the_next_session_is_due() -> None:
 def test_an_early_pane_is_replaced_when_the_session_grows(spark: SparkSession, tmp_path: Path) -> None:
     epochs: list[list[tuple[object, ...]]] = [[("a", 20, 0), ("a", 21, 0)], [("a", 12, 0)], [("a", 8, 0)], [("z", 40, 0)]]
     trigger = EventTimeTrigger(early=CountTrigger(2))
-    strategy = tm.bounded_out_of_orderness(100, timestamp="t")
-    stream = elements(*epochs, schema=SCHEMA, watermarks=strategy).key_by("k").window(tm.session(10)).trigger(trigger)
+    strategy = tm.bounded_out_of_orderness("100 ms", timestamp="t")
+    stream = elements(*epochs, schema=SCHEMA, watermarks=strategy).key_by("k").window(tm.session("10 ms")).trigger(trigger)
     ran = Lab(spark, tmp_path).run({"panes": stream.aggregate(n=tm.count()).uid("sessions")})
     panes = [
         (row["pane_timing"], row["pane_index"], row["n"], [int(start.timestamp() * 1000) for start in row["replaces"]])

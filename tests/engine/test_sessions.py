@@ -17,6 +17,7 @@ import pytest
 import tidemark as tm
 from tests.engine.lab import Lab, elements
 from tests.engine.session_cases import random_case, require_same, run_engine, run_expected
+from tests.milliseconds import ms
 from tests.seeds import PROFILE, new_seeds, times
 from tests.short_lived import compiling
 from tidemark.errors import UserCodeError
@@ -152,7 +153,7 @@ def sessions_of(
     lateness: int = 0,
 ) -> list[tuple[object, ...]]:
     """Return the panes over these elements, in the order they came: key, bounds, timing, index, replaced starts, number of elements."""
-    stream = elements(*epochs, schema=SCHEMA).key_by("k").window(assigner).allowed_lateness(lateness)
+    stream = elements(*epochs, schema=SCHEMA).key_by("k").window(assigner).allowed_lateness(ms(lateness))
     rows = Lab(spark, folder).run({"panes": stream.aggregate(n=tm.count()).uid("sessions")}).rows["panes"]
 
     def millis(moment: datetime) -> int:

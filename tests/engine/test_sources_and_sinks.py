@@ -28,7 +28,7 @@ pytestmark = pytest.mark.spark
 
 HOUR = 3_600_000
 SCHEMA = "k STRING, t BIGINT, v INT"
-BY_T = tm.bounded_out_of_orderness(0, timestamp="t")
+BY_T = tm.bounded_out_of_orderness("0 ms", timestamp="t")
 BAD = tm.OutputTag("bad")
 
 
@@ -135,7 +135,7 @@ def test_columnar_files_an_epoch_each(lab: Lab, landing: Path, format: str) -> N
 def test_text_files(lab: Lab, landing: Path) -> None:
     land(landing, "log.txt", "1970-01-01T00:00:01.0009Z start", "???", "1970-01-01T00:00:02Z stop")
     spec = tm.files(str(landing), format="text")
-    stamped = tm.bounded_out_of_orderness(0, timestamp="split(value, ' ')[0]")
+    stamped = tm.bounded_out_of_orderness("0 ms", timestamp="split(value, ' ')[0]")
     source = tm.source("log", spec, watermarks=stamped, malformed_to=BAD)
     ran = lab.run({"words": source.select(word="split(value, ' ')[1]"), "bad": source.side_output(BAD)}, end_of_input=False)
     assert ran.of("words", "word") == ["start", "stop"]

@@ -38,19 +38,22 @@ CASES: dict[str, tuple[Make, type[WindowStep]]] = {
     "count windows that slide": (lambda keyed: counted(keyed.window(tm.count_window(5, 2))), CountedStep),
     "count windows, reduced": (lambda keyed: keyed.window(tm.count_window(5)).reduce(t="a.t + b.t"), CountedStep),
     "count windows, processed": (lambda keyed: processed(keyed.window(tm.count_window(5))), BufferedStep),
-    "discarding": (lambda keyed: counted(keyed.window(tm.tumbling(9)).trigger(EARLY).discarding()), TriggeredStep),
-    "discarding late panes": (lambda keyed: counted(keyed.window(tm.sliding(9, 3)).allowed_lateness(5).discarding()), TriggeredStep),
+    "discarding": (lambda keyed: counted(keyed.window(tm.tumbling("9 ms")).trigger(EARLY).discarding()), TriggeredStep),
+    "discarding late panes": (
+        lambda keyed: counted(keyed.window(tm.sliding("9 ms", "3 ms")).allowed_lateness("5 ms").discarding()),
+        TriggeredStep,
+    ),
     "the global one, discarding": (
         lambda keyed: counted(keyed.window(tm.global_window()).trigger(tm.count_trigger(2)).discarding()),
         TriggeredStep,
     ),
-    "discarding, processed": (lambda keyed: processed(keyed.window(tm.tumbling(9)).trigger(EARLY).discarding()), BufferedStep),
+    "discarding, processed": (lambda keyed: processed(keyed.window(tm.tumbling("9 ms")).trigger(EARLY).discarding()), BufferedStep),
     "by a delta, discarding": (
-        lambda keyed: counted(keyed.window(tm.tumbling(9)).trigger(tm.delta_trigger(3, lambda a, b: b["t"] - a["t"])).discarding()),
+        lambda keyed: counted(keyed.window(tm.tumbling("9 ms")).trigger(tm.delta_trigger(3, lambda a, b: b["t"] - a["t"])).discarding()),
         BufferedStep,
     ),
     "by a trigger of one's own, discarding": (
-        lambda keyed: counted(keyed.window(tm.tumbling(9)).trigger(tm.purging_trigger(QuietTrigger()))),
+        lambda keyed: counted(keyed.window(tm.tumbling("9 ms")).trigger(tm.purging_trigger(QuietTrigger()))),
         BufferedStep,
     ),
     "with an evictor": (
@@ -62,7 +65,7 @@ CASES: dict[str, tuple[Make, type[WindowStep]]] = {
 
 def node_of(make: Make) -> WindowNode:
     source = tm.source(
-        "e", tm.from_elements(epochs=[[]], schema="k STRING, t BIGINT"), watermarks=tm.bounded_out_of_orderness(0, timestamp="t")
+        "e", tm.from_elements(epochs=[[]], schema="k STRING, t BIGINT"), watermarks=tm.bounded_out_of_orderness("0 ms", timestamp="t")
     )
     node = make(source.key_by("k")).node
     assert isinstance(node, WindowNode)

@@ -71,7 +71,7 @@ def test_a_folder_of_very_many_files_is_not_looked_through(tmp_path: Path, monke
 
 def test_sources_are_told_apart_by_their_order(tmp_path: Path) -> None:
     paths = landed(tmp_path)
-    strategy = tm.bounded_out_of_orderness(0, timestamp="t")
+    strategy = tm.bounded_out_of_orderness("0 ms", timestamp="t")
     landing = SourceNode(name="landing", spec=FilesSpec(str(tmp_path), "json", "t BIGINT"), watermarks=strategy)
     rides = SourceNode(name="rides", spec=FormatSpec("kafka"), watermarks=strategy)
     progress = {"sources": [{"metrics": {}}, KAFKA]}
@@ -87,7 +87,7 @@ def test_the_status_says_what_waits_also_when_no_epoch_comes(spark: SparkSession
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "0.json").write_text(json.dumps({"t": 0}))
     spec = tm.files(str(tmp_path / "in"), format="json", schema="t BIGINT")
-    landing = tm.source("landing", spec, watermarks=tm.bounded_out_of_orderness(0, timestamp="t"))
+    landing = tm.source("landing", spec, watermarks=tm.bounded_out_of_orderness("0 ms", timestamp="t"))
     root, stop = str(tmp_path / "store"), threading.Event()
     job = tm.Job("job", outputs={"rows": tm.memory(landing, str(tmp_path))}, store=root)
 

@@ -55,7 +55,7 @@ def job(**change: Any) -> tm.Job:
     windowed = (
         mapped.key_by(change.get("key", "zone"))
         .window(change.get("windows", tm.tumbling(change.get("size", "1 hour"))))
-        .allowed_lateness(change.get("lateness", 0))
+        .allowed_lateness(change.get("lateness", "0 ms"))
     )
     windowed = windowed.trigger(change["trigger"]) if "trigger" in change else windowed
     windowed = windowed.evictor(change["evictor"]) if "evictor" in change else windowed

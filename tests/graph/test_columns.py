@@ -89,16 +89,16 @@ SCHEMAS: dict[str, tuple[Build, str | None]] = {
         "window_start TIMESTAMP, window_end TIMESTAMP, n BIGINT, tags ARRAY<STRING>, pane_timing STRING, pane_index INT",
     ),
     "aggregate then process": (
-        lambda s: s.window_all(tm.tumbling(5)).aggregate(tm.window_function(of_window, "n INT"), best=aggregate("max", "fare")),
+        lambda s: s.window_all(tm.tumbling("5 ms")).aggregate(tm.window_function(of_window, "n INT"), best=aggregate("max", "fare")),
         "window_start TIMESTAMP, window_end TIMESTAMP, n INT, pane_timing STRING, pane_index INT",
     ),
     "reduce": (
-        lambda s: s.key_by("zone").window(tm.tumbling(5)).reduce(TIP="a.tip + b.tip", fare="a.fare"),
+        lambda s: s.key_by("zone").window(tm.tumbling("5 ms")).reduce(TIP="a.tip + b.tip", fare="a.fare"),
         "zone INT, window_start TIMESTAMP, window_end TIMESTAMP, TIP DECIMAL(8, 2), fare DOUBLE, pane_timing STRING, pane_index INT",
     ),
     "reduce in Python": (
         lambda s: (
-            s.with_columns(odd="my_function(1)").window_all(tm.session(5)).reduce(of_window, returns="odd struct<x:int>, fare double")
+            s.with_columns(odd="my_function(1)").window_all(tm.session("5 ms")).reduce(of_window, returns="odd struct<x:int>, fare double")
         ),
         (
             "window_start TIMESTAMP, window_end TIMESTAMP, odd STRUCT<x: INT>, fare DOUBLE, pane_timing STRING, pane_index INT, "
@@ -106,7 +106,7 @@ SCHEMAS: dict[str, tuple[Build, str | None]] = {
         ),
     ),
     "reduce after an unknown": (
-        lambda s: s.transform(lambda df: df).window_all(tm.tumbling(5)).reduce(x="a.x"),
+        lambda s: s.transform(lambda df: df).window_all(tm.tumbling("5 ms")).reduce(x="a.x"),
         "window_start TIMESTAMP, window_end TIMESTAMP, x, pane_timing STRING, pane_index INT",
     ),
     "late": (lambda s: hourly(s.select("zone", "fare", "tip")).side_output(LATE), "zone INT, fare DOUBLE, tip DECIMAL(8, 2)"),
@@ -176,45 +176,48 @@ LINEAGE: dict[str, tuple[Build, str, set[str]]] = {
     "late": (lambda s: hourly(s).side_output(LATE), "note", {"note"}),
     "late of a computed input": (lambda s: hourly(s.with_columns(fare="vendor")).side_output(LATE), "fare", {"vendor"}),
     "event time of malformed": (lambda s: s.side_output(BAD), "event_time", {"pickup_at"}),
-    "bound of a session": (lambda s: s.window_all(tm.session(5)).aggregate(n=tm.count()), "replaces", {"pickup_at"}),
+    "bound of a session": (lambda s: s.window_all(tm.session("5 ms")).aggregate(n=tm.count()), "replaces", {"pickup_at"}),
     "bound of a session with gaps": (
         lambda s: s.window_all(tm.session(gap_by="vendor")).aggregate(n=tm.count()),
         "window_end",
         {"pickup_at", "vendor"},
     ),
-    "bound of the clock": (lambda s: s.window_all(tm.tumbling(5, time="processing")).aggregate(n=tm.count()), "window_end", set()),
+    "bound of the clock": (lambda s: s.window_all(tm.tumbling("5 ms", time="processing")).aggregate(n=tm.count()), "window_end", set()),
     "bound of a count": (lambda s: s.window_all(tm.count_window(5)).aggregate(n=tm.count()), "window_end", set()),
     "bound of windows of counts": (
-        lambda s: s.window_all(tm.count_window(5)).aggregate(n=tm.count()).window_all(tm.tumbling(5)).aggregate(m=tm.count()),
+        lambda s: s.window_all(tm.count_window(5)).aggregate(n=tm.count()).window_all(tm.tumbling("5 ms")).aggregate(m=tm.count()),
         "window_end",
         {"pickup_at"},
     ),
     "bound of windows of the clock": (
         lambda s: (
-            s.window_all(tm.tumbling(5, time="processing")).aggregate(n=tm.count()).window_all(tm.tumbling(5)).aggregate(m=tm.count())
+            s.window_all(tm.tumbling("5 ms", time="processing"))
+            .aggregate(n=tm.count())
+            .window_all(tm.tumbling("5 ms"))
+            .aggregate(m=tm.count())
         ),
         "window_end",
         set(),
     ),
     "processed": (
-        lambda s: s.select("zone", "fare", "pickup_at").key_by("zone").window(tm.tumbling(5)).process(of_window, "n INT"),
+        lambda s: s.select("zone", "fare", "pickup_at").key_by("zone").window(tm.tumbling("5 ms")).process(of_window, "n INT"),
         "n",
         {"zone", "fare", "pickup_at"},
     ),
     "aggregated, then processed": (
-        lambda s: s.key_by("zone").window(tm.tumbling(5)).aggregate(tm.window_function(of_window, "n INT"), tips=tm.sum("tip")),
+        lambda s: s.key_by("zone").window(tm.tumbling("5 ms")).aggregate(tm.window_function(of_window, "n INT"), tips=tm.sum("tip")),
         "n",
         {"zone", "tip", "pickup_at"},
     ),
-    "reduced": (lambda s: s.window_all(tm.tumbling(5)).reduce(fare="a.fare + b.fare", tip="a.tip"), "fare", {"fare"}),
+    "reduced": (lambda s: s.window_all(tm.tumbling("5 ms")).reduce(fare="a.fare + b.fare", tip="a.tip"), "fare", {"fare"}),
     "reduced by way of others": (
-        lambda s: s.window_all(tm.tumbling(5)).reduce(
+        lambda s: s.window_all(tm.tumbling("5 ms")).reduce(
             note="if(a.fare > b.fare, a.note, b.note)", fare="a.fare + b.tip", tip="b.tip", zone="a.zone"
         ),
         "note",
         {"note", "fare", "tip"},
     ),
-    "reduced in Python": (lambda s: s.window_all(tm.tumbling(5)).reduce(of_window, columns=["fare", "tip"]), "fare", {"fare", "tip"}),
+    "reduced in Python": (lambda s: s.window_all(tm.tumbling("5 ms")).reduce(of_window, columns=["fare", "tip"]), "fare", {"fare", "tip"}),
     "through a function": (lambda s: s.select("zone", "fare").map(one_per_row, returns="a INT"), "a", {"zone", "fare"}),
     "deferred": (lambda s: s.select("zone", "tip").with_columns(x=lambda: NotImplemented), "x", {"zone", "tip"}),
     "two windows": (

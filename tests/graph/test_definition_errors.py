@@ -106,12 +106,14 @@ CASES = {
     # durations
     "bad window size": Case(lambda: tm.tumbling("1 fortnight"), DurationError, ("size", "'1 fortnight'"), "whole number and a unit"),
     "window of no size": Case(lambda: tm.tumbling("0 seconds"), DurationError, ("size", "positive"), "whole number"),
-    "offset beyond size": Case(lambda: tm.tumbling("1 hour", offset="2 hours"), DurationError, ("offset", "7200000"), "modulo"),
+    "offset beyond size": Case(lambda: tm.tumbling("1 hour", offset="2 hours"), DurationError, ("offset='2h'", "1h, either way"), "modulo"),
     "negative lateness": Case(lambda: hourly().allowed_lateness("-1 second"), DurationError, ("allowed_lateness",), "whole number"),
     "lateness without unit": Case(lambda: hourly().allowed_lateness("10"), DurationError, ("'10'",), "unit"),
     "negative bound": Case(lambda: tm.bounded_out_of_orderness("-5 minutes", timestamp="t"), DurationError, ("bound",), "whole number"),
-    "no idle time": Case(lambda: tm.ascending(timestamp="t", idle_after=0), DurationError, ("idle_after",), "whole number"),
-    "negative skew": Case(lambda: tm.ascending(timestamp="t", max_future_skew=-1), DurationError, ("max_future_skew",), "whole number"),
+    "no idle time": Case(lambda: tm.ascending(timestamp="t", idle_after="0 ms"), DurationError, ("idle_after",), "whole number"),
+    "negative skew": Case(
+        lambda: tm.ascending(timestamp="t", max_future_skew="-1 ms"), DurationError, ("max_future_skew",), "whole number"
+    ),
     "advance without idleness": Case(
         lambda: tm.ascending(timestamp="t", advance_when_idle=True), DefinitionError, ("advance_when_idle",), "idle_after"
     ),
@@ -279,6 +281,27 @@ CASES = {
     "no outputs": Case(lambda: tm.Job("taxi", outputs={}), DefinitionError, ("no outputs", "job 'taxi'"), "tm.delta"),
     "output not bound": Case(
         lambda: tm.Job("taxi", outputs={"a": wrong(trips())}), DefinitionError, ("'a'", "Stream"), "'a': tm.delta(stream"
+    ),
+    "outputs as a list": Case(
+        lambda: tm.Job("taxi", outputs=wrong([tm.delta(trips(), "x")])),
+        DefinitionError,
+        ("outputs is a list", "by name"),
+        "outputs={'name'",
+    ),
+    "outputs as one": Case(
+        lambda: tm.Job("taxi", outputs=wrong(tm.delta(trips(), "x"))), DefinitionError, ("outputs is an Output",), "outputs={'name'"
+    ),
+    "swapped arguments of delta": Case(
+        lambda: tm.delta(wrong("tables/x"), wrong(trips())),
+        DefinitionError,
+        ("path 'tables/x' first", "<Stream: source trips"),
+        "tm.delta(stream, 'warehouse/tips')",
+    ),
+    "swapped arguments of memory": Case(
+        lambda: tm.memory(wrong("rows"), wrong(trips())), DefinitionError, ("name 'rows' first",), "tm.memory(stream, 'tips')"
+    ),
+    "type of a schema": Case(
+        lambda: tm.from_elements([], schema="zone INT, name STRNG"), DefinitionError, ("'STRNG', did you mean STRING?",), "Spark DDL"
     ),
     "one place twice": Case(
         lambda: tm.Job("taxi", outputs={"a": tm.delta(trips(), "x"), "b": tm.parquet(trips("u"), "./x/")}),

@@ -18,7 +18,7 @@ def job(first: tm.Output, second: tm.Output) -> tm.Job:
 
 
 def stream() -> tm.Stream:
-    return tm.source("trips", tm.from_elements([(1,)], schema="t BIGINT"), watermarks=tm.bounded_out_of_orderness(0, timestamp="t"))
+    return tm.source("trips", tm.from_elements([(1,)], schema="t BIGINT"), watermarks=tm.bounded_out_of_orderness("0 ms", timestamp="t"))
 
 
 @pytest.mark.parametrize("sinks", [(tm.delta, tm.delta), (tm.parquet, tm.parquet), (tm.delta, tm.parquet)])

@@ -50,13 +50,13 @@ class HalfTrigger:
 CASES = {
     # assigners
     "slide unreadable": Case(lambda: tm.sliding("1 day", "1 moon"), DurationError, ("slide", "'1 moon'"), "whole number and a unit"),
-    "no slide": Case(lambda: tm.sliding("1 day", 0), DurationError, ("slide", "positive"), "whole number"),
+    "no slide": Case(lambda: tm.sliding("1 day", "0 ms"), DurationError, ("slide", "positive"), "whole number"),
     "offset beyond slide": Case(lambda: tm.sliding("1 day", "1 hour", offset="2 hours"), DurationError, ("offset", "slide"), "modulo"),
     "step that does not divide": Case(lambda: tm.cumulative("1 day", "7 hours"), DurationError, ("no multiple",), "divides"),
     "step of nothing": Case(lambda: tm.cumulative("1 day", "0 s"), DurationError, ("step",), "whole number"),
     "session without gap": Case(lambda: tm.session(time="event"), DefinitionError, ("no gap",), "session('30 minutes')"),
     "session with two gaps": Case(lambda: tm.session("1 hour", gap_by="fare"), DefinitionError, ("both",), "gap_by='if("),
-    "session of no gap": Case(lambda: tm.session(0), DurationError, ("gap", "positive"), "whole number"),
+    "session of no gap": Case(lambda: tm.session("0 ms"), DurationError, ("gap", "positive"), "whole number"),
     "blank gap": Case(lambda: tm.session(gap_by=" "), DefinitionError, ("gap_by=' '",), "INTERVAL"),
     "gap as a number": Case(lambda: tm.session(gap_by=wrong(5)), DefinitionError, ("gap_by=5",), "gap_by='timeout_ms'"),
     "gap by an unknown column": Case(
@@ -78,7 +78,7 @@ CASES = {
     "count trigger of none": Case(lambda: tm.count_trigger(0), DefinitionError, ("count_trigger", "n=0"), "from 1"),
     "count trigger of text": Case(lambda: tm.count_trigger(wrong("5")), DefinitionError, ("n='5'",), "from 1"),
     "continuous without interval": Case(
-        lambda: tm.continuous_event_time_trigger(0), DurationError, ("interval", "positive"), "whole number"
+        lambda: tm.continuous_event_time_trigger("0 ms"), DurationError, ("interval", "positive"), "whole number"
     ),
     "continuous by clock": Case(
         lambda: tm.continuous_processing_time_trigger("1 parsec"), DurationError, ("interval", "'1 parsec'"), "whole number"
@@ -165,7 +165,7 @@ CASES = {
     ),
     # evictors
     "count evictor of none": Case(lambda: tm.count_evictor(0), DefinitionError, ("count_evictor", "n=0"), "from 1"),
-    "time evictor of none": Case(lambda: tm.time_evictor(0), DurationError, ("size", "positive"), "whole number"),
+    "time evictor of none": Case(lambda: tm.time_evictor("0 ms"), DurationError, ("size", "positive"), "whole number"),
     "delta evictor of one": Case(lambda: tm.delta_evictor(5, wrong(abs)), DefinitionError, ("two arguments",), "lambda element, last"),
     "evictor not called": Case(lambda: zones().evictor(wrong(tm.time_evictor)), DefinitionError, ("time_evictor",), "tm.time_evictor('5"),
     "evictor as a number": Case(lambda: zones().evictor(wrong(5)), DefinitionError, ("5, not an evictor",), "tm.count_evictor(100)"),
@@ -198,10 +198,13 @@ CASES = {
         lambda: zones(DAY_OF_CLOCK).late_to(LATE).aggregate(n=COUNT), DefinitionError, ("processing time",), "leave"
     ),
     "lateness of the clock": Case(
-        lambda: zones(DAY_OF_CLOCK).allowed_lateness(1).aggregate(n=COUNT), DefinitionError, ("allowed_lateness", "ever late"), "leave"
+        lambda: zones(DAY_OF_CLOCK).allowed_lateness("1 ms").aggregate(n=COUNT), DefinitionError, ("allowed_lateness", "ever late"), "leave"
     ),
     "lateness of the clock with gaps": Case(
-        lambda: zones(tm.sliding(5, 10, time="processing")).allowed_lateness(1).aggregate(n=COUNT), DefinitionError, ("ever late",), "leave"
+        lambda: zones(tm.sliding("5 ms", "10 ms", time="processing")).allowed_lateness("1 ms").aggregate(n=COUNT),
+        DefinitionError,
+        ("ever late",),
+        "leave",
     ),
     # names
     "aggregate named replaces": Case(lambda: zones(SESSION).aggregate(replaces=COUNT), InvalidNameError, ("'replaces'",), "my_replaces"),
@@ -324,7 +327,7 @@ def test_error_says_what_where_and_how_to_mend_it(case: Case) -> None:
 
 GOOD = {
     "slide greater than size": lambda: zones(tm.sliding("1 hour", "1 day")).late_to(LATE).aggregate(n=COUNT),
-    "late for the clock's gaps": lambda: zones(tm.sliding(5, 10, time="processing")).late_to(LATE).aggregate(n=COUNT),
+    "late for the clock's gaps": lambda: zones(tm.sliding("5 ms", "10 ms", time="processing")).late_to(LATE).aggregate(n=COUNT),
     "gap of an interval": lambda: zones(tm.session(gap_by="if(zone > 1, INTERVAL 5 MINUTES, INTERVAL 1 HOUR)")).aggregate(n=COUNT),
     "gap of a cast": lambda: zones(tm.session(gap_by="CAST(note AS INTERVAL MINUTE)")).aggregate(n=COUNT),
     "gap of a number": lambda: zones(tm.session(gap_by="zone * 1000")).aggregate(n=COUNT),

@@ -67,7 +67,7 @@ def streams_of(landing: Path) -> dict[str, tm.Stream]:
     read = tm.source(
         "rides",
         tm.files(str(landing / "rides"), format="json", schema=SCHEMA, max_files_per_epoch=1),
-        watermarks=tm.bounded_out_of_orderness(200, timestamp="t", split_by="s"),
+        watermarks=tm.bounded_out_of_orderness("200 ms", timestamp="t", split_by="s"),
         malformed_to=malformed,
     )
     rides = read.filter("v IS NULL OR v > -9", rejects_to=rejected).with_columns(double="v * 2")
@@ -83,7 +83,11 @@ def streams_of(landing: Path) -> dict[str, tm.Stream]:
         "downs": signs.side_output(downs),
         **_at_their_end(rides, changed(taps)),
         **_by_triggers(rides),
-        "reduced": signs.side_output(ups).key_by("k").window(tm.tumbling(500)).reduce(v="a.v + b.v", t="greatest(a.t, b.t)").uid("reduced"),
+        "reduced": signs.side_output(ups)
+        .key_by("k")
+        .window(tm.tumbling("500 ms"))
+        .reduce(v="a.v + b.v", t="greatest(a.t, b.t)")
+        .uid("reduced"),
     }
 
 
@@ -97,20 +101,20 @@ def _at_their_end(rides: tm.Stream, taps: tm.Stream) -> dict[str, tm.Stream]:
     """Return what is made of windows that fire at their end, and of groups by number."""
     late = tm.OutputTag("late")
     by_key = rides.key_by("k")
-    tumbling = by_key.window(tm.tumbling(300)).allowed_lateness(250).late_to(late).aggregate(**every_aggregate()).uid("tumbling")
-    growing = by_key.window(tm.cumulative(800, 200)).aggregate(**aggregates()).uid("growing")
+    tumbling = by_key.window(tm.tumbling("300 ms")).allowed_lateness("250 ms").late_to(late).aggregate(**every_aggregate()).uid("tumbling")
+    growing = by_key.window(tm.cumulative("800 ms", "200 ms")).aggregate(**aggregates()).uid("growing")
     own = tm.python_aggregate(nothing, plus, plus, itself, arguments=["v"], state="BIGINT", returns="BIGINT")
     both = rides.select("k", "v").union(taps)
     return {
         "tumbling": tumbling,
         "late": tumbling.side_output(late),
-        "sliding": by_key.window(tm.sliding(600, 200)).allowed_lateness(100).aggregate(**aggregates()).uid("sliding"),
+        "sliding": by_key.window(tm.sliding("600 ms", "200 ms")).allowed_lateness("100 ms").aggregate(**aggregates()).uid("sliding"),
         "growing": growing,
-        "after": growing.window_all(tm.tumbling(1_000)).aggregate(panes=tm.count(), total=tm.sum("total")).uid("after"),
-        "sessions": by_key.window(tm.session(120)).allowed_lateness(150).aggregate(**aggregates()).uid("sessions"),
+        "after": growing.window_all(tm.tumbling("1000 ms")).aggregate(panes=tm.count(), total=tm.sum("total")).uid("after"),
+        "sessions": by_key.window(tm.session("120 ms")).allowed_lateness("150 ms").aggregate(**aggregates()).uid("sessions"),
         "gaps": by_key.window(tm.session(gap_by="g")).aggregate(**aggregates()).uid("gaps"),
-        "clock": by_key.window(tm.tumbling(1_000, time="processing")).aggregate(**aggregates()).uid("clock"),
-        "everything": both.window_all(tm.tumbling(700)).aggregate(n=tm.count(), own=own).uid("everything"),
+        "clock": by_key.window(tm.tumbling("1000 ms", time="processing")).aggregate(**aggregates()).uid("clock"),
+        "everything": both.window_all(tm.tumbling("700 ms")).aggregate(n=tm.count(), own=own).uid("everything"),
         "counted": by_key.window(tm.count_window(4)).aggregate(**aggregates()).uid("counted"),
         "recent": by_key.window(tm.count_window(5, 2)).aggregate(**aggregates()).uid("recent"),
     }
@@ -120,17 +124,20 @@ def _by_triggers(rides: tm.Stream) -> dict[str, tm.Stream]:
     """Return what is made of windows that triggers fire, and by functions in Python."""
     by_key = rides.key_by("k")
     early = tm.event_time_trigger(early=tm.count_trigger(3))
-    kept = by_key.window(tm.tumbling(400)).allowed_lateness(100).trigger(early).evictor(tm.count_evictor(4))
+    kept = by_key.window(tm.tumbling("400 ms")).allowed_lateness("100 ms").trigger(early).evictor(tm.count_evictor(4))
     leaping = tm.window_function(listed_in_batches, TOLD, batches=True)
     described = tm.window_function(told, "text STRING, calls BIGINT")
     whole = by_key.window(tm.global_window())
     return {
-        "early": by_key.window(tm.tumbling(500)).allowed_lateness(100).trigger(early).aggregate(**aggregates()).uid("early"),
-        "eager": by_key.window(tm.session(200)).trigger(early).aggregate(**aggregates()).uid("eager"),
+        "early": by_key.window(tm.tumbling("500 ms")).allowed_lateness("100 ms").trigger(early).aggregate(**aggregates()).uid("early"),
+        "eager": by_key.window(tm.session("200 ms")).trigger(early).aggregate(**aggregates()).uid("eager"),
         "whole": whole.trigger(tm.purging_trigger(tm.count_trigger(4))).aggregate(**aggregates()).uid("whole"),
         "kept": kept.process(listed, returns=TOLD).uid("kept"),
         "leaps": whole.trigger(tm.delta_trigger(6, apart)).process(leaping).uid("leaps"),
-        "described": by_key.window(tm.tumbling(300)).allowed_lateness(250).aggregate(described, total=tm.sum("v")).uid("described"),
+        "described": by_key.window(tm.tumbling("300 ms"))
+        .allowed_lateness("250 ms")
+        .aggregate(described, total=tm.sum("v"))
+        .uid("described"),
     }
 
 

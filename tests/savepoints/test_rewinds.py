@@ -149,7 +149,7 @@ def test_a_running_job_a_missing_savepoint_and_a_job_without_epochs_are_refused(
     with pytest.raises(UnknownSavepointError):
         go(job, "bad")
     job.restart()
-    with pytest.raises(JobRunningError):
+    with pytest.raises(JobRunningError, match=r"tidemark rewind taxi --to \S+ --stop"):
         go(job, "good")
     assert rows(tmp_path / "late") == [0, 1, 2, 3, 4, 5]
 

@@ -65,7 +65,7 @@ def test_bad_sizes(size: int) -> None:
     ("evictor", "text"),
     [
         (CountEvictor(3), "count_evictor(3)"),
-        (TimeEvictor(3, after=True), "time_evictor(3 ms, after)"),
+        (TimeEvictor(3, after=True), "time_evictor('3ms', after)"),
         (DeltaEvictor(3, apart, after=True), "delta_evictor(3, apart, after)"),
     ],
 )

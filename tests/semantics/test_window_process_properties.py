@@ -56,5 +56,5 @@ def test_count_windows_do_what_the_reference_does(job: Any, cut: Any) -> None:
 
 
 def test_delta_cannot_be_used_with_sessions() -> None:
-    with pytest.raises(DefinitionError, match=r"delta_trigger\(.*\) cannot be used with session\(5 ms\).*Fix:"):
+    with pytest.raises(DefinitionError, match=r"delta_trigger\(.*\) cannot be used with session\('5ms'\).*Fix:"):
         WindowProcess(Session(5), trigger=DeltaTrigger(1, lambda _last, _row: 0.0))

@@ -54,7 +54,7 @@ def test_window_is_half_open_and_its_results_have_its_last_instant() -> None:
 
 
 def test_tumbling_describes_itself_and_never_merges() -> None:
-    assert Tumbling(10, -3).describe() == "tumbling(10 ms, offset -3 ms)"
+    assert Tumbling(10, -3).describe() == "tumbling('10ms', offset='-3ms')"
     assert not Tumbling(10).merging
     assert not isinstance(Tumbling(10), MergingWindowAssigner)
 
@@ -67,7 +67,7 @@ def test_bad_sizes(size: int) -> None:
 
 @pytest.mark.parametrize("offset", [10, -10, 11, 0.5])
 def test_bad_offsets(offset: int) -> None:
-    with pytest.raises(DurationError, match=r"offset=.* must be less than the size, 10 ms.*Fix:"):
+    with pytest.raises(DurationError, match=r"offset=.* must be less than the size, 10ms.*Fix:"):
         Tumbling(10, offset)
 
 

@@ -162,7 +162,7 @@ def test_the_command(spark: SparkSession, tmp_path: Path) -> None:
     operators = CliRunner().invoke(main, ["state", "show", "job", *store])
     assert operators.exit_code == 0, operators.output
     assert "sliding" in operators.output
-    assert "Session(gap_ms=1800000)" in operators.output
+    assert "session gap 30m" in operators.output
     shown = CliRunner().invoke(main, ["state", "show", "job", "tumbling", *store, "--where", "n > 1", "--json"])
     assert shown.exit_code == 0, shown.output
     (row,) = [json.loads(line) for line in shown.stdout.splitlines()]

@@ -167,7 +167,7 @@ def twice(value: int | None) -> int | None:
 def test_what_sessions_put_off_is_changed_too(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put_off(monkeypatch)
     source = elements([("a", 0, 1), ("z", 1, 1)], [("a", 5, 2)], [("z", 6, 2)], schema="k STRING, t BIGINT, v BIGINT")
-    sums = source.key_by("k").window(tm.session(10)).aggregate(total=tm.sum("v")).uid("s")
+    sums = source.key_by("k").window(tm.session("10 ms")).aggregate(total=tm.sum("v")).uid("s")
     job = tm.Job("job", outputs={"s": tm.memory(sums, f"{tmp_path}/s")}, store=str(tmp_path / "store"))
     tm.run(job, spark=spark, clock=ManualClock(NOW), handle_signals=False)
     stored = tm.savepoint(job)

@@ -112,7 +112,7 @@ LATE: Declare = lambda s: (  # noqa: E731 - beside the others
 )
 PROCESS = KINDS["process"]
 CHANGES: dict[str, Change] = {
-    "lateness": Change(hourly(n=COUNT), LATE, "compatible", ("lateness was 0 ms and is now 600000 ms",)),
+    "lateness": Change(hourly(n=COUNT), LATE, "compatible", ("lateness was none and is now 10m",)),
     "order": Change(hourly(n=COUNT, f=FARES), hourly(f=FARES, n=COUNT), "compatible"),
     "blanks": Change(hourly("zone+1", n=COUNT), hourly("zone + 1", n=COUNT), "incompatible"),
     "blanks in an argument": Change(hourly(f=tm.sum("fare*2")), hourly(f=tm.sum("fare * 2")), "compatible"),
@@ -152,18 +152,18 @@ CHANGES: dict[str, Change] = {
         hourly(f=own(add=max)), hourly(f=own(add=min)), "incompatible", ("made in another way",),
     ),
     "key": Change(hourly(n=COUNT), hourly("borough", n=COUNT), "incompatible", ("key 'zone' is gone", "key 'borough' is new")),
-    "size": Change(over(tm.tumbling(10)), over(tm.tumbling(20)), "incompatible", ("windows were",)),
-    "gap": Change(over(tm.session(10)), over(tm.session(20)), "incompatible", ("windows were",)),
-    "slide": Change(over(tm.sliding(10, 5)), over(tm.sliding(10, 2)), "incompatible", ("windows were",)),
+    "size": Change(over(tm.tumbling("10 ms")), over(tm.tumbling("20 ms")), "incompatible", ("windows were",)),
+    "gap": Change(over(tm.session("10 ms")), over(tm.session("20 ms")), "incompatible", ("windows were",)),
+    "slide": Change(over(tm.sliding("10 ms", "5 ms")), over(tm.sliding("10 ms", "2 ms")), "incompatible", ("windows were",)),
     "count": Change(over(tm.count_window(10)), over(tm.count_window(12)), "incompatible", ("windows were",)),
-    "domain": Change(over(tm.tumbling(10)), KINDS["processing time"], "incompatible", ("windows were",)),
+    "domain": Change(over(tm.tumbling("10 ms")), KINDS["processing time"], "incompatible", ("windows were",)),
     "setting of a trigger": Change(
-        over(tm.tumbling(10), tm.count_trigger(2)), over(tm.tumbling(10), tm.count_trigger(3)), "compatible", ("trigger was",)
+        over(tm.tumbling("10 ms"), tm.count_trigger(2)), over(tm.tumbling("10 ms"), tm.count_trigger(3)), "compatible", ("trigger was",)
     ),
-    "trigger": Change(over(tm.tumbling(10)), over(tm.tumbling(10), tm.count_trigger(3)), "incompatible", ("trigger was",)),
+    "trigger": Change(over(tm.tumbling("10 ms")), over(tm.tumbling("10 ms"), tm.count_trigger(3)), "incompatible", ("trigger was",)),
     "purging": Change(
-        over(tm.tumbling(10), tm.count_trigger(3)),
-        over(tm.tumbling(10), tm.purging_trigger(tm.count_trigger(3))),
+        over(tm.tumbling("10 ms"), tm.count_trigger(3)),
+        over(tm.tumbling("10 ms"), tm.purging_trigger(tm.count_trigger(3))),
         "incompatible",
         ("trigger was",),
     ),
@@ -304,8 +304,8 @@ CHANGES: dict[str, Change] = {
     ),
 }  # fmt: skip
 CHANGES["blanks"] = Change(
-    lambda s: s.key_by(k="zone+1").window(tm.tumbling(10)).aggregate(n=COUNT).uid("w"),
-    lambda s: s.key_by(k="zone + 1").window(tm.tumbling(10)).aggregate(n=COUNT).uid("w"),
+    lambda s: s.key_by(k="zone+1").window(tm.tumbling("10 ms")).aggregate(n=COUNT).uid("w"),
+    lambda s: s.key_by(k="zone + 1").window(tm.tumbling("10 ms")).aggregate(n=COUNT).uid("w"),
     "compatible",
 )
 

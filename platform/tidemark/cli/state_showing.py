@@ -13,6 +13,7 @@ import click
 from tidemark.cli.command_groups import SuggestingGroup
 from tidemark.cli.options import echo_json, existing_store, json_option, store_option, views
 from tidemark.clock import format_ms
+from tidemark.graph.recorded_rules import describe_recorded_windows
 from tidemark.savepoints.checking import HEAD
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def _show_operators(found: StoredState, *, as_json: bool) -> None:
         [
             each.uid,
             each.keeps,
-            _windows(each.windows),
+            describe_recorded_windows(each.windows),
             ", ".join(each.keys) or "-",
             ", ".join(each.aggregates) or "-",
             f"{each.rows:,}",
@@ -116,11 +117,6 @@ def _show_operators(found: StoredState, *, as_json: bool) -> None:
         for each in found.operators.values()
     ]
     click.echo(table(_COLUMNS, rows) if rows else "no state")
-
-
-def _windows(assigner: Mapping[str, object]) -> str:
-    settings = ", ".join(f"{name}={value}" for name, value in assigner.items() if name != "kind" and value not in (0, None))
-    return f"{assigner.get('kind', '?')}({settings})"
 
 
 def _cell(value: object) -> str:

@@ -99,7 +99,7 @@ def discard(store: JobStore, name: str, *, of: str = "", clock: Clock = SYSTEM_C
     if generation.spec.wanted == "running":
         raise DefinitionError(f"the fork {name!r} is wanted running", fix=f"stop it first: `tidemark stop {name}`", job=name)
     _require_unread(folder, name)
-    driver = log.acquire(current_owner("discard"))
+    driver = log.acquire(current_owner("discard"), instead=f"stop the fork: `tidemark stop {name}`")
     try:
         return _delete(store, name, _begin(store, driver, name, generation, root))
     except BaseException:
@@ -174,7 +174,7 @@ def _go_on(store: JobStore, log: JobLog, begun: DiscardNote, *, of: str) -> tupl
     _require_not_anew(store, log.job, begun)
     # As long as its records are whole, a driver may be at work again.
     with suppress(CorruptStoreError):
-        log.acquire(current_owner("discard"))
+        log.acquire(current_owner("discard"), instead=f"stop the fork: `tidemark stop {log.job}`")
     return _delete(store, log.job, begun)
 
 

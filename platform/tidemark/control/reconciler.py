@@ -24,7 +24,7 @@ from tidemark.control.launcher import Launcher
 from tidemark.control.leases import release_lease, take_lease
 from tidemark.control.observe import Observation, Observer, job_names, write_control_status
 from tidemark.control.plan import after_failure, plan
-from tidemark.control.records import Attempt, Failure, Lease, ProcessHandle
+from tidemark.control.records import Attempt, ControlStatus, Failure, Lease, ProcessHandle
 from tidemark.control.spec import SpecGeneration
 from tidemark.control.standing import STATES
 from tidemark.control.upgrade_carrying import UpgradeCarrier
@@ -204,7 +204,7 @@ class Reconciler:
         match action:
             case Say(status):
                 write_control_status(self._store, status)
-                logger.info("%s: %s%s", job, STATES[status.lifecycle], f", {status.reason}" if status.reason else "")
+                logger.info("%s: %s%s%s", job, STATES[status.lifecycle], f", {status.reason}" if status.reason else "", _cause(status))
             case GiveUp(attempt):
                 return give_up_attempt(self._store, job, attempt, by=self.holder, at=self._clock.now_ms())
             case Start():
@@ -286,3 +286,10 @@ def _place(error: Exception) -> str | None:
 
 def _shown(process: ProcessHandle) -> str:
     return f"process {process.pid if process.pid is not None else process.application} on host {process.host!r}"
+
+
+def _cause(status: ControlStatus) -> str:
+    """Return the first line of the error that an attempt failed with; a status that says no failure has none."""
+    if status.error is None or status.lifecycle not in {"failing", "failed"}:
+        return ""
+    return f": {(status.error.message.splitlines() or [status.error.code])[0]}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tidemark.errors import DefinitionError
+from tidemark.graph.places import user_place
 
 
 def sql_argument(function: str, expression: object) -> str:
@@ -15,6 +16,7 @@ def sql_argument(function: str, expression: object) -> str:
         raise DefinitionError(
             f"{function}({expression!r}): the argument is not an SQL expression",
             fix=f"pass a column or any SQL expression over the columns as text, such as {function}('fare')",
+            place=user_place(),
         )
     return expression.strip()
 
@@ -37,9 +39,17 @@ def number_between(function: str, name: str, value: object, *, least: float, mos
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
         raise DefinitionError(
             f"{function}: {name}={value!r} is not a number from {least:g} to {most:g}",
-            fix=f"pass {name} from {least:g} to {most:g}",
+            fix=f"pass {name} from {least:g} to {most:g}{_as_share(value, most)}",
+            place=user_place(),
         )
     return value
+
+
+def _as_share(value: object, most: float) -> str:
+    """Return what a number was meant to be where it is a percentage and a share is asked for."""
+    if most == 1 and isinstance(value, int | float) and 1 < value <= 100:
+        return f", such as {value / 100:g} for {value:g} per cent"
+    return ""
 
 
 def whole_number(function: str, name: str, value: object, *, least: int, most: int) -> int:
@@ -52,5 +62,6 @@ def whole_number(function: str, name: str, value: object, *, least: int, most: i
         raise DefinitionError(
             f"{function}: {name}={value!r} is not a whole number from {least} to {most}",
             fix=f"pass {name} from {least} to {most}",
+            place=user_place(),
         )
     return value

@@ -18,6 +18,8 @@ _DECIMAL = re.compile(r"DECIMAL\((\d+), (\d+)\)")
 
 def aggregate_type(aggregate: Aggregate, schema: Schema | None) -> str | None:
     """Return the Spark type of an aggregate's result over a stream's columns, None where it is not certain."""
+    if aggregate.returns is not None:
+        return aggregate.returns
     if aggregate.kind in _COUNTS:
         return "BIGINT"
     if aggregate.kind in _DOUBLES:

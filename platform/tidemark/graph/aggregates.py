@@ -44,7 +44,8 @@ class Aggregate:
     """A mergeable aggregate.
 
     ``kind`` and ``arguments`` describe it (for explain, lineage, compatibility); ``arguments`` are the SQL expressions over
-    input columns that it reads. ``result`` is a scalar expression over the partials' columns. Templates as in Partial.
+    input columns that it reads. ``result`` is a scalar expression over the partials' columns. Templates as in Partial. ``returns`` is the
+    result's type where that depends on no argument; it is never recorded.
     """
 
     kind: str
@@ -52,6 +53,7 @@ class Aggregate:
     partials: tuple[Partial, ...]
     result: str
     functions: tuple[PythonFunction, ...] = ()
+    returns: str | None = None
 
     @property
     def ordered(self) -> bool:

@@ -16,6 +16,7 @@ from decimal import Decimal
 from tidemark.errors import DefinitionError
 from tidemark.graph.aggregate_arguments import in_template, number_between, sql_argument
 from tidemark.graph.aggregates import Aggregate, Partial
+from tidemark.graph.places import user_place
 
 LEAST_RELATIVE_ERROR = 0.001
 _MOST_RELATIVE_ERROR = 0.5
@@ -102,7 +103,9 @@ def approx_percentile(expression: str, p: float | Sequence[float], relative_erro
     argument = sql_argument("approx_percentile", expression)
     shares = [number_between("approx_percentile", "p", each, least=0, most=1) for each in (p if isinstance(p, Sequence) else (p,))]
     if not shares:
-        raise DefinitionError("approx_percentile: p is an empty list", fix="pass a share from 0 to 1 or several, such as p=[0.5, 0.99]")
+        raise DefinitionError(
+            "approx_percentile: p is an empty list", fix="pass a share from 0 to 1 or several, such as p=[0.5, 0.99]", place=user_place()
+        )
     error = number_between("approx_percentile", "relative_error", relative_error, least=LEAST_RELATIVE_ERROR, most=_MOST_RELATIVE_ERROR)
     buckets, value = Buckets(error), in_template(argument)
     create = f"approx_top_k_accumulate({buckets.of(value)}, {buckets.tracked}) FILTER (WHERE {value} IS NOT NULL)"
@@ -111,7 +114,8 @@ def approx_percentile(expression: str, p: float | Sequence[float], relative_erro
     # Null rather than an array of nulls, as Spark's own of this name.
     several = f"CASE WHEN size(approx_top_k_estimate({{buckets}}, 1)) > 0 THEN {found} END"
     result = several if isinstance(p, Sequence) else f"{found}[0]"
-    return Aggregate("approx_percentile", (argument,), (partial,), result)
+    returns = "ARRAY<DOUBLE>" if isinstance(p, Sequence) else "DOUBLE"
+    return Aggregate("approx_percentile", (argument,), (partial,), result, returns=returns)
 
 
 def _percentiles(buckets: Buckets, shares: Sequence[float]) -> str:

@@ -2,12 +2,38 @@
 
 from __future__ import annotations
 
+import difflib
+import re
 from collections.abc import Iterator, Sequence
 
 from tidemark.errors import DefinitionError
 from tidemark.graph.schema import Schema, SchemaColumn
 from tidemark.names import is_blank
 
+_TYPES = [
+    "TINYINT",
+    "SMALLINT",
+    "INT",
+    "INTEGER",
+    "BIGINT",
+    "LONG",
+    "SHORT",
+    "BYTE",
+    "FLOAT",
+    "DOUBLE",
+    "DECIMAL",
+    "STRING",
+    "BINARY",
+    "BOOLEAN",
+    "DATE",
+    "TIMESTAMP",
+    "TIMESTAMP_NTZ",
+    "ARRAY",
+    "MAP",
+    "STRUCT",
+    "VARIANT",
+    "INTERVAL",
+]
 _FIX = "write Spark DDL, such as 'zone INT, pickup_at TIMESTAMP, fares ARRAY<DOUBLE>'"
 
 
@@ -31,7 +57,7 @@ def parse_schema(ddl: str, *, place: str | None = None, what: str = "schema") ->
     for part in _split(ddl, what, place):
         column = _column(part)
         if column is None:
-            raise DefinitionError(f"{what} {ddl!r} cannot be read at {part.strip()!r}", fix=_FIX, place=place)
+            raise DefinitionError(f"{what} {ddl!r} cannot be read at {part.strip()!r}{_unknown_type(part)}", fix=_FIX, place=place)
         if any(other.name.lower() == column.name.lower() for other in columns):
             raise DefinitionError(f"{what} has column {column.name!r} twice", fix="give each column another name", place=place)
         columns.append(column)
@@ -73,6 +99,15 @@ def _column(part: str) -> SchemaColumn | None:
         return None
     kind = parse_type(part[rest[0].start : rest[end - 1].end + 1])
     return SchemaColumn(name.text, kind) if kind else None
+
+
+def _unknown_type(part: str) -> str:
+    """Return which word of a column is no type, and which one may have been meant, if that can be told."""
+    words = re.findall(r"\w+", part)
+    if len(words) != 2 or words[1].upper() in _TYPES:
+        return ""
+    near = difflib.get_close_matches(words[1].upper(), _TYPES, n=1)
+    return f": there is no type {words[1]!r}" + (f", did you mean {near[0]}?" if near else "")
 
 
 def _within(texts: Sequence[str]) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,8 +9,10 @@ from string import Formatter
 from types import MappingProxyType
 from typing import Literal, cast
 
+from tidemark.durations import format_duration
 from tidemark.errors import ExpressionError
 from tidemark.graph.expressions import Site, parse_sql
+from tidemark.graph.recorded_rules import describe_recorded_evictor, describe_recorded_trigger, describe_recorded_windows
 
 Names = Mapping[str, str | None]
 """New names by old ones, of keys, aggregates and columns of the stream; None for an aggregate that is left behind."""
@@ -132,18 +133,21 @@ def _key_changes(old: Mapping[str, Mapping[str, object]], new: Mapping[str, Mapp
 
 def _firing_changes(old: Mapping[str, object], new: Mapping[str, object], names: Names) -> Iterator[DefinitionChange]:
     if not _same_assigner(old.get("assigner"), new.get("assigner"), names):
-        what = f"the windows were {json.dumps(old.get('assigner'))} and are now {json.dumps(new.get('assigner'))}"
+        was, now = (describe_recorded_windows(each.get("assigner")) for each in (old, new))
+        what = f"the windows were {was} and are now {now}{' by other code' if was == now else ''}"
         yield DefinitionChange("windows", "other", what)
     before, after = old.get("allowed_lateness_ms"), new.get("allowed_lateness_ms")
     if before != after:
-        yield DefinitionChange("lateness", "none", f"the allowed lateness was {before} ms and is now {after} ms")
+        yield DefinitionChange("lateness", "none", f"the allowed lateness was {_duration(before)} and is now {_duration(after)}")
     before, after = old.get("trigger"), new.get("trigger")
     if before != after:
         effect: Effect = "none" if _kinds(before) == _kinds(after) else "other"
-        yield DefinitionChange("trigger", effect, f"the trigger was {_shown(before)} and is now {_shown(after)}")
+        yield DefinitionChange(
+            "trigger", effect, f"the trigger was {describe_recorded_trigger(before)} and is now {describe_recorded_trigger(after)}"
+        )
     before, after = old.get("evictor"), new.get("evictor")
     if before != after:
-        what = f"the evictor was {json.dumps(before) if before else 'none'} and is now {json.dumps(after) if after else 'none'}"
+        what = f"the evictor was {describe_recorded_evictor(before)} and is now {describe_recorded_evictor(after)}"
         yield DefinitionChange("evictor", "none", what)
 
 
@@ -165,8 +169,8 @@ def _kinds(rule: object) -> object:
     return {"kind": rule.get("kind"), **inner}
 
 
-def _shown(trigger: object) -> str:
-    return "the windows' own" if trigger is None else json.dumps(trigger)
+def _duration(milliseconds: object) -> str:
+    return format_duration(milliseconds) if isinstance(milliseconds, int) and milliseconds else "none"
 
 
 def _aggregate_changes(

@@ -58,7 +58,7 @@ def node_of_definition(definition: Mapping[str, object], uid: str) -> WindowNode
         assigner=_assigner(definition.get("assigner"), uid),
         aggregates=tuple((str(entry["name"]), _aggregate(entry)) for entry in _entries(definition, "aggregates")),
         allowed_lateness_ms=int(cast("int", definition.get("allowed_lateness_ms", 0))),
-        trigger=_trigger(definition.get("trigger")),
+        trigger=trigger_of_definition(definition.get("trigger")),
         function=WindowFunction(_gone, str(function.get("returns"))) if isinstance(function, Mapping) else None,
     )
 
@@ -78,14 +78,22 @@ def _aggregate(entry: Mapping[str, object]) -> Aggregate:
     )
 
 
+def assigner_of_definition(stored: object) -> WindowAssigner | None:
+    """Return the windows that a definition names, None where they are not among those that come with this release."""
+    kind = _ASSIGNERS.get(str(stored.get("kind"))) if isinstance(stored, Mapping) else None
+    if kind is None or not isinstance(stored, Mapping):
+        return None
+    # Those without settings are recorded with their description.
+    settings = {str(name): value for name, value in stored.items() if name not in {"kind", "description"}}
+    with contextlib.suppress(TypeError):
+        return kind(**settings)
+    return None
+
+
 def _assigner(stored: object, uid: str) -> WindowAssigner:
-    if isinstance(stored, Mapping):
-        kind = _ASSIGNERS.get(str(stored.get("kind")))
-        if kind is not None:
-            # Those without settings are recorded with their description.
-            settings = {str(name): value for name, value in stored.items() if name not in {"kind", "description"}}
-            with contextlib.suppress(TypeError):
-                return kind(**settings)
+    assigner = assigner_of_definition(stored)
+    if assigner is not None:
+        return assigner
     raise StateMismatchError(
         f"the state of {uid!r} is of windows {stored!r}, which are not among those that come with this release",
         fix="pass the job whose state it is: savepoint(job, ...)",
@@ -93,17 +101,24 @@ def _assigner(stored: object, uid: str) -> WindowAssigner:
     )
 
 
-def _trigger(stored: object) -> Trigger | None:
+def trigger_of_definition(stored: object) -> Trigger | None:
     """Return the trigger; one that looks at elements keeps them, and then it does not matter here which one it was."""
     if not isinstance(stored, Mapping):
         return None
     kind = _TRIGGERS.get(str(stored.get("kind")))
     if kind is None or "text" in stored:
         return _Unknown()
-    settings = {str(name): _trigger(value) if isinstance(value, Mapping) else value for name, value in stored.items() if name != "kind"}
+    settings = {
+        str(name): trigger_of_definition(value) if isinstance(value, Mapping) else value for name, value in stored.items() if name != "kind"
+    }
     if any(isinstance(value, _Unknown) for value in settings.values()):
         return _Unknown()
     return kind(**settings)
+
+
+def is_known_trigger(trigger: Trigger) -> bool:
+    """Return whether a trigger, and what is in it, could be made from its settings."""
+    return not isinstance(trigger, _Unknown)
 
 
 class _Unknown(QuietTrigger):

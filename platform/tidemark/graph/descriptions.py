@@ -149,6 +149,16 @@ def describe_path(path: str) -> str:
     return _CREDENTIALS.sub("://***@", path)
 
 
+def shortened(text: str, most: int = 80) -> str:
+    """Return a text on one line, cut where it is longer than a message can bear.
+
+    >>> shortened("a  b", 3), shortened("abcdef", 3)
+    ('a b', 'ab…')
+    """
+    line = " ".join(text.split())
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
 def _columns(columns: Iterable[tuple[str, Expression]]) -> str:
     shown = ((name, describe_expression(expression)) for name, expression in columns)
     return ", ".join(name if name == text else f"{name} = {text}" for name, text in shown)

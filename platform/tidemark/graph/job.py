@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from tidemark.errors import TidemarkError
+from tidemark.errors import DefinitionError, TidemarkError
 from tidemark.graph.job_checks import check_job
 from tidemark.graph.nodes import Node, Output, SourceNode, walk
 from tidemark.graph.places import user_place
+from tidemark.graph.unknown_members import unknown_member
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,9 +28,12 @@ class Job:
         description: what the job is for, in Markdown.
         owners: people or teams, such as ``"team:data"`` or an address.
         tags: free key-value pairs.
+        functions: SQL functions that the session has beside Spark's own, such as ``["my_fn"]`` after ``spark.udf.register("my_fn", ...)``.
+            Those with a database (``db.my_fn``) need not be named.
 
     Raises:
         DefinitionError: names or places that collide, a window without uid, settings out of range; names the line and the fix.
+        ExpressionError: SQL calls a function that neither Spark has nor ``functions`` declares.
     """
 
     name: str
@@ -40,6 +44,7 @@ class Job:
     description: str | None = None
     owners: Sequence[str] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
+    functions: Sequence[str] = ()
     place: str = field(default="", init=False)
 
     def __post_init__(self) -> None:
@@ -54,9 +59,19 @@ class Job:
             "outputs": MappingProxyType(dict(self.outputs)),
             "owners": tuple(self.owners),
             "tags": MappingProxyType(dict(self.tags)),
+            "functions": tuple(self.functions),
         }
         for name, value in frozen.items():
             object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        return f"<Job {self.name}: {', '.join(self.outputs)}>"
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            """Say what to write for names that other libraries have here."""
+            raise unknown_member(self, name, "job", dir(self))
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
@@ -77,3 +92,24 @@ class Job:
         from tidemark.graph.explain import explain
 
         return explain(self, format)
+
+
+def require_job(value: object, call: str, place: str) -> None:
+    """Make sure that a function which takes a job is given one.
+
+    Args:
+        value: what it was given.
+        call: the function, such as ``tm.run``.
+        place: file and line of the call.
+
+    Raises:
+        DefinitionError: it is none; the fix says how a job is made of it.
+    """
+    if isinstance(value, Job):
+        return
+    given = f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
+    raise DefinitionError(
+        f"{call} is given {given}, not a job",
+        fix=f"bind streams to sinks, and these to a job: {call}(tm.Job('taxi', outputs={{'fares': tm.delta(stream, 'warehouse/fares')}}))",
+        place=place,
+    )

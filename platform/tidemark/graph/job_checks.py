@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from tidemark.errors import DefinitionError
+from tidemark.graph.function_names import check_declared, check_functions
 from tidemark.graph.nodes import (
     ConsoleSpec,
     DeltaSpec,
@@ -38,6 +39,7 @@ def check_job(job: Job, place: str) -> None:
     _check_sources(job)
     _check_uids(job.nodes)
     _check_tags(job.nodes)
+    check_functions(job.nodes, job.functions)
 
 
 def _check_settings(job: Job, place: str) -> None:
@@ -51,10 +53,19 @@ def _check_settings(job: Job, place: str) -> None:
         raise DefinitionError(f"owners={job.owners!r} is not a list of texts", fix="write owners=['team:data']", place=place)
     if not _is_mapping(job.tags) or not all(isinstance(text, str) for pair in job.tags.items() for text in pair):
         raise DefinitionError(f"tags={job.tags!r} is not a dict of texts", fix="write tags={'domain': 'taxi'}", place=place)
+    check_declared(job.functions, place)
 
 
 def _check_outputs(job: Job, place: str) -> None:
-    if not _is_mapping(job.outputs) or not job.outputs:
+    if not _is_mapping(job.outputs):
+        kind = type(job.outputs).__name__
+        article = "an" if kind[0].lower() in "aeiou" else "a"
+        raise DefinitionError(
+            f"outputs is {article} {kind}, not a dict of sinks by name; the names are how outputs are found again",
+            fix="write outputs={'name': tm.delta(stream, 'path')}",
+            place=place,
+        )
+    if not job.outputs:
         raise DefinitionError("the job has no outputs", fix="write outputs={'name': tm.delta(stream, 'path')}", place=place)
     used: dict[tuple[object, ...], str] = {}
     seen: dict[str, str] = {}

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from tidemark.graph.aggregates import Aggregate
+from tidemark.graph.unknown_members import unknown_member
 from tidemark.semantics.evictors import Evictor
 from tidemark.semantics.triggers import Trigger
 from tidemark.semantics.watermarks import WatermarkStrategy
@@ -43,7 +44,7 @@ class OutputTag:
 class ElementsSpec:
     """Elements given in the program; each batch is one epoch's input, in this order."""
 
-    batches: tuple[tuple[tuple[object, ...], ...], ...]
+    batches: tuple[tuple[tuple[object, ...], ...], ...] = field(repr=False)
     schema: str
 
 
@@ -54,7 +55,7 @@ class FilesSpec:
     path: str
     format: Literal["json", "csv", "parquet", "orc", "text"]
     schema: str
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
     max_files_per_epoch: int | None = None
     max_bytes_per_epoch: int | None = None
 
@@ -64,7 +65,7 @@ class FormatSpec:
     """Any Structured Streaming source by its format name and options."""
 
     format: str
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
     schema: str | None = None
 
 
@@ -83,7 +84,7 @@ SourceSpec = ElementsSpec | FilesSpec | FormatSpec | RateSpec
 class Node:
     """What all nodes have: inputs in order, the uid if one was given, and the user's file and line."""
 
-    inputs: tuple[Node, ...] = ()
+    inputs: tuple[Node, ...] = field(default=(), repr=False)
     uid: str | None = None
     place: str = ""
 
@@ -248,9 +249,15 @@ SinkSpec = DeltaSpec | ParquetSpec | ConsoleSpec | MemorySpec
 class Output:
     """A stream bound to a sink; ``place`` is the user's file and line."""
 
-    node: Node
+    node: Node = field(repr=False)
     sink: SinkSpec
     place: str = ""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            """Say what to write for names that other libraries have here."""
+            raise unknown_member(self, name, "output", dir(self))
 
 
 def walk(roots: Iterable[Node]) -> tuple[Node, ...]:

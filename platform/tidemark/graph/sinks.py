@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from tidemark.errors import DefinitionError
+from tidemark.graph.descriptions import shortened
 from tidemark.graph.nodes import ConsoleSpec, DeltaSpec, MemorySpec, Output, ParquetSpec, SinkSpec
 from tidemark.graph.places import user_place
 from tidemark.graph.side_outputs import check_has_rows
@@ -33,7 +34,7 @@ def delta(stream: Stream, path: str, *, mode: Literal["append", "upsert"] = "app
         DefinitionError: not a stream, no path, or keys that are missing or of no use.
         ColumnError: the stream lacks a key column.
     """
-    output = _output("delta", stream, DeltaSpec(path=_text("delta", "path", path)))
+    output = _output("delta", stream, DeltaSpec(path=_text("delta", "path", path, stream)))
     if mode == "append" and keys is None:
         return output
     if mode != "upsert":
@@ -53,7 +54,7 @@ def parquet(stream: Stream, path: str) -> Output:
     Raises:
         DefinitionError: not a stream, or no path.
     """
-    return _output("parquet", stream, ParquetSpec(path=_text("parquet", "path", path)))
+    return _output("parquet", stream, ParquetSpec(path=_text("parquet", "path", path, stream)))
 
 
 def console(stream: Stream, *, rows: int = 20) -> Output:
@@ -77,7 +78,7 @@ def memory(stream: Stream, name: str) -> Output:
     Raises:
         DefinitionError: not a stream, or no name.
     """
-    return _output("memory", stream, MemorySpec(name=_text("memory", "name", name)))
+    return _output("memory", stream, MemorySpec(name=_text("memory", "name", name, stream)))
 
 
 def guarantee(sink: SinkSpec) -> str:
@@ -99,12 +100,19 @@ def guarantee(sink: SinkSpec) -> str:
             return "exactly once within the process"
 
 
-def _text(sink: str, argument: str, value: object) -> str:
+def _text(sink: str, argument: str, value: object, stream: object) -> str:
     if isinstance(value, str) and value.strip():
         return value
+    example = f"tm.{sink}(stream, {'warehouse/tips' if argument == 'path' else 'tips'!r})"
+    if isinstance(stream, str) and not isinstance(value, str):
+        raise DefinitionError(
+            f"{sink}(...) is given its {argument} {stream!r} first, and then {shortened(repr(value))}",
+            fix=f"the stream comes first: {example}",
+            place=user_place(),
+        )
     raise DefinitionError(
-        f"{sink}({argument}={value!r}) names no place to write to",
-        fix=f"give a {argument}, such as tm.{sink}(stream, 'warehouse/tips')" if argument == "path" else "give a name",
+        f"{sink}({argument}={shortened(repr(value))}) names no place to write to",
+        fix=f"give a {argument}, such as {example}",
         place=user_place(),
     )
 

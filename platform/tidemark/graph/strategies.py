@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
-from tidemark.durations import to_ms
+from tidemark.durations import Duration, to_ms
 from tidemark.graph.places import placed, user_place
 from tidemark.semantics.watermarks import (
     Ascending,
@@ -14,9 +12,6 @@ from tidemark.semantics.watermarks import (
     WatermarkGenerator,
     WatermarkStrategy,
 )
-
-Duration = str | timedelta | int
-"""``"5 minutes"``, a timedelta, or milliseconds."""
 
 
 def bounded_out_of_orderness(

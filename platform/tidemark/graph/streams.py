@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidemark.errors import DefinitionError
+from tidemark.graph.descriptions import describe_node, shortened
 from tidemark.graph.expressions import named_expressions
 from tidemark.graph.name_checks import check_tag
 from tidemark.graph.nodes import (
@@ -25,9 +26,11 @@ from tidemark.graph.nodes import (
     WithColumnsNode,
 )
 from tidemark.graph.places import user_place
+from tidemark.graph.propagation import schema_of
 from tidemark.graph.side_outputs import check_has_rows, emitter_of
+from tidemark.graph.unknown_members import unknown_member
 from tidemark.graph.validation import check_node, check_uid
-from tidemark.graph.window_checks import check_assigner
+from tidemark.graph.window_checks import check_assigner, check_keys
 from tidemark.graph.windowed import KeyedStream, WindowedStream
 
 if TYPE_CHECKING:
@@ -49,6 +52,15 @@ class Stream:
     def __post_init__(self) -> None:
         """Check the newest operator."""
         check_node(self.node)
+
+    def __repr__(self) -> str:
+        return f"<Stream: {shortened(describe_node(self.node))}>"
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            """Say what to write for names that other libraries have here."""
+            raise unknown_member(self, name, "stream", dir(self))
 
     def select(self, *columns: str, **named: Expression) -> Stream:
         """Keep exactly these columns: first the positional ones (a column, or ``"expression AS name"``), then the named.
@@ -151,7 +163,9 @@ class Stream:
         place = user_place()
         for other in others:
             if not isinstance(other, Stream):
-                raise DefinitionError(f"union is given {other!r}, not a stream", fix="pass streams: .union(other, ...)", place=place)
+                raise DefinitionError(
+                    f"union is given {shortened(repr(other))}, not a stream", fix="pass streams: .union(other, ...)", place=place
+                )
         return Stream(UnionNode(inputs=(self.node, *(other.node for other in others)), place=place))
 
     def key_by(self, *columns: str, **named: Expression) -> KeyedStream:
@@ -165,7 +179,9 @@ class Stream:
         if not columns and not named:
             raise DefinitionError("key_by() names no column", fix="name at least one, or use .window_all(...)", place=place)
         check_has_rows(self.node, place)
-        return KeyedStream(node=self.node, keys=named_expressions("key_by", columns, named, place), place=place)
+        keys = named_expressions("key_by", columns, named, place)
+        check_keys(keys, schema_of(self.node), place)
+        return KeyedStream(node=self.node, keys=keys, place=place)
 
     def window_all(self, assigner: WindowAssigner) -> WindowedStream:
         """Put all elements, whatever their key, into windows.

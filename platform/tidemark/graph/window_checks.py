@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tidemark.errors import DefinitionError, ExpressionError, InvalidNameError
+from tidemark.graph.aggregate_checks import check_argument_types
 from tidemark.graph.aggregates import Aggregate
 from tidemark.graph.ddl import parse_schema
 from tidemark.graph.expression_types import type_of
 from tidemark.graph.expressions import Site, check_columns, parse_row_expression, parse_sql, unknown_column
 from tidemark.graph.name_checks import check_column_names, check_tag
-from tidemark.graph.nodes import Node, SideOutputNode, SourceNode, WindowNode
+from tidemark.graph.nodes import Expression, Node, SideOutputNode, SourceNode, WindowNode
 from tidemark.graph.propagation import schema_of
 from tidemark.graph.schema import Schema
 from tidemark.graph.sql_functions import is_aggregate
@@ -34,15 +37,24 @@ def check_window(node: WindowNode) -> None:
     if node.late_to is not None:
         check_tag(node.late_to, "late_to", node.place)
     schema = schema_of(node.inputs[0])
-    for name, expression in node.keys:
-        site = Site(f"key {name!r}", node.place, node.uid)
-        check_columns(parse_row_expression(expression, site), expression, schema, site)
+    check_keys(node.keys, schema, node.place, uid=node.uid)
     if isinstance(node.assigner, DynamicSession):
         _check_gap(node.assigner, node, schema)
     for name, aggregate in node.aggregates:
         _check_aggregate(name, aggregate, node, schema)
     check_firing(node)
     _check_has_time(node)
+
+
+def check_keys(keys: Sequence[tuple[str, Expression]], schema: Schema | None, place: str, *, uid: str | None = None) -> None:
+    """Check the expressions of keys against a stream's columns.
+
+    Raises:
+        ColumnError: or ``ExpressionError``.
+    """
+    for name, expression in keys:
+        site = Site(f"key {name!r}", place, uid)
+        check_columns(parse_row_expression(expression, site), expression, schema, site)
 
 
 def check_assigner(assigner: object, place: str) -> None:
@@ -125,6 +137,7 @@ def _check_aggregate(name: str, aggregate: object, node: WindowNode, schema: Sch
     for column in aggregate_columns(aggregate, site):
         if schema is not None and schema.find(column) is None:
             raise unknown_column(column, site.what, schema, site)
+    check_argument_types(name, aggregate, schema, site)
 
 
 def _check_create(create: str, site: Site) -> None:

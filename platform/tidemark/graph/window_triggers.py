@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
-from tidemark.durations import to_ms
+from tidemark.durations import Duration, to_ms
 from tidemark.errors import DefinitionError
 from tidemark.graph.aggregate_arguments import whole_number
 from tidemark.graph.function_checks import check_takes
 from tidemark.graph.places import placed, user_place
-from tidemark.graph.strategies import Duration
 from tidemark.graph.thresholds import finite
 from tidemark.semantics.builtin_triggers import (
     ContinuousEventTimeTrigger,

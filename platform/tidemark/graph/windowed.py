@@ -7,16 +7,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidemark.durations import to_ms
+from tidemark.durations import Duration, to_ms
 from tidemark.errors import DefinitionError
 from tidemark.graph.aggregates import Aggregate
+from tidemark.graph.descriptions import describe_node, shortened
 from tidemark.graph.nodes import Expression, Node, OutputTag, WindowFunction, WindowNode
 from tidemark.graph.places import user_place
 from tidemark.graph.propagation import schema_of
 from tidemark.graph.reduce_checks import python_reduction, sql_reduction
 from tidemark.graph.reducing import REDUCED
-from tidemark.graph.strategies import Duration
+from tidemark.graph.unknown_members import unknown_member
 from tidemark.graph.window_checks import check_assigner
+from tidemark.graph.window_descriptions import describe_assigner
 from tidemark.graph.window_evictors import require_evictor
 from tidemark.graph.window_firing import discarding
 from tidemark.graph.window_functions import function_on_results, process_function
@@ -37,6 +39,15 @@ class KeyedStream:
     node: Node
     keys: tuple[tuple[str, Expression], ...]
     place: str
+
+    def __repr__(self) -> str:
+        return f"<KeyedStream by {', '.join(name for name, _ in self.keys)}: {shortened(describe_node(self.node))}>"
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            """Say what to write for names that other libraries have here."""
+            raise unknown_member(self, name, "keyed stream", dir(self))
 
     def window(self, assigner: WindowAssigner) -> WindowedStream:
         """Put each key's elements into windows, such as ``tumbling("1 hour")``.
@@ -71,6 +82,15 @@ class WindowedStream:
     fires_by: Trigger | None = None
     evicts_by: Evictor | None = None
     purges: bool | None = None
+
+    def __repr__(self) -> str:
+        return f"<WindowedStream {describe_assigner(self.assigner)}: {shortened(describe_node(self.node))}>"
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            """Say what to write for names that other libraries have here."""
+            raise unknown_member(self, name, "windowed stream", dir(self))
 
     def allowed_lateness(self, lateness: Duration) -> WindowedStream:
         """Keep a window for so long after it fired; elements that come in that time fire it anew, with a LATE pane.

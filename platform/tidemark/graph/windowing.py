@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import get_args
 
-from tidemark.durations import to_ms
+from tidemark.durations import Duration, to_ms
 from tidemark.errors import DefinitionError
 from tidemark.graph.places import placed, user_place
-from tidemark.graph.strategies import Duration
 from tidemark.names import is_blank
 from tidemark.semantics.assigners import CountWindows, Cumulative, DynamicSession, GlobalWindows, Session, Sliding, Tumbling
 from tidemark.semantics.windows import TimeDomain
@@ -15,7 +14,7 @@ from tidemark.semantics.windows import TimeDomain
 _OFFSETS_FROM = -(2**53)
 
 
-def tumbling(size: Duration, *, offset: Duration = 0, time: TimeDomain = "event") -> Tumbling:
+def tumbling(size: Duration, *, offset: Duration = "0 seconds", time: TimeDomain = "event") -> Tumbling:
     """Return windows of one size, side by side, aligned to 1970-01-01 UTC plus the offset.
 
     Args:
@@ -39,7 +38,7 @@ def tumbling(size: Duration, *, offset: Duration = 0, time: TimeDomain = "event"
         )
 
 
-def sliding(size: Duration, slide: Duration, *, offset: Duration = 0, time: TimeDomain = "event") -> Sliding:
+def sliding(size: Duration, slide: Duration, *, offset: Duration = "0 seconds", time: TimeDomain = "event") -> Sliding:
     """Return windows of one size, a new one every slide, aligned to 1970-01-01 UTC plus the offset.
 
     An element is in each window that covers it. With a slide greater than the size there are gaps, whose elements no window takes:
@@ -68,7 +67,7 @@ def sliding(size: Duration, slide: Duration, *, offset: Duration = 0, time: Time
         )
 
 
-def cumulative(max_size: Duration, step: Duration, *, offset: Duration = 0, time: TimeDomain = "event") -> Cumulative:
+def cumulative(max_size: Duration, step: Duration, *, offset: Duration = "0 seconds", time: TimeDomain = "event") -> Cumulative:
     """Return windows that begin together and end step by step, until the greatest size is reached and the next ones begin.
 
     ``cumulative("1 day", "1 hour")`` gives for each day the windows from midnight to 1:00, to 2:00, … to midnight.

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from tidemark.errors import UnknownJobError
 from tidemark.graph.definition_changes import SAME, Names
-from tidemark.graph.job import Job
+from tidemark.graph.job import Job, require_job
+from tidemark.graph.places import user_place
 from tidemark.savepoints.judging import verdict
 from tidemark.savepoints.result_tables import judge_outputs
 from tidemark.savepoints.savepoint_store import SavepointStore
@@ -53,6 +54,7 @@ def check(
         UnknownSavepointError: it has no such savepoint.
         DefinitionError: a map names what is not there.
     """
+    require_job(job, "tm.check", user_place())
     root = root_store(store, job.store, make=False)
     record = stored_epoch(root, of or job.name, against)
     outputs = judge_outputs(job, record, newest_epoch(root, job.name))

@@ -10,6 +10,7 @@ from tidemark.graph.definition_changes import SAME, Names, definition_changes
 from tidemark.graph.job import Job
 from tidemark.graph.nodes import WindowNode
 from tidemark.savepoints.operator_judging import judge_operator
+from tidemark.savepoints.restore_words import LEAVE_BEHIND, by_restore
 from tidemark.savepoints.source_judging import judge_sources
 from tidemark.savepoints.verdict import Finding, OperatorVerdict, OutputVerdict, Verdict
 from tidemark.state.records import EpochRecord, OperatorState
@@ -82,15 +83,13 @@ def _claim(uid: str, state: OperatorState, fresh: Mapping[str, WindowNode]) -> s
         for name, node in fresh.items()
         if all(change.effect == "none" for change in definition_changes(_plain(state), operator_definition(node)))
     ]
-    leave = "leave its state behind: allow_non_restored_state=True (--allow-non-restored-state)"
+    leave = f"leave its state behind: {LEAVE_BEHIND}"
     if heirs:
-        said = f"uids={{{uid!r}: {heirs[0]!r}}} (--map {uid}={heirs[0]})"
-        return (
-            f"give the operators their old uids back, or restore from a savepoint and say that it is {heirs[0]!r} now: {said}, or {leave}"
-        )
-    claims = " or ".join(f"--map {uid}={name}" for name in fresh)
-    claim = f"say which one has it now ({claims}), or " if fresh else ""
-    return f"give the operators their old uids back, or restore from a savepoint and {claim}{leave}"
+        said = by_restore(f"uids={{{uid!r}: {heirs[0]!r}}}", f"--map {uid}={heirs[0]}")
+        return f"give the operators their old uids back; or say that it is {heirs[0]!r} now: {said}; or {leave}"
+    claims = " or ".join(by_restore(f"uids={{{uid!r}: {name!r}}}", f"--map {uid}={name}") for name in fresh)
+    claim = f"say which one has it now: {claims}; or " if fresh else ""
+    return f"give the operators their old uids back; or {claim}{leave}"
 
 
 def _plain(state: OperatorState) -> dict[str, object]:

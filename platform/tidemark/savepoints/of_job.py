@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tidemark.graph.job import Job
+from tidemark.graph.job import Job, require_job
+from tidemark.graph.places import user_place
 from tidemark.savepoints.export_format import ExportIndex, OnCopy
 from tidemark.savepoints.exporting import export_savepoint as export
 from tidemark.savepoints.importing import import_savepoint as take_in
@@ -25,6 +26,8 @@ def savepoints_of(job: Job | str, *, store: str | JobStore | None = None) -> Sav
     """
     if isinstance(job, Job):
         return SavepointStore(root_store(store, job.store), job.name)
+    if not _is_name(job):
+        require_job(job, "savepoints_of", user_place())
     return SavepointStore(root_store(store, None), job)
 
 
@@ -106,3 +109,7 @@ def abort_rewind(job: Job | str, *, store: str | JobStore | None = None, tell: T
     """
     found = savepoints_of(job, store=store)
     give_up(found.store, found.job, clock=found.clock, tell=tell or (lambda _: None))
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str)

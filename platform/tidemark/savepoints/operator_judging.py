@@ -19,14 +19,12 @@ from tidemark.graph.state_columns import (
     partial_column,
     state_columns,
 )
+from tidemark.savepoints.restore_words import LEAVE_BEHIND, by_restore
 from tidemark.savepoints.stored_types import Change, older_columns, shown_type, stored_columns, type_change, type_of_ddl, with_names_of
 from tidemark.savepoints.verdict import Finding, Fit, OperatorVerdict, Rewrite, Status
 from tidemark.state.records import OperatorState
 
-_LEAVE_ALL = (
-    "or give the operator a new uid, restore from a savepoint, and leave the old state behind: allow_non_restored_state=True "
-    "(--allow-non-restored-state)"
-)
+_LEAVE_ALL = f"or give the operator a new uid, and leave the old state behind: {LEAVE_BEHIND}"
 
 
 def judge_operator(
@@ -132,13 +130,13 @@ class _Case:
             for change in self._changes
             if change.effect == "added" and {**_entry(self._new, change.name), "name": name, "result": ""} == {**old, "result": ""}
         ]
-        leave = f"leave it behind: columns={{{self._uid!r}: {{{name!r}: None}}}} (--column {self._uid}:{name}=)"
+        leave = f"leave it behind: {self._renaming(name, None)}"
         if alike:
-            return (
-                f"say that it is called {alike[0]!r} now: columns={{{self._uid!r}: {{{name!r}: {alike[0]!r}}}}} "
-                f"(--column {self._uid}:{name}={alike[0]}), or {leave}"
-            )
-        return f"keep the aggregate, or restore from a savepoint and {leave}"
+            return f"say that it is called {alike[0]!r} now: {self._renaming(name, alike[0])}; or {leave}"
+        return f"keep the aggregate, or {leave}"
+
+    def _renaming(self, old: str, new: str | None) -> str:
+        return by_restore(f"columns={{{self._uid!r}: {{{old!r}: {new!r}}}}}", f"--column {self._uid}:{old}={new or ''}")
 
     def _rename_hint(self, change: DefinitionChange) -> str:
         """Return how to say that a key was renamed, where one is gone and one is new."""
@@ -147,8 +145,7 @@ class _Case:
         new = [each.name for each in keys if each.what.endswith("is new")]
         if change.about != "key" or len(gone) != 1 or len(new) != 1:
             return ""
-        said = f"columns={{{self._uid!r}: {{{gone[0]!r}: {new[0]!r}}}}} (--column {self._uid}:{gone[0]}={new[0]})"
-        return f"; if it was only renamed, say so: {said}"
+        return f"; if it was only renamed, say so: {self._renaming(gone[0], new[0])}"
 
     def _type_findings(self) -> Iterator[Finding]:
         for name, old in self._retyped("wider"):

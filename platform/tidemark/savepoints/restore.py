@@ -9,6 +9,7 @@ from typing import Literal
 
 from tidemark.errors import DefinitionError, StateMismatchError
 from tidemark.savepoints.positions import sources_of, without_sources
+from tidemark.savepoints.restore_words import LEAVE_BEHIND, by_restore
 from tidemark.savepoints.savepoint import Savepoint
 from tidemark.state.offsets import positions
 from tidemark.state.progress import EpochProgress
@@ -169,11 +170,12 @@ def _not_restored(savepoint: Savepoint, job: str, lost: list[str], unread: list[
     rows = {uid: sum(file.rows for file in stored.operators[uid].files) for uid in lost}
     parts = [f"state of {uid!r} ({count:,} rows)" for uid, count in rows.items()] + [f"the position of source {name!r}" for name in unread]
     new = sorted(set(claimed.operators) - set(stored.operators)) if claimed is not None else []
-    hint = f"--map {lost[0]}={new[0]}" if lost and new else "--map OLD=NEW"
+    old, now = (lost[0], new[0]) if lost and new else ("OLD", "NEW")
+    hint = by_restore(f"uids={{{old!r}: {now!r}}}", f"--map {old}={now}")
     return StateMismatchError(
         f"savepoint {savepoint.name!r} has what nothing in the job claims: {', '.join(parts)}",
-        fix=f"say whose it is now (uids={{old: new}}, or `{hint}`), or leave it out with allow_non_restored_state=True "
-        "(`--allow-non-restored-state`); it is lost then, and a source that comes back under another name is read from its beginning",
+        fix=f"say whose it is now ({hint}), or leave it out: {LEAVE_BEHIND}; "
+        "it is lost then, and a source that comes back under another name is read from its beginning",
         job=job,
         epoch=stored.epoch,
     )

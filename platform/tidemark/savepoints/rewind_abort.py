@@ -56,7 +56,7 @@ def abort_rewind(
     _require(folder, job)
     require()
     require_no_upgrade(folder, job, but=upgrade)
-    driver = log.acquire(current_owner("rewind"))
+    driver = log.acquire(current_owner("rewind"), instead="let that go on: what is half done is not given up while somebody does it")
     try:
         require()
         require_no_upgrade(folder, job, but=upgrade)

@@ -114,7 +114,9 @@ def rewind(
     log = JobLog(root.at(job_folder(job)), job, clock)
     require()
     require_no_upgrade(log.store, job, but=upgrade)
-    driver = log.acquire(current_owner("rewind"))
+    driver = log.acquire(
+        current_owner("rewind"), instead=f"let a submitted job be stopped for it: `tidemark rewind {job} --to {name} --stop`"
+    )
     say = tell or (lambda _: None)
     try:
         # Once more: since the first look the job may have gone on, and have been stopped by its owner.

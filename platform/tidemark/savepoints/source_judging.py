@@ -8,6 +8,7 @@ from typing import Final
 from tidemark.clock import format_ms
 from tidemark.graph.job import Job
 from tidemark.graph.nodes import SourceNode
+from tidemark.savepoints.restore_words import LEAVE_BEHIND
 from tidemark.savepoints.source_kinds import OF_FILES, kind_of_position, source_status
 from tidemark.savepoints.verdict import Finding, SourceVerdict
 from tidemark.semantics.watermarks import MAX_WATERMARK, MIN_WATERMARK
@@ -40,8 +41,8 @@ def _judge(name: str, node: SourceNode, record: EpochRecord, stored: Mapping[str
         f"it was read from {_SHOWN[before]} and is now from {_SHOWN[now]}",
         "incompatible",
         "its position, which is none there",
-        "give the source that is read now another name, restore from a savepoint, and leave the old position behind: "
-        "allow_non_restored_state=True (--allow-non-restored-state); the new source is read from its beginning",
+        f"give the source that is read now another name, and leave the old position behind: {LEAVE_BEHIND}; "
+        "the new source is read from its beginning",
     )
     return SourceVerdict(name, "incompatible", (finding,))
 
@@ -62,6 +63,6 @@ def _of_new(record: EpochRecord) -> Iterator[Finding]:
 
 def _dropped(name: str, *, left: bool) -> SourceVerdict:
     what, lost = "the job has no source of this name", "its position: under a new name all of its input would be read again"
-    fix = "give the source its old name back, or restore from a savepoint with allow_non_restored_state=True (--allow-non-restored-state)"
+    fix = f"give the source its old name back, or leave its position behind: {LEAVE_BEHIND}"
     finding = Finding(what, "compatible", lost) if left else Finding(what, "incompatible", lost, fix)
     return SourceVerdict(name, "dropped", (finding,), left=left)

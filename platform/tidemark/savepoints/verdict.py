@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 from tidemark.errors import SinkError, StateMismatchError
 
 Fit = Literal["compatible", "migrates", "incompatible"]
 Status = Literal["compatible", "migrates", "incompatible", "new", "dropped"]
+
+
+_STRANGER: Final = "nothing that is stored under this name is of this job: is it another job of the same name?"
 
 
 @dataclass(frozen=True)
@@ -142,6 +145,12 @@ class Verdict:
         return "migrates" if self.rewrites or changing else "compatible"
 
     @property
+    def stranger(self) -> bool:
+        """Whether nothing that is stored belongs to anything in the job, as of two jobs that share a name."""
+        statuses = {*(each.status for each in self.operators), *(each.status for each in self.sources)}
+        return bool(self.sources) and "dropped" in statuses and statuses <= {"new", "dropped"}
+
+    @property
     def rewrites(self) -> bool:
         """Whether the state of an operator is written anew."""
         return any(each.status == "migrates" for each in self.operators)
@@ -175,9 +184,13 @@ class Verdict:
             return
         against += [(each.name, "output", finding) for each in refused for finding in each.against]
         named = {uid for uid, _, _ in against}
+        what = "the stored state does not fit the job: " + "; ".join(f"{kind} {uid!r}: {each.what}" for uid, kind, each in against)
+        fixes = _fixes(each for _, _, each in against)
+        if self.stranger:
+            what, fixes = f"{_STRANGER} T{what[1:]}", f"give this job another name, or another store; if it is the same: {fixes}"
         raise StateMismatchError(
-            "the stored state does not fit the job: " + "; ".join(f"{kind} {uid!r}: {each.what}" for uid, kind, each in against),
-            fix=_fixes(each for _, _, each in against),
+            what,
+            fix=fixes,
             job=self.job,
             uid=next(iter(named)) if len(named) == 1 else None,
             epoch=self.epoch,
@@ -187,6 +200,8 @@ class Verdict:
         """Return the verdict for a terminal: a line for each operator, source, and output with something to say; one for each finding."""
         shown = [("operator", each) for each in self.operators] + [("source", each) for each in self.sources]
         lines = [f"job {self.job!r} against epoch {self.epoch} of lineage {self.lineage}: {self.status}"]
+        if self.stranger and not self.fits:
+            lines.append(f"  {_STRANGER}")
         told = [output for output in self.outputs if output.findings]
         width = max((*(len(_name(each)) for _, each in shown), *(len(output.name) for output in told)), default=0)
         for kind, each in shown:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import gcd
 
+from tidemark.durations import format_duration
 from tidemark.errors import DurationError
 from tidemark.semantics.windows import GLOBAL_WINDOW, MergedWindow, TimeDomain, Window, merge_touching
 
@@ -38,7 +39,7 @@ class Tumbling:
 
     def describe(self) -> str:
         """Return the assigner as a user would write it."""
-        return f"tumbling({self.size_ms} ms, offset {self.offset_ms} ms)"
+        return f"tumbling({_quoted(self.size_ms)}{_offset(self.offset_ms)})"
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ class Sliding:
 
     def describe(self) -> str:
         """Return the assigner as a user would write it."""
-        return f"sliding({self.size_ms} ms, slide {self.slide_ms} ms, offset {self.offset_ms} ms)"
+        return f"sliding({_quoted(self.size_ms)}, {_quoted(self.slide_ms)}{_offset(self.offset_ms)})"
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ class Cumulative:
         _require_offset(self.offset_ms, "the greatest size", self.max_size_ms)
         if self.max_size_ms % self.step_ms:
             raise DurationError(
-                f"max_size={self.max_size_ms} ms is no multiple of step={self.step_ms} ms",
+                f"max_size={_quoted(self.max_size_ms)} is no multiple of step={_quoted(self.step_ms)}",
                 fix="choose a step that divides the size, such as cumulative('1 day', '1 hour')",
             )
 
@@ -127,7 +128,7 @@ class Cumulative:
 
     def describe(self) -> str:
         """Return the assigner as a user would write it."""
-        return f"cumulative({self.max_size_ms} ms, step {self.step_ms} ms, offset {self.offset_ms} ms)"
+        return f"cumulative({_quoted(self.max_size_ms)}, {_quoted(self.step_ms)}{_offset(self.offset_ms)})"
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,7 @@ class Session:
 
     def describe(self) -> str:
         """Return the assigner as a user would write it."""
-        return f"session({self.gap_ms} ms)"
+        return f"session({_quoted(self.gap_ms)})"
 
 
 @dataclass(frozen=True)
@@ -258,6 +259,14 @@ class CountWindows:
         return f"count_window({self.size})" if self.slide is None else f"count_window({self.size}, slide {self.slide})"
 
 
+def _quoted(milliseconds: int) -> str:
+    return repr(format_duration(milliseconds))
+
+
+def _offset(milliseconds: int) -> str:
+    return f", offset={_quoted(milliseconds)}" if milliseconds else ""
+
+
 def _require_positive(name: str, value: int) -> None:
     if type(value) is not int or value <= 0:
         raise DurationError(f"{name}={value!r} must be a positive number of milliseconds", fix=f"give a {name} such as '1 hour'")
@@ -265,7 +274,8 @@ def _require_positive(name: str, value: int) -> None:
 
 def _require_offset(offset: int, what: str, size: int) -> None:
     if type(offset) is not int or abs(offset) >= size:
+        shown = _quoted(offset) if type(offset) is int else repr(offset)
         raise DurationError(
-            f"offset={offset!r} ms must be less than {what}, {size} ms, either way",
+            f"offset={shown} must be less than {what}, {format_duration(size)}, either way",
             fix=f"give the offset modulo {what}, such as '-8 hours' for days in UTC+8",
         )

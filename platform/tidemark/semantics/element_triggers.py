@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tidemark.errors import DefinitionError, UserCodeError
 from tidemark.semantics.triggers import MergeContext, QuietTrigger, Trigger, TriggerContext, TriggerResult, kept_number, merged_numbers
+from tidemark.semantics.user_lines import raised_at
 from tidemark.semantics.windows import Window
 
 DeltaFunction = Callable[[Mapping[str, object], Mapping[str, object]], float]
@@ -158,7 +159,9 @@ def measured_delta(delta: DeltaFunction | str, earlier: Mapping[str, object], el
         return delta(earlier, element)
     except Exception as error:
         raise UserCodeError(
-            f"delta {delta_name(delta)} failed: {type(error).__name__}: {error}", fix="make it take every pair of rows"
+            f"delta {delta_name(delta)} failed: {type(error).__name__}: {error}",
+            fix="make it take every pair of rows",
+            place=raised_at(error),
         ) from error
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from tidemark.durations import format_duration
 from tidemark.errors import DefinitionError, DurationError
 from tidemark.semantics.element_triggers import DeltaFunction, delta_name, measured_delta
 
@@ -94,7 +95,7 @@ class TimeEvictor:
 
     def describe(self) -> str:
         """Return the evictor as a user would write it."""
-        return f"time_evictor({self.size_ms} ms{', after' if self.after else ''})"
+        return f"time_evictor({format_duration(self.size_ms)!r}{', after' if self.after else ''})"
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from tidemark.semantics.lateness import is_expired
 from tidemark.semantics.operator_clock import OperatorClock
 from tidemark.semantics.panes import PaneTiming
 from tidemark.semantics.stored_values import from_json, to_json
+from tidemark.semantics.user_lines import raised_at
 from tidemark.semantics.windows import GLOBAL_WINDOW, Window
 
 Row = Mapping[str, object]
@@ -111,7 +112,9 @@ def call_function(function: WindowFunction, elements: Sequence[Row], context: Wi
         raise
     except Exception as error:
         at = "" if context.window is None else f" for the window [{context.window.start}, {context.window.end})"
-        raise UserCodeError(f"{where} failed{at}: {type(error).__name__}: {error}", fix="make it take every list of elements") from error
+        raise UserCodeError(
+            f"{where} failed{at}: {type(error).__name__}: {error}", fix="make it take every list of elements", place=raised_at(error)
+        ) from error
 
 
 def _rows(returned: object, where: str) -> Iterator[Row]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tidemark.durations import format_duration
 from tidemark.errors import DurationError
 from tidemark.semantics.lateness import due_time, is_due
 from tidemark.semantics.triggers import MergeContext, QuietTrigger, TriggerContext, TriggerResult, kept_number, merged_numbers
@@ -84,7 +85,7 @@ class ContinuousEventTimeTrigger(QuietTrigger):
 
     def describe(self) -> str:
         """Return the trigger as a user would write it."""
-        return f"continuous_event_time_trigger({self.interval_ms} ms)"
+        return f"continuous_event_time_trigger({format_duration(self.interval_ms)!r})"
 
     def _set_next(self, after: int, window: Window, context: TriggerContext) -> None:
         time = min(_next_step(after, self.interval_ms), due_time(window))
@@ -134,7 +135,7 @@ class ContinuousProcessingTimeTrigger(QuietTrigger):
 
     def describe(self) -> str:
         """Return the trigger as a user would write it."""
-        return f"continuous_processing_time_trigger({self.interval_ms} ms)"
+        return f"continuous_processing_time_trigger({format_duration(self.interval_ms)!r})"
 
     def _set_next(self, after: int, window: Window, context: TriggerContext) -> None:
         time = _next_step(after, self.interval_ms)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tidemark.errors import TidemarkError, UserCodeError
 from tidemark.semantics.source_state import SourceState, SplitObservation, SplitState
+from tidemark.semantics.user_lines import raised_at
 from tidemark.semantics.watermark_generators import IngestionTime, SplitStats
 from tidemark.semantics.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK, WatermarkStrategy
 
@@ -188,7 +189,9 @@ def _split_watermark(strategy: WatermarkStrategy, stats: SplitStats) -> int:
     except TidemarkError:
         raise
     except Exception as error:
-        raise UserCodeError(f"watermark generator {name} failed on {stats}: {error}", fix="make it take every such value") from error
+        raise UserCodeError(
+            f"watermark generator {name} failed on {stats}: {error}", fix="make it take every such value", place=raised_at(error)
+        ) from error
     if watermark is None:
         return stats.previous
     if isinstance(watermark, bool) or not isinstance(watermark, int):

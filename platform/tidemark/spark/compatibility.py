@@ -82,7 +82,7 @@ def fitted(
         empty = empty_job(spark, job, store.at("elements"))
     except (TidemarkError, PySparkException) as error:
         if found.rewrites:
-            raise translate(error, job=job.name, epoch=record.epoch, state=store.location.joined(STATE).path) from error
+            raise translate(error, job=job.name, epoch=record.epoch, state=store.location.joined(STATE).path, nodes=job.nodes) from error
         # What is wrong with the job's code shows in the first epoch, as an error of that epoch.
         logger.info("the columns of the changed job are not known yet: %s", error)
         return record

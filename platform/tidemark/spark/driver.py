@@ -262,7 +262,7 @@ class JobDriver:
     def explain(self, error: Exception) -> TidemarkError:
         """Return the error to raise for one that ended the epoch at hand."""
         state = self._store.location.joined(STATE).path
-        return translate(error, job=self.job.name, epoch=self.next_epoch, state=state, sources=self._topology.sources)
+        return translate(error, job=self.job.name, epoch=self.next_epoch, state=state, nodes=self._topology.nodes)
 
     def say(self, state: State, error: BaseException | None = None) -> None:
         """Write the job's status; a driver that was fenced leaves it to the one that has the job now."""

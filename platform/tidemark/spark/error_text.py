@@ -7,8 +7,12 @@ from py4j.protocol import Py4JJavaError
 from tidemark.state.redaction import redacted
 
 
+def message_text(error: BaseException) -> str:
+    """Return an error's whole text, which may hold anything that the user's data or settings do: to be searched, not shown."""
+    # PySpark wraps the Java exceptions it knows; of another one the text begins with the call that failed, not with what went wrong.
+    return str(error.java_exception.getMessage()) if isinstance(error, Py4JJavaError) else str(error)
+
+
 def first_line(error: BaseException) -> str:
     """Return the first line of an error's text, without credentials; Spark's go on with plans and traces."""
-    # PySpark wraps the Java exceptions it knows; of another one the text begins with the call that failed, not with what went wrong.
-    text = str(error.java_exception.getMessage()) if isinstance(error, Py4JJavaError) else str(error)
-    return redacted((text.strip().splitlines() or [type(error).__name__])[0])
+    return redacted((message_text(error).strip().splitlines() or [type(error).__name__])[0])

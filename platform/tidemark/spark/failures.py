@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from pyspark.errors import PySparkException, PythonException
 
 from tidemark.errors import CorruptStoreError, EngineError, SourceError, TidemarkError, UserCodeError
-from tidemark.graph.nodes import SourceNode
+from tidemark.graph.nodes import Node, SourceNode
 from tidemark.spark.engine_causes import engine_cause, root_cause, whole_text
-from tidemark.spark.error_text import first_line
+from tidemark.spark.error_text import first_line, message_text
 from tidemark.spark.kafka_errors import kafka_error
+from tidemark.spark.origins import Origin, origin_of_expression, origin_of_function
 from tidemark.state.redaction import redacted
 
 _EXPRESSION_CONDITIONS = (
@@ -46,7 +47,7 @@ _RAISED = re.compile(r"[A-Za-z_][\w.]*: .+")
 _OWN = re.compile(r"tidemark\.errors\.\w+: \[\w+\] (?P<what>.*)\. Fix: (?P<fix>.*)")
 
 
-def translate(error: BaseException, *, job: str, epoch: int | None, state: str, sources: Sequence[SourceNode] = ()) -> TidemarkError:
+def translate(error: BaseException, *, job: str, epoch: int | None, state: str, nodes: Sequence[Node] = ()) -> TidemarkError:
     """Return the error to raise for one that ended an epoch; nothing of that epoch was committed.
 
     Args:
@@ -54,16 +55,27 @@ def translate(error: BaseException, *, job: str, epoch: int | None, state: str, 
         job: the job's name.
         epoch: the epoch at hand.
         state: path of the job's state files, by which one that cannot be read is told from a source's file.
-        sources: of the job, one of which may be to blame.
+        nodes: the job's operators, one of which may be to origin.
     """
-    error = kafka_error(error, sources) or error
+    error = kafka_error(error, [node for node in nodes if isinstance(node, SourceNode)]) or error
     if isinstance(error, TidemarkError):
         found = error.with_job(job)
         found.epoch = epoch if found.epoch is None else found.epoch
         found.args = (str(found),)
         return found
     kind, what, fix = _explained(error, state)
-    return kind(what, fix=fix, job=job, epoch=epoch)
+    origin = _origin(error, kind, nodes)
+    about = f", in {origin.what}" if origin.what else ""
+    return kind(f"{what}{about}", fix=fix, job=job, uid=origin.uid, epoch=epoch, place=origin.place)
+
+
+def _origin(error: BaseException, kind: type[TidemarkError], nodes: Sequence[Node]) -> Origin:
+    """Return which operator and line an error of the user's code is about; of other errors nothing."""
+    if kind is not UserCodeError:
+        return Origin()
+    if isinstance(error, PythonException):
+        return origin_of_function(str(error), nodes)
+    return origin_of_expression(message_text(error), nodes)
 
 
 def _explained(error: BaseException, state: str) -> tuple[type[TidemarkError], str, str]:

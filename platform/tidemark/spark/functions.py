@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql.types import StructType
 
@@ -16,6 +16,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+class Declared(NamedTuple):
+    """What errors name: the operator, and the line that declares it."""
+
+    name: str
+    place: str
+
+
 def apply_function(node: FunctionNode, rows: DataFrame, name: str) -> DataFrame:
     """Return the rows after a map or flat_map; each result keeps the event time of the element it came from, and a place beside it.
 
@@ -26,10 +33,11 @@ def apply_function(node: FunctionNode, rows: DataFrame, name: str) -> DataFrame:
     visible = visible_of(rows.columns)
     made = struct_of(node.schema)
     schema = StructType([*made.fields, *(rows.schema[column] for column in hidden)])
+    declared = Declared(name, node.place)
     if node.batches:
-        run = _on_batches(node.function, visible, hidden, name)
+        run = _on_batches(node.function, visible, hidden, declared)
     else:
-        run = _on_rows(node.function, made, visible, hidden, name, many=node.kind == "flat_map")
+        run = _on_rows(node.function, made, visible, hidden, declared, many=node.kind == "flat_map")
     return rows.mapInArrow(run, schema)
 
 
@@ -44,7 +52,7 @@ def register_functions(spark: SparkSession, windows: Iterable[WindowNode]) -> No
 _Batches = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 
 
-def _on_batches(function: Callable[..., object], visible: list[str], hidden: list[str], name: str) -> _Batches:
+def _on_batches(function: Callable[..., object], visible: list[str], hidden: list[str], declared: Declared) -> _Batches:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
@@ -54,7 +62,8 @@ def _on_batches(function: Callable[..., object], visible: list[str], hidden: lis
                 raise UserCodeError(
                     f"the batch function returned {_described(after)} for a batch of {batch.num_rows} rows",
                     fix="return a pyarrow.RecordBatch with one row for each input row; use flat_map for other counts",
-                    uid=name,
+                    uid=declared.name,
+                    place=declared.place,
                 )
             columns = [*after.columns, *(batch.column(column) for column in hidden)]
             yield pa.RecordBatch.from_arrays(columns, names=[*after.schema.names, *hidden])
@@ -63,7 +72,7 @@ def _on_batches(function: Callable[..., object], visible: list[str], hidden: lis
 
 
 def _on_rows(
-    function: Callable[..., object], made: StructType, visible: list[str], hidden: list[str], name: str, *, many: bool
+    function: Callable[..., object], made: StructType, visible: list[str], hidden: list[str], declared: Declared, *, many: bool
 ) -> _Batches:
     from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -77,7 +86,7 @@ def _on_rows(
             parents: list[int] = []
             places: list[int] = []
             for number, row in enumerate(batch.select(visible).to_pylist()):
-                for place, result in enumerate(_results(function(row), name, many=many)):
+                for place, result in enumerate(_results(function(row), declared, many=many)):
                     results.append(result)
                     parents.append(number)
                     places.append(place)
@@ -87,7 +96,8 @@ def _on_rows(
                 raise UserCodeError(
                     f"the function returned a row that does not fit its columns: {error}",
                     fix="return values of the types in returns=...",
-                    uid=name,
+                    uid=declared.name,
+                    place=declared.place,
                 ) from error
             carried = batch.select(hidden).take(pa.array(parents, pa.int32()))
             if many and POSITION in hidden:
@@ -109,21 +119,22 @@ def _nth_positions(positions: pa.StructArray, places: list[int]) -> pa.StructArr
     return pa.StructArray.from_arrays([columns[name] for name in fields], fields=list(positions.type))
 
 
-def _results(returned: object, name: str, *, many: bool) -> Iterable[Mapping[str, Any]]:
+def _results(returned: object, declared: Declared, *, many: bool) -> Iterable[Mapping[str, Any]]:
     results = returned if many else (returned,)
     if not isinstance(results, Iterable):
-        raise _not_rows(returned, name)
+        raise _not_rows(returned, declared)
     for result in results:
         if not isinstance(result, Mapping):
-            raise _not_rows(result, name)
+            raise _not_rows(result, declared)
         yield result
 
 
-def _not_rows(returned: object, name: str) -> UserCodeError:
+def _not_rows(returned: object, declared: Declared) -> UserCodeError:
     return UserCodeError(
         f"the function returned {_described(returned)}, not a row",
         fix="return a dict of column name to value (map), or an iterable of such dicts (flat_map)",
-        uid=name,
+        uid=declared.name,
+        place=declared.place,
     )
 
 

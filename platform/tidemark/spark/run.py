@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidemark.clock import SYSTEM_CLOCK, Clock
-from tidemark.durations import to_ms
+from tidemark.durations import Duration, to_ms
 from tidemark.errors import DefinitionError, StoreError, TidemarkError
-from tidemark.graph.job import Job
+from tidemark.graph.job import Job, require_job
+from tidemark.graph.places import user_place
 from tidemark.savepoints.restore import Restore
 from tidemark.spark.driver import JobDriver
 from tidemark.spark.file_systems import require_file_systems
@@ -52,7 +53,7 @@ def run(
     job: Job,
     *,
     store: str | None = None,
-    trigger: str | None = None,
+    trigger: Duration | None = None,
     end_of_input: bool = False,
     spark: SparkSession | None = None,
     on_epoch: Callable[[EpochProgress], None] | None = None,
@@ -78,12 +79,12 @@ def run(
     Args:
         job: what to run.
         store: root of the job store; else the job's own, ``$TIDEMARK_STORE``, or ``.tidemark/jobs``.
-        trigger: interval between epochs, such as ``"10 seconds"``.
+        trigger: interval between epochs, such as ``"10 seconds"`` or a timedelta.
         end_of_input: after the drain, close all windows: no more will ever come. Not with ``trigger``.
         spark: session to run in; else the active one, or one on this machine.
         on_epoch: called with the progress of each epoch after it was published.
         stop: set it from another thread to stop after the epoch at hand.
-        max_epochs: stop after so many epochs.
+        max_epochs: stop after so many epochs, 1 or more; None is no limit.
         takeover: take the job from a driver that is still alive; that one is fenced and stops.
         run_id: name of this run, for messages of other drivers.
         handle_signals: stop on SIGINT and SIGTERM; only in the main thread.
@@ -94,10 +95,14 @@ def run(
         clock: processing time.
 
     Raises:
+        DefinitionError: not a job, or arguments that make no sense; nothing is started.
         JobRunningError: another driver of this job is alive.
         TidemarkError: of the class that fits what went wrong; nothing of the failed epoch was committed.
     """
-    interval = _interval(trigger, end_of_input=end_of_input, adaptive_intake=adaptive_intake)
+    place = user_place()
+    require_job(job, "tm.run", place)
+    _check_max_epochs(max_epochs, place)
+    interval = _interval(trigger, end_of_input=end_of_input, adaptive_intake=adaptive_intake, place=place)
     require_no_secret(job.name, run_id=run_id)
     root = root_store(store, job.store)
     session = spark or build_session(app_name=f"tidemark {job.name}")
@@ -144,7 +149,16 @@ def run(
             term.release()
 
 
-def _interval(trigger: str | None, *, end_of_input: bool, adaptive_intake: bool) -> int | None:
+def _check_max_epochs(max_epochs: object, place: str) -> None:
+    if max_epochs is not None and (type(max_epochs) is not int or max_epochs < 1):
+        raise DefinitionError(
+            f"max_epochs={max_epochs!r} is not a whole number of 1 or more",
+            fix="give 1 or more, or leave it out for no limit",
+            place=place,
+        )
+
+
+def _interval(trigger: Duration | None, *, end_of_input: bool, adaptive_intake: bool, place: str) -> int | None:
     if trigger is None:
         if adaptive_intake:
             raise DefinitionError(
@@ -157,4 +171,4 @@ def _interval(trigger: str | None, *, end_of_input: bool, adaptive_intake: bool)
             "end_of_input=True closes all windows after a drain, but trigger= runs on without an end",
             fix="leave trigger= out to drain, or leave end_of_input out",
         )
-    return to_ms(trigger, what="trigger", minimum=0)
+    return to_ms(trigger, what="trigger", minimum=0, place=place)

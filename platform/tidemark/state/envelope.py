@@ -15,8 +15,9 @@ from tidemark.errors import CorruptStoreError, FormatError
 FORMAT: Final = 1
 _FIELDS = {"kind", "format", "sha256", "body"}
 _DAMAGED = (
-    "restore the file from a backup of the job store, or give the job another name and its outputs other paths, which reads all input "
-    "again; nothing was changed and no output was written"
+    "restore the file from a backup of the job store; or give the job another name and its outputs other paths, which reads all input "
+    "again, unless it goes on from a savepoint of this one: tm.run(job, restore=tm.Restore('SAVEPOINT', job='NAME')) "
+    "(--restore SAVEPOINT --restore-of NAME); nothing was changed and no output was written"
 )
 
 

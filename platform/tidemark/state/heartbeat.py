@@ -6,6 +6,7 @@ It is a courtesy, not a lock: it keeps a second driver from starting by mistake.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from tidemark.durations import format_duration
 from tidemark.errors import CorruptStoreError, JobRunningError
@@ -89,13 +90,16 @@ def silent_since(beat: Heartbeat | None, said_at: int, *, now_ms: int, lease_ms:
     return last if now_ms - last >= lease_ms else None
 
 
-def running_error(beat: Heartbeat, job: str, *, now_ms: int, lease_ms: int) -> JobRunningError:
-    """Return the error that another driver is alive; it names host, pid and the heartbeat's age."""
+TAKE_OVER: Final = "take over on purpose (takeover=True, --takeover)"
+"""What else can be done about a driver that is alive, where a run is started; other callers have ways of their own."""
+
+
+def running_error(beat: Heartbeat, job: str, *, now_ms: int, lease_ms: int, instead: str = TAKE_OVER) -> JobRunningError:
+    """Return the error that another driver is alive; it names host, pid and the heartbeat's age, and what else its caller can do."""
     age = format_duration(max(now_ms - beat.at, 0))
     run = f", run {beat.owner.run_id}" if beat.owner.run_id else ""
     return JobRunningError(
         f"the job is driven by process {beat.owner.pid} on host {beat.owner.host!r}{run}; its last heartbeat is {age} old",
-        fix=f"stop that process, wait until its heartbeat is {format_duration(lease_ms)} old, "
-        "or take over on purpose (takeover=True, --takeover)",
+        fix=f"stop that process, wait until its heartbeat is {format_duration(lease_ms)} old, or {instead}",
         job=job,
     )

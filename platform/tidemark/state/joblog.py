@@ -17,7 +17,7 @@ from tidemark.state.codec import from_plain, to_plain
 from tidemark.state.envelope import damaged, seal, unseal
 from tidemark.state.epoch_codec import KIND as EPOCH
 from tidemark.state.epoch_codec import DecodedEpoch, Segment, encode_epoch, read_body
-from tidemark.state.heartbeat import Heartbeat, is_fresh, read_heartbeat, running_error, sign_of_life, write_heartbeat
+from tidemark.state.heartbeat import TAKE_OVER, Heartbeat, is_fresh, read_heartbeat, running_error, sign_of_life, write_heartbeat
 from tidemark.state.layout import job_folder, record_path
 from tidemark.state.pulse import Pulse
 from tidemark.state.records import EpochRecord, OwnerInfo, TermRecord
@@ -76,13 +76,14 @@ class JobLog:
                 return LogHead(extent.next_slot, term, record.record, claim, record.bases)
         return LogHead(extent.next_slot, claim.term if claim is not None else 0, None, claim)
 
-    def acquire(self, owner: OwnerInfo, *, takeover: bool = False, lease_ms: int = DEFAULT_LEASE_MS) -> Driver:
+    def acquire(self, owner: OwnerInfo, *, takeover: bool = False, lease_ms: int = DEFAULT_LEASE_MS, instead: str = TAKE_OVER) -> Driver:
         """Begin a term: append its record and write the first heartbeat.
 
         Args:
             owner: this process (``owners.current_owner()``).
             takeover: begin although another driver is alive; it is fenced.
             lease_ms: how old a heartbeat must be before its driver is taken for gone.
+            instead: what the caller can do about a driver that is alive, for the error.
 
         Raises:
             JobRunningError: another driver is alive.
@@ -96,7 +97,7 @@ class JobLog:
             if alive is not None and not is_fresh(alive, now_ms=now, lease_ms=lease_ms):
                 alive = None
             if alive is not None and not takeover:
-                raise running_error(alive, self.job, now_ms=now, lease_ms=lease_ms)
+                raise running_error(alive, self.job, now_ms=now, lease_ms=lease_ms, instead=instead)
             claim = TermRecord(head.term + 1, owner, now, None if alive is None else alive.term, secrets.token_hex(8))
             if self.slots.append(head.next_slot, seal(TERM, to_plain(claim))):
                 crash_point("term-taken")

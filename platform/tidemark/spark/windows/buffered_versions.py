@@ -9,6 +9,7 @@ from typing import NamedTuple
 from tidemark.errors import TidemarkError, UserCodeError
 from tidemark.semantics.fired_panes import Deadlines
 from tidemark.semantics.operator_clock import OperatorClock
+from tidemark.semantics.user_lines import raised_at
 from tidemark.semantics.window_state import read_state
 from tidemark.semantics.windows import GLOBAL_WINDOW, Window
 from tidemark.spark.windows.buffered_columns import (
@@ -146,13 +147,14 @@ class Blame:
     def of(self, error: Exception, key: Mapping[str, object]) -> Exception:
         """Return the error to raise for one that ended a key's epoch."""
         if isinstance(error, UserCodeError) and error.uid is None:
-            return UserCodeError(f"{one_line(error.what)}, {origin_of(key, None)}", fix=error.fix, uid=self.uid)
+            return UserCodeError(f"{one_line(error.what)}, {origin_of(key, None)}", fix=error.fix, uid=self.uid, place=error.place)
         if isinstance(error, TidemarkError):
             return error
         return UserCodeError(
             f"{self.rules} failed {origin_of(key, None)}: {type(error).__name__}: {one_line(str(error))}",
             fix="make it take every element and every window",
             uid=self.uid,
+            place=raised_at(error),
         )
 
 

@@ -1,0 +1,16 @@
+"""How a message says what to restore with: as a program writes it, and as the command takes it."""
+
+from __future__ import annotations
+
+
+def by_restore(argument: str, option: str) -> str:
+    """Return both forms of a restore with an argument; either can be used as it stands, with a savepoint's name.
+
+    >>> by_restore("uids={'a': 'b'}", "--map a=b")
+    "tm.run(job, restore=tm.Restore('SAVEPOINT', uids={'a': 'b'})) (--restore SAVEPOINT --map a=b)"
+    """
+    return f"tm.run(job, restore=tm.Restore('SAVEPOINT', {argument})) (--restore SAVEPOINT {option})"
+
+
+LEAVE_BEHIND = by_restore("allow_non_restored_state=True", "--allow-non-restored-state")
+"""A restore that leaves behind what nothing in the job claims."""

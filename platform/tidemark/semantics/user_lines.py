@@ -1,0 +1,18 @@
+"""Where in the user's own code an exception was raised."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_PACKAGE = str(Path(__file__).resolve().parent.parent) + "/"
+
+
+def raised_at(error: BaseException) -> str | None:
+    """Return ``file:line`` of the innermost frame outside Tidemark through which an exception came, None where there is none."""
+    found, trace = None, error.__traceback__
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if not file.startswith(_PACKAGE):
+            found = f"{file}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return found

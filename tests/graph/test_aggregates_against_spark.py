@@ -1,0 +1,151 @@
+"""Which functions there are, and which types each aggregate takes, held against the running Spark."""
+
+from __future__ import annotations
+
+import re
+from functools import reduce
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+import tidemark as tm
+from tidemark.errors import ExpressionError
+from tidemark.graph.aggregate_types import aggregate_type
+from tidemark.graph.aggregates import Aggregate
+from tidemark.graph.columns import schema_of
+from tidemark.graph.function_names import called_functions
+from tidemark.graph.spark_functions import SPARK_FUNCTIONS, SYNTAX
+from tidemark.spark.session import engine_settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+VALUES = {
+    "BOOLEAN": "true",
+    "TINYINT": "1Y",
+    "SMALLINT": "1S",
+    "INT": "1",
+    "BIGINT": "1L",
+    "FLOAT": "1F",
+    "DOUBLE": "1D",
+    "DECIMAL(10, 2)": "CAST(1.25 AS DECIMAL(10, 2))",
+    "STRING": "'abc'",
+    "BINARY": "X'01'",
+    "DATE": "DATE'2025-01-01'",
+    "TIMESTAMP": "TIMESTAMP'2025-01-01 00:00:00'",
+    "TIMESTAMP_NTZ": "TIMESTAMP_NTZ'2025-01-01 00:00:00'",
+    "INTERVAL DAY TO SECOND": "INTERVAL '1 10' DAY TO HOUR",
+    "ARRAY<INT>": "array(1)",
+    "MAP<STRING, INT>": "map('a', 1)",
+    "STRUCT<a: INT>": "named_struct('a', 1)",
+    "STRUCT<a: MAP<INT, INT>>": "named_struct('a', map(1, 1))",
+    "ARRAY<VARIANT>": "array(parse_json('1'))",
+    "VARIANT": "parse_json('1')",
+}
+KINDS = {
+    **{
+        name: getattr(tm, name)("v")
+        for name in ["count", "sum", "avg", "min", "max", "stddev", "stddev_pop", "variance", "variance_pop", "first", "last"]
+    },
+    **{name: getattr(tm, name)("v") for name in ["count_distinct", "approx_count_distinct", "collect_set", "collect_list"]},
+    "several distinct": tm.count_distinct("v", "o"),
+    "approx_percentile": tm.approx_percentile("v", 0.5),
+    "percentiles": tm.approx_percentile("v", [0.5, 0.9]),
+    "top_k": tm.top_k("v", 3),
+    "top_k by": tm.top_k("o", 3, "v"),
+    "top_k of": tm.top_k("v", 3, "o"),
+    "min_by": tm.min_by("v", "o"),
+    "min_by by": tm.min_by("o", "v"),
+    "max_by": tm.max_by("v", "o"),
+    "max_by by": tm.max_by("o", "v"),
+}
+_COMPUTED = ("stddev", "stddev_pop", "variance", "variance_pop", "approx_percentile", "percentiles")
+_NUMERIC = ("sum", "avg", *_COMPUTED)
+CASTS = {
+    *((kind, "STRING") for kind in _NUMERIC),
+    *((kind, "TIMESTAMP") for kind in ("sum", *_COMPUTED)),
+    *((kind, type_) for kind in _COMPUTED for type_ in ("BOOLEAN", "VARIANT")),
+}
+"""What Spark takes all the same, by a cast to DOUBLE that nobody wrote: of text it fails at the first that is no number."""
+
+
+RUN = ("DATE", "INTERVAL DAY TO SECOND", "STRUCT<a: INT>")
+"""Types for which the results are computed, too; tests/aggregates does so for the others."""
+
+
+def source(kind: str) -> tm.Stream:
+    spec = tm.files("landing", format="json", schema=f"v {kind}, o INT, t TIMESTAMP")
+    return tm.source("rows", spec, watermarks=tm.ascending(timestamp="t"))
+
+
+def defined(aggregate: Aggregate, kind: str) -> bool:
+    try:
+        source(kind).window_all(tm.tumbling("1 hour")).aggregate(x=aggregate)
+    except ExpressionError:
+        return False
+    return True
+
+
+def rows(spark: SparkSession, kind: str) -> DataFrame:
+    order = "named_struct('t', CAST(o AS BIGINT), 'row', 1L) AS place"
+    return spark.sql(f"SELECT {VALUES[kind]} AS v, o, {order} FROM VALUES (1), (2) AS numbers(o)")
+
+
+def computed(rows: DataFrame, aggregate: Aggregate) -> DataFrame | None:
+    """Return the result as Spark analyses it, None where it refuses to."""
+    try:
+        made = rows.groupBy().agg(*(F.expr(part.create.format(order="place")).alias(part.name) for part in aggregate.partials))
+        names = {part.name: part.name for part in aggregate.partials}
+        merges = ((part.name, F.expr(part.merge.format(**names)), made.schema[part.name].dataType) for part in aggregate.partials)
+        # As the engine does, so that a sum of sums is no wider than a sum.
+        merged = made.groupBy().agg(*((c if isinstance(t, StructType) else c.cast(t)).alias(name) for name, c, t in merges))
+        return merged.selectExpr(f"{aggregate.result.format(**names)} AS x")
+    except AnalysisException:
+        return None
+
+
+@pytest.mark.parametrize("kind", VALUES)
+def test_definition_accepts_what_spark_computes(spark: SparkSession, kind: str) -> None:
+    schema = schema_of(source(kind).node)
+    input_rows = rows(spark, kind)
+    accepted = {name: defined(aggregate, kind) for name, aggregate in KINDS.items()}
+    with engine_settings(spark):
+        results = {name: computed(input_rows, aggregate) for name, aggregate in KINDS.items()}
+        takes = {name: result is not None and (name, kind) not in CASTS for name, result in results.items()}
+        assert {name for name, taken in accepted.items() if taken} == {name for name, taken in takes.items() if taken}
+        found = {name: result for name, result in results.items() if result is not None and accepted[name]}
+        for name, result in found.items():
+            known = aggregate_type(KINDS[name], schema)
+            if known is not None and not kind.startswith(("INTERVAL", "STRUCT")):
+                assert (name, result.schema["x"].dataType.simpleString().upper()) == (name, known.replace(", ", ","))
+        if kind not in RUN:
+            return
+        # They run, too; Spark's Python cannot hold each of these values.
+        texts = [result.select(F.col("x").isNotNull().alias("x")) for result in found.values()]
+        assert len(reduce(DataFrame.union, texts).collect()) == len(found)
+
+
+def test_the_functions_are_those_of_the_running_spark(spark: SparkSession) -> None:
+    there = {row[0] for row in spark.sql("SHOW SYSTEM FUNCTIONS").collect() if row[0].isidentifier()}
+    assert there == SPARK_FUNCTIONS
+
+
+def test_no_example_of_spark_s_own_calls_something_else(spark: SparkSession) -> None:
+    known = SPARK_FUNCTIONS | SYNTAX
+    unknown: dict[str, str] = {}
+    examples = 0
+    for name in sorted(SPARK_FUNCTIONS):
+        text = "\n".join(row[0] for row in spark.sql(f"DESCRIBE FUNCTION EXTENDED `{name}`").collect())
+        for example in re.findall(r"^\s*> (SELECT .*?;)\s*$", text, re.MULTILINE | re.DOTALL):
+            examples += 1
+            # A table in the FROM of an example has its columns in brackets.
+            called = called_functions(re.sub(r"(\bAS)?\s(tab|people)\s*\(", " (", example))
+            unknown |= {each: example for each in called if each.lower() not in known}
+    assert unknown == {}
+    assert examples > 1000

@@ -1,0 +1,315 @@
+"""The mistakes that people make in their first hours: none is silent, none ends in a bare Python error, and docs/faults.md shows each."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from click.testing import CliRunner
+
+import tidemark as tm
+from tests.savepoints.delta_jobs import job_with_tables, run_epoch
+from tests.upgrade.upgrade_worlds import fits
+from tidemark.cli.main import main
+from tidemark.control import forks
+from tidemark.control.rewinds import Rewinder
+from tidemark.errors import TidemarkError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PAGE: Final = Path(__file__).parent.parent / "docs" / "faults.md"
+HEADING: Final = "## Mistakes, and what you are told"
+HOUR: Final = 3_600_000
+ROWS: Final = [("ann", 1 * HOUR, 4.0), ("bob", 2 * HOUR, 1.5)]
+LATER: Final = [("ann", 5 * HOUR, 2.0)]
+SCHEMA: Final = "user STRING, at BIGINT, amount DOUBLE"
+LATE: Final = tm.OutputTag("late")
+TIMED: Final = tm.bounded_out_of_orderness("1 second", timestamp="at")
+
+pytestmark = pytest.mark.spark
+
+
+def wrong(value: object) -> Any:
+    """Pass for any type, as a caller without a type checker would."""
+    return value
+
+
+@dataclass
+class Place:
+    """A folder with a job that has run once, and what runs and stores it."""
+
+    folder: Path
+    spark: SparkSession
+
+    def at(self, name: str) -> str:
+        return str(self.folder / name)
+
+    def rows(self, name: str = "payments") -> tm.Stream:
+        return tm.source(name, tm.from_elements(epochs=[ROWS], schema=SCHEMA), watermarks=TIMED)
+
+    def keyed(self) -> tm.KeyedStream:
+        return self.rows().key_by("user")
+
+    def hourly(
+        self, stream: tm.Stream | None = None, *, size: str = "1 hour", uid: str = "hourly", **aggregates: tm.Aggregate
+    ) -> tm.Stream:
+        windows = (stream or self.rows()).key_by("user").window(tm.tumbling(size))
+        return windows.aggregate(**(aggregates or {"total": tm.sum("amount")})).uid(uid)
+
+    def job(self, stream: tm.Stream, *, name: str = "pay", path: str = "table", store: str = "jobs") -> tm.Job:
+        return tm.Job(name, outputs={"hourly": tm.delta(stream, self.at(path))}, store=self.at(store))
+
+    def run(self, job: tm.Job, **options: Any) -> tm.RunResult:
+        return tm.run(job, spark=self.spark, **options)
+
+    def runs(self, stream: tm.Stream, *, name: str, **options: Any) -> tm.RunResult:
+        return self.run(self.job(stream, name=name, path=name), **options)
+
+    def copied_store(self, name: str) -> Path:
+        return Path(shutil.copytree(self.folder / "jobs", self.folder / name)) / "pay"
+
+
+def cannot_know(row: dict[str, object]) -> dict[str, object]:
+    return {"user": row["nope"]}
+
+
+def not_a_number(_: dict[str, object]) -> dict[str, object]:
+    return {"amount": "four"}
+
+
+def foreign_table(place: Place) -> object:
+    place.runs(place.rows().select("user", "at"), name="foreign")
+    return place.run(place.job(place.hourly(), name="other", path="foreign"), end_of_input=True)
+
+
+def file_in_the_way(place: Place) -> object:
+    Path(place.at("file")).write_text("not a folder")
+    return place.run(place.job(place.rows(), name="blocked", path="file/table"))
+
+
+def store_in_the_way(place: Place) -> object:
+    Path(place.at("plain")).write_text("not a folder")
+    return place.run(place.job(place.rows(), name="stored", store="plain/jobs"))
+
+
+def changed(place: Place, stream: tm.Stream, **job: str) -> object:
+    tm.check(place.job(stream, **job)).require()
+    return None
+
+
+def state_file_deleted(place: Place) -> object:
+    next((place.copied_store("without-state") / "state").rglob("*.parquet")).unlink()
+    more = tm.source("payments", tm.from_elements(epochs=[ROWS, LATER], schema=SCHEMA), watermarks=TIMED)
+    return place.run(place.job(place.hourly(more), store="without-state", path="without-state-table"), end_of_input=True)
+
+
+def record_overwritten(place: Place) -> object:
+    newest = max((place.copied_store("with-oops") / "log").glob("*.json"))
+    newest.write_text("{oops")
+    return place.run(place.job(place.hourly(), store="with-oops", path="with-oops-table"))
+
+
+def rewound_while_it_runs(place: Place) -> object:
+    stored = job_with_tables(place.folder / "running")
+    run_epoch(stored)
+    stored.savepoints.take("good")
+    # The driver is not released: it runs.
+    return Rewinder(stored.root, {}, 1000, clock=stored.clock).rewind("taxi", "good", stop=False)
+
+
+def fork_compared_too_early(place: Place) -> object:
+    stored = job_with_tables(place.folder / "forked")
+    run_epoch(stored)
+    stored.savepoints.take("a")
+    forks.fork(stored.root, "taxi", "a", name="taxi-what-if", code="m:j", start=False, clock=stored.clock, judge=fits)
+    return forks.diff_output(stored.root, "taxi", "taxi-what-if", "hourly")
+
+
+def command(*arguments: str) -> Callable[[Place], object]:
+    """Return the act of a command, which raises what it says; options of the wrong form are click's to refuse."""
+
+    def act(place: Place) -> object:
+        done = CliRunner().invoke(main, [argument.replace("STORE", place.at("jobs")) for argument in arguments])
+        line = done.stderr.strip().splitlines()[-1]
+        assert done.exit_code != 0, done.output
+        assert "Traceback" not in done.stderr
+        raise RefusedError(line)
+
+    return act
+
+
+class RefusedError(Exception):
+    """What a command said as its last line."""
+
+
+Mistake = tuple[str, Callable[[Place], object], str]
+
+MISTAKES: tuple[Mistake, ...] = (
+    ('`sum("amont")`', lambda p: p.hourly(total=tm.sum("amont")), "TM101"),
+    ('`key_by("usr")`', lambda p: p.rows().key_by("usr"), "TM101"),
+    (
+        '`timestamp="att"`',
+        lambda _: tm.source("p", tm.from_elements(ROWS, schema=SCHEMA), watermarks=tm.ascending(timestamp="att")),
+        "TM101",
+    ),
+    ('`tumbling("1 hr")`', lambda _: tm.tumbling("1 hr"), "TM103"),
+    ('`tumbling("-1 hour")`', lambda _: tm.tumbling("-1 hour"), "TM103"),
+    ('`tumbling("1 month")`', lambda _: tm.tumbling("1 month"), "TM103"),
+    ("`tumbling(3600)`", lambda _: tm.tumbling(wrong(3600)), "TM103"),
+    ('`sum("user")` of a STRING', lambda p: p.hourly(total=tm.sum("user")), "TM102"),
+    ("a function that Spark does not have", lambda p: p.job(p.rows().filter("frobnicate(amount) > 1")), "TM102"),
+    ("no `.uid(...)`", lambda p: p.job(p.keyed().window(tm.tumbling("1 hour")).aggregate(n=tm.count())), "TM100"),
+    ("one uid twice", lambda p: p.job(p.hourly(p.hourly().select("user", amount="total"))), "TM100"),
+    ("one path twice", lambda p: tm.Job("j", outputs={"a": tm.delta(p.rows(), "t"), "b": tm.delta(p.rows("q"), "t")}), "TM100"),
+    ("no `.aggregate(...)`", lambda p: tm.delta(wrong(p.keyed().window(tm.tumbling("1 hour"))), "t"), "TM100"),
+    ("no `.window(...)`", lambda p: wrong(p.keyed()).aggregate(n=tm.count()), "TM100"),
+    ("`late_to` after `aggregate`", lambda p: wrong(p.hourly()).late_to(LATE), "TM100"),
+    ("`allowed_lateness` after `aggregate`", lambda p: wrong(p.hourly()).allowed_lateness("1 hour"), "TM100"),
+    ("Spark's `groupBy`", lambda p: wrong(p.rows()).groupBy("user"), "TM100"),
+    ("Spark's `where`", lambda p: wrong(p.rows()).where("amount > 0"), "TM100"),
+    ("`with_watermark`", lambda p: wrong(p.rows()).with_watermark("at", "1 minute"), "TM100"),
+    ("an upsert without keys", lambda p: tm.delta(p.rows(), "t", mode="upsert"), "TM100"),
+    ("an upsert by a key that is not there", lambda p: tm.delta(p.rows(), "t", mode="upsert", keys=["usr"]), "TM101"),
+    ('`mode="merge"`', lambda p: tm.delta(p.rows(), "t", mode=wrong("merge")), "TM100"),
+    ("a schema with `STRNG`", lambda _: tm.from_elements([], schema="user STRNG"), "TM100"),
+    ('`format="jsn"`', lambda _: tm.files("landing", format=wrong("jsn"), schema=SCHEMA), "TM100"),
+    ('`late_to("late")`', lambda p: p.keyed().window(tm.tumbling("1 hour")).late_to(wrong("late")).aggregate(n=tm.count()), "TM100"),
+    ('`filter("amount + 1")`', lambda p: p.rows().filter("amount + 1"), "TM102"),
+    ('`filter("amount >")`', lambda p: p.rows().filter("amount >"), "TM102"),
+    ("`filter(lambda row: …)`", lambda p: p.rows().filter(wrong(lambda row: row)), "TM102"),
+    ("`tm.run(stream)`", lambda p: tm.run(wrong(p.rows())), "TM100"),
+    ("`tm.delta(path, stream)`", lambda p: tm.delta(wrong("tables/x"), wrong(p.rows())), "TM100"),
+    ("`outputs=[…]`", lambda p: tm.Job("j", outputs=wrong([tm.delta(p.rows(), "t")])), "TM100"),
+    ("`max_epochs=0`", lambda p: p.run(p.job(p.rows()), max_epochs=0), "TM100"),
+    ("percentile `95`", lambda _: tm.approx_percentile("amount", 95), "TM100"),
+    (
+        "a folder that is not there",
+        lambda p: p.runs(tm.source("f", tm.files(p.at("nowhere"), format="json", schema=SCHEMA), watermarks=TIMED), name="folderless"),
+        "TM200",
+    ),
+    ("a file where the table's folder is to be", file_in_the_way, "TM300"),
+    ("a file where the store is to be", store_in_the_way, "TM400"),
+    ("another table at the path", foreign_table, "TM300"),
+    ("a Python function that raises", lambda p: p.runs(p.rows().map(cannot_know, returns="user STRING"), name="raises"), "TM501"),
+    (
+        "a Python function that returns a wrong type",
+        lambda p: p.runs(p.rows().map(not_a_number, returns="amount DOUBLE"), name="wrong"),
+        "TM501",
+    ),
+    ("an expression that fails on the data", lambda p: p.runs(p.rows().select("at", n="CAST(user AS INT)"), name="fails"), "TM501"),
+    ("another aggregate", lambda p: changed(p, p.hourly(total=tm.max("amount"))), "TM413"),
+    ("an aggregate renamed", lambda p: changed(p, p.hourly(sum=tm.sum("amount"))), "TM413"),
+    ("a uid changed", lambda p: changed(p, p.hourly(uid="per-hour")), "TM413"),
+    ("another window size", lambda p: changed(p, p.hourly(size="2 hours")), "TM413"),
+    ("two jobs of one name", lambda p: changed(p, p.hourly(p.rows("clicks"), uid="clicks")), "TM413"),
+    ("a state file deleted", state_file_deleted, "TM401"),
+    ("a log record overwritten", record_overwritten, "TM401"),
+    ("a secret in `--env`", command("submit", "paying:job", "--name", "p", "--env", "TOKEN_SECRET=hunter2", "--store", "STORE"), "TM100"),
+    ("a secret in a path", lambda p: tm.Job("j", outputs={"a": tm.delta(p.rows(), "s3://me:hunter2@bucket/t")}), "TM100"),
+    ("a module that is not there", command("run", "no.such.module:job"), "TM100"),
+    ("a job that the module does not have", command("graph", "paying:jop"), "TM100"),
+    ("a job that the store does not have", command("status", "pya", "--store", "STORE"), "TM414"),
+    ("a store that is not there", command("list", "--store", "STOREs"), "TM404"),
+    ("a savepoint that is not there", command("savepoint", "show", "pay", "goood", "--store", "STORE"), "TM420"),
+    ("`--trigger soon`", command("run", "paying:job", "--trigger", "soon"), "TM103"),
+    ("`rewind` of a running job", rewound_while_it_runs, "TM410"),
+    ("`diff` right after the fork", fork_compared_too_early, "TM416"),
+)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Place]:
+    made = Place(tmp_path_factory.mktemp("mistakes"), spark)
+    made.run(made.job(made.hourly()))
+    code = made.folder / "code"
+    code.mkdir()
+    (code / "paying.py").write_text(
+        textwrap.dedent("""
+            import tidemark as tm
+
+            rows = tm.source("r", tm.rate(rows_per_second=1), watermarks=tm.ingestion_time())
+            job = tm.Job("paying", outputs={"rows": tm.memory(rows, "rows")})
+        """)
+    )
+    sys.path.insert(0, str(code))
+    yield made
+    sys.path.remove(str(code))
+
+
+@pytest.fixture(scope="module")
+def told(place: Place) -> dict[str, str]:
+    """What each mistake is told, whole."""
+    return {name: said_of(act, place) for name, act, _ in MISTAKES}
+
+
+def said_of(act: Callable[[Place], object], place: Place) -> str:
+    try:
+        act(place)
+    except TidemarkError as error:
+        return str(error)
+    except RefusedError as line:
+        return str(line).removeprefix("tidemark: ")
+    except BaseException as error:  # noqa: BLE001 - whatever it is, it is shown
+        return f"{type(error).__name__}: {error}"
+    return "nothing at all"
+
+
+def shown(message: str, place: Place) -> str:
+    """Return a message as the page shows it: folders, lines, processes and the rest of long fixes left out."""
+    text = message.replace(str(place.folder), "…").replace(f"{Path(__file__)}", "job.py").replace("|", "\\|")
+    text = re.sub(r"job\.py:\d+", "job.py:8", text)
+    text = re.sub(r"process \d+ on host '[^']*'", "process 8410 on host 'vm'", text)
+    text = re.sub(r"last heartbeat is \w+ old", "last heartbeat is 2s old", text)
+    text = re.sub(r"state/hourly/\S+\.parquet", "state/hourly/000000000000-a1b2c3d4e5f6/part-0.parquet", text)
+    what, _, fix = text.partition(" Fix: ")
+    return f"{_cut(what, 260)} Fix: {_cut(fix, 160)}"
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 2].rsplit(" ", 1)[0] + " …"
+
+
+@pytest.mark.parametrize(("name", "code"), [(name, code) for name, _, code in MISTAKES], ids=[name for name, _, _ in MISTAKES])
+def test_a_mistake_is_told_with_a_code_and_a_fix_in_one_line(name: str, code: str, told: dict[str, str]) -> None:
+    message = told[name]
+    assert message.startswith(f"[{code}] "), message
+    assert " Fix: " in message
+    assert len(message.splitlines()) == 1
+    assert len(message) < 1_200, message
+    assert "hunter2" not in message
+    for leak in ("Traceback", "py4j", "object at 0x", "SourceNode(", '{"kind"', "_ms="):
+        assert leak not in message, message
+
+
+IN_THE_PROGRAM = ("TM100", "TM101", "TM102", "TM103", "TM501")
+
+
+@pytest.mark.parametrize("name", [name for name, act, code in MISTAKES if code in IN_THE_PROGRAM and act.__qualname__.endswith("<lambda>")])
+def test_a_mistake_in_the_program_names_the_user_s_line(name: str, told: dict[str, str]) -> None:
+    assert re.search(rf"at {re.escape(__file__)}:\d+\)", told[name]), told[name]
+
+
+def test_the_page_shows_what_each_mistake_is_told(told: dict[str, str], place: Place) -> None:
+    expected = [f"| {name} | {shown(message, place)} |" for name, message in told.items()]
+    section = PAGE.read_text(encoding="utf-8").partition(f"{HEADING}\n")[2].partition("\n## ")[0]
+    found = [line for line in section.splitlines() if line.startswith("| ") and not line.startswith("| mistake |")]
+    assert found == expected, "the table is to be:\n" + "\n".join(expected)
+
+
+def test_a_savepoint_of_a_job_with_a_damaged_log_is_restored_under_another_name(place: Place) -> None:
+    folder = place.copied_store("rescued")
+    tm.savepoints_of("pay", store=place.at("rescued")).take("good")
+    newest = max((folder / "log").glob("*.json"))
+    newest.write_text("{oops")
+    rescued = place.job(place.hourly(), name="rescued", path="rescued-table", store="rescued")
+    result = place.run(rescued, restore=tm.Restore("good", job="pay"), end_of_input=True)
+    assert result.head is not None
+    assert result.head.end_of_input
