@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidemark.clock import format_ms
-from tidemark.durations import format_duration
+from tidemark.durations import short_duration
 from tidemark.state.progress import EpochProgress
 from tidemark.state.status import JobStatus
 
@@ -54,7 +54,7 @@ def _row(epoch: EpochProgress) -> tuple[str, ...]:
         str(epoch.rows_late),
         str(epoch.rows_malformed),
         format_ms(epoch.watermark),
-        format_duration(max(lags)) if lags else "-",
+        short_duration(max(lags)) if lags else "-",
         str(sum(operator.state_rows for operator in epoch.operators.values())),
         str(sum(operator.state_bytes for operator in epoch.operators.values())),
     )

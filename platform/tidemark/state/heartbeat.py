@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidemark.durations import format_duration
+from tidemark.durations import format_duration, short_duration
 from tidemark.errors import CorruptStoreError, JobRunningError
 from tidemark.state.codec import from_plain, later, to_plain
 from tidemark.state.envelope import seal, unseal
@@ -91,7 +91,7 @@ def silent_since(beat: Heartbeat | None, said_at: int, *, now_ms: int, lease_ms:
 
 def running_error(beat: Heartbeat, job: str, *, now_ms: int, lease_ms: int) -> JobRunningError:
     """Return the error that another driver is alive; it names host, pid and the heartbeat's age."""
-    age = format_duration(max(now_ms - beat.at, 0))
+    age = short_duration(max(now_ms - beat.at, 0))
     run = f", run {beat.owner.run_id}" if beat.owner.run_id else ""
     return JobRunningError(
         f"the job is driven by process {beat.owner.pid} on host {beat.owner.host!r}{run}; its last heartbeat is {age} old",
