@@ -8,7 +8,7 @@ from typing import Literal
 
 from tidemark.assets.known_times import known_time, newest_event
 from tidemark.clock import format_ms
-from tidemark.durations import format_duration, to_ms
+from tidemark.durations import short_duration, to_ms
 from tidemark.graph.job import Job
 from tidemark.state.progress import EpochProgress
 
@@ -47,7 +47,7 @@ class SourceLag:
     def describe(self) -> str:
         """Return it in words."""
         split = f", held back by split {self.held_by!r}" if self.held_by else ""
-        return f"source {self.source!r} is {format_duration(self.lag_ms)} behind (watermark {format_ms(self.watermark)}{split})"
+        return f"source {self.source!r} is {short_duration(self.lag_ms)} behind (watermark {format_ms(self.watermark)}{split})"
 
 
 def lag_thresholds(job: Job, *, warn_after: str | timedelta | None = None, error_after: str | timedelta | None = None) -> Thresholds:

@@ -23,6 +23,9 @@ _UNITS = {
     "w": 604_800_000,
     "week": 604_800_000,
 }
+_FINE = ((86_400_000, 3_600_000), (3_600_000, 60_000), (10_000, 1000))
+"""From what size on a duration is shown in which unit at the finest."""
+
 _PART = re.compile(r"\s*([+-]?\d+)\s*([a-zA-Z]+)\s*")
 _FIX = "write a whole number and a unit, such as '10 seconds', '5 minutes', '1 hour', '1 day 12 hours'"
 
@@ -80,8 +83,19 @@ def _parse(value: object, what: str, place: str | None) -> int:
     return total
 
 
+def short_duration(milliseconds: int) -> str:
+    """Return a duration that was measured, for people: in its two greatest units, rounded down. Exact values are for JSON and metrics.
+
+    >>> [short_duration(ms) for ms in (59_313_999_609, 3_599_000, 61_500, 12_345, 2_345, 0)]
+    ['686d 12h', '59m 59s', '1m 1s', '12s', '2s 345ms', '0ms']
+    """
+    size = abs(milliseconds)
+    step = next((fine for coarse, fine in _FINE if size >= coarse), 1)
+    return format_duration((-1 if milliseconds < 0 else 1) * (size // step * step))
+
+
 def format_duration(milliseconds: int) -> str:
-    """Return a duration as people write it.
+    """Return a duration as people write it, exactly; ``short_duration`` is for those that were measured.
 
     >>> format_duration(5_400_000)
     '1h 30m'

@@ -142,6 +142,12 @@ class UnknownStoreError(CorruptStoreError):
     code = "TM404"
 
 
+class LinkedPathError(TidemarkError):
+    """What is to be deleted is a symbolic link in a store, or lies behind one; nothing was deleted."""
+
+    code = "TM405"
+
+
 class FormatError(TidemarkError):
     """A stored record has a format version this release cannot read."""
 

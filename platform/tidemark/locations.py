@@ -105,6 +105,15 @@ class Location:
         return account
 
 
+def leads_into(path: str) -> bool:
+    """Say whether a path that is relative to a folder leads to something in it, and nowhere else.
+
+    >>> leads_into("log/1.json"), leads_into("../other/1.json"), leads_into("/log/1.json"), leads_into("file:///log/1.json")
+    (True, False, False, False)
+    """
+    return all(part not in ("", ".", "..") for part in path.split("/"))
+
+
 def _local(text: str, relative_to: Path | None) -> Location:
     _refuse_patterns(text)
     path = Path(text).expanduser()

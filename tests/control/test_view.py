@@ -252,9 +252,26 @@ def test_old_input_that_is_all_read_is_no_backlog(trips: Waiting, bikes: Waiting
     assert view_of(replace(BUSY, driver=driver), NOW).pressure.catch_up_ms == expected
 
 
-def test_a_long_pause_lowers_the_rate() -> None:
-    later = replace(BUSY, driver=replace(BUSY.driver, heartbeat_at=NOW - 200_000))  # type: ignore[type-var]
-    assert view_of(later, NOW).rows_per_second == 125
+@pytest.mark.parametrize(("pause", "rate", "busy"), [(20, 250, 0.25), (100, 125, 0.125), (200, 0, 0), (86_400, 0, 0)])
+def test_the_figures_of_a_job_that_rests_fall_to_nothing(pause: int, rate: float, busy: float) -> None:
+    view = view_of(replace(BUSY, driver=replace(BUSY.driver, heartbeat_at=NOW - pause * 1000)), NOW)  # type: ignore[type-var]
+    assert (view.rows_per_second, view.pressure.busy_share) == (rate, busy)
+    row = row_of(view)
+    assert f"{busy:.0%}" in row
+    assert f"busy {busy:.0%}" in view_text(view)
+
+
+def test_a_long_epoch_is_busy() -> None:
+    at_work = replace(BUSY, beat=replace(BEAT, busy_since=NOW - 150_000), driver=replace(BUSY.driver, heartbeat_at=NOW - 150_000))  # type: ignore[type-var]
+    assert view_of(at_work, NOW).pressure.busy_share == pytest.approx(0.25 / 4 + 0.75)
+
+
+def test_what_a_driver_said_that_is_silent_is_not_known_any_more() -> None:
+    view = view_of(BUSY, BEAT.at + 30_000)
+    pressure = view.pressure
+    assert view.health == "silent"
+    assert (view.rows_per_second, pressure.busy_share, pressure.catch_up_ms, pressure.waiting) == (None, None, None, {})
+    assert "load" not in view_text(view)
 
 
 def test_the_lag_grows_when_an_epoch_is_at_hand_or_nobody_works_and_else_is_the_last_epoch_s() -> None:

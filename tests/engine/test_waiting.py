@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,10 +15,13 @@ import pytest
 
 import tidemark as tm
 from tests.control.drivers import until
+from tidemark.clock import SYSTEM_CLOCK
+from tidemark.control.observe import observe
+from tidemark.control.view import Pressure
+from tidemark.control.viewing import view_of
 from tidemark.graph.nodes import FilesSpec, FormatSpec, SourceNode
-from tidemark.spark.waiting import by_metrics, waiting, waiting_files
+from tidemark.spark.waiting import FilesRead, by_metrics, read_of, waiting
 from tidemark.state.load import Waiting
-from tidemark.state.status import read_status
 from tidemark.state.store import JobStore
 
 if TYPE_CHECKING:
@@ -52,53 +57,96 @@ def landed(folder: Path) -> list[str]:
     return [str(folder / name) for name in ("a", "b", "day=1/c", "d", "e e")]
 
 
+def landing(folder: Path, **options: str) -> SourceNode:
+    spec = FilesSpec(str(folder), "json", "t BIGINT", options=options)
+    return SourceNode(name="landing", spec=spec, watermarks=tm.bounded_out_of_orderness(0, timestamp="t"))
+
+
+def waits(source: SourceNode, read: Sequence[str] = ()) -> Waiting | None:
+    return waiting([source], FilesRead([source], lambda _: read), None).get("landing")
+
+
 def test_what_lies_in_a_folder(tmp_path: Path) -> None:
     paths = landed(tmp_path)
-    spec = FilesSpec(str(tmp_path), "json", "t BIGINT")
-    assert waiting_files(spec, [f"file://{path}" for path in paths[:2]]) == Waiting(files=3, bytes=30)
-    assert waiting_files(spec, paths) == Waiting(files=0, bytes=0)
-    assert waiting_files(spec, ()) is None, "nothing was read yet"
-    assert waiting_files(spec, ["/gone"]) is None
-    assert waiting_files(FilesSpec(f"{tmp_path}/*", "json", "t BIGINT"), paths) is None
-    assert waiting_files(FilesSpec("s3://bucket/in", "json", "t BIGINT"), paths) is None
+    source = landing(tmp_path)
+    assert waits(source, [f"file://{path}" for path in paths[:2]]) == Waiting(files=3, bytes=30)
+    assert waits(source, paths) == Waiting(files=0, bytes=0)
+    assert waits(source) == Waiting(files=5, bytes=50)
+    assert waits(source, ["/gone"]) == Waiting(files=5, bytes=50)
+    assert waits(landing(Path(f"{tmp_path}/*")), paths) is None
+    assert waits(replace(source, spec=FilesSpec("s3://bucket/in", "json", "t BIGINT")), paths) is None
+    assert waits(landing(tmp_path / "gone"), paths) is None
+    # Spark passes over some of them.
+    assert waits(landing(tmp_path, pathGlobFilter="*.json"), paths) is None
+
+
+def test_files_of_one_instant_are_told_apart(tmp_path: Path) -> None:
+    """Spark orders by milliseconds, and takes those of one millisecond in any order."""
+    paths = landed(tmp_path)
+    for number, path in enumerate(paths):
+        os.utime(path, ns=(number, 1_600_000_000_000_000_000 - number))
+    source = landing(tmp_path)
+    read = FilesRead([source], lambda _: paths[:1])
+    read.add({"landing": paths[1:3], "other": paths})
+    read.add({"landing": paths[3:4]})
+    assert waiting([source], read, None) == {"landing": Waiting(files=1, bytes=10)}
+    read.add({"landing": paths[4:]})
+    assert waiting([source], read, None) == {"landing": Waiting(files=0, bytes=0)}
+    # One that came late with an old time waits, too.
+    (tmp_path / "late").write_text("x")
+    os.utime(tmp_path / "late", (1, 1))
+    assert waiting([source], read, None) == {"landing": Waiting(files=1, bytes=1)}
 
 
 def test_a_folder_of_very_many_files_is_not_looked_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = landed(tmp_path)
     monkeypatch.setattr("tidemark.spark.waiting.MOST_ENTRIES", 4)
-    assert waiting_files(FilesSpec(str(tmp_path), "json", "t BIGINT"), paths[:1]) is None
+    assert waits(landing(tmp_path), paths[:1]) is None
 
 
 def test_sources_are_told_apart_by_their_order(tmp_path: Path) -> None:
     paths = landed(tmp_path)
-    strategy = tm.bounded_out_of_orderness("0 ms", timestamp="t")
-    landing = SourceNode(name="landing", spec=FilesSpec(str(tmp_path), "json", "t BIGINT"), watermarks=strategy)
-    rides = SourceNode(name="rides", spec=FormatSpec("kafka"), watermarks=strategy)
-    progress = {"sources": [{"metrics": {}}, KAFKA]}
-    files = {"landing": paths[:4]}
-    assert waiting([landing, rides], files, progress) == {"landing": Waiting(files=1, bytes=10), "rides": Waiting(rows=32)}
-    assert waiting([rides], {}, progress) == {}
-    assert waiting([landing, rides], {}, None) == {}
+    files = landing(tmp_path)
+    rides = SourceNode(name="rides", spec=FormatSpec("kafka"), watermarks=files.watermarks)
+    progress = {"sources": [{"metrics": {}, "numInputRows": 7}, {**KAFKA, "numInputRows": 70}]}
+    read = FilesRead([files, rides], lambda _: paths[:4])
+    assert waiting([files, rides], read, progress) == {"landing": Waiting(files=1, bytes=10), "rides": Waiting(rows=32)}
+    assert read_of([files, rides], {"landing": paths[2:4]}, progress) == {"landing": 2, "rides": 70}
+    assert waiting([rides], FilesRead(), progress) == {}
+    assert waiting([rides], FilesRead(), None) == {}
+    assert read_of([rides], {}, None) == {}
 
 
 @pytest.mark.spark
-def test_the_status_says_what_waits_also_when_no_epoch_comes(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidemark.spark.query_run._POLLS_PER_COUNT", 1)
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "0.json").write_text(json.dumps({"t": 0}))
-    spec = tm.files(str(tmp_path / "in"), format="json", schema="t BIGINT")
-    landing = tm.source("landing", spec, watermarks=tm.bounded_out_of_orderness("0 ms", timestamp="t"))
-    root, stop = str(tmp_path / "store"), threading.Event()
-    job = tm.Job("job", outputs={"rows": tm.memory(landing, str(tmp_path))}, store=root)
+def test_forty_files_at_two_per_epoch(spark: SparkSession, tmp_path: Path) -> None:
+    """Nobody adds any: the time to catch up is that of the run, and what the idle job shows falls to nothing."""
+    folder, root, stop = tmp_path / "in", str(tmp_path / "store"), threading.Event()
+    folder.mkdir()
+    for number in range(40):
+        (folder / f"{number:02d}.json").write_text(json.dumps({"t": number}))
+        os.utime(folder / f"{number:02d}.json", ns=(0, 1_600_000_000_000_000_000 + number * 300_000))
+    spec = tm.files(str(folder), format="json", schema="t BIGINT", max_files_per_epoch=2)
+    stream = tm.source("landing", spec, watermarks=tm.bounded_out_of_orderness(0, timestamp="t"))
+    job = tm.Job("job", outputs={"rows": tm.memory(stream, str(tmp_path))}, store=root)
+    seen: list[tuple[float, int]] = []
+    clock = SYSTEM_CLOCK
 
-    def nothing_waits() -> bool:
-        status = read_status(JobStore.open(root), "job") if (tmp_path / "store").exists() else None
-        return status is not None and status.load is not None and status.load.waiting == {"landing": Waiting(files=0, bytes=0)}
+    def pressure() -> Pressure:
+        view = view_of(observe(JobStore.open(root), "job", {}), clock.now_ms())
+        if view.pressure.catch_up_ms is not None:
+            seen.append((clock.monotonic(), view.pressure.catch_up_ms))
+        return view.pressure
 
     with ThreadPoolExecutor(1) as threads:
-        run = threads.submit(tm.run, job, spark=spark, trigger="100 milliseconds", stop=stop, handle_signals=False)
+        run = threads.submit(tm.run, job, spark=spark, trigger="1 second", stop=stop, handle_signals=False)
         try:
-            until(lambda: run.done() or nothing_waits(), "word that nothing waits")
+            until(lambda: run.done() or pressure().waiting == {"landing": Waiting(files=0, bytes=0)}, "word that nothing waits")
+            ended = clock.monotonic()
+            until(lambda: run.done() or pressure().busy_share == 0, "word that the job rests")
         finally:
             stop.set()
-        assert len(run.result().epochs) == 1
+        assert len(run.result().epochs) == 20
+    assert pressure().catch_up_ms is None
+    ratios = sorted(said / 1000 / (ended - at) for at, said in seen if at < ended)
+    assert ratios, "nothing was said"
+    assert 0.5 <= ratios[len(ratios) // 2] <= 2

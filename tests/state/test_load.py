@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
 import pytest
 
 from tidemark.errors import EngineError
 from tidemark.state.heartbeat import Heartbeat, read_heartbeat, write_heartbeat
-from tidemark.state.load import EPOCHS, EpochSample, LoadGauge, Waiting, catch_up_ms, load_of
+from tidemark.state.load import EPOCHS, EpochSample, LoadGauge, Look, Recent, Waiting, catch_up_ms, load_of
 from tidemark.state.pulse import Pulse
 from tidemark.state.records import OwnerInfo
 from tidemark.state.status import JobStatus, read_status, write_failure, write_status
 from tidemark.state.store import JobStore
 from tidemark.testing.manual_clock import ManualClock
-
-MINUTE = 60_000
 
 
 def every(interval: int, took: int, epochs: int) -> list[EpochSample]:
@@ -36,24 +37,109 @@ def test_the_gauge_keeps_the_last_epochs_only() -> None:
     assert (loads[-1].waiting, loads[-1].intake) == ({"trips": Waiting(files=3)}, 0.5)
 
 
+@dataclass(frozen=True)
+class Driver:
+    """A simulated driver: a trigger, what an epoch reads at most, how long one takes, and when how much arrives."""
+
+    trigger: int
+    bound: int
+    took: int
+    arrivals: Callable[[int], int]
+    """How much has arrived by a time, in all."""
+
+    def run(self, until: int) -> list[tuple[Look, bool]]:
+        """Return what is seen after each epoch, and whether it read all there was."""
+        now, read, seen = 0, 0, []
+        while now < until:
+            there = self.arrivals(now) - read
+            if there:
+                taken = min(there, self.bound)
+                read, now = read + taken, now + self.took
+                seen.append((Look(now, {"trips": self.arrivals(now) - read}, {"trips": taken}), taken == there))
+            now = max(now, -(-(now + 1) // self.trigger) * self.trigger) if self.took < self.trigger or not there else now
+        return seen
+
+    def estimates(self, until: int) -> list[tuple[int, int | None, int | None]]:
+        """Return after each epoch: the amount that waits, what the gauge says, and how long it takes in truth (None: it never ends)."""
+        seen = self.run(until)
+        gauge, found = LoadGauge(self.trigger), []
+        for number, (look, _) in enumerate(seen):
+            gauge.looked(look.at, {name: Waiting(files=amount) for name, amount in look.waiting.items()}, read=look.read)
+            ends = (later.at - look.at for later, all_read in seen[number + 1 :] if all_read)
+            found.append((look.waiting["trips"], gauge.catch_up_ms, next(ends, None)))
+        return found
+
+
+def burst(time: int) -> int:
+    """Two a second, and 600 at once after ten minutes."""
+    return time // 500 + (600 if time >= 600_000 else 0)
+
+
+SIMULATED = {
+    "a backlog that nobody adds to": Driver(2_000, 2, 500, lambda _: 40),
+    "slower than its trigger": Driver(2_000, 2, 3_100, lambda _: 400),
+    "a backlog, and steady input": Driver(10_000, 50, 4_000, lambda time: 2_000 + time // 500),
+    "a backlog, and input in steps": Driver(10_000, 50, 4_000, lambda time: 2_000 + 60 * (time // 20_000)),
+    "a burst into steady input": Driver(10_000, 50, 4_000, burst),
+    "a large backlog, no pause between epochs": Driver(1_000, 30, 1_700, lambda time: 3_000 + time // 200),
+}
+
+
+@pytest.mark.parametrize("name", SIMULATED)
+def test_the_time_to_catch_up_is_within_a_factor_of_two(name: str) -> None:
+    found = SIMULATED[name].estimates(3_600_000)
+    behind = [(said, true) for amount, said, true in found if amount > SIMULATED[name].bound]
+    shown = [(said, true) for said, true in behind if said is not None]
+    assert all(true is not None and true / 2 <= said <= 2 * true for said, true in shown), shown
+    # It is known soon: after a burst too, of which the first epochs say nothing.
+    assert len(shown) >= len(behind) - 4
+    assert len(shown) > 5
+    assert all(said is None for amount, said, _ in found if amount <= SIMULATED[name].bound)
+
+
 @pytest.mark.parametrize(
-    ("before", "now", "expected"),
+    "driver",
     [
-        (60 * MINUTE, 50 * MINUTE, 5 * MINUTE),
-        (60 * MINUTE, 60 * MINUTE, None),
-        (60 * MINUTE, 61 * MINUTE, None),
-        # Watermarks jitter.
-        (60 * MINUTE, 60 * MINUTE - 5_000, None),
-        # It is there.
-        (60 * MINUTE, 20_000, None),
-        (None, MINUTE, None),
-        (MINUTE, None, None),
+        Driver(10_000, 50, 4_000, lambda time: 1_000 + time // 100),
+        Driver(10_000, 50, 4_000, lambda time: time // 1_000),
+        Driver(10_000, 50, 4_000, lambda time: 60 * (time // 60_000)),
     ],
+    ids=["more arrives than is read", "all is read each time", "small bursts are read at once"],
 )
-def test_how_long_catching_up_takes(before: int | None, now: int | None, expected: int | None) -> None:
-    first, last = EpochSample(0, 0, 0, 0, before), EpochSample(MINUTE, MINUTE, 0, 0, now)
-    assert catch_up_ms(first, last, 10_000) == expected
-    assert catch_up_ms(first, first, 10_000) is None
+def test_nothing_is_said_of_what_does_not_shrink_or_is_no_backlog(driver: Driver) -> None:
+    assert {said for _, said, _ in driver.estimates(3_600_000)} == {None}
+
+
+def test_one_source_that_is_behind_at_an_unknown_pace_leaves_all_unknown() -> None:
+    shrinking = [Look(second * 1000, {"trips": 40 - 2 * second, "bikes": 0}, {"trips": 2}) for second in range(5)]
+    assert catch_up_ms(shrinking) == 16_000
+    growing = [replace(look, waiting={**look.waiting, "bikes": 100 + look.at}) for look in shrinking]
+    assert catch_up_ms(growing) is None
+    # The slowest counts.
+    slow = [replace(look, waiting={**look.waiting, "bikes": 1_000 - look.at // 100}) for look in shrinking]
+    assert catch_up_ms(slow) == 96_000
+
+
+def test_a_pace_that_is_long_ago_says_nothing() -> None:
+    gauge = LoadGauge(1_000)
+    for second in range(5):
+        gauge.looked(second * 1000, {"trips": Waiting(files=40 - 2 * second)}, read={"trips": 2})
+    gauge.looked(8_000, {"trips": Waiting(files=32)})
+    assert gauge.catch_up_ms == 16_000
+    gauge.looked(8_001, {"trips": Waiting(files=32)})
+    assert gauge.catch_up_ms is None
+
+
+def test_the_figures_of_a_job_that_rests_fall_to_nothing() -> None:
+    load = load_of(every(2_000, 1_600, EPOCHS), 2_000)
+    assert load.recent(since_ms=3_999) == Recent(pytest.approx(0.8, rel=0.1), pytest.approx(50, rel=0.1), pytest.approx(2.5, rel=0.1))
+    shares = [load.recent(since_ms=pause).busy_share for pause in range(4_001, 80_000, 1_000)]
+    assert shares == sorted(shares, reverse=True)
+    assert load.recent(since_ms=load.span_ms) == Recent(0, 0, 0)
+    # One long epoch is work, though no other ends.
+    assert load.recent(since_ms=30_000, epoch_ms=30_000).busy_share > 0.8
+    assert load.recent(since_ms=90_000, epoch_ms=90_000) == Recent(1, 0, 0)
+    assert load_of([EpochSample(0, 900, 10, 1)], 2_000).recent(since_ms=4_001) == Recent(0, 0, 0)
 
 
 def test_the_status_keeps_load_and_error(root: JobStore) -> None:

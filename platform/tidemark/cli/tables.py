@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tidemark.clock import format_ms
 from tidemark.control.view import JobView
-from tidemark.durations import format_duration
+from tidemark.durations import short_duration
 from tidemark.state.progress import EpochProgress
 from tidemark.state.status import JobStatus
 
@@ -62,7 +62,7 @@ def _row(epoch: EpochProgress) -> tuple[str, ...]:
         str(epoch.rows_late),
         str(epoch.rows_malformed),
         format_ms(epoch.watermark),
-        format_duration(max(lags)) if lags else "-",
+        short_duration(max(lags)) if lags else "-",
         str(sum(operator.state_rows for operator in epoch.operators.values())),
         str(sum(operator.state_bytes for operator in epoch.operators.values())),
     )

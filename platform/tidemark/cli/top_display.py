@@ -10,10 +10,10 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from tidemark.cli.view_text import COLUMNS, rounded, row_of, view_text
+from tidemark.cli.view_text import COLUMNS, row_of, view_text
 from tidemark.clock import format_ms
 from tidemark.control.view import Health, JobView
-from tidemark.durations import format_duration
+from tidemark.durations import short_duration
 from tidemark.state.load import Waiting
 from tidemark.state.progress import EpochProgress
 
@@ -107,7 +107,7 @@ def _epochs(epochs: Sequence[EpochProgress]) -> Table:
     table = _table("epoch", "at", "took", "in", "out", "late", "malformed", "watermark")
     for epoch in reversed(epochs):
         counts = (epoch.rows_in, epoch.rows_out, epoch.rows_late, epoch.rows_malformed)
-        took = format_duration(epoch.duration_ms)
+        took = short_duration(epoch.duration_ms)
         table.add_row(
             str(epoch.epoch),
             _instant(epoch.processing_time).partition(" ")[2],
@@ -124,7 +124,7 @@ def _instant(milliseconds: int | None) -> str:
 
 
 def _lag(milliseconds: int | None) -> str:
-    return "-" if milliseconds is None else format_duration(rounded(milliseconds))
+    return "-" if milliseconds is None else short_duration(milliseconds)
 
 
 def _table(*columns: str) -> Table:

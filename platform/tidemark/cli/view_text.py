@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from tidemark.clock import format_ms
 from tidemark.control.restart_text import policy_text
 from tidemark.control.view import JobView
-from tidemark.durations import format_duration
+from tidemark.durations import format_duration, short_duration
 
 COLUMNS = ("job", "state", "health", "gen", "attempt", "epoch", "rows/s", "lag", "busy", "heartbeat", "restarts")
 
@@ -55,7 +55,7 @@ def _trouble(view: JobView) -> Iterator[str]:
 def _load(view: JobView) -> Iterator[str]:
     if view.rows_per_second is not None:
         yield f"load: {_rate(view.rows_per_second)} rows/s, busy {busy_text(view)}{_waiting(view)}"
-    lags = [f"{name} {format_duration(source.lag_ms)}" for name, source in view.sources.items() if source.lag_ms is not None]
+    lags = [f"{name} {short_duration(source.lag_ms)}" for name, source in view.sources.items() if source.lag_ms is not None]
     if lags:
         yield f"lag: {', '.join(lags)}"
 
@@ -78,9 +78,9 @@ def row_of(view: JobView) -> tuple[str, ...]:
         str(view.attempt) if view.attempt else "-",
         str(view.epoch) if view.epoch is not None else "-",
         _rate(view.rows_per_second),
-        format_duration(rounded(view.lag_ms)) if view.lag_ms is not None else "-",
+        short_duration(view.lag_ms) if view.lag_ms is not None else "-",
         busy_text(view),
-        f"{format_duration(rounded(age))} ago" if age is not None and view.health != "stopped" else "-",
+        f"{short_duration(age)} ago" if age is not None and view.health != "stopped" else "-",
         str(view.restarts_done),
     )
 
@@ -103,14 +103,9 @@ def _rate(rows: float | None) -> str:
     return "-" if rows is None else f"{rows:,.0f}" if rows >= 10 or rows == 0 else f"{rows:.1f}"
 
 
-def rounded(milliseconds: int) -> int:
-    """Return a duration in whole seconds, if it has any, for who reads it."""
-    return milliseconds // 1000 * 1000 if milliseconds >= 1000 else milliseconds
-
-
 def _waiting(view: JobView) -> str:
     pressure = view.pressure
     counts = (("files", pressure.waiting_files), ("rows", pressure.waiting_rows), ("bytes", pressure.waiting_bytes))
     known = [f"{count:,} {what}" for what, count in counts if count]
-    catching_up = f", caught up in {format_duration(rounded(pressure.catch_up_ms))}" if pressure.catch_up_ms is not None else ""
+    catching_up = f", caught up in {short_duration(pressure.catch_up_ms)}" if pressure.catch_up_ms is not None else ""
     return (f", waiting {' '.join(known)}" if known else "") + catching_up

@@ -14,7 +14,7 @@ from tidemark.control.alert_state import LateWindow
 from tidemark.control.labels import plain_name, plain_text
 from tidemark.control.spec import AlertThresholds
 from tidemark.control.view import Health, JobView, SourceView
-from tidemark.durations import format_duration
+from tidemark.durations import format_duration, short_duration
 from tidemark.errors import TidemarkError
 from tidemark.state.redaction import redacted
 
@@ -126,7 +126,7 @@ def _lag(view: JobView, thresholds: AlertThresholds) -> Iterator[Reading]:
             yield Reading("lag", name, 0, limits, f"source {name!r} has no watermark that could lag", facts)
             continue
         held = f", held back by split {held_by!r}" if held_by else ""
-        text = f"source {name!r} is {format_duration(source.lag_ms)} behind (watermark {format_ms(source.watermark)}{held})"
+        text = f"source {name!r} is {short_duration(source.lag_ms)} behind (watermark {format_ms(source.watermark)}{held})"
         yield Reading("lag", name, source.lag_ms, limits, text, facts)
 
 
@@ -191,7 +191,7 @@ def _savepoint(view: JobView, evidence: Evidence, thresholds: AlertThresholds, n
     elif evidence.savepoint_at is None:
         yield Reading("savepoint", "", age, Limits(limit), f"{view.job} has no savepoint", facts)
     else:
-        text = f"the newest savepoint of {view.job} is {format_duration(age or 0)} old ({format_ms(evidence.savepoint_at)})"
+        text = f"the newest savepoint of {view.job} is {short_duration(age or 0)} old ({format_ms(evidence.savepoint_at)})"
         yield Reading("savepoint", "", age, Limits(limit), text, facts)
 
 

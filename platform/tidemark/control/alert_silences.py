@@ -74,9 +74,14 @@ def add_silence(root: JobStore, silence: Silence) -> None:
 
 
 def end_silence(root: JobStore, name: str) -> bool:
-    """End a silence early; False where there is none of that name."""
+    """End a silence early; False where there is none of that name.
+
+    Raises:
+        LinkedPathError: it lies behind a symbolic link.
+    """
     path = _path(name)
     there = root.exists(path)
+    root.require_no_link(path)
     root.delete([path])
     return there
 

@@ -16,7 +16,7 @@ from tidemark.control.alert_message import digest, for_route, merged, message
 from tidemark.control.alert_settings import Route
 from tidemark.control.alert_state import Notification, Outgoing
 from tidemark.control.delivery import Delivery
-from tidemark.durations import format_duration
+from tidemark.durations import format_duration, short_duration
 from tidemark.errors import AlertError, TidemarkError
 from tidemark.state.redaction import redacted
 
@@ -167,7 +167,7 @@ class DeliveryQueue:
                 "receiver %r took no alert, the %d. time in a row; next try in %s: %s",
                 name,
                 line.failures,
-                format_duration(wait),
+                short_duration(wait),
                 redacted(told),
             )
             return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tidemark.clock import SYSTEM_CLOCK, Clock
@@ -14,7 +14,7 @@ from tidemark.control.observe import job_names
 from tidemark.control.spec import ForkOrigin, SpecGeneration
 from tidemark.crashpoints import crash_point
 from tidemark.errors import CorruptStoreError, DefinitionError, SavepointInUseError, TidemarkError
-from tidemark.locations import Location
+from tidemark.locations import Location, leads_into
 from tidemark.savepoints.isolation import overlaps
 from tidemark.savepoints.loans import give_up
 from tidemark.savepoints.restore import Restore
@@ -22,6 +22,7 @@ from tidemark.savepoints.wished_restores import let_go_for
 from tidemark.state.holds import Holds
 from tidemark.state.joblog import Driver, JobLog
 from tidemark.state.layout import DISCARD, LOG, job_folder
+from tidemark.state.local_files import linked
 from tidemark.state.owners import current_owner
 from tidemark.state.pins import Pins
 from tidemark.state.records import EpochRecord
@@ -83,6 +84,7 @@ def discard(store: JobStore, name: str, *, of: str = "", clock: Clock = SYSTEM_C
     Raises:
         DefinitionError: it is no fork, or another job's.
         JobRunningError: a driver of it is alive.
+        LinkedPathError: there are symbolic links in its folder or its tables; nothing was deleted.
         SavepointInUseError: other jobs read its state. Its savepoints may be gone, if such a job began just now; its state and tables stay.
         CorruptStoreError: of another job it cannot be told where its tables lie; nothing was deleted.
         UnknownJobError: there is no such job.
@@ -148,20 +150,22 @@ def _fork(store: JobStore, name: str) -> tuple[SpecGeneration, str]:
 
 def _begin(store: JobStore, driver: Driver, name: str, generation: SpecGeneration, root: str) -> DiscardNote:
     """Make sure that nobody else needs what goes, and write down what that is."""
+    tables = _tables(driver.last, root)
+    _require_no_links(driver.log.store, root, tables)
     others = [place for places in places_of_others(store, name).values() for place in places]
     # Who is being restored from it holds its files first, and then looks whether the savepoint is still there.
     pins = Pins(driver.log)
     for pin in pins.names():
         pins.remove(pin)
     _require_unread(driver.log.store, name)
-    tables = []
-    for place in _tables(driver.last, root):
+    apart = []
+    for place in tables:
         if any(overlaps(place, other) for other in others):
             logger.warning("%s is left where it is: another job writes there", place)
         else:
-            tables.append(place)
+            apart.append(place)
     origin = generation.spec.origin
-    note = DiscardNote(tuple(tables), driver.log.clock.now_ms(), generation.spec.restore, origin.job if origin is not None else "")
+    note = DiscardNote(tuple(apart), driver.log.clock.now_ms(), generation.spec.restore, origin.job if origin is not None else "")
     driver.confirm()
     write_sealed(driver.log.store, DISCARD, kind=KIND, value=note)
     crash_point("discard-noted")
@@ -181,7 +185,7 @@ def _go_on(store: JobStore, log: JobLog, begun: DiscardNote, *, of: str) -> tupl
 def _delete(store: JobStore, name: str, begun: DiscardNote) -> tuple[str, ...]:
     folder = store.at(job_folder(name))
     for place in begun.tables:
-        JobStore.open(place).remove_folder("")
+        _remove_table(place)
     crash_point("discard-tables-gone")
     with suppress(CorruptStoreError):
         give_up(folder, name)
@@ -221,4 +225,23 @@ def _tables(head: EpochRecord | None, root: str) -> list[str]:
     """Return the places of a fork's outputs; none outside of its root, whatever its records say."""
     within = f"{Location.parse(root)}/"
     outputs = head.outputs.values() if head is not None else ()
-    return [output.location for output in outputs if output.location is not None and output.location.startswith(within)]
+    # Without the dots that a location may have: with them another folder may seem to lie within.
+    places = [str(Location.parse(output.location)) for output in outputs if output.location is not None]
+    return [place for place in places if place.startswith(within) and leads_into(place.removeprefix(within))]
+
+
+def _require_no_links(folder: JobStore, root: str, tables: list[str]) -> None:
+    """Make sure that a fork can be deleted whole: what lies behind symbolic links would be left."""
+    links = list(folder.links())
+    if tables:
+        within, outputs = f"{Location.parse(root)}/", JobStore.open(root)
+        links += [link for place in tables for link in outputs.links(place.removeprefix(within))]
+    if links:
+        raise linked(sorted(set(links)))
+
+
+def _remove_table(place: str) -> None:
+    """Delete a table's folder, from the one that it lies in: it may have been replaced by a link since."""
+    location = Location.parse(place)
+    above, _, name = location.path.rpartition("/")
+    JobStore.open(replace(location, path=above or ("/" if location.scheme == "file" else ""))).remove_folder(name)

@@ -109,10 +109,13 @@ def rotate(path: Path, files: int = OUT_FILES) -> None:
 def keep_bounded(path: Path, most: int = OUT_BYTES) -> None:
     """Empty a file that has grown too large, after a copy, while processes go on appending to it.
 
-    What they write between the copy and the emptying is lost; it is what a JVM prints, not the log.
+    What they write between the copy and the emptying is lost; it is what a JVM prints, not the log. A symbolic link is left: what it leads
+    to is not ours to empty.
     """
-    if path.exists() and path.stat().st_size > most:
-        shutil.copyfile(path, path.with_name(f"{path.name}.1"))
+    if path.exists() and not path.is_symlink() and path.stat().st_size > most:
+        copy = path.with_name(f"{path.name}.1.{os.getpid()}")
+        shutil.copyfile(path, copy)
+        copy.replace(path.with_name(f"{path.name}.1"))
         os.truncate(path, 0)
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from tidemark.clock import SYSTEM_CLOCK, Clock, format_ms
 from tidemark.control.reconciler import Reconciler, Report
-from tidemark.durations import format_duration
+from tidemark.durations import short_duration
 from tidemark.errors import StoreError
 
 logger = logging.getLogger("tidemark")
@@ -90,7 +90,7 @@ class Supervisor:
             self._unreachable_since = now
             logger.error("the job store cannot be reached; drivers run on, and it is tried again: %s", error)
         elif now - self._said_at >= _SAY_AGAIN_MS / 1000:
-            logger.error("the job store cannot be reached since %s: %s", format_duration(_ms(now - self._unreachable_since)), error)
+            logger.error("the job store cannot be reached since %s: %s", short_duration(_ms(now - self._unreachable_since)), error)
         else:
             return
         self._said_at = now
@@ -98,7 +98,7 @@ class Supervisor:
     def _say_reachable(self) -> None:
         if self._unreachable_since is not None:
             took = _ms(self._clock.monotonic() - self._unreachable_since)
-            logger.info("the job store is back after %s, at %s", format_duration(took), format_ms(self._clock.now_ms()))
+            logger.info("the job store is back after %s, at %s", short_duration(took), format_ms(self._clock.now_ms()))
             self._unreachable_since = None
 
     def _say_errors(self, report: Report) -> None:

@@ -17,7 +17,7 @@ from tidemark.control.upgrade_trouble import UpgradeTrouble
 from tidemark.control.view import UNHEALTHY, Health, JobView, Pressure, RowCounts, SourceView, SplitView, UpgradeView
 from tidemark.errors import CorruptStoreError, FormatError, TidemarkError
 from tidemark.state.joblog import DEFAULT_LEASE_MS
-from tidemark.state.load import Load, Waiting
+from tidemark.state.load import Load, Recent, Waiting
 from tidemark.state.progress import EpochProgress, SourceProgress
 from tidemark.state.status import JobStatus
 from tidemark.state.totals import Totals, empty_totals
@@ -40,7 +40,7 @@ def view_of(observation: Observation, now: int, *, store: str | None = None) -> 
     behind = health in UNHEALTHY or (beat is not None and beat.busy_since is not None)
     totals = driver.totals if driver is not None else empty_totals()
     sources = {name: _source(item, totals["sources"].get(name, {}), now if behind else None) for name, item in _sources(last).items()}
-    read, out = _rates(load, now, driver)
+    recent = _recent(observation, load, now)
     driver_lifecycle = control.lifecycle if control is not None else "created" if spec is not None else standing.lifecycle
     under_way = observation.under_upgrade
     if under_way is not None:
@@ -72,13 +72,13 @@ def view_of(observation: Observation, now: int, *, store: str | None = None) -> 
         sources=sources,
         totals=totals,
         rows=_rows(totals),
-        rows_per_second=read,
-        rows_out_per_second=out,
+        rows_per_second=recent.rows_in if recent is not None else None,
+        rows_out_per_second=recent.rows_out if recent is not None else None,
         late_share=_late_share(last),
         state_rows=sum(item.state_rows for item in last.operators.values()) if last is not None else 0,
         state_bytes=sum(item.state_bytes for item in last.operators.values()) if last is not None else 0,
         state_files=sum(item.state_files for item in last.operators.values()) if last is not None else 0,
-        pressure=_pressure(observation, load),
+        pressure=_pressure(observation, load, recent),
         failures=control.failures if control is not None else (),
         restarts_done=control.restarts_done if control is not None else 0,
         next_start_at=control.next_start_at if control is not None else None,
@@ -241,13 +241,13 @@ def _sum(counts: Iterable[Mapping[str, int]], name: str) -> int:
     return sum(count.get(name, 0) for count in counts)
 
 
-def _rates(load: Load | None, now: int, driver: JobStatus | None) -> tuple[float | None, float | None]:
-    """Return rows read and written per second over the last epochs; the pause since the last one counts once it is longer than usual."""
-    if load is None or driver is None:
-        return None, None
-    pause = now - driver.heartbeat_at
-    span = (load.span_ms + (pause if pause > 2 * max(load.trigger_ms, load.epoch_ms) else 0)) / 1000
-    return load.rows_in / span, load.rows_out / span
+def _recent(observation: Observation, load: Load | None, now: int) -> Recent | None:
+    """Return share and rates up to now; None of a driver that does not say any more what it does."""
+    driver, beat = observation.driver, observation.beat
+    if load is None or driver is None or beat is None or abs(now - beat.at) >= DEFAULT_LEASE_MS:
+        return None
+    runs = now - beat.busy_since if beat.busy_since is not None else None
+    return load.recent(since_ms=now - driver.heartbeat_at, epoch_ms=runs)
 
 
 def _late_share(last: EpochProgress | None) -> float | None:
@@ -255,18 +255,18 @@ def _late_share(last: EpochProgress | None) -> float | None:
     return last.rows_late / seen if last is not None and seen else None
 
 
-def _pressure(observation: Observation, load: Load | None) -> Pressure:
+def _pressure(observation: Observation, load: Load | None, recent: Recent | None) -> Pressure:
     beat = observation.beat
-    waiting = load.waiting if load is not None else {}
+    waiting = load.waiting if load is not None and recent is not None else {}
     return Pressure(
         busy_since=beat.busy_since if beat is not None else None,
-        busy_share=load.busy_share if load is not None else None,
+        busy_share=recent.busy_share if recent is not None else None,
         looked_at=beat.looked_at if beat is not None else None,
         waiting_files=_known_sum(item.files for item in waiting.values()),
         waiting_bytes=_known_sum(item.bytes for item in waiting.values()),
         waiting_rows=_known_sum(item.rows for item in waiting.values()),
         waiting=waiting,
-        catch_up_ms=load.catch_up_ms if load is not None and not _all_is_read(observation.driver, waiting) else None,
+        catch_up_ms=load.catch_up_ms if load is not None and recent is not None and not _all_is_read(observation.driver, waiting) else None,
         intake=load.intake if load is not None else 1.0,
     )
 

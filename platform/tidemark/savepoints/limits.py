@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from typing import Final, Literal
 from urllib.parse import unquote
 
-from tidemark.durations import format_duration
+from tidemark.durations import short_duration
 
 Looks = Callable[[Sequence[str]], Sequence[bool]]
 """Says of files, by their addresses, whether they are there."""
 
 LOOKED_AT: Final = 100
 """So many of the files that were read since a savepoint are looked at, the oldest first, since these go first."""
-
-_STEPS: Final = ((86_400_000, 3_600_000), (3_600_000, 60_000), (60_000, 1000))
 
 
 @dataclass(frozen=True)
@@ -94,7 +92,7 @@ def files_limit(name: str, seen: Sequence[SeenFile], read: Collection[str], ther
     kept = _kept_ms(files, there, now_ms)
     if kept is None:
         return Limit("input", name, "kept", "no file that was read is gone" if files else "no file was read yet")
-    why = f"files are kept {about(kept)}; older ones are gone" if kept else "files are gone once they are read"
+    why = f"files are kept {short_duration(kept)}; older ones are gone" if kept else "files are gone once they are read"
     # What is there now is kept until now at least, whatever the rule was.
     first = since[0].at if since else now_ms
     return Limit("input", name, "kept", why, max(now_ms, first + kept))
@@ -115,13 +113,3 @@ def _kept_ms(files: Sequence[SeenFile], there: Looks, now_ms: int) -> int | None
         else:
             gone = middle
     return max(0, now_ms - files[kept].at) if kept < len(files) else 0
-
-
-def about(milliseconds: int) -> str:
-    """Return a duration in its two greatest units.
-
-    >>> about(7 * 86_400_000 + 3 * 3_600_000 + 59_000)
-    '7d 3h'
-    """
-    step = next((fine for coarse, fine in _STEPS if milliseconds >= coarse), 1)
-    return format_duration(milliseconds // step * step)

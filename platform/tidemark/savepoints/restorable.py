@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 
+from tidemark.durations import short_duration
 from tidemark.errors import SinkError, TidemarkError
 from tidemark.locations import Location
-from tidemark.savepoints.limits import Limit, Restorable, SeenFile, about, files_limit
+from tidemark.savepoints.limits import Limit, Restorable, SeenFile, files_limit
 from tidemark.savepoints.positions import sources_of
 from tidemark.savepoints.savepoint import Savepoint
 from tidemark.savepoints.source_files import FileLooks, require_in_sight, seen_files
@@ -112,7 +113,9 @@ class Restorability:
                 return Limit("input", name, "lost", f"version {version} of its table, which comes next, is gone from the table's log")
             since = commit.at
         # A file cannot have been given up before it was added, so none goes sooner than that.
-        return Limit("input", name, "kept", f"its table keeps what it gives up for {about(kept)}", None if since is None else since + kept)
+        return Limit(
+            "input", name, "kept", f"its table keeps what it gives up for {short_duration(kept)}", None if since is None else since + kept
+        )
 
     @cached_property
     def _head(self) -> EpochRecord | None:

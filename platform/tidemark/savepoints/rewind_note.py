@@ -78,6 +78,7 @@ def remove_rewind(folder: JobStore, identity: str) -> None:
     """Take the note of a rewind away: it is done, or given up. Another one's stays."""
     note = read_rewind(folder)
     if note is not None and note.identity == identity:
+        folder.require_no_link(REWIND)
         folder.delete([REWIND])
 
 

@@ -177,6 +177,7 @@ class SavepointStore:
         Raises:
             UnknownSavepointError: there is none of that name.
             SavepointInUseError: a rewind to it, or an upgrade that may go back to it, is under way.
+            LinkedPathError: it lies behind a symbolic link.
         """
         savepoint = self.get(name)
         rewind = read_rewind(self.folder)
@@ -193,11 +194,12 @@ class SavepointStore:
                 fix=f"let it be finished first: `tidemark upgrade {self.job}`",
                 job=self.job,
             )
+        self.folder.require_no_link(pin_path(name))
         self.pins.remove(name)
         return savepoint
 
     def retire(self, retention: SavepointRetention | None = None) -> tuple[Savepoint, ...]:
-        """Dispose of the savepoints that retention lets go, and return them.
+        """Dispose of the savepoints that retention lets go, and return them; those that lie behind symbolic links are left.
 
         Raises:
             CorruptStoreError: a savepoint or a hold is damaged; nothing was disposed of.
@@ -208,9 +210,7 @@ class SavepointStore:
         used = {hold.savepoint for hold in Holds(self.folder).list()} | ({rewind.savepoint, rewind.pin} if rewind is not None else set())
         used |= set(upgrade.savepoints) if upgrade is not None else set()
         gone = plan_disposal(savepoints, retention or SavepointRetention(), used=used, now_ms=self.clock.now_ms())
-        for savepoint in gone:
-            self.pins.remove(savepoint.name)
-        return gone
+        return tuple(savepoint for savepoint in gone if self.pins.remove(savepoint.name))
 
     def diff(self, name: str, other: str) -> SavepointDifference:
         """Return what changed from one savepoint to another.

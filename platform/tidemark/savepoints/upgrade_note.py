@@ -38,6 +38,7 @@ def write_upgrade(folder: JobStore, note: UpgradeNote) -> None:
 
 def remove_upgrade(folder: JobStore) -> None:
     """Take the note away: the upgrade has come to its end."""
+    folder.require_no_link(UPGRADE)
     folder.delete([UPGRADE])
 
 

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from tidemark.locations import leads_into
 from tidemark.state.store import JobStore
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 
+logger = logging.getLogger("tidemark")
+
+
 def vacuum(table: DeltaTable, store: JobStore, needed: Collection[int]) -> list[str]:
     """Delete files that the table's own settings give up, and return their paths within the table.
+
+    Only what lies in the table's folder is deleted. A log may name files elsewhere: a shallow clone's does, and so may one that somebody
+    changed. These are left, as are symbolic links and what lies behind them.
 
     Nothing is committed: deltalake's own vacuum gives up expired entries of the log behind its two commits, whatever it is told, and with
     them the versions that were to be kept.
@@ -26,6 +34,10 @@ def vacuum(table: DeltaTable, store: JobStore, needed: Collection[int]) -> list[
         DeltaError: the table cannot be read.
         StoreError: some files cannot be deleted; others may have been.
     """
-    gone = table.vacuum(dry_run=True, keep_versions=sorted(needed) or None)
-    store.delete(gone)
-    return gone
+    given_up = table.vacuum(dry_run=True, keep_versions=sorted(needed) or None)
+    gone = [path for path in given_up if leads_into(path)]
+    if len(gone) < len(given_up):
+        elsewhere = next(path for path in given_up if not leads_into(path))
+        logger.warning("the log of table %s names %s, which is no file of its own and is not deleted", store.location, elsewhere)
+    left = store.delete(gone)
+    return [path for path in gone if path not in left]

@@ -75,6 +75,14 @@ class SparkCheckpoint:
             found += [unquote(entry["path"]) for entry in entries if entry["batchId"] == number]
         return found
 
+    def files_read(self, source: str) -> list[str]:
+        """Return all files that a file source's log names: those that were ever read of it."""
+        folder = Path(self._folder.name) / source_folder(source)
+        if not folder.is_dir():
+            return []
+        lines = (line for file in _needed(folder) for line in file.read_text(encoding="utf-8").splitlines()[1:] if line)
+        return [unquote(json.loads(line)["path"]) for line in lines]
+
     def save_source_logs(self) -> dict[str, SourceLogRef]:
         """Copy what is new in the sources' own logs to the job store; returns what each source needs to go on."""
         root = Path(self._folder.name) / "sources"

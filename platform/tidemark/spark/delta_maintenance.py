@@ -71,6 +71,7 @@ class Maintenance:
     _log_is_due: bool = field(default=False, init=False)
     _published: int = field(default=0, init=False)
     _vacuumed_at: int | None = field(default=None, init=False)
+    _links_named: bool = field(default=False, init=False)
 
     def after_publication(self, table: DeltaTable, folder: str) -> None:
         """Do what is due.
@@ -92,7 +93,7 @@ class Maintenance:
         if self._log_is_due and self.needed is not None:
             self._log_is_due = False
             if table.metadata().configuration.get("delta.enableExpiredLogCleanup") != "false" and not self._needs_old_log(table):
-                table.cleanup_metadata()
+                self._shorten_log(table)
             self._vacuum(table)
 
     def _compact(self, table: DeltaTable, folder: str) -> None:
@@ -129,6 +130,15 @@ class Maintenance:
             return False
         written = self.store.modified_ms(f"_delta_log/{min(self.needed):020d}.json")
         return written is None or SYSTEM_CLOCK.now_ms() - written > kept_ms(table.metadata().configuration) // 2
+
+    def _shorten_log(self, table: DeltaTable) -> None:
+        """Have deltalake delete expired entries of the log, unless there are links in it: deltalake deletes what lies behind them, too."""
+        links = self.store.links("_delta_log")
+        if not links:
+            table.cleanup_metadata()
+        elif not self._links_named:
+            self._links_named = True
+            logger.warning("output %r: old entries of its table's log are kept, since %s is a symbolic link", self.output, links[0])
 
     def _vacuum(self, table: DeltaTable) -> None:
         """Delete files that were removed from the table so long ago that its own settings give them up; once a day."""

@@ -37,6 +37,7 @@ from tidemark.spark.sinks import bind_sinks, require_not_ahead
 from tidemark.spark.source_ends import filled, waiting_perhaps
 from tidemark.spark.sources import open_source, pack, read_files_of_epoch, reads_files, unpack
 from tidemark.spark.topology import build_topology
+from tidemark.spark.waiting import FilesRead
 from tidemark.spark.windows.steps import step_of
 from tidemark.state.joblog import Driver
 from tidemark.state.layout import STATE
@@ -109,6 +110,7 @@ class JobDriver:
         self._sources = tuple(map(limited, self._topology.sources))
         self._intake: AdaptiveIntake | None = None
         self.files: Mapping[str, Sequence[str]] = {}
+        self.files_read = FilesRead()
         self._keeping = Housekeeping(store, job, term, sinks=self._machinery.sinks, clock=clock)
         self.lock = threading.RLock()
 
@@ -137,6 +139,7 @@ class JobDriver:
     def run_on(self, gauge: LoadGauge, intake: AdaptiveIntake | None) -> Callable[[], None]:
         """Say that the driver runs on: its status shows the load, and its intake may adapt; returns what to call when other input waits."""
         self._keeping.gauge, self._intake = gauge, intake
+        self.files_read = FilesRead(self._topology.sources, self._checkpoint.files_read)
         return self._keeping.say_what_waits
 
     def prepare_again(self) -> None:
@@ -208,6 +211,7 @@ class JobDriver:
             taken = input_of_batch(self._checkpoint, self._topology.sources, offsets=offsets, before=before, looked_at=looked_at)
             self._run(batch.sparkSession, taken, self._batches(batch, taken), at=self.now())
             self.files = {**self.files, **taken.files}
+            self.files_read.add(taken.files)
 
     def run_without_input(self, *, at: int, end_of_input: bool = False) -> None:
         """Run an epoch that reads nothing: a deadline is due, or the input has ended for good.
@@ -231,6 +235,10 @@ class JobDriver:
     def now(self) -> int:
         """Return the clock's time, milliseconds."""
         return self._clock.now_ms()
+
+    def elapsed(self) -> int:
+        """Return milliseconds that never go back, for measuring how long something takes."""
+        return round(self._clock.monotonic() * 1000)
 
     def next_deadline(self) -> int | None:
         """Return the processing time at which an epoch is due even without input, None for never."""

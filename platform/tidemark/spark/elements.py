@@ -37,6 +37,7 @@ def store_elements(node: SourceNode, spec: ElementsSpec, schema: StructType, *, 
 
     Raises:
         DefinitionError: an element does not fit the schema, or one that was read has changed; nothing was stored.
+        LinkedPathError: elements of an earlier program lie behind a symbolic link, and are not deleted.
     """
     arrow = to_arrow_schema(schema, timezone="UTC")
     tables = [_as_table(node, batch, arrow, number) for number, batch in enumerate(spec.batches)]
@@ -44,7 +45,11 @@ def store_elements(node: SourceNode, spec: ElementsSpec, schema: StructType, *, 
     folder = store.at(node.name)
     there = {file.path for file in folder.list()}
     _require_unchanged(node, wanted, sorted(there - {_HOLDS_NOTHING})[:read])
-    folder.delete(sorted(there - {*wanted, _HOLDS_NOTHING}))
+    stale = sorted(there - {*wanted, _HOLDS_NOTHING})
+    for name in stale:
+        # Spark would read one that is left.
+        folder.require_no_link(name)
+    folder.delete(stale)
     if not there:
         folder.put(_HOLDS_NOTHING, b"")
     for number, (name, table) in enumerate(zip(wanted, tables, strict=True)):

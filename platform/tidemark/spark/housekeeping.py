@@ -137,20 +137,20 @@ class Housekeeping:
         Raises:
             FencedError: a newer driver has begun; the status is its own.
         """
-        if self.gauge is None or self._status is None or self._status.load is None or self._status.load.waiting == self.gauge.waiting:
+        if self.gauge is None or self._status is None or self._status.load is None:
+            return
+        load = replace(self._status.load, waiting=self.gauge.waiting, catch_up_ms=self.gauge.catch_up_ms)
+        if load == self._status.load:
             return
         self._term.confirm()
-        self._status = replace(self._status, load=replace(self._status.load, waiting=self.gauge.waiting))
+        self._status = replace(self._status, load=load)
         write_status(self._store, self._status)
 
     def _load(self, progress: EpochProgress) -> Load | None:
         if self.gauge is None:
             return None
         ended = round(self._clock.monotonic() * 1000)
-        lags = [source.lag_ms for source in progress.sources.values() if source.lag_ms is not None]
-        return self.gauge.add(
-            EpochSample(ended - progress.duration_ms, ended, progress.rows_in, progress.rows_out, max(lags) if lags else None)
-        )
+        return self.gauge.add(EpochSample(ended - progress.duration_ms, ended, progress.rows_in, progress.rows_out))
 
     def _write(
         self, state: State, progress: EpochProgress | None = None, *, error: TidemarkError | None = None, load: Load | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException, StreamingQueryException
@@ -16,7 +16,7 @@ from tidemark.spark.adaptive_intake import AdaptiveIntake
 from tidemark.spark.driver import JobDriver
 from tidemark.spark.session import local_checkpoints
 from tidemark.spark.stillness import Stillness
-from tidemark.spark.waiting import waiting
+from tidemark.spark.waiting import read_of, waiting
 from tidemark.state.load import LoadGauge
 from tidemark.state.redaction import without_secrets
 
@@ -54,6 +54,7 @@ class QueryRun:
         self._intake: AdaptiveIntake | None = None
         self._gauge = LoadGauge(0)
         self._polls = 0
+        self._reported_at: object = None
         self._say_what_waits: Callable[[], None] = lambda: None
 
     def go(self, interval_ms: int | None, *, end_of_input: bool, adaptive_intake: bool = False) -> None:
@@ -143,10 +144,19 @@ class QueryRun:
         self._polls += 1
         if self._polls % _POLLS_PER_LOOK == 0 and _is_between_triggers(query):
             self._driver.pulse.looked(self._driver.now())
-        if self._polls % _POLLS_PER_COUNT == 0:
-            sources = tuple(self._driver.job.sources.values())
-            self._gauge.waiting = waiting(sources, self._driver.files, query.lastProgress)
-            self._show_what_waits()
+        if self._polls % _POLLS_PER_LOOK == 0 or self._polls % _POLLS_PER_COUNT == 0:
+            progress = query.lastProgress
+            at = progress["timestamp"] if progress is not None else None
+            # Spark reports a batch once it has ended; now and then also that none came.
+            if at != self._reported_at or self._polls % _POLLS_PER_COUNT == 0:
+                self._look_what_waits(progress, new=at != self._reported_at)
+                self._reported_at = at
+
+    def _look_what_waits(self, progress: Mapping[str, object] | None, *, new: bool) -> None:
+        driver, sources = self._driver, tuple(self._driver.job.sources.values())
+        read = read_of(sources, driver.files, progress) if new else None
+        self._gauge.looked(driver.elapsed(), waiting(sources, driver.files_read, progress), read=read)
+        self._show_what_waits()
 
     def _show_what_waits(self) -> None:
         """Have the status say it; an epoch at hand does that at its end."""

@@ -105,7 +105,8 @@ class _Place:
         found |= {"/".join(path.split("/")[:depth]) for path in paths}
         folders = [folder for folder in sorted(found - self.named) if is_staging(folder)]
         return [
-            _Staging(self, folder, tuple(file._replace(path=self.address(file.path)) for file in store.list(folder))) for folder in folders
+            _Staging(self, folder, tuple(file._replace(path=self.address(file.path)) for file in store.list(folder, follow_links=False)))
+            for folder in folders
         ]
 
     def _name(self, staging: str) -> str:

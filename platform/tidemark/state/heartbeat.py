@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from tidemark.durations import format_duration
+from tidemark.durations import format_duration, short_duration
 from tidemark.errors import CorruptStoreError, JobRunningError
 from tidemark.state.codec import from_plain, later, to_plain
 from tidemark.state.envelope import seal, unseal
@@ -96,7 +96,7 @@ TAKE_OVER: Final = "take over on purpose (takeover=True, --takeover)"
 
 def running_error(beat: Heartbeat, job: str, *, now_ms: int, lease_ms: int, instead: str = TAKE_OVER) -> JobRunningError:
     """Return the error that another driver is alive; it names host, pid and the heartbeat's age, and what else its caller can do."""
-    age = format_duration(max(now_ms - beat.at, 0))
+    age = short_duration(max(now_ms - beat.at, 0))
     run = f", run {beat.owner.run_id}" if beat.owner.run_id else ""
     return JobRunningError(
         f"the job is driven by process {beat.owner.pid} on host {beat.owner.host!r}{run}; its last heartbeat is {age} old",

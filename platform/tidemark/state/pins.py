@@ -207,9 +207,13 @@ class Pins:
             file.path.removeprefix(f"{PINS}/").removesuffix(".json"): file.last_modified_ms for file in files if file.path.endswith(".json")
         }
 
-    def remove(self, name: str) -> None:
-        """Remove a pin; one that is not there is fine. What only it kept goes with a later sweep."""
-        self.log.store.delete([pin_path(name)])
+    def remove(self, name: str) -> bool:
+        """Remove a pin; one that is not there is fine. What only it kept is deleted by a later sweep.
+
+        Returns:
+            False where it is left, since it is a symbolic link or lies behind one.
+        """
+        return not self.log.store.delete([pin_path(name)])
 
     def _identities(self) -> Iterator[tuple[int, bytes, str, int]]:
         """Yield slot, bytes, lineage and epoch of the retained epochs, newest first, without their lists of files, which may be long."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tidemark.clock import format_ms
-from tidemark.durations import format_duration
+from tidemark.durations import short_duration
 from tidemark.state.codec import from_plain, later, to_plain
 
 
@@ -150,9 +150,9 @@ def format_progress(progress: EpochProgress) -> str:
     parts = [f"in {progress.rows_in:,}", f"out {progress.rows_out:,}"]
     parts += [f"{name} {rows:,}" for name, rows in (("late", progress.rows_late), ("malformed", progress.rows_malformed)) if rows]
     parts.append(f"watermark {format_ms(progress.watermark)}")
-    parts += [f"lag {format_duration(max(lags))}"] if lags else []
+    parts += [f"lag {short_duration(max(lags))}"] if lags else []
     parts += [f"state {sum(item.state_rows for item in progress.operators.values()):,} rows {size:,} B in {files} files"] if files else []
     stages = ", ".join(f"{name} {took}ms" for name, took in progress.stages.items())
-    parts.append(f"took {format_duration(progress.duration_ms)}" + (f" ({stages})" if stages else ""))
+    parts.append(f"took {short_duration(progress.duration_ms)}" + (f" ({stages})" if stages else ""))
     parts += ["end of input"] if progress.end_of_input else []
     return f"{progress.job} epoch {progress.epoch}: {', '.join(parts)}"

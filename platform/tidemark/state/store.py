@@ -6,9 +6,8 @@ succeeds for one writer only. On object stores that needs conditional puts (S3, 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -17,13 +16,22 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import LocalStore, ObjectStore
 
-from tidemark.errors import StoreError, TidemarkError, UnknownStoreError
-from tidemark.locations import Location
+from tidemark.errors import CorruptStoreError, StoreError, TidemarkError, UnknownStoreError
+from tidemark.locations import Location, leads_into
+from tidemark.state.local_files import (
+    delete_files,
+    link_on_the_way,
+    linked,
+    links_under,
+    list_files,
+    list_folders,
+    near,
+    remove_empty_folders,
+)
 from tidemark.state.object_stores import lacks_bucket, open_remote, remedy, said
 from tidemark.state.redaction import without_secrets
 
 _WRITTEN_AT_ONCE = 8 * 1024 * 1024
-_NAMED = 10
 _CREATIONS = 5
 _TROUBLE = (BaseError, OSError, ValueError)
 
@@ -65,13 +73,12 @@ class JobStore:
         if not make and root.scheme == "file" and not Path(root.path).is_dir():
             raise UnknownStoreError(
                 f"there is nothing at {root}: no such folder",
-                fix=f"give a place that is there, with jobs or what was exported; {_near(Path(root.path))}",
+                fix=f"give a place that is there, with jobs or what was exported; {near(Path(root.path))}",
                 place=str(root),
             )
         with _reported("open", root):
             if root.scheme == "file":
-                # Folders emptied by a deletion go with it, as they do on object stores.
-                return cls(root, LocalStore(root.path, mkdir=True, automatic_cleanup=True))
+                return cls(root, LocalStore(root.path, mkdir=True))
             opened = cls(root, open_remote(root))
         if not make and opened.is_empty():
             raise UnknownStoreError(
@@ -190,6 +197,8 @@ class JobStore:
     def is_empty(self) -> bool:
         """Say whether there is no object."""
         with _reported("list", self.location):
+            if self._root is not None:
+                return not any(list_files(self._root, self.prefix, follow_links=True))
             return not any(obstore.list(self.objects, self.prefix or None, chunk_size=1))
 
     def exists(self, path: str) -> bool:
@@ -209,11 +218,20 @@ class JobStore:
             except FileNotFoundError:
                 return None
 
-    def list(self, prefix: str = "") -> tuple[ListedFile, ...]:
-        """Return all objects under a folder, at any depth, sorted by path; none where the folder is missing."""
+    def list(self, prefix: str = "", *, follow_links: bool = True) -> tuple[ListedFile, ...]:
+        """Return all objects under a folder, at any depth, sorted by path; none where the folder is missing.
+
+        Args:
+            prefix: the folder.
+            follow_links: whether what symbolic links of a local store lead to is listed, too. Who lists in order to delete does without:
+                the links are left out then, and named in the log.
+        """
         folder = self._key(prefix.strip("/"))
         cut = len(self.prefix) + 1 if self.prefix else 0
         with _reported("list", self._at(prefix)):
+            if self._root is not None:
+                local = list_files(self._root, folder, follow_links=follow_links)
+                return tuple(sorted(ListedFile(path[cut:], size, modified) for path, size, modified in local))
             found = obstore.list(self.objects, folder or None).collect()
             if self.location.scheme != "file":
                 found = [item for item in found if item["size"] or not self._is_mark(item["path"], folder)]
@@ -230,54 +248,91 @@ class JobStore:
         """
         folder = self._key(prefix.strip("/"))
         with _reported("list", self._at(prefix)):
-            if start and self.location.scheme != "file":
+            if self._root is not None:
+                names = list_folders(self._root, folder)
+            elif start and self.location.scheme != "file":
                 names = self._names_from(f"{folder}/" if folder else "", start, stop)
             else:
                 found = obstore.list_with_delimiter(self.objects, folder or None)["common_prefixes"]
                 names = {path.rstrip("/").rpartition("/")[2] for path in found}
         return tuple(sorted(name for name in names if start <= name and (stop is None or name < stop)))
 
-    def delete(self, paths: Iterable[str]) -> None:
-        """Delete objects, in no particular order; one that is gone already is fine.
+    def delete(self, paths: Iterable[str]) -> tuple[str, ...]:
+        """Delete objects, in no particular order; one that is missing already is fine.
+
+        On a local disk, symbolic links and what lies behind them are left, and the links named in the log; folders that become empty are
+        removed, as there are none on object stores.
+
+        Returns:
+            The paths that were left.
 
         Raises:
+            CorruptStoreError: a path leads out of this view; nothing was deleted.
             StoreError: some cannot be deleted; others may have been.
         """
-        keys = [self._key(path) for path in paths]
-        if not keys:
-            return
+        given = tuple(paths)
+        self._require_within(given)
+        if not given:
+            return ()
+        keys = [self._key(path) for path in given]
         with _reported("delete", self._at("")):
+            if self._root is not None:
+                left = set(delete_files(self._root, keys))
+                return tuple(path for path, key in zip(given, keys, strict=True) if key in left)
             try:
                 obstore.delete(self.objects, keys)
             except FileNotFoundError:
                 # One was gone, and the backend stopped there: the others one by one.
                 for key in keys:
                     self._delete_one(key)
+        return ()
 
     def remove_folder(self, path: str) -> None:
-        """Delete all objects under a folder, and the folder; one that is gone already is fine.
+        """Delete all objects under a folder, and the folder; one that is gone already is fine, and links are left as in ``delete``.
 
         Raises:
+            CorruptStoreError: the path leads out of this view; nothing was deleted.
             StoreError: some cannot be deleted; others may have been.
         """
-        self.delete(file.path for file in self.list(path))
+        self._require_within([path] if path else [])
+        self.delete(file.path for file in self.list(path, follow_links=False))
         self.prune(path)
 
     def prune(self, path: str) -> None:
-        """Remove a folder and those in it that hold no object; object stores have none."""
-        if self.location.scheme != "file":
-            return
-        for folder, _, _ in os.walk(self.location.joined(path).path, topdown=False):
-            with suppress(OSError):  # it is not empty, or another process was faster
-                Path(folder).rmdir()
+        """Remove a folder and those in it that hold no object; object stores have none, and links are left."""
+        if self._root is not None:
+            remove_empty_folders(self._root, self._key(path))
+
+    def links(self, path: str = "") -> tuple[str, ...]:
+        """Return the symbolic links in a folder of a local store, none of them followed, or the one that the folder lies behind.
+
+        Their paths are those on the disk.
+        """
+        with _reported("list", self._at(path)):
+            root = self._root
+            return () if root is None else tuple(str(Path(root, link)) for link in links_under(root, self._key(path)))
+
+    def require_no_link(self, path: str) -> None:
+        """Make sure that an object can be deleted; called before it is, where somebody has asked for just that.
+
+        Raises:
+            LinkedPathError: it is a symbolic link, or lies behind one.
+        """
+        link = link_on_the_way(self._root, self._key(path)) if self._root is not None else None
+        if self._root is not None and link is not None:
+            raise linked([str(Path(self._root, link))])
 
     def move(self, path: str, to: str) -> None:
         """Give an object another name, replacing what has it; on object stores a copy and a delete.
 
         Raises:
             FileNotFoundError: there is no such object.
+            CorruptStoreError: a path leads out of this view.
+            LinkedPathError: the object is a symbolic link, or lies behind one: moving it would take it from where the link leads.
             StoreError: it cannot be moved.
         """
+        self._require_within([path, to])
+        self.require_no_link(path)
         with _reported("move", self._at(path), passing=(FileNotFoundError,)):
             obstore.rename(self.objects, self._key(path), self._key(to))
 
@@ -311,20 +366,26 @@ class JobStore:
         except FileNotFoundError:
             return
 
+    @property
+    def _root(self) -> str | None:
+        """The folder that all views of a local store lie in; None for other stores."""
+        return str(self.objects.prefix) if isinstance(self.objects, LocalStore) else None
+
+    def _require_within(self, paths: Iterable[str]) -> None:
+        """Make sure that paths, which a record may have brought, lead nowhere else."""
+        for path in paths:
+            if not leads_into(path):
+                raise CorruptStoreError(
+                    f"{path!r} leads out of {self.location}, and nothing there is deleted or moved",
+                    fix="the record that names it was changed by somebody else: restore it from a backup of the job store",
+                    place=str(self.location),
+                )
+
     def _key(self, path: str) -> str:
         return f"{self.prefix}/{path}" if self.prefix and path else self.prefix or path
 
     def _at(self, path: str) -> Location:
         return self.location.joined(path)
-
-
-def _near(missing: Path) -> str:
-    """Say what there is on the way to a folder that is missing."""
-    above = next(folder for folder in missing.parents if folder.is_dir())
-    with suppress(OSError):
-        names = sorted(entry.name for entry in above.iterdir() if entry.is_dir())[:_NAMED]
-        return f"{above} has {', '.join(names) or 'no folders'}"
-    return f"{above} cannot be read"
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 Two passes, more than a lease apart: the first writes a tombstone list, the second looks again and deletes what is still unused.
 Only the driver sweeps, and only between epochs. So every file it lists that no record names was staged by an attempt that
-failed, its own or a fenced driver's, and can never be committed.
+failed, its own or a fenced driver's, and can never be committed. Symbolic links are left, with what lies behind them.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def sweep(driver: Driver, *, lease_ms: int = DEFAULT_LEASE_MS, kept: KeptEpochs 
     log, now = driver.log, driver.log.clock.now_ms()
     tombstones = TombstoneList(log.store, SWEEP)
     before = tombstones.read()
-    listed = [file for folder in (STATE, SEGMENTS, SOURCES) for file in log.store.list(folder)]
+    listed = [file for folder in (STATE, SEGMENTS, SOURCES) for file in log.store.list(folder, follow_links=False)]
     plan = plan_sweep(listed, _needed(kept or kept_epochs(log)), before, now_ms=now, lease_ms=lease_ms)
     # Files listed before this line are of this term or an earlier one, so no newer driver can be about to commit them.
     driver.confirm()
