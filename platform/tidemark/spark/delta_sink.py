@@ -21,6 +21,7 @@ from tidemark.errors import PublishError, SinkError, TidemarkError
 from tidemark.locations import Location
 from tidemark.savepoints.result_tables import judge_table
 from tidemark.savepoints.stored_types import stored_columns
+from tidemark.savepoints.table_columns import lists_starts
 from tidemark.savepoints.verdict import refusal
 from tidemark.spark.delta_commits import add_actions, add_columns, append
 from tidemark.spark.delta_maintenance import NEW_TABLE, Maintenance
@@ -70,6 +71,7 @@ class DeltaSink:
         self._location = Location.parse(path)
         self._table: DeltaTable | None = None
         self._checked: str | None = None
+        self.starts_only = False
         self._own = own
         self._job = {JOB: job} if job else {}
         self.upsert = upsert
@@ -105,6 +107,7 @@ class DeltaSink:
     def _require_fit(self, table: DeltaTable, text: str) -> None:
         wanted = stored_columns(json.loads(text))
         keys = self.upsert.keys if self.upsert is not None else None
+        self.starts_only = lists_starts(wanted, stored_columns(json.loads(table.schema().to_json())))
         found = judge_table(self._name, table, self.location, wanted, keys=keys, own=self._own)
         if not found.fits:
             raise refusal([found])

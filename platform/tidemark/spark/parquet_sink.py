@@ -11,7 +11,7 @@ from tidemark.errors import CorruptStoreError, PublishError, SinkError, StoreErr
 from tidemark.locations import Location
 from tidemark.savepoints.result_tables import ParquetColumns, judge_folder, parquet_columns
 from tidemark.savepoints.stored_types import stored_columns
-from tidemark.savepoints.table_columns import Columns
+from tidemark.savepoints.table_columns import Columns, lists_starts
 from tidemark.savepoints.verdict import refusal
 from tidemark.spark.staging import folder_of
 from tidemark.state.records import OutputRecord
@@ -37,6 +37,7 @@ class ParquetSink:
         self._name = name
         self._location = Location.parse(path)
         self._checked: str | None = None
+        self.starts_only = False
         self.staging = JobStore.open(self._location)
 
     @property
@@ -58,6 +59,7 @@ class ParquetSink:
             raise self._unreadable(error) from error
         if found is not None:
             wanted = stored_columns(schema.jsonValue())
+            self.starts_only = lists_starts(wanted, found.columns)
             verdict = judge_folder(self._name, _types(found, wanted, schema), self.location, wanted)
             if not verdict.fits:
                 raise refusal([verdict], file=found.path)
