@@ -207,7 +207,7 @@ def test_a_late_element_joins_sessions_whose_results_are_out(spark: SparkSession
 def test_a_session_that_grows_past_the_watermark_again_waits_for_its_new_end(spark: SparkSession, tmp_path: Path) -> None:
     epochs = [[("a", 0, 0), ("z", 12, 0)], [("a", 9, 0)], [("z", 18, 0)], [("z", 19, 0)]]
     found = [pane for pane in sessions_of(spark, tmp_path, epochs, Session(10), lateness=5) if pane[0] == "a"]
-    assert found == [("a", 0, 10, "ON_TIME", 0, (), 1), ("a", 0, 19, "ON_TIME", 1, (0,), 2)]
+    assert found == [("a", 0, 10, "ON_TIME", 0, (), 1), ("a", 0, 19, "ON_TIME", 1, ((0, 10),), 2)]
 
 
 @pytest.mark.parametrize(
