@@ -33,6 +33,7 @@ from tidemark.spark.figures import describe_epoch
 from tidemark.spark.housekeeping import Housekeeping
 from tidemark.spark.intake_limits import limited
 from tidemark.spark.publication import publish
+from tidemark.spark.record_texts import RecordTexts
 from tidemark.spark.session import spark_jobs
 from tidemark.spark.sinks import bind_sinks, require_not_ahead
 from tidemark.spark.source_ends import filled, waiting_perhaps
@@ -310,6 +311,7 @@ class JobDriver:
             batches=batches,
             ends={source.name: taken.end(session, source, anyway=self._intake is not None) for source in self._sources},
             strict=self._far_ahead(),
+            texts={source.name: RecordTexts(session, source, taken.files.get(source.name, ())) for source in self._sources},
             end_of_input=end_of_input,
         )
 
