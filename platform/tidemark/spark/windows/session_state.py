@@ -15,9 +15,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StructField
 
-from tidemark.spark.expressions import ROWS, START, quoted
+from tidemark.spark.expressions import ROWS, START, quoted, struct_of
 from tidemark.spark.windows.parameters import parameters
 from tidemark.spark.windows.partials import Partials
 from tidemark.spark.windows.session_input import END
@@ -125,7 +125,7 @@ class SessionState:
 
 def bounds_column() -> StructField:
     """Return the column of state that has what is out."""
-    return StructField(OUT, StructType.fromDDL(f"{OUT} {OUT_KIND}")[OUT].dataType)
+    return struct_of(f"{OUT} {OUT_KIND}")[OUT]
 
 
 def _bounds_of_starts(not_grown: str) -> str:
