@@ -195,4 +195,4 @@ def _rows(table: pa.Table | None) -> list[dict[str, Any]]:
 
 def _read(store: JobStore, paths: list[str]) -> pa.Table | None:
     tables = [pq.read_table(io.BytesIO(store.get(path))) for path in paths]
-    return pa.concat_tables(tables) if tables else None
+    return pa.concat_tables(tables, promote_options="permissive") if tables else None
