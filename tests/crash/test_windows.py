@@ -84,8 +84,8 @@ def require_joined_sessions(undisturbed: Undisturbed) -> None:
     assert {row["pane_timing"] for row in undisturbed.tables["triggered"]} == {"EARLY", "ON_TIME", "LATE"}
     replaced = [row for row in undisturbed.tables["plain"] if len(row["replaces"]) > 1]
     assert replaced, "no session joined two whose results were out"
-    newest = [(row["k"], row["window_start"]) for row in undisturbed.tables["newest"]]
-    gone = {(row["k"], start) for row in replaced for start in row["replaces"] if start != row["window_start"]}
+    newest = [(row["k"], row["window_start"], row["window_end"]) for row in undisturbed.tables["newest"]]
+    gone = {(row["k"], *each.values()) for row in replaced for each in row["replaces"]}
     assert len(set(newest)) == len(newest)
     assert not gone & set(newest)
 

@@ -14,6 +14,7 @@ from docs.pictures import windows
 from docs.pictures.scenes import GENERATOR, SCENES, Scene, panes_of, time_of_day, total_of
 from tests.docs.test_snippets import CHECKOUT, execute, pretend_to_run, snippets
 from tidemark.graph.nodes import SourceNode, WindowNode
+from tidemark.semantics.panes import ReplacedSession
 from tidemark.semantics.windows import GLOBAL_WINDOW
 
 if TYPE_CHECKING:
@@ -41,6 +42,11 @@ def nodes_of(job: tm.Job) -> tuple[SourceNode, WindowNode]:
     return source, window
 
 
+def shown_bounds(replaced: ReplacedSession) -> str:
+    assert replaced.end is not None
+    return f"[{time_of_day(replaced.start)}, {time_of_day(replaced.end)})"
+
+
 def promised(scene: Scene) -> Iterator[str]:
     """What the reference says, in the order and form in which the pages print it."""
     results = scene.results()
@@ -49,7 +55,7 @@ def promised(scene: Scene) -> Iterator[str]:
         total, global_one = total_of(pane.result), pane.window == GLOBAL_WINDOW
         start, end = (0, 0) if global_one else (pane.window.start, pane.window.end)
         bounds = [] if global_one else [f"[{time_of_day(start)},", f"{time_of_day(end)})"]
-        row = [*bounds, pane.key[0], total.rides, total.dollars, pane.timing, pane.index, *map(time_of_day, pane.replaces)]
+        row = [*bounds, pane.key[0], total.rides, total.dollars, pane.timing, pane.index, *map(shown_bounds, pane.replaces)]
         lines.append(((start, end, str(pane.key[0]), pane.index), " ".join(map(str, row))))
     yield from (line for _, line in sorted(lines))
     if nodes_of(defined(scene).job)[1].late_to is not None:

@@ -102,7 +102,7 @@ class ArrowRewriter:
     def _gone(self, change: Change) -> set[Key]:
         rows = [found for file in change.files for found in self._rows(file.path)]
         own = {_key(found, change.upsert) for found in rows}
-        if not change.upsert.merging(change.type):
+        if change.upsert.replaced_by(change.type) is None:
             return own
         return own | {_key({**found, "window_start": start}, change.upsert) for found in rows for start in found["replaces"] or ()}
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from tests.engine.drive import Facts, Seen, aggregated, in_text_order
 from tests.engine.streams import Operator, Row, Scenario, Source
-from tidemark.semantics.event_time import MAX_EVENT_TIME, MIN_EVENT_TIME
+from tidemark.semantics.event_time import MAX_EVENT_TIME, MIN_EVENT_TIME, named_reason
 from tidemark.semantics.panes import Pane
 from tidemark.semantics.reference import Epoch, EpochResult, ReferenceJob, run_reference
 from tidemark.semantics.reference_operator import Element, Fold, Position
@@ -106,7 +106,9 @@ def _malformed(source: Source, result: EpochResult) -> list[tuple[object, ...]]:
         time = element.timestamp
         shown = time if time is not None and MIN_EVENT_TIME <= time <= MAX_EVENT_TIME else None
         split = row.split if source.strategy.split_by else None
-        found.append((row.id, row.key, row.value, malformed.reason, shown, split, result.processing_time))
+        found.append(
+            (row.id, row.key, row.value, named_reason(malformed.reason, source.strategy.timestamp), shown, split, result.processing_time)
+        )
     return in_text_order(found)
 
 

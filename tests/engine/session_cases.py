@@ -221,7 +221,7 @@ def _seen(operator: Operator, progress: EpochProgress, prefix: str) -> Facts:
             _millis(row["window_end"]),
             row["pane_timing"],
             row["pane_index"],
-            tuple(_millis(start) for start in row["replaces"]),
+            tuple((_millis(each["window_start"]), _millis(each["window_end"])) for each in row["replaces"]),
             *(tuple(v) if isinstance(v, list) else v for v in (row[name] for name in aggregates(operator))),
         )
         for row in taken(prefix, operator.uid)

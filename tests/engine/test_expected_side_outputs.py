@@ -88,7 +88,7 @@ def test_an_epoch_that_is_taken_in_again_stages_them_again(lab: Lab, early: list
     assert early[2] == ["late", "rejected"]
     assert ran.of("late", "id") == [2, 7]
     assert ran.of("rejected", "id") == [3, 8]
-    assert ran.of("bad", "reason") == ["event time is more than max_future_skew ahead of processing time"] * 2
+    assert ran.of("bad", "reason") == ["event time 't' is more than max_future_skew ahead of processing time"] * 2
 
 
 def test_what_varies_or_is_shared_waits_for_its_pass(lab: Lab, early: list[list[str]]) -> None:

@@ -73,7 +73,11 @@ def test_a_time_that_is_text_is_malformed_where_it_is_no_time(lab: Lab) -> None:
     )
     assert ran.of("plain", "k") == ["a", "d"]
     assert ran.of("formatted", "k") == ["a", "b"]
-    assert ran.of("bad_at", "reason") == ran.of("bad", "reason") == ["event time is null"] * 2
+    assert ran.of("bad", "reason") == ["event time 'try_to_timestamp(day, 'dd/MM/yyyy')' is null"] * 2
+    assert ran.of("bad_at", "reason") == [
+        "event time 'at' cannot be read as TIMESTAMP: 'soon'",
+        "event time 'at' is null",
+    ]
     assert ran.epochs[0].sources["plain"].watermark == 86_403_000 - 1
     assert ran.epochs[0].sources["formatted"].watermark == 2 * 86_400_000 - 1
 

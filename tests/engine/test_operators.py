@@ -329,8 +329,8 @@ def test_sinks_alone_and_malformed_records_without_windows(lab: Lab) -> None:
     assert ran.of("all", "v") == ["w", "x"]
     assert ran.of("again", "v") == ["w", "x"]
     assert ran.of("bad", "raw", "reason") == [
-        ('{"t":1000000000000000,"v":"z"}', "event time is out of range"),
-        ('{"v":"y"}', "event time is null"),
+        ('{"t":1000000000000000,"v":"z"}', "event time 't' is out of range"),
+        ('{"t":null,"v":"y"}', "event time 't' is null"),
     ]
     assert [epoch.sources["e"].rows_malformed for epoch in ran.epochs] == [1, 1, 0, 0]
 

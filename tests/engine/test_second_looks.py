@@ -56,7 +56,7 @@ def test_an_expression_does_not_see_rows_too_far_ahead(lab: Lab) -> None:
     sums = small.key_by("k").window(tm.tumbling("1000 ms")).aggregate(total=tm.sum("minutes"), n=tm.count()).uid("w")
     ran = lab.run({"sums": sums, "bad": source.side_output(bad)})
     assert ran.of("sums", "total", "n") == [(5, 2)]
-    assert ran.of("bad", "reason") == ["event time is more than max_future_skew ahead of processing time"]
+    assert ran.of("bad", "reason") == ["event time 't' is more than max_future_skew ahead of processing time"]
 
 
 def test_greater_lateness_does_not_bring_back_what_is_gone(lab: Lab) -> None:

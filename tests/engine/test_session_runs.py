@@ -30,7 +30,7 @@ Rows = list[tuple[object, ...]]
 
 
 def panes_of(rows: Sequence[dict[str, object]]) -> list[tuple[object, ...]]:
-    """Return panes as key, bounds, timing, index, starts replaced, count."""
+    """Return panes as key, bounds, timing, index, sessions replaced, count."""
 
     def millis(moment: object) -> int:
         assert isinstance(moment, datetime)
@@ -41,7 +41,8 @@ def panes_of(rows: Sequence[dict[str, object]]) -> list[tuple[object, ...]]:
         replaces = row["replaces"]
         assert isinstance(replaces, list)
         bounds = millis(row["window_start"]), millis(row["window_end"])
-        found.append((row["k"], *bounds, row["pane_timing"], row["pane_index"], tuple(map(millis, replaces)), row["n"]))
+        listed = tuple(tuple(map(millis, each.values())) for each in replaces)
+        found.append((row["k"], *bounds, row["pane_timing"], row["pane_index"], listed, row["n"]))
     return found
 
 
@@ -73,7 +74,7 @@ def test_lateness_allowed_from_now_on(spark: SparkSession, tmp_path: Path, monke
         ],
     )
     assert first == [("a", 0, 10, "ON_TIME", 0, (), 1)]
-    assert second == [("a", 13, 50, "ON_TIME", 1, (22,), 4), ("a", 22, 40, "ON_TIME", 0, (), 2)]
+    assert second == [("a", 13, 50, "ON_TIME", 1, ((22, 40),), 4), ("a", 22, 40, "ON_TIME", 0, (), 2)]
     assert third == [("a", 75, 85, "ON_TIME", 0, (), 1)]
 
 
@@ -87,7 +88,7 @@ def test_less_lateness_ends_what_the_old_one_kept(spark: SparkSession, tmp_path:
             (20, [[("a", 6), ("a", 35)], [("z", 60)]]),
         ],
     )
-    assert first == [("a", 0, 10, "ON_TIME", 0, (), 1), ("a", 0, 15, "LATE", 1, (0,), 2)]
+    assert first == [("a", 0, 10, "ON_TIME", 0, (), 1), ("a", 0, 15, "LATE", 1, ((0, 10),), 2)]
     assert second == [("a", 35, 45, "ON_TIME", 0, (), 1)]
 
 
@@ -107,7 +108,7 @@ def test_what_was_put_off_is_there_when_more_lateness_is_allowed(
     waiting = [sum(file.part == session_deferral.PUT_OFF for file in records[epoch].operators["sessions"].files) for epoch in range(4)]
     assert waiting[0] == waiting[3] == 0 < waiting[1] < waiting[2]
     assert first == []
-    assert second == [("a", 0, 15, "ON_TIME", 0, (), 2), ("a", 0, 24, "ON_TIME", 1, (0,), 3)]
+    assert second == [("a", 0, 15, "ON_TIME", 0, (), 2), ("a", 0, 24, "ON_TIME", 1, ((0, 15),), 3)]
 
 
 def test_sessions_close_without_input(spark: SparkSession, tmp_path: Path) -> None:

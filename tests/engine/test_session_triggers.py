@@ -132,9 +132,14 @@ def test_an_early_pane_is_replaced_when_the_session_grows(spark: SparkSession, t
     stream = elements(*epochs, schema=SCHEMA, watermarks=strategy).key_by("k").window(tm.session("10 ms")).trigger(trigger)
     ran = Lab(spark, tmp_path).run({"panes": stream.aggregate(n=tm.count()).uid("sessions")})
     panes = [
-        (row["pane_timing"], row["pane_index"], row["n"], [int(start.timestamp() * 1000) for start in row["replaces"]])
+        (
+            row["pane_timing"],
+            row["pane_index"],
+            row["n"],
+            [[int(at.timestamp() * 1000) for at in each.values()] for each in row["replaces"]],
+        )
         for row in ran.rows["panes"]
         if row["k"] == "a"
     ]
-    assert panes == [("EARLY", 0, 2, []), ("EARLY", 1, 4, [20]), ("ON_TIME", 2, 4, [])]
+    assert panes == [("EARLY", 0, 2, []), ("EARLY", 1, 4, [[20, 31]]), ("ON_TIME", 2, 4, [])]
     assert [epoch.operators["sessions"].panes_early for epoch in ran.epochs] == [1, 0, 1, 0, 0]

@@ -152,7 +152,7 @@ def sessions_of(
     *,
     lateness: int = 0,
 ) -> list[tuple[object, ...]]:
-    """Return the panes over these elements, in the order they came: key, bounds, timing, index, replaced starts, number of elements."""
+    """Return the panes over these elements, in the order they came: key, bounds, timing, index, replaced sessions, number of elements."""
     stream = elements(*epochs, schema=SCHEMA).key_by("k").window(assigner).allowed_lateness(ms(lateness))
     rows = Lab(spark, folder).run({"panes": stream.aggregate(n=tm.count()).uid("sessions")}).rows["panes"]
 
@@ -166,7 +166,7 @@ def sessions_of(
             millis(row["window_end"]),
             row["pane_timing"],
             row["pane_index"],
-            tuple(map(millis, row["replaces"])),
+            tuple(tuple(map(millis, each.values())) for each in row["replaces"]),
             row["n"],
         )
         for row in rows
@@ -198,8 +198,8 @@ def test_a_late_element_joins_sessions_whose_results_are_out(spark: SparkSession
     assert sorted(found, key=lambda pane: (pane[4], pane[1])) == [
         ("a", 0, 10, "ON_TIME", 0, (), 1),
         ("a", 30, 40, "ON_TIME", 0, (), 1),
-        ("a", 30, 45, "LATE", 1, (30,), 2),
-        ("a", 0, 45, "LATE", 2, (0, 30), 6),
+        ("a", 30, 45, "LATE", 1, ((30, 40),), 2),
+        ("a", 0, 45, "LATE", 2, ((0, 10), (30, 45)), 6),
         ("a", 0, 45, "LATE", 3, (), 7),
         ("a", 0, 45, "LATE", 4, (), 8),
     ]
@@ -208,7 +208,7 @@ def test_a_late_element_joins_sessions_whose_results_are_out(spark: SparkSession
 def test_a_session_that_grows_past_the_watermark_again_waits_for_its_new_end(spark: SparkSession, tmp_path: Path) -> None:
     epochs = [[("a", 0, 0), ("z", 12, 0)], [("a", 9, 0)], [("z", 18, 0)], [("z", 19, 0)]]
     found = [pane for pane in sessions_of(spark, tmp_path, epochs, Session(10), lateness=5) if pane[0] == "a"]
-    assert found == [("a", 0, 10, "ON_TIME", 0, (), 1), ("a", 0, 19, "ON_TIME", 1, (0,), 2)]
+    assert found == [("a", 0, 10, "ON_TIME", 0, (), 1), ("a", 0, 19, "ON_TIME", 1, ((0, 10),), 2)]
 
 
 @pytest.mark.parametrize(
@@ -262,15 +262,15 @@ def test_an_epoch_that_touches_few_sessions_reads_and_writes_those(
 def test_what_a_session_shows_at_last_does_not_depend_on_the_cuts(spark: SparkSession, tmp_path: Path) -> None:
     random = Random(7)
     rows: list[tuple[object, ...]] = [(random.choice(["a", "b", None]), number * 3 + random.randint(-20, 20), 0) for number in range(120)]
-    shown: list[dict[tuple[object, object], tuple[object, ...]]] = []
+    shown: list[dict[tuple[object, object, object], object]] = []
     for number, cuts in enumerate([[], [60], [10, 11, 40, 90]]):
         epochs = [rows[first:last] for first, last in pairwise([0, *cuts, len(rows)])]
-        last_panes: dict[tuple[object, object], tuple[object, ...]] = {}
+        last_panes: dict[tuple[object, object, object], object] = {}
         for key, start, end, _, _, replaced, n in sessions_of(spark, tmp_path / str(number), epochs, Session(9), lateness=40):
             assert isinstance(replaced, tuple)
             for gone in replaced:
-                last_panes.pop((key, gone), None)
-            last_panes[key, start] = (end, n)
+                del last_panes[key, *gone]
+            last_panes[key, start, end] = n
         shown.append(last_panes)
     assert shown[0] == shown[1] == shown[2]
 

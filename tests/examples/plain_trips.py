@@ -20,7 +20,7 @@ ALLOWED_LATENESS = 10 * 60_000
 MAX_FUTURE_SKEW = 86_400_000
 NEVER, FOREVER = -(2**63), 2**63 - 1
 UNPARSABLE = "record cannot be parsed"
-TOO_FAR_AHEAD = "event time is more than max_future_skew ahead of processing time"
+TOO_FAR_AHEAD = "event time 'pickup_datetime' is more than max_future_skew ahead of processing time"
 
 Place = tuple[int, int]
 """A window: its zone, and the hour that it begins with."""

@@ -81,7 +81,7 @@ SCHEMAS: dict[str, tuple[Build, str | None]] = {
         lambda s: s.key_by("zone").window(tm.session(gap_by="vendor")).aggregate(best=aggregate("max", "fare")),
         (
             "zone INT, window_start TIMESTAMP, window_end TIMESTAMP, best DOUBLE, pane_timing STRING, pane_index INT, "
-            "replaces ARRAY<TIMESTAMP>"
+            "replaces ARRAY<STRUCT<window_start: TIMESTAMP, window_end: TIMESTAMP>>"
         ),
     ),
     "process": (
@@ -102,7 +102,7 @@ SCHEMAS: dict[str, tuple[Build, str | None]] = {
         ),
         (
             "window_start TIMESTAMP, window_end TIMESTAMP, odd STRUCT<x: INT>, fare DOUBLE, pane_timing STRING, pane_index INT, "
-            "replaces ARRAY<TIMESTAMP>"
+            "replaces ARRAY<STRUCT<window_start: TIMESTAMP, window_end: TIMESTAMP>>"
         ),
     ),
     "reduce after an unknown": (

@@ -37,12 +37,12 @@ def keys(output: Output) -> tuple[str, ...]:
     [
         (HOURLY, ("zone", "hour", "window_start", "window_end")),
         (ALL, ("window_start", "window_end")),
-        (SESSIONS, ("zone", "window_start")),
+        (SESSIONS, ("zone", "window_start", "window_end")),
         (COUNTED, ("zone", "pane_index")),
         (HOURLY.filter("n > 3"), ("zone", "hour", "window_start", "window_end")),
         (HOURLY.with_columns(n="n * 2", zone="`zone`"), ("zone", "hour", "window_start", "window_end")),
         (ALL.select("window_start", "window_end", half="n / 2"), ("window_start", "window_end")),
-        (SESSIONS.select("zone", "n", "window_start", "replaces"), ("zone", "window_start")),
+        (SESSIONS.select("zone", "n", "window_start", "window_end", "replaces"), ("zone", "window_start", "window_end")),
     ],
 )
 def test_results_of_windows_have_keys_of_their_own(stream: tm.Stream, expected: tuple[str, ...]) -> None:
@@ -52,6 +52,9 @@ def test_results_of_windows_have_keys_of_their_own(stream: tm.Stream, expected: 
 def test_keys_that_are_given_go_before() -> None:
     assert keys(tm.delta(HOURLY, "somewhere", mode="upsert", keys=["ZONE"])) == ("zone",)
     assert keys(tm.delta(TRIPS, "somewhere", mode="upsert", keys=("taxi", "zone"))) == ("taxi", "zone")
+    assert keys(tm.delta(SESSIONS, "somewhere", mode="upsert", keys=["zone", "window_start"])) == ("zone", "window_start")
+    both = ("zone", "window_start", "window_end")
+    assert keys(tm.delta(SESSIONS, "somewhere", mode="upsert", keys=["zone", "window_start", "Window_End"])) == both
     unknown = TRIPS.transform(lambda rows: rows)
     assert keys(tm.delta(unknown, "somewhere", mode="upsert", keys=["whatever"])) == ("whatever",)
 
@@ -77,14 +80,19 @@ REFUSED: dict[str, tuple[Callable[[], Output], type[Exception], tuple[str, ...]]
     ),
     "a key is changed": (upserted(HOURLY.with_columns(zone="zone + 1")), DefinitionError, ("'zone'", "changed")),
     "replaces is dropped": (
-        upserted(SESSIONS.select("zone", "window_start")),
+        upserted(SESSIONS.select("zone", "window_start", "window_end")),
         DefinitionError,
-        ("'replaces'", "which sessions were merged away", "keep 'replaces'"),
+        ("'replaces'", "which sessions it replaces", "keep 'replaces'"),
     ),
-    "the end of a session": (
-        upserted(SESSIONS, keys=["zone", "window_start", "Window_End"]),
+    "the end of a session is dropped": (
+        upserted(SESSIONS.select("zone", "n", "window_start", "replaces")),
         DefinitionError,
-        ("both bounds of a session", "leave 'window_end' out"),
+        ("'window_end'", "keys=["),
+    ),
+    "both bounds of a session without replaces": (
+        upserted(SESSIONS.select("zone", "window_start", "window_end"), keys=["zone", "window_start", "Window_End"]),
+        DefinitionError,
+        ("both bounds of a session", "keep 'replaces'", "leave 'window_end' out"),
     ),
     "unknown key": (upserted(TRIPS, keys=["taxy"]), ColumnError, ("'taxy'; did you mean 'taxi'?", "write 'taxi'")),
     "a map": (upserted(TRIPS, keys=["tags"]), DefinitionError, ("'tags'", "maps cannot be compared")),

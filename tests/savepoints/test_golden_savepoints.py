@@ -7,7 +7,9 @@ the old ones: ``store`` and ``export`` by hand, ``job`` by ``python -m tests.sav
 
 from __future__ import annotations
 
+import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,5 +74,13 @@ def test_a_job_goes_on_with_the_state_of_every_operator(spark: SparkSession, tmp
     assert elements_of(stored, spark) == expected.elements
     found = rows_of(runs.run(first=taken.record.epoch + 1, turns=(7, 2, 1), restore=tm.Restore("golden")).epochs)
     # Operators that were added since have no state there, and outputs that nothing was expected of.
-    assert {output: found[output] for output in expected.rows} == dict(expected.rows)
-    require_rest(runs.rows_of_tables("job"), expected.before, expected.tables)
+    assert {output: with_starts(found[output]) for output in expected.rows} == dict(expected.rows)
+    tables = {output: with_starts(rows) for output, rows in runs.rows_of_tables("job").items()}
+    require_rest(tables, expected.before, expected.tables)
+
+
+def with_starts(texts: Sequence[str]) -> list[str]:
+    """Return rows as the release of the golden savepoint showed them: which sessions a row replaces by their starts alone."""
+    rows = [json.loads(text) for text in texts]
+    found = [{**row, "replaces": [each["window_start"] for each in row["replaces"]]} if "replaces" in row else row for row in rows]
+    return sorted(json.dumps(row, sort_keys=True) for row in found)

@@ -321,7 +321,7 @@ class TestOtherAssigners:
             [(0, "LATE", 2, "abcd")],
             [(0, "LATE", 3, "abcde")],
         ]
-        assert [pane.replaces for result in results for pane in result.panes] == [(), (), (0,), (0, 8), ()]
+        assert [pane.replaces for result in results for pane in result.panes] == [(), (), ((0, 5),), ((0, 6), (8, 13)), ()]
 
     def test_lateness_of_a_session_is_judged_after_merging(self) -> None:
         results = run_reference(job(assigner=Gaps(10)), [epoch((8, "a")), epoch((17, "x")), epoch((5, "b"), (2, "c")), epoch((28, "y"))])

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidemark.errors import CorruptStoreError, FormatError, UserCodeError
+from tidemark.semantics.panes import ReplacedSession
 from tidemark.semantics.removed_elements import Area, RemovedElements
 from tidemark.semantics.stored_values import dump, from_json, to_json
 from tidemark.semantics.window_state import KeyState, WindowState, order_of, read_state, write_state
@@ -45,7 +46,7 @@ STATE = KeyState(
             Window(0, 10),
             held=4,
             panes=2,
-            replaced=(-5, 0),
+            replaced=(ReplacedSession(-5), ReplacedSession(0)),
             trigger={"count": 1, "last": {"at": datetime(2020, 1, 2, tzinfo=UTC), "fare": Decimal("1.50")}},
             event={9, 4},
             processing={1_000},
@@ -102,6 +103,13 @@ def test_golden_state_is_written_and_read() -> None:
     assert read_state(golden, epoch=9) == STATE
 
 
+def test_bounds_of_replaced_sessions_come_back() -> None:
+    bounded = KeyState(7, {Window(0, 9): WindowState(Window(0, 9), panes=2, replaced=(ReplacedSession(-5), ReplacedSession(0, 4)))})
+    golden = GOLDEN.with_name("key-state-2.json").read_text(encoding="utf-8")
+    assert f"{write_state(bounded)}\n" == golden
+    assert read_state(golden, epoch=9) == bounded
+
+
 def test_an_empty_state_is_none_and_a_new_life_begins_with_the_epoch() -> None:
     assert write_state(KeyState(born=5)) is None
     assert read_state(None, epoch=4) == KeyState(born=order_of(4, 0))
@@ -121,8 +129,8 @@ def test_damaged_states(text: str) -> None:
 
 
 def test_states_of_later_releases() -> None:
-    with pytest.raises(FormatError, match=r"has format 2, this release reads 1.*Fix:"):
-        read_state('{"format":2}', epoch=0)
+    with pytest.raises(FormatError, match=r"has format 3, this release reads up to 2.*Fix:"):
+        read_state('{"format":3}', epoch=0)
 
 
 @pytest.mark.parametrize("part", ['"held":"many"', '"event":["soon"]'])

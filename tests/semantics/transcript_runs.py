@@ -6,7 +6,7 @@ A transcript is a mapping of ``name``, ``windows``, ``epochs`` and, where they a
 - ``input``: elements as ``[key:]time id [gap n] [amount n]``, in the order in which they are read; the key is ``a`` unless given;
 - ``watermark`` that the epoch ends with and ``clock``, its processing time: as before where they are left out; or ``end: true`` at the
   end of input;
-- ``expect``: the panes in order, as ``[key:] [start, end) TIMING index: ids``, ``-`` for no element, and ``replacing`` starts;
+- ``expect``: the panes in order, as ``[key:] [start, end) TIMING index: ids``, ``-`` for no element, and ``replacing`` bounds;
   windows without bounds are ``global``, and their panes end with ``at`` the result's time;
 - ``late``: ids of late elements; ``state``: windows left, as ``[key:] [start, end) holds n, fired n``; both are checked where given.
 
@@ -237,7 +237,7 @@ def in_key_order(panes: Sequence[Pane] | Iterator[Pane]) -> list[Pane]:
 
 def shown_pane(pane: Pane) -> str:
     content = pane.result if isinstance(pane.result, tuple) else ()
-    replacing = f" replacing {', '.join(map(str, pane.replaces))}" if pane.replaces else ""
+    replacing = f" replacing {', '.join(f'[{start}, {end})' for start, end in pane.replaces)}" if pane.replaces else ""
     at = f" at {pane.result_time}" if pane.window == GLOBAL_WINDOW else ""
     return f"{shown_slot(pane.key, pane.window)} {pane.timing} {pane.index}: {''.join(map(str, content)) or '-'}{replacing}{at}"
 

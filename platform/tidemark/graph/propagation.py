@@ -29,6 +29,7 @@ from tidemark.graph.nodes import (
 )
 from tidemark.graph.reducing import reduced_types
 from tidemark.graph.schema import Schema, SchemaColumn
+from tidemark.graph.window_columns import REPLACED_SESSIONS, REPLACES
 
 MALFORMED_COLUMNS = Schema.of(
     [
@@ -143,7 +144,7 @@ def _window(node: WindowNode, given: Schema | None) -> Schema:
     keys = _typed(node.keys, given)
     bounds = [SchemaColumn("window_start", "TIMESTAMP"), SchemaColumn("window_end", "TIMESTAMP")]
     pane = [SchemaColumn("pane_timing", "STRING"), SchemaColumn("pane_index", "INT")]
-    merged = [SchemaColumn("replaces", "ARRAY<TIMESTAMP>")] if node.assigner.merging else []
+    merged = [SchemaColumn(REPLACES, REPLACED_SESSIONS)] if node.assigner.merging else []
     return Schema((*keys, *bounds, *_results(node, given), *pane, *merged))
 
 

@@ -26,9 +26,9 @@ def delta(stream: Stream, path: str, *, mode: Literal["append", "upsert"] = "app
         stream: what is written.
         path: of the table.
         mode: ``append`` adds every row, so a window that fires again is there once per pane. ``upsert`` keeps the newest row of each
-            key: of a window its newest pane. Sessions that a merged one replaces are removed in the same version.
+            key: of a window its newest pane. What a session's row replaces, by its column ``replaces``, is removed in the same version.
         keys: of an upsert, by which a row is known again; nulls equal nulls. The results of windows have keys of their own: the
-            key's columns, ``window_start`` and ``window_end`` (for sessions, whose end moves, without ``window_end``).
+            key's columns, ``window_start`` and ``window_end``.
 
     Raises:
         DefinitionError: not a stream, no path, or keys that are missing or of no use.

@@ -16,9 +16,8 @@ START, END, REPLACES, INDEX = "window_start", "window_end", "replaces", "pane_in
 def upsert_keys(node: Node, keys: object, place: str) -> tuple[str, ...]:
     """Return the key columns of an upserting output.
 
-    The results of windows have their own: the key's columns and both bounds of the window; of windows that merge only the start,
-    since a session keeps its start when its end moves; of groups by number, which have no bounds, the group's index. Any other stream
-    needs ``keys``.
+    The results of windows have their own: the key's columns and both bounds of the window; of groups by number, which have no bounds,
+    the group's index. A session whose bounds move lists those that it had in ``replaces``. Any other stream needs ``keys``.
 
     Args:
         node: whose rows are written.
@@ -37,12 +36,14 @@ def _given_keys(node: Node, keys: object, place: str) -> tuple[str, ...]:
         raise DefinitionError(f"delta(keys={keys!r}) is not a list of columns", fix="write keys=['zone', 'day']", place=place)
     if len({key.lower() for key in keys}) < len(keys):
         raise DefinitionError(f"delta(keys={keys!r}) names a column twice", fix="name each once", place=place)
-    window, _ = _window_behind(node)
+    window, behind = _window_behind(node)
     lowered = {key.lower() for key in keys}
-    if isinstance(window, WindowNode) and window.assigner.merging and {START, END} <= lowered:
+    lost = next((step for step in behind if not _keeps(step, REPLACES)), None)
+    if isinstance(window, WindowNode) and window.assigner.merging and {START, END} <= lowered and lost is not None:
         raise DefinitionError(
-            f"delta(keys={keys!r}) has both bounds of a session, whose end moves when it grows: the older row would stay",
-            fix=f"leave {END!r} out",
+            f"delta(keys={keys!r}) has both bounds of a session, which move when it grows, and {REPLACES!r}, which lists those that it "
+            f"had, is dropped or changed at {lost.place}: the older row would stay",
+            fix=f"keep {REPLACES!r} as it is, or leave {END!r} out",
             place=place,
         )
     schema = schema_of(node)
@@ -76,7 +77,7 @@ def _keys_of_window(node: Node, place: str) -> tuple[str, ...]:
             place=place,
         )
     merging = window.assigner.merging
-    bounds = (INDEX,) if isinstance(window.assigner, CountWindows) else (START,) if merging else (START, END)
+    bounds = (INDEX,) if isinstance(window.assigner, CountWindows) else (START, END)
     keys = (*(name for name, _ in window.keys), *bounds)
     for key in (*keys, *((REPLACES,) if merging else ())):
         changed = next((step for step in behind if not _keeps(step, key)), None)
@@ -109,7 +110,7 @@ def _is_column(expression: Expression, name: str) -> bool:
 
 
 def _refuse(key: str, step: Node, place: str) -> NoReturn:
-    what = "tells which sessions were merged away" if key == REPLACES else "is part of the key of the window's results"
+    what = "lists which sessions it replaces" if key == REPLACES else "is part of the key of the window's results"
     keep = "" if key == REPLACES else ", or name other columns in keys=[...]"
     raise DefinitionError(
         f"delta(mode='upsert') needs column {key!r}, which {what}, and it is dropped or changed at {step.place}",

@@ -10,7 +10,8 @@ from tidemark.graph.nodes import WindowNode
 BOUNDS = ("window_start", "window_end")
 PANE = ("pane_timing", "pane_index")
 REPLACES = "replaces"
-"""Result columns beside keys and results: before these, after them, and last where windows merge."""
+REPLACED_SESSIONS = "ARRAY<STRUCT<window_start: TIMESTAMP, window_end: TIMESTAMP>>"
+"""Result columns beside keys and results: before these, after them, and last, with its type, where windows merge."""
 
 ORDER_COLUMN = "__tm_order"
 """Stands for ``{order}`` while a template is read."""

@@ -99,7 +99,8 @@ def session(gap: Duration | None = None, *, gap_by: str | None = None, time: Tim
     """Return windows that last while a key's elements are not further apart than the gap.
 
     An element at ``t`` alone has the window ``[t, t + gap)``; windows that overlap or touch are merged. Results have one column more,
-    ``replaces ARRAY<TIMESTAMP>``: starts of sessions whose results are out and which became part of this one.
+    ``replaces ARRAY<STRUCT<window_start: TIMESTAMP, window_end: TIMESTAMP>>``: the bounds of each session whose result is out and whose
+    place this one takes, its own earlier bounds included.
 
     Args:
         gap: one gap for all elements, more than 0.

@@ -20,6 +20,7 @@ from tidemark.savepoints.table_columns import Columns, Stored, column_findings
 from tidemark.savepoints.table_demands import asks_too_much
 from tidemark.savepoints.table_versions import commits_back, open_table
 from tidemark.savepoints.verdict import Finding, Fit, OutputVerdict
+from tidemark.state.delta_tags import CREATED, JOB, MAINTENANCE
 from tidemark.state.parquet_files import parquet_schema
 from tidemark.state.records import EpochRecord
 from tidemark.state.store import JobStore
@@ -27,7 +28,11 @@ from tidemark.state.store import JobStore
 _OTHER_TABLE: Final = "write to another path, or change the table's columns to match the output's"
 _OTHER_FOLDER: Final = "write to another folder, move the old files away, or write to a Delta table (tm.delta), which gets new columns"
 _OFF: Final = "write to another path (the table is made there), or take these demands off the table"
-_SPARK: Final = b"org.apache.spark.sql.parquet.row.metadata"
+SPARK_SCHEMA: Final = b"org.apache.spark.sql.parquet.row.metadata"
+"""Where Spark says in a Parquet file which types its columns have."""
+
+COLUMNS_FILE: Final = "part-columns.parquet"
+"""A file without rows that a folder gets before it has any, so that its readers know the columns."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +62,7 @@ def judge_outputs(
             case DeltaSpec(path, mode, keys):
                 place = str(Location.parse(path))
                 own = any(each.job == job.name and had_place(each, name, place) for each in (record, head) if each is not None)
-                found.append(_delta(name, place, wanted, keys=keys if mode == "upsert" else None, own=own))
+                found.append(_delta(name, place, wanted, keys=keys if mode == "upsert" else None, own=own, job=job.name))
             case ParquetSpec(path):
                 found.append(_parquet(name, str(Location.parse(path)), wanted))
     return tuple(each for each in found if each is not None)
@@ -116,21 +121,30 @@ def parquet_columns(store: JobStore) -> ParquetColumns | None:
         StoreError: the folder, or the file, cannot be read.
         CorruptStoreError: the file is no Parquet file, or is gone meanwhile.
     """
-    there = next((file.path for file in store.list() if _visible(file.path)), None)
+    there = next(iter(visible_files(store)), None)
     if there is None:
         return None
     schema = parquet_schema(store, there)
-    text = (schema.metadata or {}).get(_SPARK)
+    text = (schema.metadata or {}).get(SPARK_SCHEMA)
     types = stored_columns(json.loads(text)) if text else {}
     return ParquetColumns(there, schema, {name: types.get(name) for name in schema.names})
 
 
-def _delta(name: str, place: str, wanted: Columns | None, *, keys: Collection[str] | None, own: bool) -> OutputVerdict | None:
+def visible_files(store: JobStore) -> list[str]:
+    """Return the files of a folder that readers take for data, those with rows first: the file that only tells the columns is the last.
+
+    Raises:
+        StoreError: the folder cannot be listed.
+    """
+    return sorted((file.path for file in store.list() if _visible(file.path)), key=lambda path: path == COLUMNS_FILE)
+
+
+def _delta(name: str, place: str, wanted: Columns | None, *, keys: Collection[str] | None, own: bool, job: str) -> OutputVerdict | None:
     try:
         table = open_table(name, place)
     except SinkError as error:
         return _unknown(name, "delta", place, error.what)
-    if table is None:
+    if table is None or is_blank(table, place, job):
         return None
     return _no_columns(name, "delta", place) if wanted is None else judge_table(name, table, place, wanted, keys=keys, own=lambda: own)
 
@@ -142,7 +156,7 @@ def _parquet(name: str, place: str, wanted: Columns | None) -> OutputVerdict | N
         return None
     except (StoreError, CorruptStoreError) as error:
         return _unknown(name, "parquet", place, error.what)
-    if found is None:
+    if found is None or found.path == COLUMNS_FILE:
         return None
     return _no_columns(name, "parquet", place) if wanted is None else judge_folder(name, found.columns, place, wanted)
 
@@ -161,8 +175,15 @@ def _verdict(name: str, sink: str, place: str, findings: tuple[Finding, ...]) ->
     return OutputVerdict(name, sink, place, status, findings)
 
 
+def is_blank(table: DeltaTable, place: str, job: str) -> bool:
+    """Say whether a table is as a job made it before it had rows: nothing was ever written there."""
+    made = (commit.tags.get(MAINTENANCE) == CREATED and commit.tags.get(JOB, "") == job for commit in commits_back(place, table.version()))
+    return all(made)
+
+
 def _written_by_tidemark(table: DeltaTable, place: str) -> bool:
-    return any(commit.lineage is not None for commit in commits_back(place, table.version()))
+    commits = commits_back(place, table.version())
+    return any(commit.lineage is not None or commit.tags.get(MAINTENANCE) == CREATED for commit in commits)
 
 
 def _visible(path: str) -> bool:

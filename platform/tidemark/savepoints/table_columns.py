@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from tidemark.graph.window_columns import REPLACED_SESSIONS, REPLACES
 from tidemark.savepoints.stored_types import shown_type, type_change
 from tidemark.savepoints.verdict import Finding
 
@@ -35,6 +36,11 @@ class Stored:
     fix: str
     required: Collection[str] = field(default=frozenset())
     keys: Collection[str] = ()
+
+
+def lists_starts(wanted: Columns, there: Columns) -> bool:
+    """Whether a place lists the starts of replaced sessions alone, where rows have both bounds: an earlier release made it."""
+    return shown_type(there.get(REPLACES)) == "ARRAY<TIMESTAMP>" and shown_type(wanted.get(REPLACES)) == REPLACED_SESSIONS
 
 
 def column_findings(wanted: Columns, stored: Stored) -> tuple[Finding, ...]:
@@ -64,6 +70,9 @@ class _Case:
 
     def _retyped(self, name: str, now: object, then: object) -> Iterator[Finding]:
         if now is None or then is None or type_change(then, now) == "same":
+            return
+        if name == REPLACES and lists_starts(self.wanted, self.stored.columns):
+            yield Finding(f"column {name!r} lists starts, as the {self.stored.noun} was made", "compatible", "a new table has both bounds")
             return
         what = f"column {name!r} is {shown_type(now)} in the output and {shown_type(then)} in the {self.stored.noun}, whose types stay"
         fix = f"cast it to {shown_type(then)} behind the last operator, give it another name, or write to another path"

@@ -15,6 +15,15 @@ OUT_OF_RANGE: Final = "event time is out of range"
 TOO_FAR_AHEAD: Final = "event time is more than max_future_skew ahead of processing time"
 
 
+def named_reason(reason: str, timestamp: str | None) -> str:
+    """Return one of the three reasons with the column or expression that the event time comes from, none where it has no name.
+
+    >>> named_reason(NULL_EVENT_TIME, "pickup_at")
+    "event time 'pickup_at' is null"
+    """
+    return reason if timestamp is None else f"event time '{timestamp}'{reason.removeprefix('event time')}"
+
+
 def malformed_reason(event_time: int | None, processing_time: int, max_future_skew_ms: int | None) -> str | None:
     """Return why an element's event time is malformed, or none for a good one.
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from tidemark.semantics.panes import PaneTiming
+from tidemark.semantics.panes import PaneTiming, ReplacedSession
 from tidemark.semantics.windows import Window
 
 
@@ -20,7 +20,7 @@ class Firing:
     window: Window
     timing: PaneTiming
     index: int
-    replaces: tuple[int, ...] = ()
+    replaces: tuple[ReplacedSession, ...] = ()
     purge: bool = False
 
 
@@ -37,7 +37,7 @@ class FiredPane:
     timing: PaneTiming
     index: int
     time: int
-    replaces: tuple[int, ...]
+    replaces: tuple[ReplacedSession, ...]
     rows: Iterable[object]
 
     def complete(self) -> FiredPane:

@@ -12,7 +12,7 @@ from tidemark.semantics.fired_panes import Deadlines, FiredPane, Firing
 from tidemark.semantics.function_calls import FunctionState, WindowFunction, call_function
 from tidemark.semantics.lateness import cleanup_time, due_time, is_expired, is_late
 from tidemark.semantics.operator_clock import OperatorClock
-from tidemark.semantics.panes import next_index, pane_timing
+from tidemark.semantics.panes import ReplacedSession, in_order, next_index, pane_timing
 from tidemark.semantics.removed_elements import all_of, bury, united
 from tidemark.semantics.trigger_calls import DueTimers, StoredContext
 from tidemark.semantics.triggers import Trigger, TriggerResult
@@ -183,12 +183,12 @@ class TimeKeyEpoch:
         """Make a window of those it absorbs; they are no more."""
         for part in parts:
             del self._state.windows[part.window]
-        starts = {start for part in parts for start in (*part.replaced, *([part.window.start] if part.result_is_out else []))}
+        out = [ReplacedSession(part.window.start, part.window.end) for part in parts if part.result_is_out]
         state = WindowState(
             window,
             held=sum(part.held for part in parts),
             panes=next_index(*(part.panes for part in parts)),
-            replaced=tuple(sorted(starts)),
+            replaced=in_order([*out, *(session for part in parts for session in part.replaced)]),
             removed=united(part.removed for part in parts),
         )
         for part in parts:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from tidemark.semantics.lateness import is_due
 from tidemark.semantics.windows import Window
@@ -11,13 +12,26 @@ from tidemark.semantics.windows import Window
 PaneTiming = Literal["EARLY", "ON_TIME", "LATE"]
 
 
+class ReplacedSession(NamedTuple):
+    """The bounds under which a session's result is out. ``end`` is None where an earlier release kept only the start: any end is meant."""
+
+    start: int
+    end: int | None = None
+
+
+def in_order(sessions: Iterable[ReplacedSession]) -> tuple[ReplacedSession, ...]:
+    """Return each session once, by start and end; one whose end is not known comes before others."""
+    return tuple(sorted(set(sessions), key=lambda session: (session.start, session.end is not None, session.end or 0)))
+
+
 @dataclass(frozen=True)
 class Pane:
     """One result of one key and window.
 
-    ``index`` counts a key's and window's panes from 0, for count windows the key's groups. ``replaces`` lists the starts of merged-away
-    sessions whose results are out. ``time`` is the result's event time where the window has none: for count and global windows the
-    greatest time of the elements that the window held when it fired, evicted ones too.
+    ``index`` counts a key's and window's panes from 0, for count windows the key's groups. ``replaces`` lists the sessions whose
+    results are out and whose place it takes: those that were merged away, and the session itself under its earlier bounds. ``time`` is
+    the result's event time where the window has none: for count and global windows the greatest time of the elements that the window
+    held when it fired, evicted ones too.
     """
 
     key: tuple[object, ...]
@@ -25,7 +39,7 @@ class Pane:
     timing: PaneTiming
     index: int
     result: object
-    replaces: tuple[int, ...] = ()
+    replaces: tuple[ReplacedSession, ...] = ()
     time: int | None = None
 
     @property

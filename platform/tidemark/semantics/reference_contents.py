@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
 from tidemark.errors import UserCodeError
+from tidemark.semantics.panes import ReplacedSession
 from tidemark.semantics.trigger_calls import MOST_FIRINGS
 from tidemark.semantics.triggers import Trigger, TriggerResult, TriggerValue
 from tidemark.semantics.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
@@ -42,13 +43,13 @@ class OperatorTimes:
 class Contents(Generic[Item]):
     """One key's and window's elements and panes, what was asked for in the epoch, and what the trigger keeps.
 
-    ``replaced`` are starts of absorbed sessions whose results are out.
+    ``replaced`` are the bounds of absorbed sessions whose results are out.
     """
 
     elements: list[Taken[Item]] = field(default_factory=list)
     panes: int = 0
     touched: bool = False
-    replaced: tuple[int, ...] = ()
+    replaced: tuple[ReplacedSession, ...] = ()
     asked: TriggerResult = TriggerResult.CONTINUE
     values: dict[str, TriggerValue] = field(default_factory=dict)
     timers: set[tuple[TimeDomain, int]] = field(default_factory=set)

@@ -13,7 +13,7 @@ from tidemark.errors import DefinitionError
 from tidemark.semantics.builtin_triggers import default_trigger
 from tidemark.semantics.evictors import Evictor, TimedRow
 from tidemark.semantics.lateness import is_expired, is_late
-from tidemark.semantics.panes import Pane, next_index, pane_timing
+from tidemark.semantics.panes import Pane, ReplacedSession, in_order, next_index, pane_timing
 from tidemark.semantics.reference_contents import Contents, ContentsContext, OperatorTimes, Taken, ask_at_epoch_end
 from tidemark.semantics.reference_results import Accumulator, Element, Fold, Key, Position, Results
 from tidemark.semantics.triggers import Trigger, TriggerResult
@@ -163,8 +163,10 @@ class WindowOperator(Generic[Accumulator]):
         contents = Contents[Element](
             elements=sorted((taken for _, part in parts for taken in part.elements), key=lambda taken: taken.number),
             panes=next_index(*(part.panes for _, part in parts)),
-            replaced=tuple(
-                sorted({start for old, part in parts for start in (*part.replaced, *([old.start] if part.result_is_out else []))})
+            replaced=in_order(
+                session
+                for old, part in parts
+                for session in (*part.replaced, *([ReplacedSession(old.start, old.end)] if part.result_is_out else []))
             ),
         )
         for _, part in parts:

@@ -8,12 +8,16 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from tidemark.errors import CorruptStoreError, FormatError
+from tidemark.semantics.panes import ReplacedSession
 from tidemark.semantics.removed_elements import NOTHING_REMOVED, Area, RemovedElements, removed_from_json
 from tidemark.semantics.stored_values import dump, from_json, to_json
 from tidemark.semantics.triggers import TriggerResult, TriggerValue
 from tidemark.semantics.windows import GLOBAL_WINDOW, Window
 
-FORMAT: Final = 1
+FORMAT: Final = 2
+"""Of states with the bounds of replaced sessions; others are still written as the first one, in which these are starts alone."""
+
+_STARTS_ONLY: Final = 1
 _ORDERS_PER_EPOCH: Final = 2**32
 
 
@@ -29,14 +33,14 @@ class HeldElement(NamedTuple):
 class WindowState:
     """What is kept of one open window of a key.
 
-    ``held`` counts its elements, ``panes`` those it has emitted, ``replaced`` are starts of absorbed sessions whose results are out, and
+    ``held`` counts its elements, ``panes`` those it has emitted, ``replaced`` are absorbed sessions whose results are out, and
     ``trigger``, ``event``, ``processing`` are the trigger's values and timers. ``asked`` and ``touched`` are of the epoch only.
     """
 
     window: Window
     held: int = 0
     panes: int = 0
-    replaced: tuple[int, ...] = ()
+    replaced: tuple[ReplacedSession, ...] = ()
     trigger: dict[str, TriggerValue] = field(default_factory=dict)
     event: set[int] = field(default_factory=set)
     processing: set[int] = field(default_factory=set)
@@ -90,7 +94,8 @@ def write_state(state: KeyState) -> str | None:
     """
     if not state.windows and not state.counted and not state.function:
         return None
-    written: dict[str, object] = {"format": FORMAT}
+    bounded = any(session.end is not None for window in state.windows.values() for session in window.replaced)
+    written: dict[str, object] = {"format": FORMAT if bounded else _STARTS_ONLY}
     if state.windows:
         written |= {"born": state.born, "windows": [_window_json(window) for window in state.windows.values()]}
     if state.graves:
@@ -120,8 +125,10 @@ def read_state(text: str | None, epoch: int) -> KeyState:
         found = written["format"]
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptStoreError(f"a key's window state is unreadable: {text[:80]!r}", fix="restore from a savepoint") from error
-    if found != FORMAT:
-        raise FormatError(f"a key's window state has format {found!r}, this release reads {FORMAT}", fix="run the release that wrote it")
+    if found not in {FORMAT, _STARTS_ONLY}:
+        raise FormatError(
+            f"a key's window state has format {found!r}, this release reads up to {FORMAT}", fix="run the release that wrote it"
+        )
     windows = [_window_state(window) for window in written.get("windows", [])]
     return KeyState(
         born=written.get("born", order_of(epoch, 0)),
@@ -137,7 +144,7 @@ def _window_json(state: WindowState) -> dict[str, object]:
     parts: dict[str, object] = {
         "held": state.held,
         "panes": state.panes,
-        "replaced": list(state.replaced),
+        "replaced": [session.start if session.end is None else list(session) for session in state.replaced],
         "trigger": to_json(state.trigger, "a trigger's state"),
         "event": sorted(state.event),
         "processing": sorted(state.processing),
@@ -153,7 +160,7 @@ def _window_state(written: Mapping[str, object]) -> WindowState:
         window=Window(*bounds) if isinstance(bounds, list) else GLOBAL_WINDOW,
         held=_whole(written.get("held", 0)),
         panes=_whole(written.get("panes", 0)),
-        replaced=tuple(_wholes(written.get("replaced", []))),
+        replaced=tuple(_replaced(written.get("replaced", []))),
         trigger=trigger if isinstance(trigger, dict) else {},
         event=set(_wholes(written.get("event", []))),
         processing=set(_wholes(written.get("processing", []))),
@@ -169,3 +176,9 @@ def _whole(value: object) -> int:
 
 def _wholes(values: object) -> Iterable[int]:
     return [_whole(value) for value in values] if isinstance(values, list) else []
+
+
+def _replaced(values: object) -> Iterable[ReplacedSession]:
+    """Return sessions of their bounds, or of a start where the first format has no more."""
+    found = values if isinstance(values, list) else []
+    return [ReplacedSession(*_wholes(value)) if isinstance(value, list) else ReplacedSession(_whole(value)) for value in found]

@@ -16,7 +16,7 @@ from deltalake import DeltaTable, Schema, Transaction
 
 from tidemark.crashpoints import crash_point
 from tidemark.errors import ConservationError, PublishError, SinkError
-from tidemark.graph.upsert_keys import START
+from tidemark.graph.upsert_keys import END, START
 from tidemark.spark.delta_commits import add_actions, add_columns, new_attempt, remove_actions, rewrite, sweep_attempts
 from tidemark.spark.delta_files import Bounds, LiveFile, bounds_of_staged, having, live_files, may_hold
 from tidemark.spark.delta_rewrite import Change, Rewriter
@@ -114,12 +114,14 @@ class Merge:
         return {field["name"]: field["type"] if isinstance(field["type"], str) else "nested" for field in fields}
 
     def _bounds(self, file: StagedFile, types: Mapping[str, str]) -> list[dict[str, Bounds]]:
-        """Return the bounds of the keys that a staged file's rows make go: their own, and those with other starts."""
+        """Return the bounds of the keys that a staged file's rows make go: their own, and those of sessions that they replace."""
         own = bounds_of_staged(file, types)
         if self.change.replaced is None:
             return [own]
         low, high = self.change.replaced
-        return [own, {**own, START: Bounds(low, high, 0)}]
+        # Of the sessions that they replace only the starts are known.
+        others = {key: bounds for key, bounds in own.items() if key != END}
+        return [own, {**others, START: Bounds(low, high, 0)}]
 
     def _require_kept(self, files: list[LiveFile], counts: Mapping[str, int], kept: list[StagedFile]) -> None:
         rows = [file.rows for file in files]

@@ -14,10 +14,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from tidemark.graph.upsert_keys import START
+from tidemark.graph.upsert_keys import REPLACES, START
 from tidemark.spark.delta_files import LiveFile
 from tidemark.spark.delta_upsert import Upsert
 from tidemark.spark.expressions import quoted
+from tidemark.spark.replaced_sessions import REPLACED_TYPE
 from tidemark.spark.session import SETTINGS
 from tidemark.spark.state_files import write_folder
 from tidemark.state.records import StagedFile
@@ -49,8 +50,10 @@ class Change:
 
     @property
     def type(self) -> T.StructType:
-        """The rows' type."""
-        return schema_of_text(self.schema)
+        """The type of the rows as they are staged."""
+        visible = schema_of_text(self.schema)
+        hidden = self.upsert.listed not in (REPLACES, *visible.names)
+        return T.StructType([*visible.fields, T.StructField(self.upsert.listed, REPLACED_TYPE)]) if hidden else visible
 
 
 class Rewriter(Protocol):

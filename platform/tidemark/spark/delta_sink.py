@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from deltalake import DeltaTable, Schema, Transaction
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -20,8 +20,9 @@ from tidemark.crashpoints import crash_point
 from tidemark.errors import PublishError, TidemarkError
 from tidemark.locations import Location
 from tidemark.savepoints.delta_log_damage import damaged_entry, unreadable
-from tidemark.savepoints.result_tables import judge_table
+from tidemark.savepoints.result_tables import is_blank, judge_table
 from tidemark.savepoints.stored_types import stored_columns
+from tidemark.savepoints.table_columns import lists_starts
 from tidemark.savepoints.verdict import refusal
 from tidemark.spark.delta_commits import add_actions, add_columns, append
 from tidemark.spark.delta_maintenance import NEW_TABLE, Maintenance
@@ -29,8 +30,8 @@ from tidemark.spark.delta_merge import ATTEMPTS, Merge, others_were_faster
 from tidemark.spark.delta_rewrite import APPENDED_BYTES, UPSERTED_BYTES, Change, Rewriter, SparkRewriter
 from tidemark.spark.delta_upsert import Upsert, replaced_starts
 from tidemark.spark.error_text import first_line
-from tidemark.spark.staging import folder_of
-from tidemark.state.delta_tags import COLUMNS_FOR, EPOCH, JOB, LINEAGE, MAINTENANCE
+from tidemark.spark.staging import Vacancy, folder_of
+from tidemark.state.delta_tags import COLUMNS_FOR, CREATED, EPOCH, JOB, LINEAGE, MAINTENANCE
 from tidemark.state.records import OutputRecord
 from tidemark.state.redaction import without_secrets
 from tidemark.state.store import JobStore
@@ -71,6 +72,7 @@ class DeltaSink:
         self._location = Location.parse(path)
         self._table: DeltaTable | None = None
         self._checked: str | None = None
+        self.starts_only = False
         self._own = own
         self._job = {JOB: job} if job else {}
         self.upsert = upsert
@@ -99,13 +101,47 @@ class DeltaSink:
         if self.upsert is not None:
             self.upsert.require_keys(schema, self._name)
         table = self._open()
-        if table is not None:
+        if table is not None and self._is_blank(table):
+            self.make(schema)
+        elif table is not None:
             self._require_fit(table, text)
         self._checked = text
+
+    @property
+    def vacancy(self) -> Vacancy:
+        """Whether there is no table yet, or one without rows that this job has made."""
+        table = self._open()
+        return "missing" if table is None else "empty" if self._is_blank(table) else "taken"
+
+    def make(self, schema: StructType) -> None:
+        """Make the table, without rows; one that this job has made, and that never had rows, gets these columns.
+
+        Raises:
+            SinkError: it cannot be made, or rows cannot be known by their keys.
+        """
+        if self.upsert is not None:
+            self.upsert.require_keys(schema, self._name)
+        table, wanted = self._open(), Schema.from_json(schema.json())
+        if table is not None and (not self._is_blank(table) or table.schema() == wanted):
+            return
+        try:
+            self._create(wanted, anew=table is not None)
+        except (DeltaError, OSError) as error:
+            self._table = None
+            raise SinkError(
+                f"the Delta table of output {self._name!r} cannot be made: {first_line(error)}",
+                fix="see to its place (space, permission, network), or write to another path",
+                uid=self._name,
+                place=self.location,
+            ) from without_secrets(error)
+
+    def _is_blank(self, table: DeltaTable) -> bool:
+        return is_blank(table, self.location, self._job.get(JOB, ""))
 
     def _require_fit(self, table: DeltaTable, text: str) -> None:
         wanted = stored_columns(json.loads(text))
         keys = self.upsert.keys if self.upsert is not None else None
+        self.starts_only = lists_starts(wanted, stored_columns(json.loads(table.schema().to_json())))
         found = judge_table(self._name, table, self.location, wanted, keys=keys, own=self._own)
         if not found.fits:
             raise refusal([found])
@@ -201,7 +237,9 @@ class DeltaSink:
                 raise unreadable(self._name, self.location, error, fix=fix) from without_secrets(error)
         return self._table
 
-    def _create(self, schema: Schema) -> DeltaTable:
-        self._table = DeltaTable.create(self._location.uri, schema, mode="ignore", configuration=NEW_TABLE)
+    def _create(self, schema: Schema, *, anew: bool = False) -> DeltaTable:
+        properties = CommitProperties(custom_metadata={**self._job, MAINTENANCE: CREATED})
+        mode: Literal["overwrite", "ignore"] = "overwrite" if anew else "ignore"
+        self._table = DeltaTable.create(self._location.uri, schema, mode=mode, configuration=NEW_TABLE, commit_properties=properties)
         crash_point("table-created")
         return self._table

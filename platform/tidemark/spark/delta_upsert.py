@@ -1,7 +1,7 @@
 """Upserts: which of an epoch's rows are staged, and which rows of a table they replace.
 
-A row replaces the one with the same key, nulls equal nulls. Rows of merging windows have a column ``replaces``: the starts of the
-windows that were merged away. Where the key has the window's start, the rows of these are removed, too.
+A row replaces the one with the same key, nulls equal nulls. Rows of sessions have a column ``replaces``: the bounds of the sessions
+whose place they take. Where the key has the window's start, the rows of these are removed, too; where it has no end, by their starts.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from tidemark.errors import ConservationError, SinkError
-from tidemark.graph.upsert_keys import REPLACES, START
+from tidemark.graph.upsert_keys import END, REPLACES, START
 from tidemark.spark.expressions import POSITION, TIME, quoted, visible_of
+from tidemark.spark.replaced_sessions import entries_of
 from tidemark.state.parquet_files import ParquetSummary
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ _REPLACED: Final = "__tm_replaced"
 _MODE: Final = "mode"
 _KEYS: Final = "keys"
 _REPLACES: Final = "replaces"
+_LISTED: Final = "listed"
+_ANY_END: Final = "__tm_gone_any_end"
 
 
 @dataclass(frozen=True)
@@ -37,24 +40,30 @@ class Upsert:
 
     Args:
         keys: columns by which a row is known again.
+        listed: the column of staged rows that lists which sessions they replace, if they have one.
     """
 
     keys: tuple[str, ...]
+    listed: str = REPLACES
 
     @classmethod
     def of_options(cls, options: Mapping[str, str]) -> Upsert | None:
         """Return what an output's record says of it, None where all rows are added."""
-        return cls(tuple(json.loads(options[_KEYS]))) if options.get(_MODE) == "upsert" else None
+        if options.get(_MODE) != "upsert":
+            return None
+        return cls(tuple(json.loads(options[_KEYS])), options.get(_LISTED, REPLACES))
 
     @property
     def options(self) -> dict[str, str]:
         """What an output's record keeps: enough to publish it, whatever becomes of the job."""
-        return {_MODE: "upsert", _KEYS: json.dumps(list(self.keys))}
+        listed = {} if self.listed == REPLACES else {_LISTED: self.listed}
+        return {_MODE: "upsert", _KEYS: json.dumps(list(self.keys)), **listed}
 
-    def merging(self, schema: T.StructType) -> bool:
-        """Whether rows of this type name windows that were merged away."""
-        kind = schema[REPLACES].dataType if REPLACES in schema.names else None
-        return isinstance(kind, T.ArrayType) and isinstance(kind.elementType, T.TimestampType) and START in self.keys
+    def replaced_by(self, schema: T.StructType) -> str | None:
+        """Return SQL of the sessions that a row of this type names, by their bounds; None where rows name none that a key is made of."""
+        if self.listed not in schema.names or START not in self.keys:
+            return None
+        return entries_of(self.listed, schema[self.listed].dataType)
 
     def require_keys(self, schema: T.StructType, output: str) -> None:
         """Make sure that rows of a type can be known again by the keys.
@@ -88,37 +97,48 @@ class Upsert:
         window = Window.partitionBy(*map(_column, self.keys)).orderBy(*order)
         ranked = rows.withColumn(_RANK, F.row_number().over(window))
         stays = f"{_RANK} = 1"
-        if self.merging(rows.schema):
-            ranked = ranked.withColumn(_REPLACED, F.expr(self._replaced))
+        replaced = self.replaced_by(rows.schema)
+        if replaced:
+            ranked = ranked.withColumn(_REPLACED, F.expr(self._replaced(replaced)))
             stays += f" AND NOT {_REPLACED}"
         observation = Observation()
         counts = [F.expr("count(1) AS emitted"), F.expr(f"count_if({stays}) AS kept")]
-        if self.merging(rows.schema):
-            counts += [F.expr(f"unix_micros({end}(array_{end}({REPLACES}))) AS {end}_replaced") for end in ("min", "max")]
+        if replaced:
+            starts = f"transform({replaced}, x -> x.{START})"
+            counts += [F.expr(f"unix_micros({end}(array_{end}({starts}))) AS {end}_replaced") for end in ("min", "max")]
         # Behind the shuffle, so that a task which runs twice is not counted twice.
         counted = ranked.observe(observation, *counts)
-        return Newest(self, counted.where(stays).select(*map(_column, visible)), observation)
+        listed = [self.listed] if replaced and self.listed not in visible else []
+        return Newest(self, counted.where(stays).select(*map(_column, [*visible, *listed])), observation)
 
-    @property
-    def _replaced(self) -> str:
-        """Whether a row's window was merged into that of another row of the same key."""
-        rest = ", ".join(quoted(key) for key in self.keys if key != START) or "1"
-        others = f"filter({REPLACES}, start -> NOT start <=> {START})"
-        return f"coalesce(array_contains(flatten(collect_list({others}) OVER (PARTITION BY {rest})), {START}), false)"
+    def _replaced(self, entries: str) -> str:
+        """Whether a row's session became part of that of another row of the same key."""
+        rest = ", ".join(quoted(key) for key in self.keys if key not in (START, END)) or "1"
+        own = f"x.{START} <=> {START}"
+        if END in self.keys:
+            own += f" AND (x.{END} IS NULL OR x.{END} <=> {END})"
+        others = f"filter({entries}, x -> NOT ({own}))"
+        return f"exists(flatten(collect_list({others}) OVER (PARTITION BY {rest})), x -> {own})"
 
     def gone(self, new: DataFrame) -> DataFrame:
         """Return the keys, under the names of ``gone_columns``, of all rows that new ones replace; some of them twice."""
         names = self.gone_columns
         own = new.select(*(_column(key).alias(name) for key, name in zip(self.keys, names, strict=True)))
-        if not self.merging(new.schema):
+        entries = self.replaced_by(new.schema)
+        if entries is None:
             return own
-        merged = new.select(
+        exploded = new.select(*map(_column, self.keys), F.explode(F.expr(entries)).alias(_REPLACED))
+        bounds = [key for key in (START, END) if key in self.keys]
+        merged = exploded.select(
             *(
-                (F.explode(F.col(REPLACES)) if key == START else _column(key)).alias(name)
+                (F.col(f"{_REPLACED}.{key}") if key in bounds else _column(key)).alias(name)
                 for key, name in zip(self.keys, names, strict=True)
             )
         )
-        return own.unionByName(merged)
+        if END not in bounds:
+            return own.unionByName(merged)
+        any_end = F.col(names[self.keys.index(END)]).isNull()
+        return own.withColumn(_ANY_END, F.lit(False)).unionByName(merged.withColumn(_ANY_END, any_end))
 
     @property
     def gone_columns(self) -> tuple[str, ...]:
@@ -129,7 +149,8 @@ class Upsert:
         """Return whether a row of the table is among those that go."""
         condition = F.lit(True)
         for key, name in zip(self.keys, self.gone_columns, strict=True):
-            condition = condition & old[quoted(key)].eqNullSafe(gone[name])
+            same = old[quoted(key)].eqNullSafe(gone[name])
+            condition = condition & (gone[_ANY_END] | same if key == END and _ANY_END in gone.columns else same)
         return condition
 
 

@@ -24,6 +24,7 @@ from tidemark.spark.checkpoint import SparkCheckpoint
 from tidemark.spark.compatibility import fitted, was_refused
 from tidemark.spark.deadlines import next_deadline
 from tidemark.spark.empty_input import make_ready
+from tidemark.spark.empty_tables import make_tables
 from tidemark.spark.epoch import EpochRun, Machinery
 from tidemark.spark.epoch_input import EpochInput, input_of_batch
 from tidemark.spark.epoch_plan import Checkpoint, EpochPlan
@@ -32,6 +33,7 @@ from tidemark.spark.figures import describe_epoch
 from tidemark.spark.housekeeping import Housekeeping
 from tidemark.spark.intake_limits import limited
 from tidemark.spark.publication import publish
+from tidemark.spark.record_texts import RecordTexts
 from tidemark.spark.session import spark_jobs
 from tidemark.spark.sinks import bind_sinks, require_not_ahead
 from tidemark.spark.source_ends import filled, waiting_perhaps
@@ -132,7 +134,9 @@ class JobDriver:
         self.head = beginning.head(self._restore)
         require_not_ahead(self._machinery.sinks, self.lineage, self.next_epoch - 1)
         self._planned = read_plan(self._store)
-        make_ready(self._spark, self.job, self._store.at("elements"))
+        elements = self._store.at("elements")
+        make_ready(self._spark, self.job, elements)
+        make_tables(self._spark, self.job, elements, self._machinery.sinks, head=self.head, version=self._version)
         self._seed()
         self._keeping.begin(self.head, self.lineage)
 
@@ -315,6 +319,7 @@ class JobDriver:
             batches=batches,
             ends={source.name: taken.end(session, source, anyway=self._intake is not None) for source in self._sources},
             strict=self._far_ahead(),
+            texts={source.name: RecordTexts(session, source, taken.files.get(source.name, ())) for source in self._sources},
             end_of_input=end_of_input,
         )
 

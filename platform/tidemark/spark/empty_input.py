@@ -20,6 +20,7 @@ from tidemark.semantics.assigners import DynamicSession
 from tidemark.spark.expressions import CORRUPT, POSITION, TIME, struct_of, visible_of
 from tidemark.spark.functions import register_functions
 from tidemark.spark.intake import BLOCK, PATH, ROW, take_in
+from tidemark.spark.replaced_sessions import REPLACED_TYPE
 from tidemark.spark.rows import EpochRows
 from tidemark.spark.sinks import nullable
 from tidemark.spark.sources import MARKS_CORRUPT, open_source
@@ -187,5 +188,5 @@ def _results(node: WindowNode, rows: DataFrame) -> T.StructType:
     bounds = T.StructType().add("window_start", "timestamp").add("window_end", "timestamp")
     pane = T.StructType().add("pane_timing", "string").add("pane_index", "integer")
     if node.assigner.merging:
-        pane = pane.add("replaces", T.ArrayType(T.TimestampType()))
+        pane = pane.add("replaces", REPLACED_TYPE)
     return T.StructType([*keyed, *bounds, *made, *pane]).add(TIME, "long").add(POSITION, _POSITION)

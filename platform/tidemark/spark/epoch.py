@@ -100,6 +100,7 @@ class EpochRun:
                 plan.processing_time,
                 ordered=id(source) in topology.ordered,
                 strict=source.name in strict,
+                texts=plan.texts.get(source.name),
             )
             for source in topology.sources
             if source.name in plan.batches

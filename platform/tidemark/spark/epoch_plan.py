@@ -13,6 +13,8 @@ from tidemark.state.records import EpochRecord, OperatorState
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from tidemark.spark.record_texts import RecordTexts
+
 
 @dataclass(frozen=True)
 class Checkpoint:
@@ -40,7 +42,8 @@ class EpochPlan:
     """What is fixed before an epoch runs.
 
     ``batches`` are the rows of the sources that have any; ``ends`` says how far each source was read; ``strict``
-    names those in which rows too far ahead of processing time are to be expected.
+    names those in which rows too far ahead of processing time are to be expected. ``texts`` read the records of sources once more,
+    with their texts.
     """
 
     epoch: int
@@ -50,4 +53,5 @@ class EpochPlan:
     batches: Mapping[str, DataFrame]
     ends: Mapping[str, SourceEnd]
     strict: frozenset[str] = frozenset()
+    texts: Mapping[str, RecordTexts] = field(default_factory=dict)
     end_of_input: bool = False

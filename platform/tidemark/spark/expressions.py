@@ -22,6 +22,7 @@ START = "__tm_start"
 ROWS = "__tm_rows"
 REASON = "__tm_reason"
 CORRUPT = "__tm_corrupt"
+RAW = "__tm_raw"
 META = "__tm_meta"
 SOURCE = "__tm_source"
 HIDDEN = (TIME, SPLIT, POSITION)

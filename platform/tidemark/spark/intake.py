@@ -10,12 +10,14 @@ from pyspark.sql import types as T
 
 from tidemark.errors import SourceError
 from tidemark.graph.nodes import SourceNode
-from tidemark.semantics.event_time import MAX_EVENT_TIME, MIN_EVENT_TIME, NULL_EVENT_TIME, OUT_OF_RANGE, TOO_FAR_AHEAD
-from tidemark.spark.expressions import CORRUPT, POSITION, SPLIT, TIME, VERDICT, column, quoted, visible_of
+from tidemark.semantics.event_time import MAX_EVENT_TIME, MIN_EVENT_TIME
+from tidemark.spark.expressions import CORRUPT, POSITION, RAW, SPLIT, TIME, VERDICT, column, quoted, visible_of
 from tidemark.spark.tallies import ALIVE, MALFORMED
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
+    from tidemark.spark.record_texts import RecordTexts
 
 FIRST_FILTER = 2
 
@@ -25,9 +27,6 @@ ROW = "__tm_row"
 _ELEMENT_BITS: Final = 32
 _PARTITION_BITS: Final = 33
 """Below the number of an epoch's elements, and of the partition in ``monotonically_increasing_id``, is the row's own."""
-UNPARSABLE = "record cannot be parsed"
-
-MALFORMED_COLUMNS = ("raw", "reason", "event_time", "source", "split", "read_at")
 
 
 @dataclass(frozen=True)
@@ -37,6 +36,7 @@ class Intake:
     ``rows`` has the user's columns and the engine's: time (milliseconds), verdict, and split and position where they are needed.
     ``latest`` is the latest good event time. Only a ``strict`` intake marks rows beyond it: the bound changes with every epoch,
     and with it the code that Spark would compile anew, for rows that are seldom there. Whoever finds one takes in again, strictly.
+    ``texts`` reads the epoch's records once more with their texts, for those that are malformed.
     """
 
     node: SourceNode
@@ -44,6 +44,7 @@ class Intake:
     processing_time: int
     latest: int
     strict: bool
+    texts: RecordTexts | None = None
 
     @property
     def bounded(self) -> bool:
@@ -51,7 +52,15 @@ class Intake:
         return self.latest < MAX_EVENT_TIME
 
 
-def take_in(node: SourceNode, batch: DataFrame, processing_time: int, *, ordered: bool, strict: bool) -> Intake:
+def take_in(
+    node: SourceNode,
+    batch: DataFrame,
+    processing_time: int,
+    *,
+    ordered: bool,
+    strict: bool,
+    texts: RecordTexts | None = None,
+) -> Intake:
     """Time and judge the rows of a batch.
 
     Args:
@@ -60,6 +69,7 @@ def take_in(node: SourceNode, batch: DataFrame, processing_time: int, *, ordered
         processing_time: of the epoch, milliseconds.
         ordered: whether rows need a position.
         strict: whether to mark rows that are too far ahead of processing time.
+        texts: as of ``Intake``.
     """
     strategy = node.watermarks
     skew = strategy.max_future_skew_ms
@@ -75,34 +85,12 @@ def take_in(node: SourceNode, batch: DataFrame, processing_time: int, *, ordered
         hidden.append(_position(node, names).alias(POSITION))
     kept = [F.col(quoted(name)) for name in visible_of(names)]
     corrupt = [F.col(CORRUPT)] if CORRUPT in names else []
-    timed = batch.select(*kept, *corrupt, *hidden)
+    raw = [F.col(RAW)] if RAW in names else []
+    timed = batch.select(*kept, *corrupt, *raw, *hidden)
     bound = latest if strict else MAX_EVENT_TIME
     good = f"{TIME} BETWEEN {MIN_EVENT_TIME}L AND {bound}L" + (f" AND {CORRUPT} IS NULL" if corrupt else "")
-    return Intake(node, timed.withColumn(VERDICT, F.expr(f"if({good}, {ALIVE}, {MALFORMED})")), processing_time, latest, strict)
-
-
-def malformed_rows(intake: Intake) -> DataFrame:
-    """Return the malformed rows with the raw record and the reason."""
-    rows = intake.rows
-    names = rows.columns
-    time = F.col(TIME)
-    reason = (
-        F.when(time.isNull(), NULL_EVENT_TIME).when(~time.between(MIN_EVENT_TIME, MAX_EVENT_TIME), OUT_OF_RANGE).otherwise(TOO_FAR_AHEAD)
-    )
-    raw = F.to_json(F.struct(*(F.col(quoted(name)) for name in visible_of(names))))
-    if CORRUPT in names:
-        reason = F.when(F.col(CORRUPT).isNotNull(), UNPARSABLE).otherwise(reason)
-        raw = F.coalesce(F.col(CORRUPT), raw)
-    in_range = time.between(MIN_EVENT_TIME, MAX_EVENT_TIME)
-    return rows.where(F.col(VERDICT) == MALFORMED).select(
-        raw.alias("raw"),
-        reason.alias("reason"),
-        F.when(in_range, F.timestamp_millis(time)).alias("event_time"),
-        F.lit(intake.node.name).alias("source"),
-        (F.col(SPLIT) if SPLIT in names else F.lit(None).cast("string")).alias("split"),
-        F.timestamp_millis(F.lit(intake.processing_time).cast("bigint")).alias("read_at"),
-        F.lit(intake.processing_time).cast("bigint").alias(TIME),
-    )
+    judged = timed.withColumn(VERDICT, F.expr(f"if({good}, {ALIVE}, {MALFORMED})"))
+    return Intake(node, judged, processing_time, latest, strict, texts)
 
 
 def _milliseconds(node: SourceNode, batch: DataFrame) -> Column:

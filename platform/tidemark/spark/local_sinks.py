@@ -23,6 +23,8 @@ _tables: dict[str, dict[tuple[str, int], pa.Table]] = {}
 class _StagedInJob:
     """Stages in the job's own folder, and reads back what was staged."""
 
+    starts_only = False
+
     def __init__(self, name: str, job: JobStore) -> None:
         self._name = name
         self.staging = job

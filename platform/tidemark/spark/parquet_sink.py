@@ -4,16 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from tidemark.crashpoints import crash_point
 from tidemark.errors import CorruptStoreError, PublishError, SinkError, StoreError, TidemarkError
 from tidemark.locations import Location
-from tidemark.savepoints.result_tables import ParquetColumns, judge_folder, parquet_columns
+from tidemark.savepoints.result_tables import (
+    COLUMNS_FILE,
+    SPARK_SCHEMA,
+    ParquetColumns,
+    judge_folder,
+    parquet_columns,
+    visible_files,
+)
 from tidemark.savepoints.stored_types import stored_columns
-from tidemark.savepoints.table_columns import Columns
+from tidemark.savepoints.table_columns import Columns, lists_starts
 from tidemark.savepoints.verdict import refusal
-from tidemark.spark.staging import folder_of
+from tidemark.spark.staging import Vacancy, folder_of
 from tidemark.state.records import OutputRecord
 from tidemark.state.store import JobStore
 
@@ -37,6 +46,7 @@ class ParquetSink:
         self._name = name
         self._location = Location.parse(path)
         self._checked: str | None = None
+        self.starts_only = False
         self.staging = JobStore.open(self._location)
 
     @property
@@ -56,12 +66,41 @@ class ParquetSink:
             found = parquet_columns(self.staging)
         except (StoreError, CorruptStoreError) as error:
             raise self._unreadable(error) from error
-        if found is not None:
+        if found is not None and found.path == COLUMNS_FILE:
+            self.make(schema)
+        elif found is not None:
             wanted = stored_columns(schema.jsonValue())
+            self.starts_only = lists_starts(wanted, found.columns)
             verdict = judge_folder(self._name, _types(found, wanted, schema), self.location, wanted)
             if not verdict.fits:
                 raise refusal([verdict], file=found.path)
         self._checked = schema.json()
+
+    @property
+    def vacancy(self) -> Vacancy:
+        """Whether readers see no file here, or only the one that tells them the columns."""
+        try:
+            found = visible_files(self.staging)
+        except StoreError as error:
+            raise self._unreadable(error) from error
+        return "missing" if not found else "empty" if found == [COLUMNS_FILE] else "taken"
+
+    def make(self, schema: StructType) -> None:
+        """Write a file that has the columns and no rows, unless there is any other.
+
+        Raises:
+            SinkError: it cannot be written.
+        """
+        if self.vacancy == "taken":
+            return
+        columns = to_arrow_schema(schema, timezone="UTC").with_metadata({SPARK_SCHEMA: schema.json()})
+        written = pa.BufferOutputStream()
+        pq.write_table(columns.empty_table(), written)
+        try:
+            self.staging.put(COLUMNS_FILE, written.getvalue().to_pybytes())
+        except StoreError as error:
+            raise self._unreadable(error) from error
+        crash_point("table-created")
 
     def publish(self, record: OutputRecord, lineage: str, epoch: int) -> None:
         """Move the staged files, in their order, to their final names.

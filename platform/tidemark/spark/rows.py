@@ -45,7 +45,8 @@ from tidemark.spark.expressions import (
     visible_of,
 )
 from tidemark.spark.functions import apply_function
-from tidemark.spark.intake import FIRST_FILTER, Intake, malformed_rows
+from tidemark.spark.intake import FIRST_FILTER, Intake
+from tidemark.spark.malformed import malformed_rows
 from tidemark.spark.tallies import ALIVE, MALFORMED, Tally
 from tidemark.spark.topology import CHAINABLE, Topology, may_vary
 from tidemark.spark.unions import united

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from tidemark.errors import CorruptStoreError, SinkError, StoreError
 from tidemark.graph.nodes import ConsoleSpec, DeltaSpec, MemorySpec, Output, ParquetSpec
+from tidemark.graph.window_columns import REPLACES
 from tidemark.locations import Location
 from tidemark.savepoints.result_tables import had_place
 from tidemark.spark.delta_sink import DeltaSink
@@ -18,6 +20,7 @@ from tidemark.spark.delta_upsert import Upsert
 from tidemark.spark.expressions import visible_of
 from tidemark.spark.local_sinks import ConsoleSink, MemorySink
 from tidemark.spark.parquet_sink import ParquetSink
+from tidemark.spark.replaced_sessions import LISTED, starts_of
 from tidemark.spark.staging import new_staging
 from tidemark.spark.state_files import write_folder
 from tidemark.state.joblog import JobLog
@@ -46,6 +49,11 @@ class Sink(Protocol):
     @property
     def staging(self) -> JobStore:
         """The store that files are staged in; their paths in a record are relative to it."""
+        ...
+
+    @property
+    def starts_only(self) -> bool:
+        """Whether an earlier release made the place, so that its ``replaces`` takes starts alone; known once ``check`` was called."""
         ...
 
     def check(self, schema: T.StructType) -> None:
@@ -93,6 +101,11 @@ class BoundSink:
         self.sink.check(schema)
         folder = self.sink.staging_folder(new_staging(lineage, epoch))
         upsert = self.sink.upsert if isinstance(self.sink, DeltaSink) else None
+        if self.sink.starts_only:
+            if upsert is not None:
+                rows, upsert = rows.withColumn(LISTED, F.col(REPLACES)), replace(upsert, listed=LISTED)
+            rows, visible = (frame.withColumn(REPLACES, F.expr(starts_of(REPLACES))) for frame in (rows, visible))
+            schema = nullable(visible.schema)
         newest = upsert.newest(rows) if upsert else None
         files = write_folder(newest.rows if newest else visible, self.sink.staging, folder, compression=SINK_COMPRESSION)
         return OutputRecord(

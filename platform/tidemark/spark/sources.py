@@ -83,7 +83,7 @@ def read_files_of_epoch(spark: SparkSession, node: SourceNode, paths: Sequence[s
         schema = struct_of(spec.schema)
         if not any(character in spec.path for character in PATTERN_CHARACTERS):
             reader = reader.option("basePath", readable(spark, spec.path))
-        frame = reader.format(spec.format).schema(schema).options(**dict(spec.options)).load([_escaped(path) for path in paths])
+        frame = reader.format(spec.format).schema(schema).options(**dict(spec.options)).load([escaped(path) for path in paths])
         return frame.select(*map(quoted, frame.columns), *_file_position()) if ordered else frame
     if isinstance(spec, ElementsSpec):
         return reader.schema(struct_of(spec.schema).add(StructField(ROW, LongType()))).parquet(*paths)
@@ -128,7 +128,7 @@ def _file_position() -> list[Column]:
     return [F.col("_metadata.file_path").alias(PATH), F.col("_metadata.file_block_start").alias(BLOCK)]
 
 
-def _escaped(path: str) -> str:
+def escaped(path: str) -> str:
     """Return a path that Hadoop does not take for a pattern."""
     return "".join(f"\\{character}" if character in PATTERN_CHARACTERS else character for character in path)
 

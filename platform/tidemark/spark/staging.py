@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 import uuid
+from typing import Literal
 
 from tidemark.state.records import OutputRecord
+
+Vacancy = Literal["missing", "empty", "taken"]
+"""Of an output's place: nothing is there; what the job made there before it had rows; anything else."""
 
 _NAME = re.compile(r".+-\d{12}-[0-9a-f]{8}")
 

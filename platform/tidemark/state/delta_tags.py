@@ -14,6 +14,9 @@ JOB: Final = "tidemark.job"
 MAINTENANCE: Final = "tidemark.maintenance"
 """Of commits that change nothing of what a table says, and so are no foreign ones."""
 
+CREATED: Final = "created"
+"""What ``MAINTENANCE`` says of a commit that makes a table, without rows."""
+
 REWIND: Final = "tidemark.rewind"
 """Of the commit by which a rewind puts a table back; its lineage and epoch are those that begin there."""
 

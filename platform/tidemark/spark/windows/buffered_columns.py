@@ -64,7 +64,7 @@ PANE_FIELDS: Final = (
     T.StructField(TIMING, T.StringType()),
     T.StructField(INDEX, T.LongType()),
     T.StructField(RESULT_TIME, T.LongType()),
-    T.StructField(REPLACES, T.ArrayType(T.LongType())),
+    T.StructField(REPLACES, T.ArrayType(T.StructType().add("start", "long").add("end", "long"))),
     T.StructField(RESULT_NUMBER, T.LongType()),
 )
 """Of a pane: its number among those of its key in the epoch, its bounds, and of each of its rows the number in the pane."""

@@ -143,7 +143,7 @@ class ProcessTask:
     def _pane(self, number: int, pane: FiredPane, first: Place, key: Mapping[str, object], out: Outbox) -> Iterator[pa.RecordBatch]:
         """Add the rows of a pane: its elements, or what the function makes of them."""
         start, end = bounds_of(pane.window)
-        told = (number, start, end, pane.timing, pane.index, pane.time, list(pane.replaces))
+        told = (number, start, end, pane.timing, pane.index, pane.time, [session._asdict() for session in pane.replaces])
         origin = origin_of(key, pane.window)
         for place, row in enumerate(pane.rows):
             if isinstance(row, HeldElement):

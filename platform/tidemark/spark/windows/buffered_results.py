@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 
 from tidemark.graph.nodes import WindowNode
 from tidemark.spark.expressions import POSITION, TIME, quoted
+from tidemark.spark.replaced_sessions import replaced_sessions
 from tidemark.spark.windows.buffered_columns import (
     FROM,
     INDEX,
@@ -54,7 +55,7 @@ def processed(node: WindowNode, panes: DataFrame, results: Mapping[str, str]) ->
 def _results(node: WindowNode, panes: DataFrame, results: list[str]) -> DataFrame:
     """Return keys, bounds, results, pane, and the hidden time and position, by which windows that follow order them."""
     partials = Partials(node)
-    replaces = [f"transform({REPLACES}, x -> timestamp_millis(x)) AS replaces"] if node.assigner.merging else []
+    replaces = [f"{replaced_sessions(REPLACES)} AS replaces"] if node.assigner.merging else []
     row = f"shiftleft({partials.key_hash}, {_SHIFT}) | {RESULT_NUMBER}"
     return panes.selectExpr(
         *partials.key_results,

@@ -19,6 +19,7 @@ from tidemark.graph.nodes import WindowFunction, WindowNode
 from tidemark.graph.state_columns import FUNCTION_PART
 from tidemark.semantics.operator_clock import OperatorClock
 from tidemark.spark.expressions import TIME, quoted
+from tidemark.spark.replaced_sessions import bounds_of_replaced
 from tidemark.spark.sinks import nullable
 from tidemark.spark.state_files import read_files, write_folder
 from tidemark.spark.tallies import Tally
@@ -48,6 +49,7 @@ from tidemark.spark.windows.buffered_results_task import ResultsTask
 from tidemark.spark.windows.buffered_versions import Blame
 from tidemark.spark.windows.contract import Absorbed, EpochSetting, Fired, OperatorRun, WindowStep, in_turn
 from tidemark.spark.windows.partials import Partials
+from tidemark.spark.windows.session_merging import OUT_KIND
 from tidemark.spark.windows.tables import STATE_COMPRESSION, StateTables
 from tidemark.state.records import OperatorState
 
@@ -182,7 +184,7 @@ class ResultFunctionRun(OperatorRun):
 
     def _as_input(self, results: DataFrame, layout: Layout) -> DataFrame:
         """Return results under the names that they have in a task."""
-        replaces = "transform(replaces, x -> unix_millis(x))" if self.node.assigner.merging else "CAST(NULL AS ARRAY<BIGINT>)"
+        replaces = bounds_of_replaced("replaces") if self.node.assigner.merging else f"CAST(NULL AS {OUT_KIND})"
         rows = results.selectExpr(
             *(f"{quoted(name)} AS {quoted(column)}" for name, column in (*layout.keys.items(), *layout.elements.items())),
             f"0L AS {PANE_NUMBER}",

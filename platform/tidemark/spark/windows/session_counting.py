@@ -16,7 +16,19 @@ from tidemark.spark.expressions import POSITION, ROWS, START, quoted
 from tidemark.spark.windows.parameters import parameters
 from tidemark.spark.windows.partials import Partials
 from tidemark.spark.windows.session_input import END
-from tidemark.spark.windows.session_merging import GROWN, HELD, MERGED_PANES, OUT, PANES, SESSION, SessionMerging, over
+from tidemark.spark.windows.session_merging import (
+    GROWN,
+    HELD,
+    MERGED_PANES,
+    NOTHING_OUT,
+    OUT,
+    OUT_KIND,
+    OWN_BOUNDS,
+    PANES,
+    SESSION,
+    SessionMerging,
+    over,
+)
 from tidemark.spark.windows.session_rules import (
     ASKED,
     COUNTED_OUT,
@@ -39,7 +51,7 @@ COUNTED_LATE = "__tm_counted_late"
 
 KEPT = {
     PANES: "0",
-    OUT: "CAST(array() AS ARRAY<BIGINT>)",
+    OUT: NOTHING_OUT,
     GROWN: "false",
     COUNTED: "0L",
     COUNTED_LATE: "0L",
@@ -48,7 +60,7 @@ KEPT = {
 }
 """What rows tell of a session beside its bounds and partials."""
 
-_KINDS = {PANES: "INT", OUT: "ARRAY<BIGINT>", GROWN: "BOOLEAN", COUNTED: "BIGINT", COUNTED_LATE: "BIGINT", NEXT: "BIGINT"}
+_KINDS = {PANES: "INT", OUT: OUT_KIND, GROWN: "BOOLEAN", COUNTED: "BIGINT", COUNTED_LATE: "BIGINT", NEXT: "BIGINT"}
 
 _REACH, _TAKEN, _AT, _AT_LATE, _FIRST_STEP, _TURN = "__tm_reached", "__tm_taken", "__tm_at", "__tm_at_late", "__tm_first_step", "__tm_turn"
 _JOINED, _JOINED_LATE, _TICKING = "__tm_joined", "__tm_joined_late", "__tm_ticking"
@@ -79,7 +91,7 @@ class CountedState(SessionState):
         return rows.selectExpr(
             *self.columns,
             PANES,
-            f"if({has(FIRED)}, array({START}), {OUT}) AS {OUT}",
+            f"if({has(FIRED)}, {OWN_BOUNDS}, {OUT}) AS {OUT}",
             f"{GROWN} AND NOT {has(FIRED)} AS {GROWN}",
             f"{counted} AS {COUNTED}",
             COUNTED_LATE,

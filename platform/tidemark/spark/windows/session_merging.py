@@ -30,8 +30,15 @@ SESSION = "__tm_session"
 
 HELD = "__tm_held"
 PANES = "__tm_panes"
-OUT = "__tm_out"
-"""The starts under which results of a session, or of one that it absorbed, are out."""
+OUT = "__tm_out_bounds"
+"""The bounds under which results of a session, or of one that it absorbed, are out; an end is null where only the start is known."""
+
+OUT_KIND = "ARRAY<STRUCT<start: BIGINT, end: BIGINT>>"
+NOTHING_OUT = f"CAST(array() AS {OUT_KIND})"
+OWN_BOUNDS = f"array(named_struct('start', {START}, 'end', {END}))"
+
+STARTS_OUT = "__tm_out"
+"""The column that earlier releases had for it, of starts alone."""
 
 GROWN = "__tm_grown"
 """Whether a session's bounds have changed since its last pane."""
@@ -39,7 +46,7 @@ GROWN = "__tm_grown"
 _OPEN, _REACH, _FIRST, _LATE, _BEGINS = "__tm_open", "__tm_reach", "__tm_first", "__tm_late", "__tm_begins"
 LATE_SESSIONS = -(2**62)
 
-_NO_PANES = (f"0 AS {PANES}", f"CAST(array() AS ARRAY<BIGINT>) AS {OUT}", f"false AS {GROWN}")
+_NO_PANES = (f"0 AS {PANES}", f"{NOTHING_OUT} AS {OUT}", f"false AS {GROWN}")
 _GROWTH = (
     f"bool_or({GROWN})",
     f"count_if({ROWS} = 0) > 1",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 from pyspark.storagelevel import StorageLevel
 
 from tidemark.crashpoints import crash_point
@@ -22,8 +23,8 @@ from tidemark.spark.tallies import ALIVE, Tally
 from tidemark.spark.windows.contract import MAX_LISTED_WINDOWS, Absorbed, EpochSetting, Fired, OperatorRun, bounded
 from tidemark.spark.windows.parameters import parameters
 from tidemark.spark.windows.session_input import END
-from tidemark.spark.windows.session_merging import HELD, SESSION, SessionMerging, judged
-from tidemark.spark.windows.session_state import EPOCH, PENDING, SessionState
+from tidemark.spark.windows.session_merging import HELD, OUT, SESSION, STARTS_OUT, SessionMerging, judged
+from tidemark.spark.windows.session_state import EPOCH, PENDING, SessionState, bounds_column
 from tidemark.spark.windows.tables import MAIN, StateTables
 from tidemark.state.compaction import CompactionPlan, plan_compaction
 from tidemark.state.records import OperatorState, StateFile
@@ -63,6 +64,9 @@ class SessionRun(OperatorRun):
         # What was remembered once stays with sessions that are still open, though no lateness is allowed any more.
         remembers = step.lateness > 0 or (schema is not None and PENDING in schema.names)
         self._remembers = remembers
+        if schema is not None and STARTS_OUT in schema.names and OUT not in schema.names:
+            # An earlier release wrote it. What is written from here on may come before any input does.
+            self.tables.schema = StructType([*schema.fields, bounds_column()])
         self._state = SessionState(self.tables, step.partials, remembers=remembers)
         self._merging = SessionMerging(step.partials, remembers=remembers)
         self._before = list(setting.before.files)

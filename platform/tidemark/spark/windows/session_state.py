@@ -15,12 +15,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructField
 
-from tidemark.spark.expressions import ROWS, START, quoted
+from tidemark.spark.expressions import ROWS, START, quoted, struct_of
 from tidemark.spark.windows.parameters import parameters
 from tidemark.spark.windows.partials import Partials
 from tidemark.spark.windows.session_input import END
-from tidemark.spark.windows.session_merging import GROWN, OUT, PANES, over
+from tidemark.spark.windows.session_merging import GROWN, NOTHING_OUT, OUT, OUT_KIND, OWN_BOUNDS, PANES, STARTS_OUT, over
 from tidemark.spark.windows.tables import StateTables, stagings
 from tidemark.state.records import StateFile
 
@@ -31,7 +32,7 @@ EPOCH = "__tm_epoch"
 PENDING = "__tm_pending"
 """Whether a row has a pane to come when the watermark reaches its end, that of its own epoch included."""
 
-REMEMBERED = {PENDING: "true", PANES: "0", OUT: "CAST(array() AS ARRAY<BIGINT>)", GROWN: "false"}
+REMEMBERED = {PENDING: "true", PANES: "0", OUT: NOTHING_OUT, GROWN: "false"}
 _NEWER = "__tm_newer"
 
 
@@ -99,7 +100,7 @@ class SessionState:
         return rows.selectExpr(
             *kept,
             f"{PANES} + if({fired}, 1, 0) AS {PANES}",
-            f"if({fired}, array({START}), {OUT}) AS {OUT}",
+            f"if({fired}, {OWN_BOUNDS}, {OUT}) AS {OUT}",
             f"{GROWN} AND NOT {fired} AS {GROWN}",
         )
 
@@ -118,4 +119,17 @@ class SessionState:
         """Return what is remembered of rows; those that were written without allowed lateness have not fired as long as they are there."""
         if not self._remembers:
             return []
-        return [f"coalesce({name}, {none}) AS {name}" if name in stored else f"{none} AS {name}" for name, none in self._told.items()]
+        none = {**self._told, OUT: _bounds_of_starts(self._told[GROWN])} if STARTS_OUT in stored else self._told
+        return [f"coalesce({name}, {other}) AS {name}" if name in stored else f"{other} AS {name}" for name, other in none.items()]
+
+
+def bounds_column() -> StructField:
+    """Return the column of state that has what is out."""
+    return struct_of(f"{OUT} {OUT_KIND}")[OUT]
+
+
+def _bounds_of_starts(not_grown: str) -> str:
+    """Return the bounds of what is out where a row has their starts alone: of a session that has not grown they are its own."""
+    own = f"NOT coalesce({GROWN}, {not_grown}) AND s = {START}"
+    found = f"transform({STARTS_OUT}, s -> named_struct('start', s, 'end', if({own}, {END}, CAST(NULL AS BIGINT))))"
+    return f"coalesce({found}, {NOTHING_OUT})"

@@ -17,6 +17,7 @@ from tidemark.crashpoints import crash_point
 from tidemark.graph.nodes import WindowNode
 from tidemark.semantics.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from tidemark.spark.expressions import POSITION, START, TIME, quoted
+from tidemark.spark.replaced_sessions import replaced_sessions
 from tidemark.spark.state_files import overlapping
 from tidemark.spark.windows.contract import Absorbed, EpochSetting, Fired, bounded
 from tidemark.spark.windows.firing_rules import Times
@@ -80,7 +81,7 @@ class TriggeredSessionStep(SessionStep):
             *self.partials.results,
             f"CASE WHEN {due_before} THEN 'LATE' WHEN {due} THEN 'ON_TIME' ELSE 'EARLY' END AS pane_timing",
             f"{PANES} - 1 AS pane_index",
-            f"CAST(if({GROWN}, transform(array_sort({OUT}), x -> timestamp_millis(x)), array()) AS ARRAY<TIMESTAMP>) AS replaces",
+            f"{replaced_sessions(OUT, GROWN)} AS replaces",
             f"{END} - 1L AS {TIME}",
             f"struct('{self.node.uid}' AS origin, {START} AS block, {self.partials.key_hash} AS row) AS {POSITION}",
         )

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from tidemark.graph.nodes import WindowNode
 from tidemark.spark.expressions import POSITION, START, TIME
+from tidemark.spark.replaced_sessions import NOTHING_REPLACED, replaced_sessions
 from tidemark.spark.windows.contract import EpochSetting, WindowStep, bounded
 from tidemark.spark.windows.parameters import parameters
 from tidemark.spark.windows.partials import Partials
@@ -66,7 +67,6 @@ class SessionStep(WindowStep):
         """
         late = f"{END} - 1 <= {parameters(fired)[0]}"
         remembered = PANES in sessions.columns
-        replaced = f"if({GROWN}, transform(array_sort({OUT}), x -> timestamp_millis(x)), array())" if remembered else "array()"
         rows = sessions.selectExpr(
             *self.partials.key_results,
             f"timestamp_millis({START}) AS window_start",
@@ -74,7 +74,7 @@ class SessionStep(WindowStep):
             *self.partials.results,
             f"if({late}, 'LATE', 'ON_TIME') AS pane_timing",
             f"{PANES if remembered else 'CAST(0 AS INT)'} AS pane_index",
-            f"CAST({replaced} AS ARRAY<TIMESTAMP>) AS replaces",
+            f"{replaced_sessions(OUT, GROWN) if remembered else NOTHING_REPLACED} AS replaces",
             f"{END} - 1L AS {TIME}",
             f"struct('{self.node.uid}' AS origin, {START} AS block, {self.partials.key_hash} AS row) AS {POSITION}",
         )
