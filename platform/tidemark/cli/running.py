@@ -8,14 +8,14 @@ import logging
 import click
 
 from tidemark.cli.console_log import log_to_console
-from tidemark.cli.options import json_option, store_option
+from tidemark.cli.options import json_option, missing_epochs_option, store_option
 from tidemark.cli.renaming import map_options, maps_of
 from tidemark.control.loading import load_job
 from tidemark.durations import to_ms
 from tidemark.errors import DefinitionError
 from tidemark.savepoints.checking import check
 from tidemark.savepoints.restore import Restore
-from tidemark.state.progress import EpochProgress, encode_progress, format_progress
+from tidemark.state.progress import EpochProgress, MissingEpochs, encode_progress, format_progress
 
 
 @click.command()
@@ -31,6 +31,7 @@ from tidemark.state.progress import EpochProgress, encode_progress, format_progr
 @map_options(only_with="--restore")
 @click.option("--claim", is_flag=True, help="With --restore: dispose of the savepoint once the job is past it.")
 @click.option("--master", default="local[*]", show_default=True, help="Spark master.")
+@missing_epochs_option
 @json_option
 def run(
     job: str,
@@ -46,6 +47,7 @@ def run(
     columns: tuple[str, ...],
     allow: bool,
     claim: bool,
+    missing_epochs: MissingEpochs | None,
     end_of_input: bool,
     takeover: bool,
     as_json: bool,
@@ -88,6 +90,7 @@ def run(
         on_epoch=report,
         restore=restore,
         parallelism=None if parallelism is None else lambda: parallelism,
+        missing_epochs=missing_epochs,
     )
     if not as_json:
         head = result.head
