@@ -9,10 +9,11 @@ from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.control.generations import change_spec, require_spec, who
 from tidemark.control.observe import read_control_status
 from tidemark.control.records import ACTIVE
-from tidemark.control.spec import Ending, JobSpec, SpecGeneration
+from tidemark.control.spec import Ending, JobSpec, MissingEpochsWish, SpecGeneration
 from tidemark.errors import DefinitionError
 from tidemark.savepoints.restore import Restore
 from tidemark.state.joblog import newest_epoch
+from tidemark.state.progress import MissingEpochs
 from tidemark.state.store import JobStore
 
 
@@ -44,7 +45,9 @@ class Wishes:
 
         return change_spec(self.store, spec.job, change, by=self._by, why=why or "submitted", clock=self.clock)
 
-    def start(self, job: str, why: str = "", *, restore: Restore | None = None) -> SpecGeneration:
+    def start(
+        self, job: str, why: str = "", *, restore: Restore | None = None, missing_epochs: MissingEpochs | None = None
+    ) -> SpecGeneration:
         """Ask for a job to run; of one that failed for good, that is to try again. One whose input has ended stays finished.
 
         One that was put back to before that end since runs again. One that was stopped just now, without a reconciler having seen that,
@@ -54,6 +57,7 @@ class Wishes:
             job: the job's name.
             why: what for.
             restore: how it is to go on; as its spec says where that is None.
+            missing_epochs: what is done about epochs that an output's place no longer holds; only after the epoch that is the newest now.
 
         Raises:
             UnknownJobError: the job was never submitted.
@@ -67,9 +71,17 @@ class Wishes:
             unseen = status is not None and status.generation < made.generation and lifecycle in {*ACTIVE, "failing"}
             again = lifecycle == "failed" or (spec.wanted == "suspended" and unseen)
             again = again or (lifecycle == "finished" and self._is_before_the_end(job))
-            return replace(spec, wanted="running", for_rewind=False, restarts=spec.restarts + again, restore=restore or spec.restore)
+            return replace(
+                spec,
+                wanted="running",
+                for_rewind=False,
+                restarts=spec.restarts + again,
+                restore=restore or spec.restore,
+                missing_epochs=wish,
+            )
 
         require_spec(self.store, job)
+        wish = self._missing_epochs(job, missing_epochs)
         return change_spec(self.store, job, of_newest, by=self._by, why=why or "start", clock=self.clock)
 
     def stop(self, job: str, how: Ending = "finish", why: str = "", *, for_rewind: bool = False) -> SpecGeneration:
@@ -123,6 +135,10 @@ class Wishes:
     @property
     def _by(self) -> str:
         return self.by or who()
+
+    def _missing_epochs(self, job: str, how: MissingEpochs | None) -> MissingEpochsWish | None:
+        head = newest_epoch(self.store, job) if how is not None else None
+        return MissingEpochsWish(how, head.lineage, head.epoch) if how is not None and head is not None else None
 
     def _is_before_the_end(self, job: str) -> bool:
         """Say whether a job that has finished was put back since."""

@@ -48,8 +48,8 @@ class Entry:
         return (self.tags[LINEAGE], int(self.tags.get(EPOCH, "-1"))) if LINEAGE in self.tags else None
 
     def of_job(self, job: str) -> bool:
-        """Whether it shows an epoch of a job's; earlier releases did not say whose it is."""
-        return LINEAGE in self.tags and self.tags.get(JOB, job) == job
+        """Whether it shows an epoch of a job's, of any where that has no name; earlier releases did not say whose it is."""
+        return LINEAGE in self.tags and (not job or self.tags.get(JOB, job) == job)
 
     @property
     def restores(self) -> bool:
