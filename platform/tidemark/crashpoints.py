@@ -48,6 +48,7 @@ OPERATION_POINTS: Final = (
     "export-copied",
     "import-copied",
     "columns-added",
+    "output-republished",
     "rewind-stopping",
     "rewind-noted",
     "rewind-table-back",
@@ -64,7 +65,7 @@ OPERATION_POINTS: Final = (
     "discard-specs-gone",
     "discard-nearly-done",
 )
-"""Those of savepoints, restores, rewinds, upgrades and discards, and of tables that get columns."""
+"""Those of savepoints, restores, rewinds, upgrades and discards, and of tables that get columns or epochs again."""
 
 POINTS: Final[tuple[str, ...]] = (*RUN_POINTS, *OPERATION_POINTS)
 

@@ -123,6 +123,12 @@ class PublishError(TidemarkError):
     transient = True
 
 
+class MissingEpochsError(SinkError):
+    """A sink's place no longer holds epochs that were published to it; nothing was changed."""
+
+    code = "TM302"
+
+
 class StoreError(TidemarkError):
     """The job store cannot be reached, read or written."""
 

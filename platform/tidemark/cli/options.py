@@ -34,6 +34,14 @@ store_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document per line, for scripts.")
 
 
+missing_epochs_option = click.option(
+    "--missing-epochs",
+    type=click.Choice(["republish", "accept"]),
+    default=None,
+    help="Where an output's place no longer holds what was published: publish that again, or go on without it.  [default: refuse]",
+)
+
+
 class DurationType(click.ParamType[int]):
     """A duration such as ``10 seconds``, as milliseconds."""
 

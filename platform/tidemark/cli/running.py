@@ -8,7 +8,7 @@ import logging
 import click
 
 from tidemark.cli.console_log import log_to_console
-from tidemark.cli.options import json_option, pairs, store_option
+from tidemark.cli.options import json_option, missing_epochs_option, pairs, store_option
 from tidemark.cli.renaming import map_options, maps_of
 from tidemark.control.loading import load_job
 from tidemark.control.spec_checks import plain_settings
@@ -16,7 +16,7 @@ from tidemark.durations import to_ms
 from tidemark.errors import DefinitionError
 from tidemark.savepoints.checking import check
 from tidemark.savepoints.restore import Restore
-from tidemark.state.progress import EpochProgress, encode_progress, format_progress
+from tidemark.state.progress import EpochProgress, MissingEpochs, encode_progress, format_progress
 
 
 @click.command()
@@ -33,6 +33,7 @@ from tidemark.state.progress import EpochProgress, encode_progress, format_progr
 @click.option("--claim", is_flag=True, help="With --restore: dispose of the savepoint once the job is past it.")
 @click.option("--master", default="local[*]", show_default=True, help="Spark master.")
 @click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A Spark setting; may be repeated.")
+@missing_epochs_option
 @json_option
 def run(
     job: str,
@@ -49,6 +50,7 @@ def run(
     columns: tuple[str, ...],
     allow: bool,
     claim: bool,
+    missing_epochs: MissingEpochs | None,
     end_of_input: bool,
     takeover: bool,
     as_json: bool,
@@ -92,6 +94,7 @@ def run(
         on_epoch=report,
         restore=restore,
         parallelism=None if parallelism is None else lambda: parallelism,
+        missing_epochs=missing_epochs,
     )
     if not as_json:
         head = result.head

@@ -16,6 +16,7 @@ from tidemark.cli.options import (
     echo_json,
     existing_store,
     json_option,
+    missing_epochs_option,
     store_option,
     wish_options,
 )
@@ -28,6 +29,7 @@ from tidemark.control.waiting import Goal, Waiting, shortfall
 from tidemark.control.wishes import Wishes
 from tidemark.errors import DefinitionError
 from tidemark.savepoints.savepoint_store import SavepointStore
+from tidemark.state.progress import MissingEpochs
 from tidemark.state.store import JobStore
 
 if TYPE_CHECKING:
@@ -51,13 +53,16 @@ def _steering(command: F) -> F:
 
 @click.command()
 @_steering
-def start(job: str, store: str | None, *, wait: bool, timeout: int, by: str, why: str, as_json: bool) -> None:
+@missing_epochs_option
+def start(
+    job: str, store: str | None, *, missing_epochs: MissingEpochs | None, wait: bool, timeout: int, by: str, why: str, as_json: bool
+) -> None:
     """Start a job, or one that failed again, and wait until it works. JOB is a job's name.
 
     It works once its driver has published an epoch, or has looked for input and found none.
     """
     root = existing_store(store)
-    _ask(root, Wishes(root, by).start(job, why), "working", wait=wait, timeout=timeout, as_json=as_json)
+    _ask(root, Wishes(root, by).start(job, why, missing_epochs=missing_epochs), "working", wait=wait, timeout=timeout, as_json=as_json)
 
 
 @click.command()

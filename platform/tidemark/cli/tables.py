@@ -41,14 +41,17 @@ def progress_lines(status: JobStatus) -> list[str]:
     for name, output in status.outputs.items():
         rows = totals["outputs"].get(name, 0)
         lines.append(f"  output {name}: {rows} rows, {output.sink}{' at ' + output.location if output.location else ''}")
+        lines += [f"    {repair}" for repair in output.repairs]
     return lines
 
 
 def history_table(epochs: Sequence[EpochProgress]) -> str:
-    """Return epochs as a table with aligned columns."""
+    """Return epochs as a table with aligned columns, and behind it what was done in them about epochs that outputs had lost."""
     rows = [_COLUMNS, *(_row(epoch) for epoch in epochs)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
-    return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    lines += [str(output.repair) for epoch in epochs for output in epoch.outputs.values() if output.repair is not None]
+    return "\n".join(lines)
 
 
 def _row(epoch: EpochProgress) -> tuple[str, ...]:

@@ -33,7 +33,9 @@ from tidemark.control.spec_watch import SpecWatch, watching
 from tidemark.errors import DefinitionError, EngineError, FencedError, JobRunningError, StateMismatchError, StoreError, TidemarkError
 from tidemark.graph.job import Job
 from tidemark.savepoints.isolation import isolated
+from tidemark.state.joblog import newest_epoch
 from tidemark.state.owners import current_owner, process_birth
+from tidemark.state.progress import MissingEpochs
 from tidemark.state.redaction import redacted, without_secrets
 from tidemark.state.status import read_status, write_failure
 from tidemark.state.store import JobStore
@@ -132,6 +134,7 @@ def _run_attempt(
                         adaptive_intake=spec.adaptive_intake,
                         restore=spec.restore,
                         parallelism=watch.next_parallelism,
+                        missing_epochs=_missing_epochs(store, spec),
                         clock=clock,
                     )
                 if watch.ending == "drain":
@@ -147,11 +150,19 @@ def _run_attempt(
                         handle_signals=False,
                         restore=spec.restore,
                         parallelism=watch.next_parallelism,
+                        missing_epochs=_missing_epochs(store, spec),
                         clock=clock,
                     )
         finally:
             with _ended_in_time(process):
                 session.stop()
+
+
+def _missing_epochs(store: JobStore, spec: JobSpec) -> MissingEpochs | None:
+    """Return what may be done about epochs that an output's place no longer holds; what was asked for counts for one newest epoch."""
+    wish, head = spec.missing_epochs, newest_epoch(store, spec.job)
+    same = wish is not None and head is not None and (head.lineage, head.epoch) == (wish.lineage, wish.epoch)
+    return wish.how if wish is not None and same else None
 
 
 def _spec_of(store: JobStore, name: str, attempt: Attempt) -> JobSpec:

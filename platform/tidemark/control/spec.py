@@ -11,6 +11,7 @@ from typing import Literal
 
 from tidemark.savepoints.restore import Restore
 from tidemark.state.codec import later
+from tidemark.state.progress import MissingEpochs
 
 Wanted = Literal["running", "suspended"]
 Ending = Literal["finish", "drain", "now"]
@@ -62,6 +63,18 @@ class AlertThresholds:
 
 
 @dataclass(frozen=True)
+class MissingEpochsWish:
+    """What a driver may do about epochs that an output's place no longer holds: while the job's newest epoch is the one named here.
+
+    What was done is noted by an epoch of its own, so a wish counts once.
+    """
+
+    how: MissingEpochs
+    lineage: str
+    epoch: int
+
+
+@dataclass(frozen=True)
 class ForkOrigin:
     """What a fork began with: the restore, and lineage and epoch of its savepoint, of which another may get the name later.
 
@@ -106,6 +119,7 @@ class JobSpec:
         restore: the savepoint that the job goes on from; by its identity it is made once, however many drivers start.
         outputs_root: of a fork: the folder that its tables lie in, apart from those that the code names.
         forked: of a fork: what it began with. Its ``restore`` may be another one since.
+        missing_epochs: what is done at the start about epochs that an output's place no longer holds; None refuses.
         for_rewind: of a suspended job: it is so only for a rewind, and who comes to that one's end starts it again.
     """
 
@@ -132,6 +146,7 @@ class JobSpec:
     outputs_root: str | None = later(None)
     for_rewind: bool = later(False)
     forked: ForkOrigin | None = later(None)  # noqa: RUF009 - it returns a field
+    missing_epochs: MissingEpochsWish | None = later(None)  # noqa: RUF009 - it returns a field
 
     @property
     def origin(self) -> ForkOrigin | None:
@@ -165,6 +180,7 @@ class JobSpec:
             self.adaptive_intake,
             self.restore,
             self.outputs_root,
+            self.missing_epochs,
         )
 
     def other_code_than(self, other: JobSpec) -> bool:

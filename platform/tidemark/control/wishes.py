@@ -10,11 +10,12 @@ from tidemark.control.attempts import newest_attempt
 from tidemark.control.generations import change_spec, require_spec, who
 from tidemark.control.observe import known_status, read_control_status
 from tidemark.control.records import ACTIVE, ControlStatus, attempt_of
-from tidemark.control.spec import Ending, JobSpec, SpecGeneration
+from tidemark.control.spec import Ending, JobSpec, MissingEpochsWish, SpecGeneration
 from tidemark.control.standing import STATES
 from tidemark.errors import DefinitionError
 from tidemark.savepoints.restore import Restore
 from tidemark.state.joblog import newest_epoch
+from tidemark.state.progress import MissingEpochs
 from tidemark.state.store import JobStore
 
 
@@ -46,7 +47,9 @@ class Wishes:
 
         return change_spec(self.store, spec.job, change, by=self._by, why=why or "submitted", clock=self.clock)
 
-    def start(self, job: str, why: str = "", *, restore: Restore | None = None) -> SpecGeneration:
+    def start(
+        self, job: str, why: str = "", *, restore: Restore | None = None, missing_epochs: MissingEpochs | None = None
+    ) -> SpecGeneration:
         """Ask for a job to run; of one that failed for good, that is to try again, also where no reconciler has seen that it failed.
 
         One whose input has ended stays finished.
@@ -57,6 +60,7 @@ class Wishes:
             job: the job's name.
             why: what for.
             restore: how it is to go on; as its spec says where that is None.
+            missing_epochs: what is done about epochs that an output's place no longer holds; only after the epoch that is the newest now.
 
         Raises:
             UnknownJobError: the job was never submitted.
@@ -70,9 +74,17 @@ class Wishes:
             unseen = status is not None and status.generation < made.generation and lifecycle in {*ACTIVE, "failing"}
             again = lifecycle == "failed" or (status is not None and self._failed_unseen(status)) or (spec.wanted == "suspended" and unseen)
             again = again or (lifecycle == "finished" and self._is_before_the_end(job))
-            return replace(spec, wanted="running", for_rewind=False, restarts=spec.restarts + again, restore=restore or spec.restore)
+            return replace(
+                spec,
+                wanted="running",
+                for_rewind=False,
+                restarts=spec.restarts + again,
+                restore=restore or spec.restore,
+                missing_epochs=wish,
+            )
 
         require_spec(self.store, job)
+        wish = self._missing_epochs(job, missing_epochs)
         return change_spec(self.store, job, of_newest, by=self._by, why=why or "start", clock=self.clock)
 
     def stop(self, job: str, how: Ending = "finish", why: str = "", *, for_rewind: bool = False) -> SpecGeneration:
@@ -134,6 +146,10 @@ class Wishes:
         driver = known_status(self.store, status.job)
         failed = driver is not None and driver.state == "failed" and not driver.error_transient
         return failed and driver is not None and attempt_of(driver.owner) == newest_attempt(self.store, status.job)
+
+    def _missing_epochs(self, job: str, how: MissingEpochs | None) -> MissingEpochsWish | None:
+        head = newest_epoch(self.store, job) if how is not None else None
+        return MissingEpochsWish(how, head.lineage, head.epoch) if how is not None and head is not None else None
 
     def _is_before_the_end(self, job: str) -> bool:
         """Say whether a job that has finished was put back since."""

@@ -14,6 +14,7 @@ from tidemark.errors import SinkError
 from tidemark.locations import Location
 from tidemark.savepoints.rewind_note import FORMER
 from tidemark.savepoints.savepoint import Savepoint, TableVersion
+from tidemark.savepoints.table_position import lost_of_record
 from tidemark.savepoints.table_versions import Commit, commits_back, open_table, savepoint_versions, shows, table_versions
 from tidemark.state.delta_tags import JOB
 from tidemark.state.pins import LaterLineages
@@ -83,7 +84,9 @@ def plan_rewind(
         if output.sink != "delta" or output.location is None:
             continue
         table = open_table(name, output.location)
-        if table is not None and not although_unpublished and not shows(table, name, head):
+        awaited = table is not None and not although_unpublished and not shows(table, name, head)
+        # What a table has lost comes by no start of the job, which refuses.
+        if awaited and lost_of_record(head, name, only=False) is None:
             # It could never be published any more, so the way back would not lead to it.
             refusals.append(
                 f"output {name!r}: the table at {output.location} does not show epoch {head.epoch} yet, which is committed: "
@@ -206,8 +209,9 @@ def _against(name: str, version: TableVersion, table: DeltaTable | None, job: st
         return [f"{place} is at version {newest}, which comes before version {version.version}: it was made anew"], False
     commits = commits_since(version, newest)
     since = shown(commits)
+    theirs = [commit for commit in since if not commit.keeps(version.version)]
     foreign = [
-        commit for commit in since if commit.epoch is None or commit.of_other(job) or (own is not None and commit.epoch[0] not in own)
+        commit for commit in theirs if commit.epoch is None or commit.of_other(job) or (own is not None and commit.epoch[0] not in own)
     ]
     if foreign:
         listed = ", ".join(f"{commit.version} ({_maker(commit, job)})" for commit in foreign[:3])

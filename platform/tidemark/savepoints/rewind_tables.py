@@ -52,7 +52,7 @@ def put_back(job: str, output: str, version: TableVersion, note: RewindNote) -> 
             uid=output,
             place=version.location,
         )
-    if foreign := [commit for commit in since if commit.foreign or commit.of_other(job)]:
+    if foreign := [commit for commit in since if (commit.foreign and not commit.keeps(version.version)) or commit.of_other(job)]:
         raise RewindError(
             f"somebody else wrote version {foreign[0].version} of the table of output {output!r} while the rewind was under way",
             fix="undo that version (Delta's RESTORE to the one before), see that nobody writes there, and give the same command again",

@@ -21,6 +21,8 @@ from tidemark.savepoints.rewind_plan import RewindPlan, plan_rewind
 from tidemark.savepoints.rewind_tables import put_back
 from tidemark.savepoints.savepoint import Savepoint
 from tidemark.savepoints.savepoint_store import SavepointStore
+from tidemark.savepoints.table_position import position_of
+from tidemark.savepoints.table_versions import open_table
 from tidemark.savepoints.upgrade_note import require_no_upgrade
 from tidemark.state.codec import to_plain
 from tidemark.state.free_text import require_no_secret
@@ -28,7 +30,7 @@ from tidemark.state.joblog import Driver, JobLog
 from tidemark.state.layout import job_folder
 from tidemark.state.owners import current_owner
 from tidemark.state.pins import Pins
-from tidemark.state.records import EpochRecord, ParentRef, RestoreRef
+from tidemark.state.records import EpochRecord, OutputRecord, ParentRef, RestoreRef
 from tidemark.state.status import write_rewound
 from tidemark.state.store import JobStore
 
@@ -248,8 +250,20 @@ def _restored(root: JobStore, driver: Driver, note: RewindNote) -> EpochRecord:
         return last
     restore = Restore(note.pin or note.savepoint, identity=note.identity)
     savepoint, record = prepared(root, driver, restore, lineage=note.lineage)
-    named = replace(record, restored=RestoreRef(note.identity, savepoint.job, note.savepoint))
+    outputs = {name: _at_position(name, output, note, savepoint.record) for name, output in record.outputs.items()}
+    named = replace(record, restored=RestoreRef(note.identity, savepoint.job, note.savepoint), outputs=outputs)
     return begin_lineage(driver, restore, savepoint, named)
+
+
+def _at_position(name: str, output: OutputRecord, note: RewindNote, stored: EpochRecord) -> OutputRecord:
+    """Return an output with where its table stands now that it is back, so that the job's next start finds it there."""
+    version = note.tables.get(name)
+    table = open_table(name, version.location) if version is not None else None
+    if version is None or table is None or version.location != output.location:
+        return output
+    done = table.transaction_version(f"{stored.lineage}/{name}")
+    epoch = -1 if done is None else min(done, stored.epoch)
+    return replace(output, before=position_of(table, JobStore.open(version.location), lineage=stored.lineage, epoch=epoch))
 
 
 def _require_head(head: EpochRecord | None, job: str) -> EpochRecord:

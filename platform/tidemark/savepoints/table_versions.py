@@ -15,6 +15,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from tidemark.locations import Location
 from tidemark.savepoints.delta_log_damage import unreadable
 from tidemark.savepoints.savepoint import Savepoint, TableVersion
+from tidemark.savepoints.table_entries import Entry
 from tidemark.state.delta_tags import COLUMNS_FOR, EPOCH, JOB, LINEAGE, MAINTENANCE
 from tidemark.state.pins import LaterLineages
 from tidemark.state.records import EpochRecord, OutputRecord
@@ -33,12 +34,16 @@ _THREADS: Final = 16
 
 @dataclass(frozen=True)
 class Commit:
-    """A version of a table: when it was made (milliseconds), what its operation was, and the tags of its metadata."""
+    """A version of a table: when it was made (milliseconds), what its operation was, and the tags of its metadata.
+
+    ``restored`` is the version that somebody else restored by it, None where it is no RESTORE of theirs, or names a time.
+    """
 
     version: int
     at: int | None
     operation: str
     tags: Mapping[str, str]
+    restored: int | None = None
 
     @property
     def lineage(self) -> str | None:
@@ -61,6 +66,10 @@ class Commit:
     def foreign(self) -> bool:
         """Whether somebody else made it."""
         return LINEAGE not in self.tags and MAINTENANCE not in self.tags
+
+    def keeps(self, version: int) -> bool:
+        """Whether it is somebody else's RESTORE that left a version's rows alone: going back to that version undoes nothing of theirs."""
+        return self.restored is not None and self.restored >= version
 
     def of_other(self, job: str) -> bool:
         """Whether it has rows of another job's."""
@@ -194,7 +203,9 @@ def _commit(log: JobStore, version: int) -> Commit | None:
     info = infos[0] if infos else {}
     tags = {key: str(value) for key, value in info.items() if key.startswith("tidemark.")}
     at = info.get("timestamp")
-    return Commit(version, at if isinstance(at, int) else None, str(info.get("operation", "")), tags)
+    made = Entry(version, str(info.get("operation", "")), info.get("operationParameters") or {}, tags)
+    restored = made.restored_version if made.foreign and made.restores else None
+    return Commit(version, at if isinstance(at, int) else None, made.operation, tags, restored)
 
 
 def kept_ms(configuration: Mapping[str, str | None]) -> int:

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
-from tidemark.errors import TidemarkError
+from tidemark.errors import MissingEpochsError, TidemarkError
 from tidemark.graph.definition_changes import Names
 from tidemark.savepoints.restore import Claimed, Restore
 from tidemark.savepoints.restore_marks import is_due, note_restored, renew_mark
 from tidemark.savepoints.restoring import begin_lineage, prepared
 from tidemark.savepoints.rewind_note import require_no_rewind
+from tidemark.savepoints.table_position import NO_TABLE, lost_of_record
 from tidemark.savepoints.wished_restores import let_go_for
+from tidemark.spark.missing import missing_error
+from tidemark.spark.missing_epochs import expect_published, mended, sinks_of
 from tidemark.spark.publication import publish
 from tidemark.spark.sinks import BoundSink
 from tidemark.state.inventory import require_state_files
 from tidemark.state.joblog import Driver
-from tidemark.state.records import EpochRecord
+from tidemark.state.progress import MissingEpochs, OutputRepair
+from tidemark.state.records import EpochRecord, OutputRecord
 from tidemark.state.store import JobStore
 
 logger = logging.getLogger("tidemark")
@@ -35,6 +39,8 @@ class Beginning:
         uids: of the job's operators.
         fitted: returns an epoch with its state as the job can go on from it, raises where it cannot; its second argument are the new
             names of columns, as ``Restore`` has them.
+        missing_epochs: what is done about epochs that an output's place no longer holds; None refuses.
+        repairs: what was done about them, by output; filled in by ``head``.
     """
 
     root: JobStore
@@ -43,6 +49,8 @@ class Beginning:
     sources: frozenset[str]
     uids: Collection[str]
     fitted: Callable[[EpochRecord, Mapping[str, Names]], EpochRecord]
+    missing_epochs: MissingEpochs | None = None
+    repairs: dict[str, OutputRepair] = field(default_factory=dict)
 
     def head(self, restore: Restore | None = None) -> EpochRecord | None:
         """Return the epoch to go on from, published and fit for the job; None at the very beginning.
@@ -56,6 +64,7 @@ class Beginning:
             RewindError: a rewind of the job is half done.
             UnknownSavepointError: there is no such savepoint.
             CorruptStoreError: a state file is missing.
+            MissingEpochsError: an output's place no longer holds what was published to it.
         """
         log, head = self.term.log, self.term.last
         require_no_rewind(log.store, log.job)
@@ -68,7 +77,7 @@ class Beginning:
             let_go_for(self.root, log.job, restore)
         if head is not None:
             require_state_files(log.store, head)
-            publish(head, self.sinks)
+            self._publish(head)
             return self.fitted(head, {})
         return head
 
@@ -79,11 +88,46 @@ class Beginning:
         if last is not None:
             # What is committed is shown, also where the job no longer goes on from it.
             try:
-                publish(last, self.sinks)
+                self._publish(last)
             except TidemarkError as error:
                 if (last.lineage, last.epoch) == (savepoint.record.lineage, savepoint.record.epoch):
                     raise
                 logger.warning("epoch %d, which the job does not go on from any more, is not published: %s", last.epoch, error)
+        if savepoint.job == record.job:
+            record = replace(record, outputs=self._as_they_are(savepoint.record, record))
         begun = begin_lineage(self.term, restore, savepoint, record)
         logger.info("%s goes on from %s, as lineage %s", begun.job, savepoint, begun.lineage)
         return begun
+
+    def _publish(self, head: EpochRecord) -> None:
+        """Publish the newest epoch, where the places hold all before it."""
+        log = self.term.log
+        former = {name: sink for name, sink in sinks_of(head, self.sinks).items() if sink is not self.sinks.get(name)}
+        for sinks in (self.sinks, former):
+            expect_published(head, sinks, log)
+            self.repairs.update(mended(head, sinks, log, self.missing_epochs))
+
+        def accepted(name: str, error: MissingEpochsError) -> None:
+            self.repairs[name] = OutputRepair("accepted", head.epoch + 1, error.what)
+            logger.warning("%s", self.repairs[name])
+
+        publish(head, {**self.sinks, **former}, lost=accepted if self.missing_epochs == "accept" else None)
+
+    def _as_they_are(self, stored: EpochRecord, begun: EpochRecord) -> dict[str, OutputRecord]:
+        """Return the outputs that a lineage begins with, at the positions of their places: those stay as they are.
+
+        Raises:
+            MissingEpochsError: a place does not hold what the savepoint's epoch and those before it published.
+        """
+        found = {}
+        for name, output in begun.outputs.items():
+            bound = self.sinks.get(name)
+            if bound is None or not bound.takes(output):
+                found[name] = output
+                continue
+            lost = lost_of_record(stored, name) if output.sink == "delta" else None
+            if lost is not None and self.missing_epochs is None:
+                raise missing_error(name, begun.job, str(output.location), stored.outputs[name].before or NO_TABLE, lost)
+            bound.sink.adopt()
+            found[name] = replace(output, before=bound.sink.position)
+        return found

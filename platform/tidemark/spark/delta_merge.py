@@ -38,7 +38,8 @@ class Merge:
     """One epoch's upsert into a table.
 
     ``folder`` is the epoch's staging, ``application`` what the table knows the output's lineage by, ``metadata`` goes into the commit, and
-    ``columns_for`` into one before it by which the table gets columns.
+    ``columns_for`` into one before it by which the table gets columns. ``again`` publishes it although the table's transaction says that it
+    was published: it was, and its rows are there no longer.
     """
 
     output: str
@@ -48,6 +49,7 @@ class Merge:
     epoch: int
     metadata: Mapping[str, str]
     columns_for: Mapping[str, str]
+    again: bool = False
 
     def publish(self, table: DeltaTable, store: JobStore, rewriter: Rewriter) -> None:
         """Commit the upsert, unless the table has it.
@@ -60,7 +62,7 @@ class Merge:
         for _ in range(ATTEMPTS):
             table.update_incremental()
             done = table.transaction_version(self.application)
-            if done is not None and done >= self.epoch:
+            if not self.again and done is not None and done >= self.epoch:
                 return
             if add_columns(table, self.change.schema, self.columns_for) and self._attempt(table, rewriter):
                 return
@@ -83,7 +85,7 @@ class Merge:
             table,
             [*add_actions(self.change.files), *add_actions(kept), *remove_actions(files)],
             Schema.from_json(schema),
-            transaction=Transaction(self.application, self.epoch),
+            transaction=Transaction(self.application, max(self.epoch, table.transaction_version(self.application) or -1)),
             metadata={**self.metadata, FOLDER: attempt, "tidemark.mode": "upsert", "tidemark.rows_replaced": str(replaced)},
         )
 

@@ -17,9 +17,10 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from tidemark.crashpoints import crash_point
-from tidemark.errors import PublishError, TidemarkError
+from tidemark.errors import PublishError, StoreError, TidemarkError
 from tidemark.locations import Location
 from tidemark.savepoints.delta_log_damage import damaged_entry, unreadable
+from tidemark.savepoints.missing_records import Retained
 from tidemark.savepoints.result_tables import is_blank, judge_table
 from tidemark.savepoints.stored_types import stored_columns
 from tidemark.savepoints.table_columns import lists_starts
@@ -27,12 +28,15 @@ from tidemark.savepoints.verdict import refusal
 from tidemark.spark.delta_commits import add_actions, add_columns, append
 from tidemark.spark.delta_maintenance import NEW_TABLE, Maintenance
 from tidemark.spark.delta_merge import ATTEMPTS, Merge, others_were_faster
+from tidemark.spark.delta_position import DeltaPosition
+from tidemark.spark.delta_republish import Republishing
 from tidemark.spark.delta_rewrite import APPENDED_BYTES, UPSERTED_BYTES, Change, Rewriter, SparkRewriter
 from tidemark.spark.delta_upsert import Upsert, replaced_starts
 from tidemark.spark.error_text import first_line
+from tidemark.spark.missing import Expected, staged_files_lost
 from tidemark.spark.staging import Vacancy, folder_of
 from tidemark.state.delta_tags import COLUMNS_FOR, CREATED, EPOCH, JOB, LINEAGE, MAINTENANCE
-from tidemark.state.records import OutputRecord
+from tidemark.state.records import OutputRecord, SinkPosition
 from tidemark.state.redaction import without_secrets
 from tidemark.state.store import JobStore
 
@@ -79,6 +83,8 @@ class DeltaSink:
         self.staging = JobStore.open(self._location)
         self._rewriter = rewriter or SparkRewriter(self.staging, APPENDED_BYTES if upsert is None else UPSERTED_BYTES)
         self._maintenance = Maintenance(name, self.staging, self._rewriter)
+        self._at = DeltaPosition(name, job, self.staging, self._opened)
+        self._republishing = Republishing(name, job, self.staging, self._rewriter)
 
     def keep(self, versions: frozenset[int] | None) -> None:
         """Say which versions of the table savepoints need; None where that is not known: then nothing old is given up."""
@@ -88,6 +94,48 @@ class DeltaSink:
     def location(self) -> str:
         """The table's path."""
         return str(self._location)
+
+    @property
+    def position(self) -> SinkPosition | None:
+        """Where the table stood when it was last looked at, None before that."""
+        return self._at.known
+
+    def expect(self, expected: Expected) -> None:
+        """Say what the job's log knows of the table."""
+        self._at.expect(expected)
+
+    def require_whole(self) -> None:
+        """Raise MissingEpochsError when the table no longer holds what was published to it."""
+        try:
+            self._at.require_whole()
+        except (DeltaError, OSError) as error:
+            self._table = None
+            raise StoreError(
+                f"the Delta table of output {self._name!r} cannot be looked at: {first_line(error)}",
+                fix="see to the table's place (network, permission), and start the job again",
+                uid=self._name,
+                place=self.location,
+            ) from without_secrets(error)
+
+    def adopt(self) -> None:
+        """Take the table as it is for what it should be."""
+        self._at.adopt()
+
+    def republish(self, retained: Retained) -> tuple[int, ...]:
+        """Publish again what the table no longer holds of some epochs; returns their numbers."""
+        try:
+            records = self._republishing.run(self._opened(anew=True), retained)
+        except (DeltaError, OSError, PySparkException, Py4JError) as error:
+            self._table = None
+            raise PublishError(
+                f"output {self._name!r} could not be published again: {first_line(error)}",
+                fix="mend the table's place (space, permission, network) and give the same command again",
+                uid=self._name,
+                place=self.location,
+            ) from without_secrets(error)
+        newest = retained.records[-1]
+        self._at.adopt((newest.lineage, newest.epoch))
+        return tuple(record.epoch for record in records)
 
     def staging_folder(self, name: str) -> str:
         """Return a folder inside the table; Delta's readers see only files that the log names."""
@@ -149,13 +197,20 @@ class DeltaSink:
             logger.info("output %r: %s", self._name, finding.text())
 
     def publish(self, record: OutputRecord, lineage: str, epoch: int) -> None:
-        """Commit the staged files with the epoch's transaction, unless the table has it; then look after the table."""
+        """Commit the staged files with the epoch's transaction, unless the table has it; then look after the table.
+
+        Raises:
+            MissingEpochsError: the table no longer holds what was published before; nothing was committed to it.
+            PublishError: it cannot be published now.
+        """
         if record.schema is None:
             return
         upsert = Upsert.of_options(record.options)
         metadata = {**self._job, LINEAGE: lineage, EPOCH: str(epoch)}
         columns_for = {MAINTENANCE: "columns", COLUMNS_FOR: f"{lineage}/{epoch}"}
         try:
+            self._at.require_whole()
+            self._require_staged(record, lineage, epoch)
             table = self._open() or self._create(Schema.from_json(record.schema))
             if upsert is None:
                 self._append(table, record, Transaction(self._application(lineage), epoch), metadata, columns_for)
@@ -163,7 +218,7 @@ class DeltaSink:
                 change = Change(upsert, record.schema, record.files, replaced_starts(record.options))
                 merge = Merge(self._name, change, folder_of(record), self._application(lineage), epoch, metadata, columns_for)
                 merge.publish(table, self.staging, self._rewriter)
-        except (DeltaError, OSError, PySparkException, Py4JError) as error:
+        except (DeltaError, OSError, StoreError, PySparkException, Py4JError) as error:
             self._table = None
             entry = damaged_entry(self.location)
             what = first_line(error) if entry is None else f"entry {entry} of its log is damaged"
@@ -175,6 +230,21 @@ class DeltaSink:
                 place=self.location,
             ) from without_secrets(error)
         self._maintain(table, record)
+        self._note(table, lineage, epoch)
+
+    def _require_staged(self, record: OutputRecord, lineage: str, epoch: int) -> None:
+        """Make sure that an epoch which the table does not show has its staged files; they lie in the table's folder."""
+        done = self.newest(lineage)
+        if (done is None or done < epoch) and not self.staging.exists(record.files[0].path):
+            raise staged_files_lost(self._name, self._job.get(JOB, ""), self.location, epoch)
+
+    def _note(self, table: DeltaTable, lineage: str, epoch: int) -> None:
+        """Learn where the table stands now; the epoch is published, and what is not learnt now is at the next look."""
+        try:
+            self._at.moved(table, lineage, epoch)
+        except (DeltaError, OSError, TidemarkError) as error:
+            self._table = None
+            logger.warning("output %r: where its table stands is looked up later: %s", self._name, first_line(error))
 
     def _append(
         self,
@@ -225,6 +295,11 @@ class DeltaSink:
 
     def _application(self, lineage: str) -> str:
         return f"{lineage}/{self._name}"
+
+    def _opened(self, *, anew: bool) -> DeltaTable | None:
+        if anew:
+            self._table = None
+        return self._open()
 
     def _open(self) -> DeltaTable | None:
         if self._table is None:

@@ -32,6 +32,7 @@ from tidemark.spark.failures import translate
 from tidemark.spark.figures import describe_epoch
 from tidemark.spark.housekeeping import Housekeeping
 from tidemark.spark.intake_limits import limited
+from tidemark.spark.missing_epochs import with_positions, with_repairs
 from tidemark.spark.publication import publish
 from tidemark.spark.record_texts import RecordTexts
 from tidemark.spark.session import spark_jobs
@@ -46,7 +47,7 @@ from tidemark.state.layout import STATE
 from tidemark.state.load import LoadGauge
 from tidemark.state.offsets import log_offset, positions
 from tidemark.state.plans import PlannedEpoch, read_plan, write_plan
-from tidemark.state.progress import EpochProgress
+from tidemark.state.progress import EpochProgress, MissingEpochs, OutputRepair
 from tidemark.state.records import EpochRecord
 from tidemark.state.status import State
 from tidemark.state.store import JobStore
@@ -70,6 +71,7 @@ class JobDriver:
         on_epoch: called after each epoch that was published.
         restore: from which savepoint to go on.
         parallelism: asked before each epoch; None where it is the job's own.
+        missing_epochs: what is done about epochs that an output's place no longer holds; None refuses.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class JobDriver:
         on_epoch: Callable[[EpochProgress], None],
         restore: Restore | None = None,
         parallelism: Callable[[], int | None] | None = None,
+        missing_epochs: MissingEpochs | None = None,
     ) -> None:
         self.job = job
         self.head = term.head.epoch
@@ -95,6 +98,8 @@ class JobDriver:
         self._on_epoch = on_epoch
         self._restore = restore
         self._parallelism = parallelism
+        self._missing_epochs = missing_epochs
+        self._repairs: Mapping[str, OutputRepair] = {}
         self._topology = build_topology(job.outputs)
         self._machinery = Machinery(
             store=self._store,
@@ -119,8 +124,11 @@ class JobDriver:
     def prepare(self) -> None:
         """Find where the job goes on, and finish what a crash left there (``Beginning.head``); fill Spark's checkpoint.
 
+        What was done about epochs that an output's place had lost is noted by an epoch without input.
+
         Raises:
             CorruptStoreError: an output has epochs that the log does not know.
+            MissingEpochsError: an output's place no longer holds what was published to it.
         """
         suspected = was_refused(self._root, self.job.name)
         beginning = Beginning(
@@ -130,6 +138,7 @@ class JobDriver:
             sources=frozenset(source.name for source in self._topology.sources),
             uids=frozenset(self._machinery.definitions),
             fitted=lambda record, columns: fitted(self._spark, self._store, record, self.job, columns=columns, suspected=suspected),
+            missing_epochs=self._missing_epochs,
         )
         self.head = beginning.head(self._restore)
         require_not_ahead(self._machinery.sinks, self.lineage, self.next_epoch - 1)
@@ -139,6 +148,10 @@ class JobDriver:
         make_tables(self._spark, self.job, elements, self._machinery.sinks, head=self.head, version=self._version)
         self._seed()
         self._keeping.begin(self.head, self.lineage)
+        self._repairs = beginning.repairs
+        if self.head is not None and self._repairs:
+            # Of its time, so that no source is taken for idle and no deadline is due that was not.
+            self.run_without_input(at=self.head.processing_time, end_of_input=self.ended)
 
     def run_on(self, gauge: LoadGauge, intake: AdaptiveIntake | None) -> Callable[[], None]:
         """Say that the driver runs on: its status shows the load, and its intake may adapt; returns what to call when other input waits."""
@@ -336,12 +349,8 @@ class JobDriver:
         run.execute()
         logs = self._checkpoint.save_source_logs() or (before.source_logs if before else {})
         crash_point("source-log-saved")
-        progress = describe_epoch(
-            run,
-            self.job.name,
-            duration_ms=round((self._clock.monotonic() - begun) * 1000),
-            spark_jobs=spark_jobs(session) - jobs_before,
-        )
+        took, jobs = round((self._clock.monotonic() - begun) * 1000), spark_jobs(session) - jobs_before
+        progress = with_repairs(describe_epoch(run, self.job.name, duration_ms=took, spark_jobs=jobs), self._repairs)
         record = EpochRecord(
             job=self.job.name,
             lineage=self.lineage,
@@ -354,13 +363,14 @@ class JobDriver:
             source_logs=logs,
             sources=run.sources,
             operators={run.topology.name(node): run.operators[id(node)].after() for node in run.topology.windows},
-            outputs=run.outputs,
+            outputs=with_positions(run.outputs, self._machinery.sinks, before, self._repairs),
             totals=add_epoch(before.totals if before else empty_totals(), progress),
             code_version=self._version,
             end_of_input=end_of_input,
             restored=before.restored if before else None,
         )
         self._commit(record, begun)
+        self._repairs = {}
         if self._intake is not None and taken.batch:
             took = round((self._clock.monotonic() - begun) * 1000)
             self._intake.saw(took_ms=took, filled=filled(plan.ends.values()))

@@ -221,7 +221,7 @@ class Housekeeping:
         for name, output in record.outputs.items():
             known = self._outputs.get(name)
             schema = output.schema or (known.schema if known else None)
-            self._outputs[name] = OutputStatus(output.sink, output.location, schema)
+            self._outputs[name] = OutputStatus(output.sink, output.location, schema, output.repairs)
 
 
 @contextmanager

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tidemark.savepoints.missing_records import Retained
+from tidemark.spark.missing import Expected
 from tidemark.spark.staging import folder_of
 from tidemark.state.layout import STAGING
-from tidemark.state.records import OutputRecord
+from tidemark.state.records import OutputRecord, SinkPosition
 from tidemark.state.store import JobStore
 
 if TYPE_CHECKING:
@@ -44,6 +46,21 @@ class _StagedInJob:
     def newest(self, lineage: str) -> None:  # noqa: ARG002 - the protocol's
         """Return nothing: what was shown is not kept."""
         return
+
+    position: SinkPosition | None = None
+
+    def expect(self, expected: Expected) -> None:
+        """Expect nothing: what was shown is not kept, so nothing of it can be missing."""
+
+    def require_whole(self) -> None:
+        """Find nothing missing: what was shown is not kept."""
+
+    def adopt(self) -> None:
+        """Take it as it is."""
+
+    def republish(self, retained: Retained) -> tuple[int, ...]:  # noqa: ARG002 - the protocol's
+        """Publish nothing again."""
+        return ()
 
     def shown(self) -> frozenset[str]:
         """Return nothing: what is staged is shown as a copy."""

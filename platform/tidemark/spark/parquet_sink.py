@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -11,6 +13,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from tidemark.crashpoints import crash_point
 from tidemark.errors import CorruptStoreError, PublishError, SinkError, StoreError, TidemarkError
 from tidemark.locations import Location
+from tidemark.savepoints.missing_records import Retained
 from tidemark.savepoints.result_tables import (
     COLUMNS_FILE,
     SPARK_SCHEMA,
@@ -22,8 +25,11 @@ from tidemark.savepoints.result_tables import (
 from tidemark.savepoints.stored_types import stored_columns
 from tidemark.savepoints.table_columns import Columns, lists_starts
 from tidemark.savepoints.verdict import refusal
+from tidemark.spark.delta_republish import cannot_republish
+from tidemark.spark.missing import Expected, staged_files_lost
+from tidemark.spark.parquet_position import ParquetPosition, final_names
 from tidemark.spark.staging import Vacancy, folder_of
-from tidemark.state.records import OutputRecord
+from tidemark.state.records import OutputRecord, SinkPosition
 from tidemark.state.store import JobStore
 
 if TYPE_CHECKING:
@@ -38,21 +44,61 @@ class ParquetSink:
     Args:
         name: of the output.
         path: of the folder.
+        job: whose output it is.
     """
 
     kind = "parquet"
 
-    def __init__(self, name: str, path: str) -> None:
+    def __init__(self, name: str, path: str, *, job: str = "") -> None:
         self._name = name
+        self._job = job
         self._location = Location.parse(path)
         self._checked: str | None = None
         self.starts_only = False
+        made = not _is_there(self._location)
         self.staging = JobStore.open(self._location)
+        self._at = ParquetPosition(name, job, self.staging, f"{_STAGED}/published-{job}-{name}.json", made=made)
 
     @property
     def location(self) -> str:
         """The folder's path."""
         return str(self._location)
+
+    @property
+    def position(self) -> SinkPosition | None:
+        """Where the folder stood when it was last looked at, None before that."""
+        return self._at.known
+
+    def expect(self, expected: Expected) -> None:
+        """Say what the job's log knows of the folder."""
+        self._at.expect(expected)
+
+    def require_whole(self) -> None:
+        """Raise MissingEpochsError when the folder is not the one that was published to, or an older copy of it."""
+        self._at.require_whole()
+
+    def adopt(self) -> None:
+        """Take the folder as it is for what it should be."""
+        self._at.adopt()
+
+    def republish(self, retained: Retained) -> tuple[int, ...]:
+        """Publish again what an older copy of the folder has no note of, where the files are there still; returns the epochs."""
+        newest, records = self._at.newest, retained.records
+        keys = [(record.lineage, record.epoch) for record in records]
+        missing = records[keys.index(newest) + 1 :] if newest in keys else ()
+        if not missing:
+            raise cannot_republish(self._name, self._job, self.location, "the folder does not tell what was published to it")
+        for record in missing:
+            output = record.outputs[self._name]
+            names = final_names(output, record.lineage, record.epoch)
+            for file, name in zip(output.files, names, strict=True):
+                if not (self.staging.exists(name) or self.staging.exists(file.path)):
+                    why = f"the files of epoch {record.epoch} are no longer there, such as {name}"
+                    raise cannot_republish(self._name, self._job, self.location, why)
+        for record in missing:
+            self._move(record.outputs[self._name], record.lineage, record.epoch)
+            crash_point("output-republished")
+        return tuple(record.epoch for record in missing)
 
     def staging_folder(self, name: str) -> str:
         """Return a hidden folder."""
@@ -106,14 +152,24 @@ class ParquetSink:
         """Move the staged files, in their order, to their final names.
 
         Those before the first that is still staged were moved by an earlier attempt; readers may have taken them away since.
+
+        Raises:
+            MissingEpochsError: the folder is not the one that was published to before; no file was moved.
+            PublishError: it cannot be published now.
         """
-        folder = folder_of(record)
+        self._move(record, lineage, epoch, look=self.require_whole)
+
+    def _move(self, record: OutputRecord, lineage: str, epoch: int, *, look: Callable[[], None] = lambda: None) -> None:
+        folder, names = folder_of(record), final_names(record, lineage, epoch)
         try:
+            look()
             staged = {file.path for file in self.staging.list(folder)}
+            self._require_there(record, staged, lineage, epoch)
             done = next((number for number, file in enumerate(record.files) if file.path in staged), len(record.files))
             for number, file in enumerate(record.files[done:], start=done):
-                self.staging.move(file.path, f"part-{lineage}-{epoch:012d}-{number:05d}.parquet")
+                self.staging.move(file.path, names[number])
                 crash_point("output-file-moved")
+            self._at.moved(lineage, epoch)
             self.staging.remove_folder(folder)
         except (StoreError, OSError) as error:
             raise PublishError(
@@ -123,6 +179,13 @@ class ParquetSink:
                 epoch=epoch,
                 place=self.location,
             ) from error
+
+    def _require_there(self, record: OutputRecord, staged: Collection[str], lineage: str, epoch: int) -> None:
+        """Make sure that the files of an epoch are staged, or were moved: those of earlier releases' epochs readers may have taken."""
+        if any(file.path in staged for file in record.files) or record.before is None or self._at.newest == (lineage, epoch):
+            return
+        if not any(self.staging.exists(name) for name in final_names(record, lineage, epoch)):
+            raise staged_files_lost(self._name, self._job, self.location, epoch)
 
     def newest(self, lineage: str) -> int | None:
         """Return the newest epoch of a lineage that has files here; readers may have taken files away.
@@ -148,6 +211,11 @@ class ParquetSink:
     def shown(self) -> frozenset[str]:
         """Return nothing: what readers see lies elsewhere than what is staged."""
         return frozenset()
+
+
+def _is_there(location: Location) -> bool:
+    """Say whether there is a folder; on an object store there is none without objects, and a note tells more."""
+    return location.scheme != "file" or Path(location.path).is_dir()
 
 
 def _types(found: ParquetColumns, wanted: Columns, schema: StructType) -> Columns:

@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from tidemark.crashpoints import crash_point
+from tidemark.errors import MissingEpochsError
+from tidemark.spark.missing import Expected
 from tidemark.spark.sinks import BoundSink, sink_of_record
 from tidemark.state.records import EpochRecord
 
 
-def publish(record: EpochRecord, sinks: Mapping[str, BoundSink]) -> None:
+def publish(record: EpochRecord, sinks: Mapping[str, BoundSink], *, lost: Callable[[str, MissingEpochsError], None] | None = None) -> None:
     """Make an epoch's rows visible; again does nothing.
 
     Args:
         record: of the epoch.
         sinks: of the job's outputs, by name; what the record was staged for goes before them.
+        lost: is called with an output whose place has lost epochs, or whose staged files are deleted, where that is accepted.
 
     Raises:
         PublishError: an output cannot be published now.
+        MissingEpochsError: an output's place no longer holds what was published before.
     """
     for name, output in record.outputs.items():
         sink = sinks.get(name)
         if sink is None or not sink.takes(output):
             sink = sink_of_record(name, output, record.job)
+            if sink is not None:
+                sink.sink.expect(Expected(output.before))
         if sink is not None:
-            sink.publish(output, record.lineage, record.epoch)
+            try:
+                sink.publish(output, record.lineage, record.epoch)
+            except MissingEpochsError as error:
+                if lost is None:
+                    raise
+                lost(name, error)
             crash_point("output-published")

@@ -24,7 +24,7 @@ from tidemark.spark.session import build_session, engine_settings
 from tidemark.state.free_text import require_no_secret
 from tidemark.state.joblog import JobLog
 from tidemark.state.owners import current_owner
-from tidemark.state.progress import EpochProgress, format_progress
+from tidemark.state.progress import EpochProgress, MissingEpochs, format_progress
 from tidemark.state.root_store import root_store
 from tidemark.state.status import write_failure
 
@@ -65,6 +65,7 @@ def run(
     adaptive_intake: bool = False,
     restore: Restore | None = None,
     parallelism: Callable[[], int | None] | None = None,
+    missing_epochs: MissingEpochs | None = None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> RunResult:
     """Run a job and return when it is done.
@@ -92,16 +93,24 @@ def run(
             as long as ``trigger``; bounds that the job's sources declare are never passed. Only with ``trigger``.
         restore: go on from a savepoint instead of after the last epoch, under a new lineage.
         parallelism: number of shuffle partitions, asked before each epoch; None leaves it to the job.
+        missing_epochs: what to do, at the start, about epochs that an output's place no longer holds, since it was restored to an older
+            version, emptied, replaced or deleted: ``"republish"`` publishes them again from their records, ``"accept"`` goes on without
+            them. An epoch without input notes it in the job's log. By default such a place is refused.
         clock: processing time.
 
     Raises:
         DefinitionError: not a job, or arguments that make no sense; nothing is started.
+        MissingEpochsError: an output's place no longer holds what was published to it.
         JobRunningError: another driver of this job is alive.
         TidemarkError: of the class that fits what went wrong; nothing of the failed epoch was committed.
     """
     place = user_place()
     require_job(job, "tm.run", place)
     _check_max_epochs(max_epochs, place)
+    if missing_epochs not in {None, "republish", "accept"}:
+        raise DefinitionError(
+            f"missing_epochs={missing_epochs!r} is no way to go on", fix="give 'republish' or 'accept', or leave it out", place=place
+        )
     interval = _interval(trigger, end_of_input=end_of_input, adaptive_intake=adaptive_intake, place=place)
     require_no_secret(job.name, run_id=run_id)
     root = root_store(store, job.store)
@@ -132,6 +141,7 @@ def run(
                     on_epoch=after_epoch,
                     restore=restore,
                     parallelism=parallelism,
+                    missing_epochs=missing_epochs,
                 )
             except TidemarkError as error:
                 with contextlib.suppress(StoreError):

@@ -14,17 +14,19 @@ from tidemark.errors import CorruptStoreError, SinkError, StoreError
 from tidemark.graph.nodes import ConsoleSpec, DeltaSpec, MemorySpec, Output, ParquetSpec
 from tidemark.graph.window_columns import REPLACES
 from tidemark.locations import Location
+from tidemark.savepoints.missing_records import Retained
 from tidemark.savepoints.result_tables import had_place
 from tidemark.spark.delta_sink import DeltaSink
 from tidemark.spark.delta_upsert import Upsert
 from tidemark.spark.expressions import visible_of
 from tidemark.spark.local_sinks import ConsoleSink, MemorySink
+from tidemark.spark.missing import Expected
 from tidemark.spark.parquet_sink import ParquetSink
 from tidemark.spark.replaced_sessions import LISTED, starts_of
 from tidemark.spark.staging import new_staging
 from tidemark.spark.state_files import write_folder
 from tidemark.state.joblog import JobLog
-from tidemark.state.records import OutputRecord
+from tidemark.state.records import OutputRecord, SinkPosition
 from tidemark.state.store import JobStore
 
 if TYPE_CHECKING:
@@ -68,6 +70,27 @@ class Sink(Protocol):
         """Make the staged rows of a committed epoch visible, once."""
         ...
 
+    @property
+    def position(self) -> SinkPosition | None:
+        """Where the place stood when it was last looked at, None before that or where nothing is kept."""
+        ...
+
+    def expect(self, expected: Expected) -> None:
+        """Say what the job's log knows of the place; called at the start, before anything else."""
+        ...
+
+    def require_whole(self) -> None:
+        """Raise MissingEpochsError when the place no longer holds what was published to it. Called before anything is staged."""
+        ...
+
+    def adopt(self) -> None:
+        """Take the place as it is for what it should be: a gap was accepted."""
+        ...
+
+    def republish(self, retained: Retained) -> tuple[int, ...]:
+        """Publish again what the place no longer holds of some epochs, and return their numbers; MissingEpochsError where it cannot be."""
+        ...
+
     def newest(self, lineage: str) -> int | None:
         """Return the newest epoch of a lineage that readers can see, None where there is none or it cannot be known."""
         ...
@@ -98,6 +121,7 @@ class BoundSink:
         """
         visible = rows.drop(*(name for name in rows.columns if name not in visible_of(rows.columns)))
         schema = nullable(visible.schema)
+        self.sink.require_whole()
         self.sink.check(schema)
         folder = self.sink.staging_folder(new_staging(lineage, epoch))
         upsert = self.sink.upsert if isinstance(self.sink, DeltaSink) else None
@@ -169,7 +193,9 @@ def sink_of_record(name: str, record: OutputRecord, job: str) -> BoundSink | Non
     """
     if record.location is None:
         return None
-    return BoundSink(name, DeltaSink(name, record.location, job=job) if record.sink == "delta" else ParquetSink(name, record.location))
+    return BoundSink(
+        name, DeltaSink(name, record.location, job=job) if record.sink == "delta" else ParquetSink(name, record.location, job=job)
+    )
 
 
 def nullable(schema: T.StructType) -> T.StructType:
@@ -215,7 +241,7 @@ def _sink(name: str, output: Output, job: JobStore) -> Sink:
             own = partial(_was_written_to, job, name, place)
             return DeltaSink(name, path, Upsert(keys) if mode == "upsert" else None, own=own, job=_name_of(job))
         case ParquetSpec(path):
-            return ParquetSink(name, path)
+            return ParquetSink(name, path, job=_name_of(job))
         case ConsoleSpec(rows):
             return ConsoleSink(name, rows, job)
         case MemorySpec(table):

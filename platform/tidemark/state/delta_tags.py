@@ -28,3 +28,6 @@ COLUMNS_FOR: Final = "tidemark.columns-for"
 
 FOLDER: Final = "tidemark.folder"
 """Of a commit that writes rows of the table anew: the folder, within the table, of the files that have them."""
+
+REPUBLISHED: Final = "tidemark.republished"
+"""Of a commit that publishes an epoch again, whose rows the table no longer had."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from tidemark.clock import format_ms
 from tidemark.durations import short_duration
@@ -72,15 +73,41 @@ class OperatorProgress:
     windows_closed: int = later(0)
 
 
+MissingEpochs = Literal["republish", "accept"]
+"""What a run may do about epochs that an output's place no longer holds: publish them again, or go on without them."""
+
+
+@dataclass(frozen=True)
+class OutputRepair:
+    """What was done about epochs that an output's place no longer held.
+
+    ``how``: ``republished`` or ``accepted``. ``epoch`` is the one whose record notes it, ``what`` says in words what was missing and why,
+    ``epochs`` are those that were published again.
+    """
+
+    how: Literal["republished", "accepted"]
+    epoch: int
+    what: str
+    epochs: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        """Return it as a line for people."""
+        if self.how == "accepted":
+            return f"gap accepted in epoch {self.epoch}: {self.what}"
+        again = ", ".join(map(str, self.epochs)) or "none"
+        return f"epochs published again in epoch {self.epoch}: {again}, since {self.what}"
+
+
 @dataclass(frozen=True)
 class OutputProgress:
-    """One output: rows, files and bytes this epoch added to its sink."""
+    """One output: rows, files and bytes this epoch added to its sink, and what was done about epochs that its place had lost."""
 
     rows: int
     files: int
     bytes: int
     sink: str
     location: str | None = None
+    repair: OutputRepair | None = later(None)  # noqa: RUF009 - it returns a field
 
 
 @dataclass(frozen=True)

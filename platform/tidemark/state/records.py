@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from tidemark.semantics.watermarks import MIN_WATERMARK, SourceState
 from tidemark.state.codec import later
-from tidemark.state.progress import EpochProgress
+from tidemark.state.progress import EpochProgress, OutputRepair
 from tidemark.state.totals import Totals, empty_totals
 
 
@@ -67,12 +67,31 @@ class StagedFile:
 
 
 @dataclass(frozen=True)
+class SinkPosition:
+    """Where an output's place stood when the epoch before had been published.
+
+    ``table`` is the table's own name for itself (Delta's ``metaData.id``), ``version`` its version (of a folder of Parquet files: how many
+    times the job has published to it), -1 where there was none. ``entry`` is the checksum of that version's log entry, empty where it is
+    not known. ``lineage`` and ``epoch`` are those of the newest rows of the job, -1 where there were none; all versions from ``since`` on
+    hold them.
+    """
+
+    table: str = ""
+    version: int = -1
+    entry: str = ""
+    lineage: str = ""
+    epoch: int = -1
+    since: int = -1
+
+
+@dataclass(frozen=True)
 class OutputRecord:
     """What one epoch adds to one output: enough to publish it again without Spark's data.
 
     ``rows`` are those that the job gave the output; where newer rows replace older ones, the files hold the newest of each key.
     ``sink`` is the sink's kind (``delta``, ``parquet``, ``console``, ``memory``), ``schema`` Spark's JSON text of the rows' type,
-    ``options`` whatever the sink needs besides.
+    ``options`` whatever the sink needs besides. ``before`` is where the place stood when the epoch before had been published, None where
+    that is not known, as in records of earlier releases. ``repairs`` are the newest of all that was done about missing epochs.
     """
 
     sink: str
@@ -81,6 +100,8 @@ class OutputRecord:
     files: tuple[StagedFile, ...] = ()
     rows: int = 0
     options: Mapping[str, str] = field(default_factory=dict)
+    before: SinkPosition | None = later(None)  # noqa: RUF009 - it returns a field
+    repairs: tuple[OutputRepair, ...] = later(())
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from tidemark.state.codec import later
 from tidemark.state.layout import LOG, STATUS, job_folder
 from tidemark.state.load import Load
 from tidemark.state.postponed import PutOff
-from tidemark.state.progress import EpochProgress
+from tidemark.state.progress import EpochProgress, OutputRepair
 from tidemark.state.records import EpochRecord, OwnerInfo
 from tidemark.state.redaction import redacted
 from tidemark.state.sealed import read_sealed, write_sealed
@@ -24,11 +24,12 @@ KIND = "status"
 
 @dataclass(frozen=True)
 class OutputStatus:
-    """Where an output goes: the sink's kind, its location, and Spark's JSON text of its schema where known."""
+    """Where an output goes: the sink's kind, its location, Spark's JSON text of its schema where known, and what was mended there."""
 
     sink: str
     location: str | None = None
     schema: str | None = None
+    repairs: tuple[OutputRepair, ...] = later(())
 
 
 @dataclass(frozen=True)

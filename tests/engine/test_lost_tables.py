@@ -1,0 +1,260 @@
+"""A Delta table that loses epochs under its sink: refused before anything is written, whatever came over it; no Spark runs here."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from tests.engine.delta_rig import COLUMNS, LINEAGE, WINDOWS, Rig, as_table, row
+from tidemark.errors import MissingEpochsError
+from tidemark.spark.delta_upsert import Upsert
+from tidemark.spark.missing import Expected
+from tidemark.spark.parquet_sink import ParquetSink
+
+MODES: dict[str, Upsert | None] = {"append": None, "upsert": WINDOWS}
+
+
+def restored(table: Path) -> None:
+    DeltaTable(str(table)).restore(1)
+
+
+def restored_and_written_to(table: Path) -> None:
+    restored(table)
+    write_deltalake(str(table), as_table([row("foreign", 1)]), mode="append")
+
+
+def log_entries_deleted(table: Path) -> None:
+    for entry in sorted((table / "_delta_log").glob("*.json"))[-2:]:
+        entry.unlink()
+
+
+def older_copy_written_to(table: Path) -> None:
+    """A backup came back, and others wrote as many versions as the table had."""
+    newest = DeltaTable(str(table)).version()
+    log_entries_deleted(table)
+    for _ in range(3):
+        write_deltalake(str(table), as_table([row("foreign", 1)]), mode="append")
+    assert DeltaTable(str(table)).version() == newest + 1
+
+
+def emptied(table: Path) -> None:
+    DeltaTable(str(table)).delete()
+
+
+def overwritten(table: Path) -> None:
+    write_deltalake(str(table), as_table([row("foreign", 1)]), mode="overwrite")
+
+
+def deleted_by_a_condition_that_all_meet(table: Path) -> None:
+    DeltaTable(str(table)).delete("n >= 0")
+
+
+def removed(table: Path) -> None:
+    shutil.rmtree(table)
+
+
+def replaced(table: Path) -> None:
+    newest = DeltaTable(str(table)).version()
+    shutil.rmtree(table)
+    for _ in range(newest + 3):
+        write_deltalake(str(table), COLUMNS.empty_table(), mode="append")
+
+
+LOSSES: tuple[Callable[[Path], None], ...] = (
+    restored,
+    restored_and_written_to,
+    log_entries_deleted,
+    older_copy_written_to,
+    emptied,
+    overwritten,
+    deleted_by_a_condition_that_all_meet,
+    removed,
+    replaced,
+)
+
+
+def four_epochs(folder: Path, mode: str) -> Rig:
+    rig = Rig(folder, MODES[mode])
+    for number in range(4):
+        rig.run(row(f"k{number}", number * 10, number))
+    return rig
+
+
+def state_of(table: Path) -> object:
+    return (DeltaTable(str(table)).version(), sorted(table.rglob("*.parquet"))) if (table / "_delta_log").exists() else None
+
+
+@pytest.mark.parametrize("while_it_runs", [False, True], ids=["between", "while"])
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.__name__)
+def test_it_is_refused(tmp_path: Path, loss: Callable[[Path], None], mode: str, while_it_runs: bool) -> None:  # noqa: FBT001
+    rig = four_epochs(tmp_path / "table", mode)
+    position = rig.sink.position
+    assert position is not None
+    loss(rig.folder)
+    there = state_of(rig.folder)
+    if not while_it_runs:
+        rig.restart()
+        rig.sink.expect(Expected(position))
+    with pytest.raises(MissingEpochsError, match=r"up to epoch 3, at version \d+, and its place (is at version \d+|has nothing)"):
+        rig.sink.require_whole()
+    if loss is not removed:
+        # At the latest where the next epoch is published.
+        with pytest.raises(MissingEpochsError):
+            rig.run(row("k4", 40, 4))
+        assert DeltaTable(str(rig.folder)).version() == there[0]  # type: ignore[index]
+    assert state_of(rig.folder) is None or loss is not removed
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_others_may_do_goes_on(tmp_path: Path, mode: str, caplog: pytest.LogCaptureFixture) -> None:
+    rig = four_epochs(tmp_path / "table", mode)
+    place = str(rig.folder)
+    DeltaTable(place).delete("k = 'k1'")
+    rig.run(row("k4", 40, 4))
+    assert [record.message for record in caplog.records if "is a DELETE" in record.message]
+    caplog.clear()
+    DeltaTable(place).update(predicate="k = 'k2'", updates={"n": "77"})
+    write_deltalake(place, as_table([row("foreign", 1)]), mode="append")
+    DeltaTable(place).optimize.compact()
+    version = DeltaTable(place).version()
+    write_deltalake(place, as_table([row("mistake", 1)]), mode="append")
+    DeltaTable(place).restore(version)
+    DeltaTable(place).vacuum(dry_run=False)
+    rig.sink.require_whole()
+    rig.sink.require_whole()
+    assert len([record for record in caplog.records if "is an UPDATE" in record.message]) == 1
+    position = rig.sink.position
+    rig.restart()
+    rig.sink.expect(Expected(position))
+    rig.run(row("k5", 50, 5))
+    found = {(item["k"], item["n"]) for item in rig.rows}
+    assert found == {("k0", 0), ("k2", 77), ("k3", 3), ("k4", 4), ("k5", 5), ("foreign", 0)}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_entries_that_expired_say_nothing_against_it(tmp_path: Path, mode: str) -> None:
+    rig = four_epochs(tmp_path / "table", mode)
+    position = rig.sink.position
+    write_deltalake(str(rig.folder), as_table([row("foreign", 1)]), mode="append")
+    table = DeltaTable(str(rig.folder))
+    table.create_checkpoint()
+    for entry in sorted((rig.folder / "_delta_log").glob("*.json"))[:-1]:
+        entry.unlink()
+    write_deltalake(str(rig.folder), as_table([row("foreign", 1)]), mode="append")
+    rig.restart()
+    rig.sink.expect(Expected(position))
+    rig.run(row("k4", 40, 4))
+    assert len(rig.rows) == 7
+
+
+def test_a_mistake_that_is_undone_is_none(tmp_path: Path) -> None:
+    rig = four_epochs(tmp_path / "table", "append")
+    version = DeltaTable(str(rig.folder)).version()
+    restored(rig.folder)
+    with pytest.raises(MissingEpochsError):
+        rig.sink.require_whole()
+    DeltaTable(str(rig.folder)).restore(version)
+    rig.run(row("k4", 40, 4))
+    assert rig.rows == rig.expected
+
+
+def test_of_a_job_of_an_earlier_build_the_transaction_tells(tmp_path: Path) -> None:
+    rig = four_epochs(tmp_path / "table", "append")
+    rig.restart()
+    rig.sink.expect(Expected(newest=(LINEAGE, 3)))
+    rig.sink.require_whole()
+    log_entries_deleted(rig.folder)
+    for newest, refused in (((LINEAGE, 3), True), ((LINEAGE, 1), False)):
+        rig.restart()
+        rig.sink.expect(Expected(newest=newest))
+        if refused:
+            with pytest.raises(MissingEpochsError, match="its newest transaction is of epoch 1"):
+                rig.sink.require_whole()
+        else:
+            rig.sink.require_whole()
+    removed(rig.folder)
+    rig.restart()
+    rig.sink.expect(Expected(newest=(LINEAGE, 3)))
+    with pytest.raises(MissingEpochsError, match="there is no table any more"):
+        rig.sink.require_whole()
+
+
+def test_the_first_rows_are_lost_with_the_table(tmp_path: Path) -> None:
+    """The newest epoch is the only one, so that no record tells of a position with rows."""
+    rig = Rig(tmp_path / "table", None)
+    rig.sink.require_whole()
+    position, record = rig.sink.position, rig.stage(row("k0", 0))
+    rig.publish(record)
+    for loss, what in ((lambda table: DeltaTable(str(table)).restore(0), "RESTORE to version 0"), (removed, "staged for it are deleted")):
+        loss(rig.folder)
+        rig.restart()
+        rig.sink.expect(Expected(position))
+        with pytest.raises(MissingEpochsError, match=what):
+            rig.publish(record)
+        assert not (rig.folder / "_delta_log").exists() or rig.table.version() == 2
+
+
+def test_another_table_that_was_there_before_is_taken_as_it_is(tmp_path: Path) -> None:
+    write_deltalake(str(tmp_path / "table"), as_table([row("before", 1)]))
+    rig = Rig(tmp_path / "table", None)
+    rig.sink.require_whole()
+    DeltaTable(str(rig.folder)).delete()
+    rig.run(row("k0", 0))
+    assert [item["k"] for item in rig.rows] == ["k0"]
+
+
+def test_a_folder_of_files(tmp_path: Path) -> None:
+    """One that is restored, emptied, removed or replaced is refused; files that readers took away are not missed."""
+
+    def sink() -> ParquetSink:
+        return ParquetSink("rows", str(tmp_path / "folder"), job="taxi")
+
+    rig = Rig(tmp_path / "folder", None)
+    table = as_table([row("k", 1)])
+    first = sink()
+    backup = tmp_path / "backup"
+    for number in range(3):
+        record = rig.stage(row("k", number))
+        first.require_whole()
+        first.publish(record, LINEAGE, number)
+        if number == 1:
+            shutil.copytree(tmp_path / "folder", backup)
+    position = first.position
+    assert position is not None
+    assert (position.epoch, position.version) == (2, 3)
+    for file in (tmp_path / "folder").glob("*.parquet"):
+        file.unlink()
+    first.require_whole()
+
+    def empty(folder: Path) -> None:
+        shutil.rmtree(folder)
+        folder.mkdir()
+
+    def replace(folder: Path) -> None:
+        empty(folder)
+        pq.write_table(table, folder / "part-0.parquet")
+
+    def restore(folder: Path) -> None:
+        shutil.rmtree(folder)
+        shutil.copytree(backup, folder)
+
+    for loss, what in (
+        (empty, "has nothing"),
+        (shutil.rmtree, "has nothing"),
+        (replace, "has nothing"),
+        (restore, "is at version 2"),
+    ):
+        loss(tmp_path / "folder")
+        again = sink()
+        again.expect(Expected(position))
+        for looking in (first, again):
+            with pytest.raises(MissingEpochsError, match=what):
+                looking.require_whole()
+            with pytest.raises(MissingEpochsError, match=what):
+                looking.publish(record, LINEAGE, 3)

@@ -1,0 +1,161 @@
+"""Whether a table still holds what was published to it, by its log alone; no table and no Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from tidemark.savepoints.missing_records import Retained, to_publish_again
+from tidemark.savepoints.table_changes import Shown, judge, shown_epochs
+from tidemark.savepoints.table_entries import Entry, entry_of
+from tidemark.state.delta_tags import EPOCH, JOB, LINEAGE, MAINTENANCE, REWIND
+from tidemark.state.records import SinkPosition
+
+OURS = "tidemark-a-000000000003-0/part-0.parquet"
+KNOWN = SinkPosition("id", 10, "sum", "a", 3, since=8)
+"""Epoch 3 was shown by version 8; versions 9 and 10 changed nothing of it."""
+
+
+def own(version: int, epoch: int, *, job: str = "taxi", **tags: str) -> Entry:
+    return Entry(version, "WRITE", {"mode": "Append"}, {JOB: job, LINEAGE: "a", EPOCH: str(epoch), **tags}, added=1)
+
+
+def by_others(version: int, operation: str, /, *, removed: Sequence[str] = (OURS,), added: int = 0, **parameters: object) -> Entry:
+    return Entry(version, operation, parameters, removed=tuple(removed), added=added)
+
+
+REWOUND = Entry(12, "RESTORE", {"version": "5"}, {JOB: "taxi", LINEAGE: "b", EPOCH: "1", REWIND: "rewind-x"}, (OURS,))
+
+
+def restore(version: int, to: int) -> Entry:
+    return by_others(version, "RESTORE", version=str(to))
+
+
+LOST: Mapping[str, tuple[Entry, ...]] = {
+    "restored to before the newest rows": (restore(11, 7),),
+    "an epoch that came since is undone": (own(11, 4), restore(12, 10)),
+    "restored, and the job published on top": (restore(11, 7), own(12, 4)),
+    "restored twice, both times too far": (restore(11, 7), restore(12, 5)),
+    "restored to a time": (by_others(11, "RESTORE", datetime="1795508133593"),),
+    "restored to a version that was itself restored": (restore(11, 7), restore(12, 11)),
+    "overwritten": (by_others(11, "WRITE", mode="Overwrite", added=1),),
+    "overwritten, as Spark writes it": (by_others(11, "WRITE", mode="Overwrite", partitionBy="[]", added=1),),
+    "replaced": (by_others(11, "CREATE OR REPLACE TABLE AS SELECT", removed=("part-0.parquet",), added=1),),
+    "truncated": (by_others(11, "TRUNCATE"),),
+    "all deleted": (by_others(11, "DELETE"),),
+    "all deleted, as Spark writes it": (by_others(11, "DELETE", predicate='["true"]'),),
+    "files removed by something unknown": (by_others(11, ""),),
+    "missing files taken out": (by_others(11, "FSCK"),),
+}
+
+KEPT: Mapping[str, tuple[Entry, ...]] = {
+    "nothing": (),
+    "more epochs": (own(11, 4), own(12, 5)),
+    "restored to after the newest rows": (by_others(11, "WRITE", removed=(), added=1), restore(12, 9)),
+    "restored to before another's mistake": (
+        by_others(11, "WRITE", removed=(), added=1),
+        own(12, 4),
+        by_others(13, "WRITE"),
+        restore(14, 12),
+    ),
+    "a mistake undone": (restore(11, 7), restore(12, 10)),
+    "rewound by the job itself": (restore(11, 7), REWOUND),
+    "files written anew": (by_others(11, "OPTIMIZE", removed=(), added=0), Entry(12, "WRITE", tags={MAINTENANCE: "compact"})),
+    "rows of another job replace some": (Entry(11, "WRITE", tags={JOB: "rides", LINEAGE: "b", EPOCH: "1"}, removed=(OURS,)),),
+    "some deleted": (by_others(11, "DELETE", predicate="a = 0"),),
+    "some updated": (by_others(11, "UPDATE", predicate="a = 0", added=1),),
+    "some merged": (by_others(11, "MERGE", added=1),),
+    "a part overwritten": (by_others(11, "WRITE", mode="Overwrite", predicate="day = 3", added=1),),
+    "columns and settings": (by_others(11, "ADD COLUMN", removed=()), by_others(12, "SET TBLPROPERTIES", removed=())),
+    "another's files replaced": (by_others(11, "", removed=("part-1.parquet",)),),
+}
+
+
+@pytest.mark.parametrize("case", LOST)
+def test_lost(case: str) -> None:
+    found = judge(KNOWN, LOST[case], job="taxi")
+    assert found.loss is not None
+    assert found.loss.startswith("version 1")
+
+
+@pytest.mark.parametrize("case", KEPT)
+def test_kept(case: str) -> None:
+    assert judge(KNOWN, KEPT[case], job="taxi").loss is None
+
+
+def test_what_was_lost_before_the_mistake_was_undone_stays_lost() -> None:
+    # Version 12 is whole and shows epoch 4; after it everything is deleted, and version 10 does not have epoch 4.
+    entries = (restore(11, 7), restore(12, 10), own(13, 4), by_others(14, "TRUNCATE"), restore(15, 10))
+    assert judge(KNOWN, entries, job="taxi").loss == "version 15 is a RESTORE to version 10"
+    assert judge(KNOWN, (*entries, restore(16, 13)), job="taxi").loss is None
+    assert judge(KNOWN, (*entries, restore(16, 13)), job="taxi").since == 13
+
+
+def test_what_a_restore_leaves_behind_need_not_be_there() -> None:
+    entries = (own(11, 4), own(12, 5), restore(13, 11))
+    assert judge(KNOWN, entries, job="taxi", needed=lambda _, epoch: epoch <= 4).loss is None
+    assert judge(KNOWN, entries, job="taxi", needed=lambda _, epoch: epoch <= 5).loss is not None
+
+
+def test_a_deletion_that_leaves_nothing_of_the_jobs_files_is_one_of_all() -> None:
+    deleted = by_others(11, "DELETE", predicate="a >= 0")
+    assert judge(KNOWN, (deleted,), job="taxi", has_staged=lambda: False).loss == "version 11 is a DELETE"
+    assert judge(KNOWN, (by_others(11, "DELETE", predicate="a >= 0", added=1),), job="taxi", has_staged=lambda: False).loss is None
+    partly = judge(KNOWN, (deleted,), job="taxi", has_staged=lambda: True)
+    assert (partly.loss, partly.others) == (None, ("version 11 is a DELETE",))
+
+
+def test_of_a_table_without_rows_nothing_is_lost() -> None:
+    empty = SinkPosition("id", 2, "sum")
+    for case, entries in LOST.items():
+        if not any(entry.of_job("taxi") for entry in entries):
+            assert judge(empty, entries, job="taxi").loss is None, case
+
+
+def test_an_entry_is_read_as_spark_and_delta_rs_write_it() -> None:
+    info = {"operation": "DELETE", "operationParameters": {"predicate": '["(a = 0)"]'}, "tidemark.job": "x"}
+    actions = [
+        {"commitInfo": info},
+        {"add": {"path": "n", "dataChange": True}},
+        {"add": {"path": "m", "dataChange": False}},
+        {"remove": {"path": "tidemark-a", "dataChange": True}},
+        {"remove": {"path": "tidemark-b", "dataChange": False}},
+        {"txn": {"appId": "a", "version": 1}},
+    ]
+    found = entry_of(3, "\n".join(map(json.dumps, actions)).encode())
+    assert (found.removed, found.added, found.removes_staged, found.replaces_all, found.replaces_some) == (
+        ("tidemark-a",),
+        1,
+        1,
+        False,
+        True,
+    )
+    assert (found.tags, found.foreign) == ({"tidemark.job": "x"}, False)
+    timed = Entry(1, "RESTORE", {"version": None, "timestamp": "2026-01-01"})
+    assert (timed.restored_version, str(timed)) == (None, "version 1 is a RESTORE to an earlier time")
+
+
+def shown(*entries: Entry, first: int = 0) -> Shown:
+    by_version = {entry.version: entry for entry in entries if entry.version >= first}
+    return shown_epochs(by_version.get, max(by_version), job="taxi")
+
+
+def test_which_epochs_a_table_shows() -> None:
+    four = [own(version, version) for version in range(4)]
+    assert shown(*four).epochs == {("a", number) for number in range(4)}
+    assert shown(*four, restore(4, 1), own(5, 4)) == Shown(frozenset({("a", 0), ("a", 1), ("a", 4)}), complete=True)
+    assert shown(*four, by_others(4, "TRUNCATE"), own(5, 4)) == Shown(frozenset({("a", 4)}), complete=True)
+    assert shown(*four, restore(4, 1), first=2) == Shown(frozenset(), complete=False)
+    assert shown(*four, own(4, 1, **{REWIND: "x"})).epochs == {("a", number) for number in range(4)}
+    rewound = Entry(4, "RESTORE", {"version": "1"}, {JOB: "taxi", LINEAGE: "b", EPOCH: "1", REWIND: "x"})
+    assert shown(*four, rewound).epochs == {("a", 0), ("a", 1), ("b", 1)}
+    assert "removed 1 of the jobs' files" in shown(*four, by_others(4, "")).unclear
+
+
+def test_a_table_that_does_not_tell_what_is_missing_is_not_published_to_again() -> None:
+    none = Retained((), whole=True)
+    assert "no epoch" in to_publish_again(none, Shown(frozenset(), complete=True), in_order=False)[1]
+    assert "no longer tells" in to_publish_again(none, Shown(frozenset(), complete=False), in_order=False)[1]
+    assert "for a reason" in to_publish_again(none, Shown(frozenset(), complete=True, unclear="for a reason"), in_order=False)[1]
