@@ -17,7 +17,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from tidemark.crashpoints import crash_point
-from tidemark.errors import PublishError, StoreError, TidemarkError
+from tidemark.errors import PublishError, SinkError, StoreError, TidemarkError
 from tidemark.locations import Location
 from tidemark.savepoints.delta_log_damage import damaged_entry, unreadable
 from tidemark.savepoints.missing_records import Retained
