@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PAGE: Final = Path(__file__).parent.parent / "docs" / "faults.md"
-HEADING: Final = "## Mistakes, and what you are told"
+HEADING: Final = "## Mistakes and their messages"
 HOUR: Final = 3_600_000
 ROWS: Final = [("ann", 1 * HOUR, 4.0), ("bob", 2 * HOUR, 1.5)]
 LATER: Final = [("ann", 5 * HOUR, 2.0)]
@@ -245,8 +245,8 @@ def place(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iter
 
 
 @pytest.fixture(scope="module")
-def told(place: Place) -> dict[str, str]:
-    """What each mistake is told, whole."""
+def messages(place: Place) -> dict[str, str]:
+    """The whole message of each mistake."""
     return {name: said_of(act, place) for name, act, _ in MISTAKES}
 
 
@@ -278,8 +278,8 @@ def _cut(text: str, most: int) -> str:
 
 
 @pytest.mark.parametrize(("name", "code"), [(name, code) for name, _, code in MISTAKES], ids=[name for name, _, _ in MISTAKES])
-def test_a_mistake_is_told_with_a_code_and_a_fix_in_one_line(name: str, code: str, told: dict[str, str]) -> None:
-    message = told[name]
+def test_a_mistake_has_a_message_with_a_code_and_a_fix_in_one_line(name: str, code: str, messages: dict[str, str]) -> None:
+    message = messages[name]
     assert message.startswith(f"[{code}] "), message
     assert " Fix: " in message
     assert len(message.splitlines()) == 1
@@ -293,12 +293,12 @@ IN_THE_PROGRAM = ("TM100", "TM101", "TM102", "TM103", "TM501")
 
 
 @pytest.mark.parametrize("name", [name for name, act, code in MISTAKES if code in IN_THE_PROGRAM and act.__qualname__.endswith("<lambda>")])
-def test_a_mistake_in_the_program_names_the_user_s_line(name: str, told: dict[str, str]) -> None:
-    assert re.search(rf"at {re.escape(__file__)}:\d+\)", told[name]), told[name]
+def test_a_mistake_in_the_program_names_the_user_s_line(name: str, messages: dict[str, str]) -> None:
+    assert re.search(rf"at {re.escape(__file__)}:\d+\)", messages[name]), messages[name]
 
 
-def test_the_page_shows_what_each_mistake_is_told(told: dict[str, str], place: Place) -> None:
-    expected = [f"| {name} | {shown(message, place)} |" for name, message in told.items()]
+def test_the_page_shows_the_message_of_each_mistake(messages: dict[str, str], place: Place) -> None:
+    expected = [f"| {name} | {shown(message, place)} |" for name, message in messages.items()]
     section = PAGE.read_text(encoding="utf-8").partition(f"{HEADING}\n")[2].partition("\n## ")[0]
     found = [line for line in section.splitlines() if line.startswith("| ") and not line.startswith("| mistake |")]
     assert found == expected, "the table is to be:\n" + "\n".join(expected)

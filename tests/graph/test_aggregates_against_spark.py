@@ -1,4 +1,4 @@
-"""Which functions there are, and which types each aggregate takes, held against the running Spark."""
+"""Which functions there are, and which types each aggregate takes, compared with the running Spark."""
 
 from __future__ import annotations
 

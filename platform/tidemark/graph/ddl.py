@@ -102,7 +102,7 @@ def _column(part: str) -> SchemaColumn | None:
 
 
 def _unknown_type(part: str) -> str:
-    """Return which word of a column is no type, and which one may have been meant, if that can be told."""
+    """Return which word of a column is no type, and which one may have been meant, if that is clear."""
     words = re.findall(r"\w+", part)
     if len(words) != 2 or words[1].upper() in _TYPES:
         return ""

@@ -52,7 +52,7 @@ def origin_of_expression(text: str, nodes: Sequence[Node]) -> Origin:
 
 
 def origin_of_function(trace: str, nodes: Sequence[Node]) -> Origin:
-    """Return the innermost line of the user's in a traceback, and the operator whose function was called, where that can be told."""
+    """Return the innermost line of the user's in a traceback, and the operator whose function was called, where that is clear."""
     frames = [frame for frame in _FRAME.finditer(trace) if not _FOREIGN.search(frame["file"])]
     if not frames:
         return Origin()
