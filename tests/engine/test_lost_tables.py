@@ -219,10 +219,11 @@ def test_a_folder_of_files(tmp_path: Path) -> None:
     table = as_table([row("k", 1)])
     first = sink()
     backup = tmp_path / "backup"
+    records = []
     for number in range(3):
-        record = rig.stage(row("k", number))
+        records.append(rig.stage(row("k", number)))
         first.require_whole()
-        first.publish(record, LINEAGE, number)
+        first.publish(records[-1], LINEAGE, number)
         if number == 1:
             shutil.copytree(tmp_path / "folder", backup)
     position = first.position
@@ -257,4 +258,4 @@ def test_a_folder_of_files(tmp_path: Path) -> None:
             with pytest.raises(MissingEpochsError, match=what):
                 looking.require_whole()
             with pytest.raises(MissingEpochsError, match=what):
-                looking.publish(record, LINEAGE, 3)
+                looking.publish(records[-1], LINEAGE, 3)

@@ -146,7 +146,7 @@ def test_malformed_records_are_as_they_came(lab: Lab, tmp_path: Path) -> None:
             (folder / day / f"1.{kind}").write_text(lines if kind == "csv" else lines.rstrip("\n"), encoding="utf-8")
         at = "at STRUCT<lat: DOUBLE>" if kind == "json" else "at STRING"
         spec = tm.files(f"{folder}", format=kind, schema=f"k STRING, t BIGINT, v DECIMAL(5, 2), {at}, day INT", options={"header": "true"})
-        source = tm.source(kind, spec, watermarks=tm.bounded_out_of_orderness(0, timestamp="t"), malformed_to=BAD)
+        source = tm.source(kind, spec, watermarks=tm.bounded_out_of_orderness("0 ms", timestamp="t"), malformed_to=BAD)
         ran = lab.run({"rows": source, "bad": source.side_output(BAD)}, end_of_input=False, job=kind)
         assert ran.of("rows", "k", "day") == [("a", 7), ("a", 8), ("b", 7), ("b", 8)]
         assert sorted(row["raw"] for row in ran.rows["bad"]) == sorted(records)

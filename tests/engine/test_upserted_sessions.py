@@ -14,6 +14,7 @@ from deltalake import DeltaTable, Schema
 
 import tidemark as tm
 from tests.engine.lab import NOW, elements
+from tests.milliseconds import ms
 from tidemark.semantics.assigners import DynamicSession
 from tidemark.semantics.reference import Epoch, EpochResult, ReferenceJob, run_reference
 from tidemark.semantics.reference_results import Element, Fold
@@ -46,7 +47,7 @@ def drawn(seed: int, *, epochs: int = 10) -> list[Rows]:
 def results_of(epochs: Sequence[Rows], lateness: int) -> Sequence[EpochResult]:
     """Return what the reference says of each epoch."""
     counted: Fold[int] = Fold(create=int, add=lambda n, *_: n + 1, result=int)
-    strategy = {"e": tm.bounded_out_of_orderness(0, timestamp="t")}
+    strategy = {"e": tm.bounded_out_of_orderness("0 ms", timestamp="t")}
     given = [
         Epoch(
             tuple(Element((key,), t, None, "e", "", (number, place), gap_ms=gap) for place, (key, t, gap) in enumerate(rows)),
@@ -127,12 +128,12 @@ OLDER_TABLE = (
 def test_upserted_sessions_are_those_of_the_reference(spark: SparkSession, tmp_path: Path) -> None:
     epochs = drawn(7, epochs=6)
     gaps = elements(*epochs, schema=SCHEMA).key_by("k").window(tm.session(gap_by="g"))
-    late = gaps.allowed_lateness(LATENESS).aggregate(n=tm.count()).uid("late")
+    late = gaps.allowed_lateness(ms(LATENESS)).aggregate(n=tm.count()).uid("late")
     streams = {
         "plain": gaps.aggregate(n=tm.count()).uid("plain"),
         "late": late,
         "older": late,
-        "called": gaps.allowed_lateness(LATENESS).process(count_all, returns="n BIGINT").uid("called"),
+        "called": gaps.allowed_lateness(ms(LATENESS)).process(count_all, returns="n BIGINT").uid("called"),
     }
     fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in OLDER_TABLE]
     DeltaTable.create(str(tmp_path / "older"), Schema.from_json(json.dumps({"type": "struct", "fields": fields})))

@@ -59,7 +59,7 @@ def landed(folder: Path) -> list[str]:
 
 def landing(folder: Path, **options: str) -> SourceNode:
     spec = FilesSpec(str(folder), "json", "t BIGINT", options=options)
-    return SourceNode(name="landing", spec=spec, watermarks=tm.bounded_out_of_orderness(0, timestamp="t"))
+    return SourceNode(name="landing", spec=spec, watermarks=tm.bounded_out_of_orderness("0 ms", timestamp="t"))
 
 
 def waits(source: SourceNode, read: Sequence[str] = ()) -> Waiting | None:
@@ -126,7 +126,7 @@ def test_forty_files_at_two_per_epoch(spark: SparkSession, tmp_path: Path) -> No
         (folder / f"{number:02d}.json").write_text(json.dumps({"t": number}))
         os.utime(folder / f"{number:02d}.json", ns=(0, 1_600_000_000_000_000_000 + number * 300_000))
     spec = tm.files(str(folder), format="json", schema="t BIGINT", max_files_per_epoch=2)
-    stream = tm.source("landing", spec, watermarks=tm.bounded_out_of_orderness(0, timestamp="t"))
+    stream = tm.source("landing", spec, watermarks=tm.bounded_out_of_orderness("0 ms", timestamp="t"))
     job = tm.Job("job", outputs={"rows": tm.memory(stream, str(tmp_path))}, store=root)
     seen: list[tuple[float, int]] = []
     clock = SYSTEM_CLOCK
