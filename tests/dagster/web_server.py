@@ -79,7 +79,7 @@ def make_tables(home: Path) -> None:
 def web_server(home: Path, workspace: Path, environment: Mapping[str, str]) -> Iterator[WebServer]:
     """Start a web server and a daemon on a new instance in a folder, and end them with all they started."""
     home.mkdir(parents=True, exist_ok=True)
-    (home / "dagster.yaml").write_text((CHECKOUT / "dagster.yaml").read_text())
+    (home / "dagster.yaml").write_text((CHECKOUT / "examples/dagster.yaml").read_text())
     make_tables(home)
     env = {**os.environ, **environment, "DAGSTER_HOME": str(home), "DAGSTER_DISABLE_TELEMETRY": "yes"}
     port, log = _free_port(), home / "servers.log"
