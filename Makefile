@@ -7,6 +7,7 @@ MAKEFLAGS += --no-builtin-rules
 
 RUN := scripts/run
 STAMP := .venv/.set-up
+ARCHIVE := .venv/.class-archive
 BENCH_ROWS ?= 20000000
 SOAK_SECONDS ?= 600
 SOAK_SEED ?= 7
@@ -21,56 +22,59 @@ help: ## list the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r name text; do \
 	  printf '  make %-8s %s\n' "$$name" "$$text"; done
 
-setup: $(STAMP) ## make .venv with pinned packages, and .java where there is no Java 17
+setup: $(STAMP) $(ARCHIVE) ## make .venv with pinned packages, .java where there is no Java 17, and Java's archive of Spark's classes
 $(STAMP): pyproject.toml requirements.lock scripts/setup scripts/java.py
 	scripts/setup
 	@touch $@
 
-# Spark starts in two thirds of the time from it; where Java makes none, all goes on without.
-ARCHIVE := .venv/.class-archive
+# Spark starts in two thirds of the time from it; where Java makes none, all works without.
 $(ARCHIVE): $(STAMP)
-	@$(RUN) tidemark class-archive || echo "Spark starts without an archive of its classes"
+	@echo "setup: making Java's archive of Spark's classes, so that Spark starts faster; takes about a minute"
+	@$(RUN) tidemark class-archive || echo "setup: Spark starts without an archive of its classes, which takes longer"
 	@touch $@
 
-demo: setup $(DAGSTER_HOME)/dagster.yaml ## run the taxi example on generated trips, wave by wave
+demo: setup $(DAGSTER_HOME)/dagster.yaml ## run the taxi example on generated trips, wave by wave (about 2 minutes)
+	@echo "demo: six waves of generated taxi trips, materialized by Dagster; takes about two minutes, then shows the books"
 	@DAGSTER_HOME="$(DAGSTER_HOME)" $(RUN) python -m examples.taxi.demo
 
-$(DAGSTER_HOME)/dagster.yaml: dagster.yaml
+# Not at the top of the checkout: there `dagster dev` warns of a file that it does not read.
+$(DAGSTER_HOME)/dagster.yaml: examples/dagster.yaml
 	@mkdir -p "$(@D)"
-	@cp dagster.yaml "$@"
+	@cp $< "$@"
 
-ui: setup $(ARCHIVE) $(DAGSTER_HOME)/dagster.yaml ## serve Dagster on http://127.0.0.1:3000 (UI_PORT)
+ui: setup $(DAGSTER_HOME)/dagster.yaml ## serve Dagster on http://127.0.0.1:3000 (UI_PORT), in about 20 seconds
 	@mkdir -p .tidemark/taxi/landing
-	DAGSTER_HOME="$(DAGSTER_HOME)" $(RUN) dagster dev --workspace workspace.yaml --host 127.0.0.1 --port $(UI_PORT)
+	@echo "ui: starting Dagster, which takes about 20 seconds; then open http://127.0.0.1:$(UI_PORT). Ctrl-C ends it"
+	@PYTHONWARNINGS='ignore:Function `dev_command` is superseded' DAGSTER_HOME="$(DAGSTER_HOME)" $(RUN) dagster dev --workspace workspace.yaml --host 127.0.0.1 --port $(UI_PORT)
 
-bench: setup $(ARCHIVE) ## compare with stock Spark (BENCH_ROWS=20000000)
+bench: setup ## compare with stock Spark (BENCH_ROWS=20000000)
 	BENCH_ROWS=$(BENCH_ROWS) $(RUN) python -m benchmarks
 
-soak: setup $(ARCHIVE) ## minutes of kills, which `make test` leaves out (SOAK_SECONDS=600 SOAK_SEED=7)
+soak: setup ## minutes of kills, which `make test` leaves out (SOAK_SECONDS=600 SOAK_SEED=7)
 	SOAK_SECONDS=$(SOAK_SECONDS) SOAK_SEED=$(SOAK_SEED) $(RUN) pytest -s tests/soak
 	TOGETHER_SECONDS=$$(($(SOAK_SECONDS) / 2)) TOGETHER_SEED=$(SOAK_SEED) $(RUN) pytest -s tests/control/test_reconcilers_at_once.py
 
 check: lint types layers test ## all that CI asks for
 
-lint: setup ## style of code and its format
+lint: $(STAMP) ## style of code and its format
 	$(RUN) ruff check .
 	$(RUN) ruff format --check .
 
-types: setup .layout ## mypy, strict
+types: $(STAMP) .layout ## mypy, strict
 	$(RUN) mypy --package tidemark
 	$(RUN) mypy examples benchmarks scripts tests
 
-layers: setup .layout ## imports run one way
+layers: $(STAMP) .layout ## imports run one way
 	PYTHONPATH="$(CURDIR)/.layout" $(RUN) lint-imports --no-logo
 
 .PHONY: .layout
-.layout: setup
+.layout: $(STAMP)
 	@$(RUN) python scripts/layout.py .layout
 
-test: setup $(ARCHIVE) ## every test (PYTEST_ARGS="-k windows" WORKERS=2)
+test: setup ## every test (PYTEST_ARGS="-k windows" WORKERS=2)
 	$(RUN) pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
-format: setup ## put the code into shape
+format: $(STAMP) ## put the code into shape
 	$(RUN) ruff check --fix-only .
 	$(RUN) ruff format .
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -89,18 +87,34 @@ def session_of(resource: object) -> SparkSession:
 
 def _start(settings: dict[str, Any]) -> SparkSession:
     from tidemark.spark.java import ensure_java
+    from tidemark.spark.jvm import start_jvm
     from tidemark.spark.session import SETTINGS, local_settings
 
-    # Spark's Python workers would otherwise be whatever "python3" is on PATH.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     ensure_java()
     try:
         from dagster_pyspark import LazyPySparkResource
     except ImportError as error:
         raise SetupError("dagster-pyspark is not installed", fix="run pip install -e '.[dagster]' in the checkout") from error
     local = local_settings() if master_of(settings).startswith("local") else {}
-    session: SparkSession = LazyPySparkResource(spark_config={**local, **SETTINGS, **settings}).spark_session
+    all_settings = {**local, **SETTINGS, **settings}
+    start_jvm(flat_settings(all_settings))
+    session: SparkSession = LazyPySparkResource(spark_config=all_settings).spark_session
     return session
+
+
+def flat_settings(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Return settings by their whole names, as text.
+
+    >>> flat_settings({"spark": {"ui": {"enabled": False}}, "spark.app.name": "fares"})
+    {'spark.ui.enabled': 'false', 'spark.app.name': 'fares'}
+    """
+    found: dict[str, str] = {}
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            found |= flat_settings(value, f"{prefix}{key}.")
+        else:
+            found[f"{prefix}{key}"] = str(value).lower() if isinstance(value, bool) else str(value)
+    return found
 
 
 def master_of(settings: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,7 +80,8 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
     counts = WaveCounts()
     for wave in range(WAVES):
         counts += write_wave(home / "landing", wave, plan=PLAN)
-    with web_server(home / "dagster", CHECKOUT / "workspace.yaml", {"TIDEMARK_EXAMPLE_HOME": str(home)}) as server:
+    environment = {"TIDEMARK_EXAMPLE_HOME": str(home), "PYTHONWARNINGS": "default"}
+    with web_server(home / "dagster", CHECKOUT / "workspace.yaml", environment, by_make=True) as server:
         run_id = launch(server)
         assert outcome(server, run_id) == "SUCCESS", server.log.read_text()[-6000:]
         yield Deployed(server, home, run_id, counts)
@@ -167,6 +169,17 @@ def test_the_pages_show_graph_numbers_and_picture(deployed: Deployed, tmp_path: 
         assert wait_for("the picture", lambda: page.evaluate(IMAGE), seconds=30) == 640
         page.open(f"{deployed.server.url}/assets/taxi/hourly_tips?view=checks")
         page.wait_for_text("conservation", "unique_panes", "zone_is_known")
+
+
+def test_what_make_ui_prints_is_its_own_line_and_what_dagster_reports(deployed: Deployed) -> None:
+    """No warning of Dagster's, and nothing of the JVMs of the runs."""
+    lines = re.sub(r"\x1b\[\d+m", "", deployed.server.log.read_text(encoding="utf-8")).splitlines()
+    report = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4} - dagster[\w.-]* - (INFO|DEBUG) - .*")
+    starting = re.compile(r"starting Spark \(about 20 s\); its log is /.+\.log")
+    others = [line for line in lines if not report.fullmatch(line) and not starting.fullmatch(line)]
+    assert len(lines) > 5
+    assert others[0].startswith("ui: starting Dagster")
+    assert others[1:] == []
 
 
 def test_a_run_that_is_ended_leaves_the_job_to_the_next(deployed: Deployed) -> None:

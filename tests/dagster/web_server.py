@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -76,17 +77,23 @@ def make_tables(home: Path) -> None:
 
 
 @contextmanager
-def web_server(home: Path, workspace: Path, environment: Mapping[str, str]) -> Iterator[WebServer]:
-    """Start a web server and a daemon on a new instance in a folder, and end them with all they started."""
+def web_server(home: Path, workspace: Path, environment: Mapping[str, str], *, by_make: bool = False) -> Iterator[WebServer]:
+    """Start a web server and a daemon on a new instance in a folder, and end them with all they started.
+
+    With ``by_make`` they are those of ``make ui``, where there is a make, which serves the checkout's own workspace.
+    """
     home.mkdir(parents=True, exist_ok=True)
-    (home / "dagster.yaml").write_text((CHECKOUT / "dagster.yaml").read_text())
+    (home / "dagster.yaml").write_text((CHECKOUT / "examples/dagster.yaml").read_text())
     make_tables(home)
     env = {**os.environ, **environment, "DAGSTER_HOME": str(home), "DAGSTER_DISABLE_TELEMETRY": "yes"}
     port, log = _free_port(), home / "servers.log"
-    programs = (
-        ["dagster_webserver", "--host", "127.0.0.1", "--port", str(port), "--workspace", str(workspace)],
-        ["dagster._daemon", "run", "--workspace", str(workspace)],
+    programs: tuple[list[str], ...] = (
+        [sys.executable, "-m", "dagster_webserver", "--host", "127.0.0.1", "--port", str(port), "--workspace", str(workspace)],
+        [sys.executable, "-m", "dagster._daemon", "run", "--workspace", str(workspace)],
     )
+    if by_make and shutil.which("make") is not None:
+        made = [part for file in (".venv/.set-up", ".venv/.class-archive") for part in ("-o", file)]
+        programs = (["make", *made, "ui", f"UI_PORT={port}", f"DAGSTER_HOME={home}"],)
     started: list[subprocess.Popen[bytes]] = []
     with log.open("wb") as out:
         try:
@@ -102,7 +109,7 @@ def web_server(home: Path, workspace: Path, environment: Mapping[str, str]) -> I
 def _start(program: list[str], env: Mapping[str, str], out: int) -> subprocess.Popen[bytes]:
     # Each is a session of its own, so that its code servers and runs end with it. A shell's background ignores SIGINT.
     return subprocess.Popen(
-        [sys.executable, "-m", *program],
+        program,
         cwd=CHECKOUT,
         env=dict(env),
         stdout=out,
@@ -113,7 +120,8 @@ def _start(program: list[str], env: Mapping[str, str], out: int) -> subprocess.P
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    process.send_signal(signal.SIGINT)
+    # As Ctrl-C does: what make started is to end, too.
+    os.killpg(process.pid, signal.SIGINT)
     try:
         process.wait(20)
     except subprocess.TimeoutExpired:

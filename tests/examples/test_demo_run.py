@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,7 @@ WAVES = 2
 
 def show_few() -> None:
     """Show the demo with few trips; what the child process does, in the folders that its environment names."""
+    os.dup2(sys.stdout.fileno(), sys.stderr.fileno())  # a terminal shows both
     print("all is accounted for:", show(Console(width=140), PLAN, waves=WAVES))
 
 
@@ -72,6 +75,11 @@ def test_the_books_balance_and_agree_with_the_generator(said: str) -> None:
     assert said.count("holds") == 3 + len(wanted)
     assert "DOES NOT HOLD" not in said
     assert said.splitlines()[-1] == "all is accounted for: True"
+
+
+def test_nothing_of_spark_java_or_dagster_is_among_it(said: str) -> None:
+    foreign = ("WARN", "ERROR", "log4j", "Warning", "hostname", "dagster - ", "py4j", "Traceback")
+    assert [line for line in said.splitlines() if any(sign in line for sign in foreign)] == []
 
 
 def test_the_tables_the_checks_and_the_next_step_are_shown(said: str) -> None:

@@ -15,7 +15,7 @@ import pytest
 from tests.savepoints.running import RunningJobs, Tables, Undisturbed, require_widened, seconds_for, tables_in
 from tidemark.control.driver import FINISHED
 from tidemark.control.generations import require_spec
-from tidemark.control.run_folder import LOGS_VARIABLE
+from tidemark.state.log_folder import LOGS_VARIABLE
 from tidemark.control.upgrade_records import newest_step
 from tidemark.savepoints.savepoint import Savepoint
 from tidemark.savepoints.savepoint_store import SavepointStore

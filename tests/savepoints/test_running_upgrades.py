@@ -18,7 +18,7 @@ from tidemark.control.attempts import newest_attempt
 from tidemark.control.generations import require_spec
 from tidemark.control.processes import facts_of
 from tidemark.control.reconciler import Reconciler
-from tidemark.control.run_folder import LOGS_VARIABLE
+from tidemark.state.log_folder import LOGS_VARIABLE
 from tidemark.control.upgrade_records import UpgradeStep, newest_step
 from tidemark.crashpoints import KILLED
 from tidemark.savepoints.savepoint_store import SavepointStore

@@ -12,7 +12,7 @@ from typing import Final
 
 from tests.control.beating import CHECKOUT
 from tidemark.control.processes import end_session
-from tidemark.control.run_folder import LOGS_VARIABLE
+from tidemark.state.log_folder import LOGS_VARIABLE
 
 DEFINITIONS: Final = """
 import logging

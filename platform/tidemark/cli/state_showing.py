@@ -90,7 +90,9 @@ def _rows(found: StoredState, uid: str, *, kind: str, where: str | None, limit: 
 
     operator = found.operators[uid]
     click.echo(f"reading {operator.rows:,} rows in {operator.files} files of {uid}, epoch {found.epoch}", err=True)
-    spark = build_session(master, app_name=f"tidemark state {found.job}", conf={"spark.ui.showConsoleProgress": "true"})
+    spark = build_session(master, app_name=f"tidemark state {found.job}")
+    # Spark's default is 200, and a job's state has no more keys than this machine can sort.
+    spark.conf.set("spark.sql.shuffle.partitions", str(spark.sparkContext.defaultParallelism))
     read = {"windows": found.read_window, "elements": found.read_elements, "keyed": found.read_keyed}[kind]
     rows = read(uid, spark)
     return first_rows(rows, where=where, limit=limit)

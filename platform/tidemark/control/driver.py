@@ -116,7 +116,7 @@ def _run_attempt(
     bounded = _bounding(process)
     with asked_by_signals(watch), driver_metrics(store, spec.job, attempt.number) as metrics:
         job = _loaded(spec)
-        session = _session(spec)
+        session = _session(spec, process)
         try:
             # Once more: Spark has put its own handler for SIGINT in place.
             with asked_by_signals(watch), watching(watch, *bounded, *metrics):
@@ -189,13 +189,14 @@ def _loaded(spec: JobSpec) -> Job:
     return job
 
 
-def _session(spec: JobSpec) -> SparkSession:
+def _session(spec: JobSpec, process: ProcessHandle) -> SparkSession:
     from tidemark.spark.engine_causes import engine_cause, whole_text
     from tidemark.spark.error_text import first_line
     from tidemark.spark.session import build_session
 
     try:
-        return build_session(spec.master, app_name=f"tidemark {spec.job}", conf={**executor_settings(spec), **spec.conf})
+        conf = {**executor_settings(spec), **spec.conf}
+        return build_session(spec.master, app_name=f"tidemark {spec.job}", conf=conf, log=_printed(process))
     except TidemarkError:
         raise
     except Exception as error:  # noqa: BLE001 - Java's, Python's and the operating system's: it does not start
@@ -243,10 +244,13 @@ def _this_process(launcher: str, log: Path | None) -> ProcessHandle:
 
 
 def _bounding(process: ProcessHandle) -> tuple[Callable[[], None], ...]:
-    if process.log is None:
-        return ()
-    out = Path(process.log).with_name(OUT)
-    return (lambda: keep_bounded(out),)
+    out = _printed(process)
+    return (lambda: keep_bounded(out),) if out is not None else ()
+
+
+def _printed(process: ProcessHandle) -> Path | None:
+    """Return the file of what the process and its JVM print, None where it is not known to us."""
+    return Path(process.log).with_name(OUT) if process.log is not None else None
 
 
 @contextlib.contextmanager

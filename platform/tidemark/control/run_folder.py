@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from tidemark.control.logs import LOG, OUT
+from tidemark.state.log_folder import log_folder
 
-LOGS_VARIABLE: Final = "TIDEMARK_LOGS"
 ENDED: Final = "driver.exit"
 
 
@@ -59,11 +59,8 @@ def run_folder(store_uri: str, job: str, logs: Path | None = None) -> RunFolder:
         logs: where logs are kept; else ``$TIDEMARK_LOGS``, or the user's folder for state.
     """
     store = hashlib.sha256(store_uri.encode()).hexdigest()[:8]
-    state = os.environ.get("XDG_STATE_HOME")
-    usual = (Path(state) if state and Path(state).is_absolute() else Path.home() / ".local" / "state") / "tidemark" / "logs"
-    root = logs or Path(os.environ.get(LOGS_VARIABLE) or usual)
     scratch = Path(tempfile.gettempdir(), f"tidemark-{os.getuid()}", store, job)
-    return RunFolder(root.absolute() / store / job, scratch)
+    return RunFolder((logs or log_folder()).absolute() / store / job, scratch)
 
 
 def write_ending(log: Path, *, pid: int, started: str, code: int) -> None:

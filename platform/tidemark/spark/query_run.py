@@ -14,6 +14,7 @@ from tidemark.crashpoints import crash_point
 from tidemark.errors import FencedError, StoreError, TidemarkError
 from tidemark.spark.adaptive_intake import AdaptiveIntake
 from tidemark.spark.driver import JobDriver
+from tidemark.spark.query_ending import end_query
 from tidemark.spark.session import local_checkpoints
 from tidemark.spark.stillness import Stillness
 from tidemark.spark.waiting import read_of, waiting
@@ -29,6 +30,7 @@ logger = logging.getLogger("tidemark")
 _POLL_SECONDS = 0.2
 _POLLS_PER_LOOK = 5
 _POLLS_PER_COUNT = 25
+_ENDING_SECONDS = 60.0
 
 
 class QueryRun:
@@ -48,6 +50,7 @@ class QueryRun:
         self._done = done
         self._failure: BaseException | None = None
         self._closing = False
+        self._ending = threading.Event()
         self._moving = False
         self._drained_at: int | None = None
         self._still = Stillness(driver.now)
@@ -112,6 +115,7 @@ class QueryRun:
         self._gauge.intake = intake.move()
         self._driver.prepare_again()
         self._closing, self._moving, self._failure, self._still = False, False, None, Stillness(self._driver.now)
+        self._ending.clear()
 
     def _query(self, interval_ms: int | None) -> None:
         writer = self._driver.streaming().writeStream.foreachBatch(self._batch).option("checkpointLocation", self._driver.checkpoint_path)
@@ -126,14 +130,14 @@ class QueryRun:
             logger.debug("query ended: %s", error)
         finally:
             self._stop(query)
-        if self._failure is not None and not isinstance(self._failure, _StoppedError):
+        if self._failure is not None:
             raise self._failure
 
     def _wait(self, query: StreamingQuery, *, continuous: bool) -> None:
         while not query.awaitTermination(_POLL_SECONDS):  # type: ignore[arg-type]  # whole seconds in the stub only
             # The epoch at hand may change what is wanted; the query ends all the same, and another has to follow.
             self._moving = self._intake is not None and self._intake.due
-            if self._moving or self._to_end():
+            if self._moving or self._is_over():
                 return
             if continuous:
                 self._feel_the_pulse(query)
@@ -204,34 +208,42 @@ class QueryRun:
         """Stop the query between two epochs: an epoch at hand is finished first, and none begins any more."""
         self._closing = True
         with self._driver.lock, contextlib.suppress(PySparkException):
-            query.stop()
+            end_query(query, self._ending)
         self._still.close()
 
     def _batch(self, batch: DataFrame, number: int) -> None:
+        """Run the epoch of a batch; of a query that ends, no more.
+
+        Nothing is raised: what has failed is known here, and Spark would log a long error for a query that is only to end. It takes a
+        batch that was not run for done, in a checkpoint that nobody uses any more; the next query reads its input again.
+        """
         self._still.batch_came()
         try:
             # Whoever stops the query holds the lock and waits for this thread.
-            while not self._driver.lock.acquire(timeout=_POLL_SECONDS):
-                self._refuse_after_the_end()
-            try:
-                self._refuse_after_the_end()
-                self._driver.run_batch(batch, number, looked_at=self._drained_at)
-            finally:
-                self._driver.lock.release()
-        except BaseException as error:
+            while not self._is_over():
+                if self._driver.lock.acquire(timeout=_POLL_SECONDS):
+                    self._run_batch(batch, number)
+                    break
+        except BaseException as error:  # noqa: BLE001  # raised in the thread that waits for the query
             self._failure = error
-            raise
+        if self._is_over():
+            # Else Spark would begin the next batch, and be interrupted at it.
+            self._ending.wait(_ENDING_SECONDS)
 
-    def _refuse_after_the_end(self) -> None:
-        if self._closing or self._to_end():
-            raise _StoppedError
+    def _run_batch(self, batch: DataFrame, number: int) -> None:
+        """Run the epoch of a batch under the lock, which is held, and release it."""
+        try:
+            if not self._is_over():
+                self._driver.run_batch(batch, number, looked_at=self._drained_at)
+        finally:
+            self._driver.lock.release()
+
+    def _is_over(self) -> bool:
+        """Return whether no other epoch of this query may begin."""
+        return self._closing or self._failure is not None or self._to_end()
 
 
 def _is_between_triggers(query: StreamingQuery) -> bool:
     """Say whether Spark has looked for input and waits; before its first look it has not."""
     status = query.status
     return not status["isTriggerActive"] and not str(status["message"]).startswith("Initializing")
-
-
-class _StoppedError(Exception):
-    """A batch came after the run was asked to stop; it is read again by the next run."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -14,6 +13,7 @@ from py4j.protocol import Py4JError
 
 from tidemark.spark.class_archive import archive_options
 from tidemark.spark.java import ensure_java
+from tidemark.spark.jvm import shown_to_start, start_jvm
 from tidemark.spark.local_files import set_modes_by_call
 
 if TYPE_CHECKING:
@@ -68,30 +68,45 @@ def local_settings() -> dict[str, str]:
     return {**LOCAL, JAVA_OPTIONS: f"{LOCAL[JAVA_OPTIONS]} {archive_options()}".rstrip()}
 
 
-def build_session(master: str = "local[*]", *, app_name: str = "tidemark", conf: Mapping[str, str] | None = None) -> SparkSession:
+def start_settings(master: str, *, app_name: str = "tidemark", conf: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return all settings that a session is built with; ``conf`` goes before the defaults."""
+    local = local_settings() if master.startswith("local") else {}
+    found = {**local, **SETTINGS, **(conf or {}), "spark.master": master, "spark.app.name": app_name}
+    return {key: value for key, value in found.items() if value}
+
+
+def build_session(
+    master: str = "local[*]", *, app_name: str = "tidemark", conf: Mapping[str, str] | None = None, log: Path | None = None
+) -> SparkSession:
     """Return the running session, or build one on this machine.
 
     Servers bind to loopback. ``conf`` goes before the defaults.
 
+    Args:
+        master: Spark's.
+        app_name: as Spark shows it.
+        conf: settings.
+        log: for what the JVM prints, as ``jvm.start_jvm`` has it.
+
     Raises:
         SetupError: no Java 17 or newer is found.
+        EngineError: the JVM ended before it could be reached.
     """
-    ensure_java()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
-    builder = SparkSession.builder.master(master).appName(app_name)
-    on_this_machine = master.startswith("local")
-    local = local_settings() if on_this_machine else {}
-    for key, value in {**local, **SETTINGS, **(conf or {})}.items():
-        if value:
+    ensure_java()
+    settings = start_settings(master, app_name=app_name, conf=conf)
+    with shown_to_start():
+        start_jvm(settings, log=log)
+        builder = SparkSession.builder
+        for key, value in settings.items():
             builder = builder.config(key, value)
-    session = builder.getOrCreate()
+        session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
-    if on_this_machine:
+    if master.startswith("local"):
         set_modes_by_call(session)
     return session
 

@@ -1,0 +1,56 @@
+"""Ends a query between two of its batches, so that nothing of it fails: no error for Spark to log, and no thread interrupted at work."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import TYPE_CHECKING, Final
+
+from py4j.protocol import Py4JError
+
+if TYPE_CHECKING:
+    from py4j.java_gateway import JavaObject
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_LOOK_MS: Final = 50
+_LOOKS: Final = 200
+
+
+def end_query(query: StreamingQuery, ending: threading.Event) -> None:
+    """Have a query begin no other batch, and return once it has ended.
+
+    Spark's own way to stop a query interrupts its thread wherever that is; a broadcast or a file that is just being written then fails,
+    and Spark logs an error. Here the thread leaves its loop by itself, as it does after ``stop``, and is interrupted only while it waits
+    for its next trigger, or if it is at work for too long.
+
+    Args:
+        query: the query.
+        ending: set once Spark knows that the query ends; a batch that waits for it may return then.
+    """
+    # Where a later Spark keeps these elsewhere, the query is interrupted at once.
+    thread = None
+    with contextlib.suppress(Py4JError, TypeError):
+        thread = _have_leave_its_loop(query)
+    ending.set()
+    for _ in range(_LOOKS if thread is not None else 0):
+        # Not awaitTermination: for that, the query has ended as soon as it is marked.
+        thread.join(_LOOK_MS)
+        if not thread.isAlive():
+            return
+        if _waits(query):
+            break
+    query.stop()
+
+
+def _have_leave_its_loop(query: StreamingQuery) -> JavaObject:
+    """Mark the query as ended, which is what ``stop`` does first, and return its thread; no public call does this and no more."""
+    running = query._jsq.streamingQuery()  # noqa: SLF001
+    states = running.getClass().getClassLoader().loadClass("org.apache.spark.sql.execution.streaming.runtime.TERMINATED$")
+    running.state().set(states.getField("MODULE$").get(None))
+    return running.queryExecutionThread()
+
+
+def _waits(query: StreamingQuery) -> bool:
+    """Return whether the query waits for its next trigger; while it sets up its sources no trigger is active either."""
+    status = query.status
+    return not status["isTriggerActive"] and str(status["message"]).startswith("Waiting")

@@ -1,0 +1,82 @@
+"""A newcomer's first commands say what they do and nothing else: Spark's and Java's own lines are in a file that is named once."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.crash.warm_jvm import CHECKOUT
+from tests.docs.test_snippets import snippets
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+STARTING = re.compile(r"starting Spark \(about 20 s\); its log is (?P<log>/.+\.log)")
+EPOCH = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} fares epoch \d+: in .*")
+BAD = """
+from first_job import fares
+import tidemark as tm
+bad = tm.Job("bad", outputs={"bad": tm.delta(fares.filter("CAST(zone AS INT) > 0").uid("bad"), "warehouse/bad")})
+try:
+    tm.run(bad)
+except tm.TidemarkError as error:
+    print(error)
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which the first job was written, as its page says."""
+    found = tmp_path_factory.mktemp("first-job")
+    for snippet in snippets(CHECKOUT / "docs/first-job.md"):
+        if snippet.module is not None:
+            (found / f"{snippet.module}.py").write_text(snippet.code, encoding="utf-8")
+    return found
+
+
+def done_in(folder: Path, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Do a command as in a reader's terminal."""
+    environment = {name: value for name, value in os.environ.items() if name not in {"TIDEMARK_STORE", "PYTHONWARNINGS"}}
+    environment |= {"TIDEMARK_LOGS": str(folder / "logs"), **variables}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=300)
+
+
+def log_of(lines: Iterator[str]) -> str:
+    """Return what is in the log that the next line names."""
+    named = STARTING.fullmatch(next(lines))
+    assert named is not None
+    return Path(named["log"]).read_text(encoding="utf-8")
+
+
+def test_the_page_in_python_says_only_where_the_log_is(folder: Path) -> None:
+    code = "\n".join(snippet.code for snippet in snippets(CHECKOUT / "docs/first-job.md") if snippet.module is None)
+    done = done_in(folder, sys.executable, "-c", code + BAD)
+    assert done.returncode == 0, done.stderr
+    lines = iter(done.stderr.splitlines())
+    printed = log_of(lines)
+    assert list(lines) == []
+    assert "CAST_INVALID_INPUT" in done.stdout.splitlines()[-1]
+    assert printed.count("CAST_INVALID_INPUT") >= 2, "what Java and PySpark log of an error is kept"
+    assert "ERROR MicroBatchExecution" not in printed, "no query failed"
+    assert "TorrentBroadcast" not in printed
+
+
+def test_the_page_in_the_shell_says_only_what_the_run_does(folder: Path) -> None:
+    run = (sys.executable, "-c", "from tidemark.cli.main import main; main()", "run", "first_job:job", "--master", "local[2]")
+    store = str(folder / "killed")
+    killed = done_in(folder, *run, "--store", store, TIDEMARK_CRASH_AT="after-commit:2")
+    assert killed.returncode == -9
+    lines = iter(killed.stderr.splitlines())
+    log_of(lines)
+    assert [line for line in lines if not EPOCH.fullmatch(line)] == ["killed at crash point after-commit:2"]
+    again = done_in(folder, *run, "--store", store, "--max-epochs", "1")
+    assert again.returncode == 0, again.stderr
+    lines = iter(again.stderr.splitlines())
+    assert "ERROR" not in log_of(lines)
+    assert [bool(EPOCH.fullmatch(line)) for line in lines] == [True]
+    assert again.stdout.startswith("fares: 1 epochs, 2 rows read\n")
