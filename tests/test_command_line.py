@@ -120,7 +120,7 @@ def test_the_settings_of_a_run_reach_its_session(tmp_path: Path, monkeypatch: py
 
     (tmp_path / "tiny_job.py").write_text(
         "import tidemark as tm\n"
-        "ordered = tm.bounded_out_of_orderness(0, timestamp='n')\n"
+        "ordered = tm.bounded_out_of_orderness('0 ms', timestamp='n')\n"
         "rows = tm.source('rows', tm.from_elements([{'n': 1}], schema='n BIGINT'), watermarks=ordered)\n"
         "job = tm.Job('tiny', outputs={'rows': tm.memory(rows, 'rows')})\n"
     )
