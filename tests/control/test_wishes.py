@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.control.worlds import World, lifecycle
+from tests.savepoints.stored_jobs import StoredJob, store_in_memory
 from tidemark.control.generations import require_spec
+from tidemark.control.spec import JobSpec, MissingEpochsWish
 from tidemark.control.wishes import Wishes
 from tidemark.errors import SourceError
 
@@ -80,3 +82,15 @@ def test_who_asks_for_what_is_so_already_changes_nothing(world: World, wishes: W
     started = wishes.start("fares")
     assert (started.generation, started.spec.restarts) == (3, 0), "a stop that was seen needs no restart"
     assert wishes.start("fares") == started
+
+
+def test_what_is_done_about_missing_epochs_is_asked_for_once() -> None:
+    job = StoredJob(store_in_memory(), name="fares")
+    wishes = Wishes(job.root, "ada", job.clock)
+    wishes.submit(JobSpec("fares", "fares:job", wanted="suspended"))
+    assert wishes.start("fares", missing_epochs="accept").spec.missing_epochs is None, "nothing was committed that could be missing"
+    first = job.commit()
+    wish = wishes.start("fares", missing_epochs="accept").spec.missing_epochs
+    assert wish == MissingEpochsWish("accept", first.lineage, first.epoch)
+    assert (wish.after(first.lineage, first.epoch), wish.after(first.lineage, first.epoch + 1)) == ("accept", None)
+    assert wishes.start("fares").spec.missing_epochs is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,9 +13,16 @@ from deltalake import DeltaTable, write_deltalake
 
 from tests.engine.delta_rig import COLUMNS, LINEAGE, WINDOWS, Rig, as_table, row
 from tidemark.errors import MissingEpochsError
+from tidemark.savepoints.missing_records import Retained
 from tidemark.spark.delta_upsert import Upsert
 from tidemark.spark.missing import Expected
+from tidemark.spark.parquet_position import KIND, FolderNote
 from tidemark.spark.parquet_sink import ParquetSink
+from tidemark.state.codec import from_plain, to_plain
+from tidemark.state.envelope import seal, unseal
+from tidemark.state.progress import EpochProgress
+from tidemark.state.records import EpochRecord, OutputRecord
+from tidemark.testing.crash import run_until_crash
 
 MODES: dict[str, Upsert | None] = {"append": None, "upsert": WINDOWS}
 
@@ -109,6 +117,43 @@ def test_it_is_refused(tmp_path: Path, loss: Callable[[Path], None], mode: str, 
             rig.run(row("k4", 40, 4))
         assert DeltaTable(str(rig.folder)).version() == there[0]  # type: ignore[index]
     assert state_of(rig.folder) is None or loss is not removed
+
+
+def retained(folder: Path) -> Retained:
+    """Return the epochs of a rig, as the job's log would have them."""
+    outputs = [from_plain(OutputRecord, plain, path="") for plain in json.loads((folder / "records.json").read_text())]
+    progress = EpochProgress("", LINEAGE, 0, 0, 0, 0, 0)
+    records = (EpochRecord("", LINEAGE, None, 1, n, 0, "", progress, outputs={"rows": output}) for n, output in enumerate(outputs))
+    return Retained(tuple(records), whole=True)
+
+
+def republish_in_process(folder: str, mode: str) -> None:
+    """Publish again what is missing; called in a process of its own, which is killed on the way."""
+    Rig(Path(folder) / "table", MODES[mode]).sink.republish(retained(Path(folder)))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_killed_while_epochs_are_published_again(tmp_path: Path, mode: str) -> None:
+    rig, records = Rig(tmp_path / "table", MODES[mode]), []
+    for number in range(4):
+        records.append(rig.stage(row(f"k{number}", number * 10, number)))
+        rig.publish(records[-1])
+    (tmp_path / "records.json").write_text(json.dumps(to_plain(records)))
+    position = rig.sink.position
+    restored(rig.folder)
+    shown = len(rig.rows)
+    assert shown < 3
+    if mode == "append":
+        run_until_crash("tests.engine.test_lost_tables:republish_in_process", "output-republished", [str(tmp_path), mode]).require_killed()
+        assert len(rig.rows) == shown + 1
+    rig.restart()
+    rig.sink.expect(Expected(position))
+    # What was published before the kill is there already.
+    again = rig.sink.republish(retained(tmp_path))
+    assert again == tuple(range(4))[shown + (mode == "append") :]
+    assert rig.rows == rig.expected
+    rig.run(row("k4", 40, 4))
+    assert rig.rows == rig.expected
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -259,3 +304,10 @@ def test_a_folder_of_files(tmp_path: Path) -> None:
                 looking.require_whole()
             with pytest.raises(MissingEpochsError, match=what):
                 looking.publish(records[-1], LINEAGE, 3)
+
+
+def test_a_folders_note_is_written_and_read_as_ever() -> None:
+    frozen = (Path(__file__).parent / "golden" / "published-1.json").read_bytes()
+    note = FolderNote("f00d", 3, "a1", 7)
+    assert seal(KIND, to_plain(note)) == frozen
+    assert from_plain(FolderNote, unseal(frozen, kind=KIND, path="p")[1], path="p") == note

@@ -23,8 +23,18 @@ from tidemark.state.epoch_codec import (
     encode_epoch,
 )
 from tidemark.state.heartbeat import Heartbeat
-from tidemark.state.progress import EpochProgress
-from tidemark.state.records import EpochRecord, OperatorState, OutputRecord, OwnerInfo, ParentRef, StagedFile, StateFile, TermRecord
+from tidemark.state.progress import EpochProgress, OutputRepair
+from tidemark.state.records import (
+    EpochRecord,
+    OperatorState,
+    OutputRecord,
+    OwnerInfo,
+    ParentRef,
+    SinkPosition,
+    StagedFile,
+    StateFile,
+    TermRecord,
+)
 
 GOLDEN = Path(__file__).parent / "golden"
 MakeRecord = Callable[..., EpochRecord]
@@ -76,6 +86,17 @@ def test_golden_files_are_written_and_read_as_ever(name: str, make_record: MakeR
         beat = Heartbeat(3, owner, 1_700_000_000_000, 12)
         assert seal("heartbeat", to_plain(beat)) == frozen
         assert from_plain(Heartbeat, unseal(frozen, kind="heartbeat", path="p")[1], path="p") == beat
+
+
+def test_positions_of_sinks_have_a_golden_record(make_record: MakeRecord, make_file: MakeFile) -> None:
+    record, repair = golden_record(make_record, make_file), OutputRepair("republished", 7, "version 5 is a RESTORE to version 2", (2, 3))
+    before = SinkPosition("4b1c", 12, "ab" * 16, "a1", 6, 11)
+    output = replace(record.outputs["tips"], before=before, repairs=(repair,))
+    shown = replace(record.progress.outputs["tips"], repair=repair)
+    record = replace(record, outputs={"tips": output}, progress=replace(record.progress, outputs={"tips": shown}))
+    frozen = (GOLDEN / "epoch-positions-1.json").read_bytes()
+    assert encode_epoch(record, {}, Shelf().write)[0] == frozen
+    assert Shelf().decode(frozen).record == record
 
 
 def test_the_golden_segment_is_written_as_ever(make_file: MakeFile) -> None:

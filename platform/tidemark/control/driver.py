@@ -159,10 +159,10 @@ def _run_attempt(
 
 
 def _missing_epochs(store: JobStore, spec: JobSpec) -> MissingEpochs | None:
-    """Return what may be done about epochs that an output's place no longer holds; what was asked for counts for one newest epoch."""
-    wish, head = spec.missing_epochs, newest_epoch(store, spec.job)
-    same = wish is not None and head is not None and (head.lineage, head.epoch) == (wish.lineage, wish.epoch)
-    return wish.how if wish is not None and same else None
+    """Return what may be done about epochs that an output's place no longer holds."""
+    wish = spec.missing_epochs
+    head = newest_epoch(store, spec.job) if wish is not None else None
+    return wish.after(head.lineage, head.epoch) if wish is not None and head is not None else None
 
 
 def _spec_of(store: JobStore, name: str, attempt: Attempt) -> JobSpec:

@@ -73,6 +73,10 @@ class MissingEpochsWish:
     lineage: str
     epoch: int
 
+    def after(self, lineage: str, epoch: int) -> MissingEpochs | None:
+        """Return what may be done by a driver that goes on after an epoch, None for another than the one named here."""
+        return self.how if (lineage, epoch) == (self.lineage, self.epoch) else None
+
 
 @dataclass(frozen=True)
 class ForkOrigin:

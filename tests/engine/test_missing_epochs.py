@@ -1,0 +1,244 @@
+"""Outputs that lose epochs under a job: every sink refuses, between two runs and while the driver runs; and each way out.
+
+Each case begins with the same stored job of four epochs, which is copied into its place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+import tidemark as tm
+from tests.engine.lab import elements
+from tidemark.cli.tables import history_table, status_text
+from tidemark.errors import MissingEpochsError
+from tidemark.savepoints.rewinding import rewind
+from tidemark.savepoints.savepoint_store import SavepointStore
+from tidemark.spark.run import RunResult
+from tidemark.state.history import read_history
+from tidemark.state.joblog import JobLog
+from tidemark.state.progress import EpochProgress, MissingEpochs
+from tidemark.state.status import read_status
+from tidemark.state.store import JobStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+COLUMNS = pa.schema([("k", pa.string()), ("t", pa.int64())])
+Loss = Callable[[Path], None]
+
+
+class World:
+    """One job in one place: its tables, and a copy of all of it after four epochs."""
+
+    def __init__(self, spark: SparkSession, root: Path) -> None:
+        self.spark = spark
+        self.place = root / "world"
+        self.kept = root / "kept"
+        self.run(4)
+        shutil.copytree(self.place, self.kept)
+
+    def job(self, epochs: int) -> tm.Job:
+        # Every epoch has a row of its own, and one that replaces that of the epoch before where rows are known by their key.
+        rows = elements(*([(f"k{number}", number), ("same", number)] for number in range(epochs)), schema="k STRING, t BIGINT")
+        plain = rows.select("k", "t")
+        outputs = {
+            "append": tm.delta(plain, f"{self.place}/append"),
+            "upsert": tm.delta(plain, f"{self.place}/upsert", mode="upsert", keys=["k"]),
+            "files": tm.parquet(plain, f"{self.place}/files"),
+            "memory": tm.memory(plain, "missing-epochs"),
+        }
+        return tm.Job("losing", outputs=outputs, store=f"{self.place}/store")
+
+    def run(
+        self, epochs: int, missing_epochs: MissingEpochs | None = None, on_epoch: Callable[[EpochProgress], None] | None = None
+    ) -> RunResult:
+        job = self.job(epochs)
+        return tm.run(job, spark=self.spark, handle_signals=False, missing_epochs=missing_epochs, on_epoch=on_epoch)
+
+    @contextlib.contextmanager
+    def again(self) -> Iterator[None]:
+        """Begin with the four epochs."""
+        shutil.rmtree(self.place)
+        shutil.copytree(self.kept, self.place)
+        yield
+
+    def rows(self, output: str) -> list[tuple[str, int]]:
+        """Return what readers find, sorted."""
+        place = str(self.place / output)
+        table = ds.dataset(place, format="parquet").to_table() if output == "files" else DeltaTable(place).to_pyarrow_table()
+        return sorted((row["k"], row["t"]) for row in table.to_pylist())
+
+    @property
+    def store(self) -> JobStore:
+        return JobStore.open(f"{self.place}/store")
+
+    @property
+    def epoch(self) -> int:
+        """The newest committed epoch."""
+        head = JobLog(self.store.at("losing"), "losing").load().epoch
+        assert head is not None
+        return head.epoch
+
+
+@pytest.fixture(scope="module")
+def world(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> World:
+    return World(spark, tmp_path_factory.mktemp("losing"))
+
+
+def expected(output: str, epochs: int) -> list[tuple[str, int]]:
+    """Return what an undisturbed run leaves."""
+    plain = [(f"k{number}", number) for number in range(epochs)]
+    same = [("same", number) for number in range(epochs)]
+    return sorted(plain + (same[-1:] if output == "upsert" else same))
+
+
+def table_restored(table: Path) -> None:
+    DeltaTable(str(table)).restore(2)
+
+
+def table_emptied(table: Path) -> None:
+    DeltaTable(str(table)).delete()
+
+
+def table_replaced(table: Path) -> None:
+    """By another with the same columns, and more versions."""
+    newest = DeltaTable(str(table)).version()
+    shutil.rmtree(table)
+    for _ in range(newest + 3):
+        write_deltalake(str(table), COLUMNS.empty_table(), mode="append")
+
+
+def folder_emptied(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.mkdir()
+
+
+def folder_replaced(folder: Path) -> None:
+    folder_emptied(folder)
+    pq.write_table(pa.Table.from_pylist([{"k": "x", "t": 1}], schema=COLUMNS), folder / "part-0.parquet")
+
+
+LOSSES: dict[str, tuple[Loss, ...]] = {
+    "append": (table_restored, table_emptied, shutil.rmtree, table_replaced),
+    "upsert": (table_restored, table_emptied, shutil.rmtree, table_replaced),
+    "files": (folder_emptied, shutil.rmtree, folder_replaced),
+}
+
+
+@pytest.mark.parametrize("output", LOSSES)
+def test_a_start_refuses(world: World, output: str) -> None:
+    for loss in LOSSES[output]:
+        with world.again():
+            loss(world.place / output)
+            with pytest.raises(
+                MissingEpochsError, match=f"output '{output}'.*epoch.*--missing-epochs republish.*tidemark rewind losing"
+            ) as told:
+                world.run(5)
+            assert (told.value.transient, world.epoch) == (False, 3), loss
+            # A place that is deleted is not made a table again.
+            assert (world.place / output / "_delta_log").exists() is (output != "files" and loss is not shutil.rmtree)
+            status = read_status(world.store, "losing")
+            assert status is not None
+            assert (status.state, status.error_code) == ("failed", "TM302")
+
+
+@pytest.mark.parametrize("output", LOSSES)
+def test_a_driver_that_runs_refuses_before_it_commits(world: World, output: str) -> None:
+    for loss in LOSSES[output]:
+        with world.again():
+
+            def lose(progress: EpochProgress, loss: Loss = loss) -> None:
+                if progress.epoch == 4:
+                    loss(world.place / output)
+
+            with pytest.raises(MissingEpochsError, match=f"output '{output}' was published up to epoch 4"):
+                world.run(7, on_epoch=lose)
+            assert world.epoch == 4, loss
+            # Nor is it there at the next start as if nothing had been.
+            with pytest.raises(MissingEpochsError):
+                world.run(7)
+
+
+def test_missing_epochs_are_published_again(world: World) -> None:
+    def entries_deleted(table: Path) -> None:
+        for entry in sorted((table / "_delta_log").glob("*.json"))[-2:]:
+            entry.unlink()
+
+    for loss, again in ((table_restored, (2, 3)), (entries_deleted, (2, 3)), (table_emptied, (0, 1, 2, 3))):
+        with world.again():
+            loss(world.place / "append")
+            loss(world.place / "upsert")
+            ran = world.run(6, missing_epochs="republish")
+            noted = ran.epochs[0]
+            assert (noted.epoch, noted.rows_in, len(ran.epochs)) == (4, 0, 3)
+            for output in ("append", "upsert"):
+                repair = noted.outputs[output].repair
+                assert repair is not None
+                assert (repair.how, repair.epochs) == ("republished", again)
+            assert noted.outputs["files"].repair is None
+            for output in LOSSES:
+                assert world.rows(output) == expected(output, 6), (loss, output)
+            # And it goes on.
+            world.run(7)
+            assert world.rows("append") == expected("append", 7)
+
+
+def test_what_is_deleted_cannot_be_published_again(world: World) -> None:
+    for output, loss in (("append", shutil.rmtree), ("upsert", table_replaced), ("files", shutil.rmtree)):
+        with world.again():
+            loss(world.place / output)
+            with pytest.raises(MissingEpochsError, match=r"cannot be published again: .*--missing-epochs accept"):
+                world.run(5, missing_epochs="republish")
+            assert world.epoch == 3
+
+
+def test_a_gap_that_is_accepted_is_kept_in_the_log(world: World) -> None:
+    with world.again():
+        table_restored(world.place / "append")
+        shutil.rmtree(world.place / "upsert")
+        shutil.rmtree(world.place / "files")
+        ran = world.run(5, missing_epochs="accept")
+        assert [epoch.epoch for epoch in ran.epochs] == [4, 5]
+        assert world.rows("append") == sorted([*expected("append", 2), ("k4", 4), ("same", 4)])
+        assert world.rows("upsert") == world.rows("files") == [("k4", 4), ("same", 4)]
+        world.run(6)
+        head = JobLog(world.store.at("losing"), "losing").load().epoch
+        assert head is not None
+        assert {name: len(output.repairs) for name, output in head.outputs.items()} == {"append": 1, "upsert": 1, "files": 1, "memory": 0}
+        status = read_status(world.store, "losing")
+        assert status is not None
+        said = "gap accepted in epoch 4: output 'append' was published up to epoch 2"
+        assert said in status_text(status, heartbeat=0, silent=False)
+        assert said in history_table(read_history(world.store, "losing"))
+        # What is lost from now on is refused as ever.
+        table_restored(world.place / "append")
+        with pytest.raises(MissingEpochsError):
+            world.run(7)
+
+
+def test_the_job_is_rewound_to_where_the_table_is(world: World) -> None:
+    with world.again():
+        savepoints = SavepointStore(world.store, "losing")
+        savepoints.take("then", epoch=1)
+        for output in ("append", "upsert"):
+            table_restored(world.place / output)
+        with pytest.raises(MissingEpochsError):
+            world.run(5)
+        rewind(world.store, "losing", "then")
+        world.run(5)
+        assert [world.rows(output) for output in ("append", "upsert")] == [expected(output, 5) for output in ("append", "upsert")]
+        shutil.rmtree(world.place / "append")
+        with pytest.raises(MissingEpochsError, match="there is no table any more"):
+            world.run(6)
