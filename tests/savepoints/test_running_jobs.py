@@ -15,10 +15,10 @@ import pytest
 from tests.savepoints.running import RunningJobs, Tables, Undisturbed, require_widened, seconds_for, tables_in
 from tidemark.control.driver import FINISHED
 from tidemark.control.generations import require_spec
-from tidemark.state.log_folder import LOGS_VARIABLE
 from tidemark.control.upgrade_records import newest_step
 from tidemark.savepoints.savepoint import Savepoint
 from tidemark.savepoints.savepoint_store import SavepointStore
+from tidemark.state.log_folder import LOGS_VARIABLE
 from tidemark.state.records import EpochRecord
 from tidemark.testing.crash import run_until_crash
 

@@ -18,11 +18,11 @@ from tidemark.control.attempts import newest_attempt
 from tidemark.control.generations import require_spec
 from tidemark.control.processes import facts_of
 from tidemark.control.reconciler import Reconciler
-from tidemark.state.log_folder import LOGS_VARIABLE
 from tidemark.control.upgrade_records import UpgradeStep, newest_step
 from tidemark.crashpoints import KILLED
 from tidemark.savepoints.savepoint_store import SavepointStore
 from tidemark.savepoints.upgrade_note import read_upgrade
+from tidemark.state.log_folder import LOGS_VARIABLE
 from tidemark.testing.crash import Ending, run_until_crash
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.crash]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidemark.clock import format_ms
+from tidemark.control.driver_starts import in_order
+from tidemark.control.records import DriverStart
 from tidemark.control.view import JobView
 from tidemark.durations import format_duration
 
@@ -26,11 +28,7 @@ def view_text(view: JobView) -> str:
         lines.append(
             f"  generation {view.generation}{seen}: wanted {spec.wanted}, {spec.code}{version}, trigger {format_duration(spec.trigger_ms)}"
         )
-    process = view.process
-    if process is not None:
-        name = process.pid if process.pid is not None else process.application
-        log = f", log {process.log}" if process.log else ""
-        lines.append(f"  attempt {view.attempt}: process {name} on host {process.host!r} ({view.process_state or 'unknown'}){log}")
+    lines += _process_lines(view)
     if view.next_start_at is not None:
         lines.append(f"  starts again at {format_ms(view.next_start_at)}")
     if view.error is not None:
@@ -83,6 +81,26 @@ def busy_text(view: JobView) -> str:
     """Return the share of time in which epochs are at hand."""
     share = view.pressure.busy_share
     return "-" if share is None else f"{share:.0%}"
+
+
+def _process_lines(view: JobView) -> list[str]:
+    process = view.process
+    if process is None:
+        return []
+    name = process.pid if process.pid is not None else process.application
+    log = f", log {process.log}" if process.log else ""
+    lines = [f"  attempt {view.attempt}: process {name} on host {process.host!r} ({view.process_state or 'unknown'}){log}"]
+    start = view.start
+    if start is not None and start.stage and view.process_state != "gone":
+        since = format_duration(rounded(max(0, view.at - start.since)))
+        lines.append(f"  starting: {start.stage} for {since}{_took(start)}")
+    return lines
+
+
+def _took(start: DriverStart) -> str:
+    """Return what the stages of a start took, in seconds."""
+    done = [f"{stage} {ms / 1000:.1f}s" for stage, ms in in_order(start.took)]
+    return f" ({', '.join(done)})" if done else ""
 
 
 def _rate(rows: float | None) -> str:

@@ -83,6 +83,7 @@ def view_of(observation: Observation, now: int) -> JobView:
         next_start_at=control.next_start_at if control is not None else None,
         reason="; ".join(filter(None, (str(under_way), reason))) if under_way is not None else reason,
         error=error or _error_of(driver),
+        start=observation.start,
         warning="; ".join(_warnings(observation)),
         end_of_input=last.end_of_input if last is not None else False,
         driver_lifecycle=driver_lifecycle,

@@ -67,6 +67,7 @@ class JobDriver:
         on_epoch: called after each epoch that was published.
         restore: from which savepoint to go on.
         parallelism: asked before each epoch; None where it is the job's own.
+        on_stage: called with the name of each stage of the start as it begins.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class JobDriver:
         on_epoch: Callable[[EpochProgress], None],
         restore: Restore | None = None,
         parallelism: Callable[[], int | None] | None = None,
+        on_stage: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.job = job
         self.head = term.head.epoch
@@ -92,6 +94,7 @@ class JobDriver:
         self._on_epoch = on_epoch
         self._restore = restore
         self._parallelism = parallelism
+        self._on_stage = on_stage
         self._topology = build_topology(job.outputs)
         self._machinery = Machinery(
             store=self._store,
@@ -130,9 +133,11 @@ class JobDriver:
         self.head = beginning.head(self._restore)
         require_not_ahead(self._machinery.sinks, self.lineage, self.next_epoch - 1)
         self._planned = read_plan(self._store)
+        self._on_stage("checkpoint")
         make_ready(self._spark, self.job, self._store.at("elements"))
         self._seed()
         self._keeping.begin(self.head, self.lineage)
+        self._on_stage("first epoch")
 
     def run_on(self, gauge: LoadGauge, intake: AdaptiveIntake | None) -> Callable[[], None]:
         """Say that the driver runs on: its status shows the load, and its intake may adapt; returns what to call when other input waits."""

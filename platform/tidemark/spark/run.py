@@ -63,6 +63,7 @@ def run(
     adaptive_intake: bool = False,
     restore: Restore | None = None,
     parallelism: Callable[[], int | None] | None = None,
+    on_stage: Callable[[str], None] | None = None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> RunResult:
     """Run a job and return when it is done.
@@ -90,6 +91,8 @@ def run(
             as long as ``trigger``; bounds that the job's sources declare are never passed. Only with ``trigger``.
         restore: go on from a savepoint instead of after the last epoch, under a new lineage.
         parallelism: number of shuffle partitions, asked before each epoch; None leaves it to the job.
+        on_stage: called as the stages of a start begin: "recovery" (the job's log is read, what is committed is published), "checkpoint",
+            and "first epoch", which ends with the first call of ``on_epoch``.
         clock: processing time.
 
     Raises:
@@ -99,6 +102,8 @@ def run(
     interval = _interval(trigger, end_of_input=end_of_input, adaptive_intake=adaptive_intake)
     root = root_store(store, job.store)
     session = spark or build_session(app_name=f"tidemark {job.name}")
+    stage = on_stage or (lambda _: None)
+    stage("recovery")
     term = JobLog(root.at(job.name), job.name, clock).acquire(current_owner(run_id), takeover=takeover)
     stopping = stop or threading.Event()
     epochs: list[EpochProgress] = []
@@ -125,6 +130,7 @@ def run(
                     on_epoch=after_epoch,
                     restore=restore,
                     parallelism=parallelism,
+                    on_stage=stage,
                 )
             except TidemarkError as error:
                 with contextlib.suppress(StoreError):
