@@ -97,6 +97,7 @@ def _start(settings: dict[str, Any]) -> SparkSession:
         raise SetupError("dagster-pyspark is not installed", fix="run pip install -e '.[dagster]' in the checkout") from error
     local = local_settings() if master_of(settings).startswith("local") else {}
     all_settings = {**local, **SETTINGS, **settings}
+    # Before the resource does it, whose JVM would print into the run's log.
     start_jvm(flat_settings(all_settings))
     session: SparkSession = LazyPySparkResource(spark_config=all_settings).spark_session
     return session

@@ -26,6 +26,7 @@ from tidemark.control.metric_board import ALL_METRICS, MetricBoard, Shown, serie
 from tidemark.control.metric_list import MOST_SPLITS
 from tidemark.control.metric_otel import export_metrics, otel_name
 from tidemark.control.metric_server import StoredJob, listening_place, serve_metrics
+from tidemark.control.records import DriverStart
 from tidemark.control.view import JobView, Pressure, SourceView, SplitView
 from tidemark.errors import DefinitionError, SetupError, StoreError
 from tidemark.state.load import Waiting
@@ -58,6 +59,7 @@ def busy_view() -> JobView:
             busy_since=T0 - 2_000, busy_share=0.4, catch_up_ms=60_000, waiting={"trips": Waiting(files=3, bytes=4096, rows=70)}
         ),
         restarts_done=2,
+        start=DriverStart(2, T0 - 60_000, "", T0 - 50_000, {"jvm": 2_500}),
         generation=4,
         generation_seen=3,
         state_rows=10,
@@ -108,6 +110,7 @@ def test_what_a_supervisor_shows_is_what_its_views_say() -> None:
         series("tidemark_spec_generation", job="taxi"): 4,
         series("tidemark_spec_generation_seen", job="taxi"): 3,
         series("tidemark_heartbeat_timestamp_seconds", job="taxi"): T0 / 1000 - 5,
+        series("tidemark_driver_start_stage_seconds", job="taxi", stage="jvm"): 2.5,
         series("tidemark_watermark_lag_seconds", job="taxi", source="trips"): 3600,
         series("tidemark_watermark_timestamp_seconds", job="taxi", source="trips"): T0 / 1000 - 3600,
         series("tidemark_split_watermark_lag_seconds", job="taxi", source="trips", split="trips-2"): 2,

@@ -45,7 +45,7 @@ def test_nothing_is_written_in_the_steady_state(world: World) -> None:
 
 
 def test_a_killed_driver_is_started_again_with_its_failure_remembered(world: World) -> None:
-    world.submit()
+    world.submit(restart=RestartPolicy(kind="fixed", delay_ms=1_000))
     reconciler = world.reconciler()
     world.run(reconciler, 20)
     world.driver().end(-9)
@@ -63,7 +63,7 @@ def test_a_killed_driver_is_started_again_with_its_failure_remembered(world: Wor
 
 
 def test_what_a_driver_left_running_is_ended_before_its_end_is_written_down(world: World) -> None:
-    world.submit()
+    world.submit(restart=RestartPolicy(kind="fixed", delay_ms=1_000))
     world.run(world.reconciler(), 20)
     world.driver().end(-9)
     seen: list[str] = []

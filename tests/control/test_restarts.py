@@ -44,12 +44,13 @@ def delay(policy: RestartPolicy, known: tuple[Failure, ...]) -> int | str:
 @pytest.mark.parametrize(
     ("policy", "known", "expected"),
     [
-        (RestartPolicy(jitter=0), in_a_row(1), 1_000),
+        (RestartPolicy(jitter=0), in_a_row(1), 0),
+        (RestartPolicy(), in_a_row(1), 0),
         (RestartPolicy(jitter=0), in_a_row(2), 2_000),
         (RestartPolicy(jitter=0), in_a_row(5), 16_000),
         (RestartPolicy(jitter=0), in_a_row(40), 300_000),
         (RestartPolicy(jitter=0, factor=1), in_a_row(40), 1_000),
-        (RestartPolicy(jitter=0), failures((0, 5), (10, 10 + HOUR)), 1_000),
+        (RestartPolicy(jitter=0), failures((0, 5), (10, 10 + HOUR)), 0),
         (RestartPolicy(jitter=0), failures((0, HOUR), (HOUR, HOUR + 5)), 2_000),
         (RestartPolicy(kind="fixed"), in_a_row(3), 10_000),
         (RestartPolicy(kind="fixed"), in_a_row(4), "it failed 4 times in a row, and its restart policy is 3 attempts"),

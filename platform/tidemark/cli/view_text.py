@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tidemark.clock import format_ms
+from tidemark.control.driver_starts import in_order
+from tidemark.control.records import DriverStart
 from tidemark.control.restart_text import policy_text
 from tidemark.control.view import JobView
 from tidemark.durations import format_duration, short_duration
@@ -25,7 +27,7 @@ def _asked(view: JobView) -> Iterator[str]:
     """Yield why a job is where it is, what is wanted, and its process."""
     if view.reason:
         yield f"reason: {view.reason}"
-    upgrade, spec, process = view.upgrade, view.spec, view.process
+    upgrade, spec = view.upgrade, view.spec
     if upgrade is not None and upgrade.trouble:
         yield f"stands against it since {format_ms(upgrade.trouble_since)}: {upgrade.trouble}"
     if spec is not None:
@@ -34,10 +36,7 @@ def _asked(view: JobView) -> Iterator[str]:
         trigger = format_duration(spec.trigger_ms)
         yield f"generation {view.generation}{seen}: wanted {spec.wanted}, {spec.code}{version}, trigger {trigger}"
         yield f"restarts: {policy_text(spec.restart)}" + (f"; {view.restarts_done} so far" if view.restarts_done else "")
-    if process is not None:
-        name = process.pid if process.pid is not None else process.application
-        log = f", log {process.log}" if process.log else ""
-        yield f"attempt {view.attempt}: process {name} on host {process.host!r} ({view.process_state or 'unknown'}){log}"
+    yield from _process(view)
 
 
 def _trouble(view: JobView) -> Iterator[str]:
@@ -97,6 +96,24 @@ def busy_text(view: JobView) -> str:
     """Return the share of time in which epochs are at hand."""
     share = view.pressure.busy_share
     return "-" if share is None else f"{share:.0%}"
+
+
+def _process(view: JobView) -> Iterator[str]:
+    process = view.process
+    if process is None:
+        return
+    name = process.pid if process.pid is not None else process.application
+    log = f", log {process.log}" if process.log else ""
+    yield f"attempt {view.attempt}: process {name} on host {process.host!r} ({view.process_state or 'unknown'}){log}"
+    start = view.start
+    if start is not None and start.stage and view.process_state != "gone":
+        yield f"starting: {start.stage} for {short_duration(max(0, view.at - start.since))}{_took(start)}"
+
+
+def _took(start: DriverStart) -> str:
+    """Return what the stages of a start took, in seconds."""
+    done = [f"{stage} {ms / 1000:.1f}s" for stage, ms in in_order(start.took)]
+    return f" ({', '.join(done)})" if done else ""
 
 
 def _rate(rows: float | None) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidemark.control.layout import ATTEMPTS, CLAIMS, WARNINGS, number_in, numbered
+from tidemark.control.layout import ATTEMPTS, CLAIMS, STARTS, WARNINGS, number_in, numbered
 from tidemark.control.records import Attempt, Claim, ProcessHandle
 from tidemark.errors import FencedError
 from tidemark.state.layout import job_folder
@@ -96,7 +96,7 @@ def delete_attempts(store: JobStore, job: str, below: int) -> None:
     folder = store.at(job_folder(job))
     old = [
         file.path
-        for kind in (ATTEMPTS, CLAIMS, WARNINGS)
+        for kind in (ATTEMPTS, CLAIMS, STARTS, WARNINGS)
         for file in folder.list(kind)
         if (number := number_in(kind, file.path)) is not None and number < below
     ]

@@ -15,18 +15,19 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import Final, NoReturn
 
 from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.control.attempts import claim_attempt
 from tidemark.control.driver_metrics import driver_metrics
 from tidemark.control.driver_signals import asked_by_signals
-from tidemark.control.executor_settings import executor_settings
+from tidemark.control.driver_starts import SPARK, StartReport
 from tidemark.control.generations import read_generation
 from tidemark.control.loading import load_job
 from tidemark.control.logs import OUT, JobLines, keep_bounded, log_format, log_to
 from tidemark.control.records import ATTEMPT_RUN, Attempt, ProcessHandle
 from tidemark.control.run_folder import write_ending
+from tidemark.control.spark_start import SparkStart
 from tidemark.control.spark_submit import NAME
 from tidemark.control.spec import JobSpec
 from tidemark.control.spec_watch import SpecWatch, watching
@@ -35,13 +36,10 @@ from tidemark.graph.job import Job
 from tidemark.savepoints.isolation import isolated
 from tidemark.state.joblog import newest_epoch
 from tidemark.state.owners import current_owner, process_birth
-from tidemark.state.progress import MissingEpochs
+from tidemark.state.progress import EpochProgress, MissingEpochs
 from tidemark.state.redaction import redacted, without_secrets
 from tidemark.state.status import read_status, write_failure
 from tidemark.state.store import JobStore
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 logger = logging.getLogger("tidemark")
 
@@ -107,16 +105,24 @@ def main(arguments: Sequence[str]) -> int:
 def _run_attempt(
     store: JobStore, attempt: Attempt, spec: JobSpec, watch: SpecWatch, *, process: ProcessHandle, lines: JobLines, clock: Clock
 ) -> None:
-    from tidemark.spark.run import run
-
     logger.info("attempt %d of job %s, generation %d: %s", attempt.number, spec.job, attempt.generation, attempt.why)
     watch.look()
     if watch.stopping.is_set() and watch.ending != "drain":
         return
     bounded = _bounding(process)
-    with asked_by_signals(watch), driver_metrics(store, spec.job, attempt.number) as metrics:
+    start = StartReport(store, spec.job, attempt, clock=clock)
+
+    def after_epoch(progress: EpochProgress) -> None:
+        start.close()
+        lines.after_epoch(progress)
+
+    with asked_by_signals(watch), driver_metrics(store, spec.job, attempt.number) as metrics, contextlib.closing(start):
+        spark = SparkStart(spec, start, log=_printed(process))
+        from tidemark.spark.run import run
+
         job = _loaded(spec)
-        session = _session(spec, process)
+        start.enter(SPARK)
+        session = spark.session()
         try:
             # Once more: Spark has put its own handler for SIGINT in place.
             with asked_by_signals(watch), watching(watch, *bounded, *metrics):
@@ -126,7 +132,8 @@ def _run_attempt(
                         store=store.uri,
                         trigger=f"{spec.trigger_ms} milliseconds",
                         spark=session,
-                        on_epoch=lines.after_epoch,
+                        on_epoch=after_epoch,
+                        on_stage=start.enter,
                         stop=watch.stopping,
                         takeover=attempt.takeover,
                         run_id=attempt.run_id,
@@ -143,7 +150,8 @@ def _run_attempt(
                         store=store.uri,
                         end_of_input=True,
                         spark=session,
-                        on_epoch=lines.after_epoch,
+                        on_epoch=after_epoch,
+                        on_stage=start.enter,
                         stop=watch.until_drained(),
                         takeover=attempt.takeover,
                         run_id=attempt.run_id,
@@ -187,26 +195,6 @@ def _loaded(spec: JobSpec) -> Job:
             job=spec.job,
         )
     return job
-
-
-def _session(spec: JobSpec, process: ProcessHandle) -> SparkSession:
-    from tidemark.spark.engine_causes import engine_cause, whole_text
-    from tidemark.spark.error_text import first_line
-    from tidemark.spark.session import build_session
-
-    try:
-        conf = {**executor_settings(spec), **spec.conf}
-        return build_session(spec.master, app_name=f"tidemark {spec.job}", conf=conf, log=_printed(process))
-    except TidemarkError:
-        raise
-    except Exception as error:  # noqa: BLE001 - Java's, Python's and the operating system's: it does not start
-        cause = engine_cause(whole_text(error))
-        behind = f"{cause.what}: " if cause is not None else ""
-        raise EngineError(
-            f"Spark does not start at master {spec.master!r}: {behind}{first_line(error)}",
-            fix=cause.fix if cause is not None else "see that the master can be reached and has room, and the settings in the spec's conf",
-            job=spec.job,
-        ) from without_secrets(error)
 
 
 def _ended_by(store: JobStore, name: str, number: int, error: TidemarkError, clock: Clock) -> int:

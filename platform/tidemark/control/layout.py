@@ -4,6 +4,7 @@
 ``control/specs/<n>.json``        the generations of the spec, each created once
 ``control/attempts/<n>.json``     the right to launch a driver, created once per attempt
 ``control/claims/<n>.json``       the process that runs an attempt, created once
+``control/starts/<n>.json``       how far the start of an attempt's driver is, and how long its stages took
 ``control/warnings/<n>.json``     what the driver of an attempt has to do without, while it does
 ``control/leases/<n>.json``       which reconciler acts on the job
 ``control/upgrades/<n>.json``     the steps of upgrades, each created once before it is taken
@@ -22,6 +23,7 @@ CONTROL: Final = "control"
 SPECS: Final = "control/specs"
 ATTEMPTS: Final = "control/attempts"
 CLAIMS: Final = "control/claims"
+STARTS: Final = "control/starts"
 WARNINGS: Final = "control/warnings"
 LEASES: Final = "control/leases"
 UPGRADES: Final = "control/upgrades"

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from tidemark.control.driver_starts import in_order
 from tidemark.control.labels import plain_name
 from tidemark.control.view import UNHEALTHY, JobView, SourceView
 
@@ -152,6 +153,14 @@ JOB_METRICS: Final[tuple[JobMetric, ...]] = (
         lambda view: _one(_seconds(view.heartbeat_at)),
     ),
     _metric("driver_start_timestamp", "seconds", "When the driver started.", "Jobs", lambda view: _one(_seconds(view.started_at))),
+    _metric(
+        "driver_start_stage",
+        "seconds",
+        "How long a stage of the newest driver's start took; Spark's stages run beside others.",
+        "Jobs",
+        lambda view: () if view.start is None else [((stage,), ms / 1000) for stage, ms in in_order(view.start.took)],
+        "stage",
+    ),
     _metric(
         "watermark_lag",
         "seconds",

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidemark.control.attempts import read_attempt, read_claim
+from tidemark.control.driver_starts import read_start
 from tidemark.control.driver_warnings import read_warning
 from tidemark.control.generations import read_generation
 from tidemark.control.launcher import Launcher, Probe
-from tidemark.control.layout import ATTEMPTS, CLAIMS, CONTROL, CONTROL_STATUS, SPECS, UPGRADE_TROUBLE, UPGRADES, WARNINGS, number_in
-from tidemark.control.records import Attempt, Claim, ControlStatus, DriverWarning, ProcessHandle, attempt_of
+from tidemark.control.layout import ATTEMPTS, CLAIMS, CONTROL, CONTROL_STATUS, SPECS, STARTS, UPGRADE_TROUBLE, UPGRADES, WARNINGS, number_in
+from tidemark.control.records import Attempt, Claim, ControlStatus, DriverStart, DriverWarning, ProcessHandle, attempt_of
 from tidemark.control.spec import SpecGeneration
 from tidemark.control.upgrade_records import UpgradeStep, read_step
 from tidemark.control.upgrade_trouble import UpgradeTrouble, read_trouble
@@ -47,6 +48,7 @@ class Observation:
         handle: the newest attempt's process, from wherever it is known; None where nobody knows it.
         process: whether that lives; None without a handle.
         exit_code: what it ended with, where known.
+        start: how far the start of the newest attempt's driver is.
         warning: what the newest attempt's driver has to do without.
         upgrade: where its newest upgrade is, or how it ended.
         trouble: what stands against the next step of an upgrade that is under way.
@@ -64,6 +66,7 @@ class Observation:
     handle: ProcessHandle | None = None
     process: Probe | None = None
     exit_code: int | None = None
+    start: DriverStart | None = None
     warning: DriverWarning | None = None
     upgrade: UpgradeStep | None = None
     trouble: UpgradeTrouble | None = None
@@ -135,6 +138,7 @@ class Observer:
         attempt = self._attempt(job, _newest(ATTEMPTS, paths))
         claim = self._claim(job, attempt.number) if attempt is not None and _holds(CLAIMS, paths, attempt.number) else None
         control = read_control_status(self._store, job) if CONTROL_STATUS in paths else None
+        begun = attempt is not None and _holds(STARTS, paths, attempt.number)
         warned = attempt is not None and _holds(WARNINGS, paths, attempt.number)
         # First what the driver says in its heartbeat, then its status: a status that is final is then never older than a release.
         beat = read_heartbeat(folder)
@@ -159,6 +163,7 @@ class Observer:
             handle=handle,
             process=process,
             exit_code=launcher.exit_code(handle) if launcher is not None and handle is not None and process == "gone" else None,
+            start=read_start(self._store, job, attempt.number) if attempt is not None and begun else None,
             warning=read_warning(self._store, job, attempt.number) if attempt is not None and warned else None,
             upgrade=upgrade,
             trouble=read_trouble(self._store, upgrade) if upgrade is not None and stuck else None,

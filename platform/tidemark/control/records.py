@@ -5,6 +5,7 @@ Times are milliseconds since 1970-01-01 UTC.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -146,6 +147,20 @@ class Claim:
     at: int
     by: str
     process: ProcessHandle | None = None
+
+
+@dataclass(frozen=True)
+class DriverStart:
+    """How far the start of an attempt's driver is: its stage, empty once it is done, since when, and what stages took, milliseconds.
+
+    ``at`` is the attempt's. Spark starts beside other stages, so what they took can be more than the start as a whole.
+    """
+
+    attempt: int
+    at: int
+    stage: str
+    since: int
+    took: Mapping[str, int]
 
 
 @dataclass(frozen=True)

@@ -84,6 +84,9 @@ def longest_delay(policy: RestartPolicy) -> int:
 
 
 def _exponential(policy: RestartPolicy, job: str, attempt: int, row: int) -> int:
+    if row == 1:
+        # What failed once, after it went well or as the first of all, is most likely to go well again; only a second time says otherwise.
+        return 0
     delay = float(policy.initial_ms)
     for _ in range(row - 1):
         delay *= policy.factor

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tidemark.control.launcher import Probe
-from tidemark.control.records import ErrorInfo, Failure, Lifecycle, ProcessHandle
+from tidemark.control.records import DriverStart, ErrorInfo, Failure, Lifecycle, ProcessHandle
 from tidemark.control.spec import JobSpec
 from tidemark.control.upgrade_records import Step
 from tidemark.state.load import Waiting
@@ -149,6 +149,7 @@ class JobView:
         next_start_at: when a failing job is started again.
         reason: why it is where it is.
         error: the last one, None when it runs well.
+        start: how far the start of the newest attempt's driver is, and what its stages took; None where it is not known.
         warning: what its driver has to do without, or puts off until something is mended; empty for nothing.
         end_of_input: whether its input has ended for good.
         driver_lifecycle: where its driver is, as reconcilers last wrote; the same as ``lifecycle`` but in those three cases.
@@ -191,6 +192,7 @@ class JobView:
     next_start_at: int | None = None
     reason: str = ""
     error: ErrorInfo | None = None
+    start: DriverStart | None = None
     warning: str = ""
     end_of_input: bool = False
     driver_lifecycle: Lifecycle = "created"

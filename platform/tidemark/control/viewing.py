@@ -84,6 +84,7 @@ def view_of(observation: Observation, now: int, *, store: str | None = None) -> 
         next_start_at=control.next_start_at if control is not None else None,
         reason=standing.reason,
         error=standing.error or _error_of(driver),
+        start=observation.start,
         warning="; ".join(_warnings(observation)),
         end_of_input=last.end_of_input if last is not None else False,
         driver_lifecycle=driver_lifecycle,

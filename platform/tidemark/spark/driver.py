@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tidemark.clock import Clock
 from tidemark.crashpoints import crash_point
-from tidemark.errors import FencedError, OffsetMismatchError, StoreError, TidemarkError
+from tidemark.errors import FencedError, StoreError, TidemarkError
 from tidemark.graph.code_version import code_version
 from tidemark.graph.definition import operator_definition
 from tidemark.graph.job import Job
@@ -26,7 +26,7 @@ from tidemark.spark.deadlines import next_deadline
 from tidemark.spark.empty_input import make_ready
 from tidemark.spark.empty_tables import make_tables
 from tidemark.spark.epoch import EpochRun, Machinery
-from tidemark.spark.epoch_input import EpochInput, input_of_batch
+from tidemark.spark.epoch_input import EpochInput, committed_batch, input_of_batch
 from tidemark.spark.epoch_plan import Checkpoint, EpochPlan
 from tidemark.spark.failures import translate
 from tidemark.spark.figures import describe_epoch
@@ -37,7 +37,7 @@ from tidemark.spark.publication import publish
 from tidemark.spark.record_texts import RecordTexts
 from tidemark.spark.session import spark_jobs
 from tidemark.spark.sinks import bind_sinks, require_not_ahead
-from tidemark.spark.source_ends import filled, waiting_perhaps
+from tidemark.spark.source_ends import filled, waiting_perhaps, with_malformed_rows
 from tidemark.spark.sources import open_source, pack, read_files_of_epoch, reads_files, unpack
 from tidemark.spark.topology import build_topology
 from tidemark.spark.waiting import FilesRead
@@ -72,6 +72,7 @@ class JobDriver:
         restore: from which savepoint to go on.
         parallelism: asked before each epoch; None where it is the job's own.
         missing_epochs: what is done about epochs that an output's place no longer holds; None refuses.
+        on_stage: called with the name of each stage of the start as it begins.
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class JobDriver:
         restore: Restore | None = None,
         parallelism: Callable[[], int | None] | None = None,
         missing_epochs: MissingEpochs | None = None,
+        on_stage: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.job = job
         self.head = term.head.epoch
@@ -100,6 +102,7 @@ class JobDriver:
         self._parallelism = parallelism
         self._missing_epochs = missing_epochs
         self._repairs: Mapping[str, OutputRepair] = {}
+        self._on_stage = on_stage
         self._topology = build_topology(job.outputs)
         self._machinery = Machinery(
             store=self._store,
@@ -143,11 +146,13 @@ class JobDriver:
         self.head = beginning.head(self._restore)
         require_not_ahead(self._machinery.sinks, self.lineage, self.next_epoch - 1)
         self._planned = read_plan(self._store)
+        self._on_stage("checkpoint")
         elements = self._store.at("elements")
         make_ready(self._spark, self.job, elements)
         make_tables(self._spark, self.job, elements, self._machinery.sinks, head=self.head, version=self._version)
         self._seed()
         self._keeping.begin(self.head, self.lineage)
+        self._on_stage("first epoch")
         self._repairs = beginning.repairs
         if self.head is not None and self._repairs:
             # Of its time, so that no source is taken for idle and no deadline is due that was not.
@@ -222,7 +227,7 @@ class JobDriver:
             offsets = self._checkpoint.offsets(number)
             epoch = number + self._shift
             if self.head is not None and epoch <= self.head.epoch:
-                self._finish_again(epoch, offsets)
+                publish(committed_batch(self.head, epoch, offsets, job=self.job.name), self._machinery.sinks)
                 return
             before = self.head.offsets if self.head else ""
             taken = input_of_batch(self._checkpoint, self._topology.sources, offsets=offsets, before=before, looked_at=looked_at)
@@ -331,7 +336,7 @@ class JobDriver:
             before=Checkpoint.after(before, self._topology.sources),
             batches=batches,
             ends={source.name: taken.end(session, source, anyway=self._intake is not None) for source in self._sources},
-            strict=self._far_ahead(),
+            strict=with_malformed_rows(before),
             texts={source.name: RecordTexts(session, source, taken.files.get(source.name, ())) for source in self._sources},
             end_of_input=end_of_input,
         )
@@ -393,19 +398,3 @@ class JobDriver:
         self._keeping.after_epoch(record, progress)
         crash_point("epoch-done")
         self._on_epoch(progress)
-
-    def _finish_again(self, epoch: int, offsets: str) -> None:
-        record = self.head
-        if record is None or record.epoch != epoch or positions(record.offsets) != positions(offsets):
-            raise OffsetMismatchError(
-                "the epoch is committed with other source offsets than it comes with now",
-                fix="start the job anew; it goes on from its own log, not from Spark's checkpoint",
-                job=self.job.name,
-                epoch=epoch,
-            )
-        publish(record, self._machinery.sinks)
-
-    def _far_ahead(self) -> frozenset[str]:
-        """Return the sources that had malformed rows in the epoch before, and so may have rows too far ahead again."""
-        progress = self.head.progress.sources if self.head else {}
-        return frozenset(name for name, source in progress.items() if source.rows_malformed)

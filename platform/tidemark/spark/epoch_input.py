@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Final
 
 from py4j.protocol import Py4JJavaError
 
+from tidemark.errors import OffsetMismatchError
 from tidemark.graph.nodes import ElementsSpec, FilesSpec, FormatSpec, SourceNode
 from tidemark.semantics.watermarks import SourceEnd
 from tidemark.spark.checkpoint import SparkCheckpoint
 from tidemark.spark.source_ends import elements_end, files_end, format_end, may_wait_unseen
 from tidemark.state.envelope import canonical
 from tidemark.state.offsets import log_offset, positions
+from tidemark.state.records import EpochRecord
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -115,3 +117,25 @@ def _bytes_of(spark: SparkSession, address: str) -> int:
     context = spark.sparkContext
     path = context._jvm.org.apache.hadoop.fs.Path(address)  # type: ignore[union-attr]  # noqa: SLF001
     return int(path.getFileSystem(context._jsc.hadoopConfiguration()).getFileStatus(path).getLen())  # noqa: SLF001
+
+
+def committed_batch(head: EpochRecord | None, epoch: int, offsets: str, *, job: str) -> EpochRecord:
+    """Return the record of a batch that Spark runs again after its epoch was committed.
+
+    Args:
+        head: the newest record.
+        epoch: that the batch is.
+        offsets: that the batch comes with.
+        job: the job's name.
+
+    Raises:
+        OffsetMismatchError: the epoch was committed with other offsets.
+    """
+    if head is None or head.epoch != epoch or positions(head.offsets) != positions(offsets):
+        raise OffsetMismatchError(
+            "the epoch is committed with other source offsets than it comes with now",
+            fix="start the job again; it continues from its own log, not from Spark's checkpoint",
+            job=job,
+            epoch=epoch,
+        )
+    return head

@@ -12,9 +12,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+import pyspark
+from pyspark.errors import PySparkRuntimeError
+from pyspark.java_gateway import launch_gateway
+from pyspark.logger import PySparkLogger
+
 from tidemark.clock import SYSTEM_CLOCK, format_ms
 from tidemark.errors import EngineError
-from tidemark.spark.java import ensure_java
 from tidemark.state.log_folder import log_folder
 from tidemark.state.redaction import redacted, without_secrets
 
@@ -36,23 +40,20 @@ def start_jvm(settings: Mapping[str, str], *, log: Path | None = None) -> None:
     It may be called in a thread, before the session is built: both wait for one another.
 
     Args:
-        settings: of Spark; those of the JVM, such as its memory and options, count from here on.
+        settings: of Spark, from ``session.start_settings``, which has found a Java; those of the JVM, such as its memory and options,
+            count from here on.
         log: the file that gets what the JVM and its Python workers print. By default a new one in the user's folder for logs, whose place
             is said on standard error.
 
     Raises:
-        SetupError: no Java 17 or newer is found.
         EngineError: the JVM ended before it could be reached.
     """
-    from pyspark import SparkContext
-
     # Spark's Python workers would otherwise be whatever "python3" is on PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     with _starting:
         # Where spark-submit started this Python, the JVM is there already and has its own place to print to.
-        if SparkContext._gateway is not None or _STARTED_BY_SPARK in os.environ:  # noqa: SLF001
+        if pyspark.SparkContext._gateway is not None or _STARTED_BY_SPARK in os.environ:  # noqa: SLF001
             return
-        ensure_java()
         if log is not None:
             logger.info("starting Spark; what its JVM prints goes to %s", log)
             _launch(settings, log)
@@ -64,11 +65,7 @@ def start_jvm(settings: Mapping[str, str], *, log: Path | None = None) -> None:
 
 
 def _launch(settings: Mapping[str, str], log: Path) -> None:
-    from pyspark import SparkConf, SparkContext
-    from pyspark.errors import PySparkRuntimeError
-    from pyspark.java_gateway import launch_gateway
-
-    conf = SparkConf(loadDefaults=False)
+    conf = pyspark.SparkConf(loadDefaults=False)
     conf.setAll(list(settings.items()))
     with log.open("ab") as file:
         begin = file.tell()
@@ -79,7 +76,7 @@ def _launch(settings: Mapping[str, str], log: Path) -> None:
                 f"Java ended before Spark could start in it: {_last_words(log, begin)}",
                 fix=f"correct the setting of the JVM that it names, or make room for it; {log} has all that it printed",
             ) from without_secrets(error)
-    SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001  # the only way to hand over a gateway before there is a context
+    pyspark.SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001  # the only way to hand over a gateway before there is a context
     _keep_off_console(log)
 
 
@@ -94,8 +91,6 @@ def _last_words(log: Path, begin: int) -> str:
 
 def _keep_off_console(log: Path) -> None:
     """Have PySpark write exceptions to the log, too; whoever handles them gets them as errors."""
-    from pyspark.logger import PySparkLogger
-
     for name in _PYTHON_LOGS:
         known = PySparkLogger.getLogger(name)
         for handler in tuple(known.handlers):

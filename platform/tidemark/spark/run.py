@@ -66,6 +66,7 @@ def run(
     restore: Restore | None = None,
     parallelism: Callable[[], int | None] | None = None,
     missing_epochs: MissingEpochs | None = None,
+    on_stage: Callable[[str], None] | None = None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> RunResult:
     """Run a job and return when it is done.
@@ -96,6 +97,8 @@ def run(
         missing_epochs: what to do, at the start, about epochs that an output's place no longer holds, since it was restored to an older
             version, emptied, replaced or deleted: ``"republish"`` publishes them again from their records, ``"accept"`` goes on without
             them. An epoch without input notes it in the job's log. By default such a place is refused.
+        on_stage: called as the stages of a start begin: "recovery" (the job's log is read, what is committed is published), "checkpoint",
+            and "first epoch", which ends with the first call of ``on_epoch``.
         clock: processing time.
 
     Raises:
@@ -115,6 +118,8 @@ def run(
     require_no_secret(job.name, run_id=run_id)
     root = root_store(store, job.store)
     session = spark or build_session(app_name=f"tidemark {job.name}")
+    stage = on_stage or (lambda _: None)
+    stage("recovery")
     term = JobLog(root.at(job.name), job.name, clock).acquire(current_owner(run_id), takeover=takeover)
     stopping = stop or threading.Event()
     epochs: list[EpochProgress] = []
@@ -142,6 +147,7 @@ def run(
                     restore=restore,
                     parallelism=parallelism,
                     missing_epochs=missing_epochs,
+                    on_stage=stage,
                 )
             except TidemarkError as error:
                 with contextlib.suppress(StoreError):

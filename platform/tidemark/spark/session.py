@@ -69,7 +69,12 @@ def local_settings() -> dict[str, str]:
 
 
 def start_settings(master: str, *, app_name: str = "tidemark", conf: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return all settings that a session is built with; ``conf`` goes before the defaults."""
+    """Return all settings that a session is built with; ``conf`` goes before the defaults.
+
+    Raises:
+        SetupError: no Java 17 or newer is found.
+    """
+    ensure_java()
     local = local_settings() if master.startswith("local") else {}
     found = {**local, **SETTINGS, **(conf or {}), "spark.master": master, "spark.app.name": app_name}
     return {key: value for key, value in found.items() if value}
@@ -97,7 +102,6 @@ def build_session(
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
-    ensure_java()
     settings = start_settings(master, app_name=app_name, conf=conf)
     with shown_to_start():
         start_jvm(settings, log=log)

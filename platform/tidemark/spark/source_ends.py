@@ -8,6 +8,7 @@ from typing import Final
 from tidemark.graph.nodes import ElementsSpec, FilesSpec, FormatSpec, SourceNode
 from tidemark.semantics.source_state import SourceEnd, SourceState
 from tidemark.spark.intake_limits import DEFAULT_BYTES_PER_EPOCH, KAFKA, KAFKA_MOST, bounds_of
+from tidemark.state.records import EpochRecord
 
 _KAFKA_MOST: Final = KAFKA_MOST.lower()
 _KAFKA_LEAST: Final = "minoffsetspertrigger"
@@ -135,3 +136,9 @@ def _kafka_offsets(position: object) -> Offsets | None:
         for topic, partitions in position.items()
         if isinstance(partitions, Mapping)
     }
+
+
+def with_malformed_rows(head: EpochRecord | None) -> frozenset[str]:
+    """Return the sources that had malformed rows in the newest epoch, and so may have rows too far ahead again."""
+    progress = head.progress.sources if head else {}
+    return frozenset(name for name, source in progress.items() if source.rows_malformed)
