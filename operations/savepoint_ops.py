@@ -148,6 +148,7 @@ class SavepointOperator:
         if form.dry_run:
             plan = look(found.store, form.job, savepoint.name, clock=self.clock)
             lines = [f"from epoch {plan.from_epoch} back to epoch {plan.epoch} ({plan.savepoint})"]
+            lines += [f"table of {output}: epoch {plan.from_epoch}, which is committed, is published first" for output in plan.unpublished]
             lines += [f"table of {output}: back to version {plan.tables[output].version}" for output in plan.changed]
             lines += [f"output {output} is not put back: {meaning}" for output, meaning in plan.left.items()]
             lines += [f"refused: {reason}" for reason in plan.refusals]

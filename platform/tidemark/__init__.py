@@ -79,7 +79,7 @@ if TYPE_CHECKING:
     from tidemark.graph.windowed import KeyedStream, WindowedStream
     from tidemark.graph.windowing import count_window, cumulative, global_window, session, sliding, tumbling
     from tidemark.savepoints.checking import check
-    from tidemark.savepoints.of_job import abort_rewind, export_savepoint, import_savepoint, rewind, savepoints_of
+    from tidemark.savepoints.of_job import abort_rewind, export_savepoint, import_savepoint, savepoints_of
     from tidemark.savepoints.restore import Restore
     from tidemark.savepoints.savepoint import Savepoint
     from tidemark.savepoints.savepoint_store import SavepointStore
@@ -207,7 +207,8 @@ _NAMES = {
     "tidemark.graph.windowed": "KeyedStream WindowedStream",
     "tidemark.graph.windowing": "count_window cumulative global_window session sliding tumbling",
     "tidemark.savepoints.checking": "check",
-    "tidemark.savepoints.of_job": "abort_rewind export_savepoint import_savepoint rewind savepoints_of",
+    "tidemark.savepoints.of_job": "abort_rewind export_savepoint import_savepoint savepoints_of",
+    "tidemark.spark.late_publication": "rewind",
     "tidemark.savepoints.restore": "Restore",
     "tidemark.savepoints.savepoint": "Savepoint",
     "tidemark.savepoints.savepoint_store": "SavepointStore",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +13,11 @@ from unittest import mock
 import pytest
 from deltalake import DeltaTable
 
+import tidemark as tm
 from tests.crash import fares, upserts
 from tests.crash.warm_jvm import CHECKOUT
 from tidemark import crashpoints
+from tidemark.savepoints.rewinding import look
 from tidemark.spark import delta_merge
 from tidemark.state.joblog import JobLog
 from tidemark.state.records import EpochRecord
@@ -141,3 +145,37 @@ def test_another_writer_comes_between_the_commit_and_the_publication(
     DeltaTable(str(tmp_path / "last")).delete("zone = 'd'")
     recover(tmp_path, session, 1)
     check(tmp_path, undisturbed)
+
+
+@pytest.mark.parametrize(("point", "by_command"), [("after-commit:4", True), ("output-published:14", False)])
+def test_a_rewind_publishes_first_what_a_killed_driver_had_committed(
+    point: str, undisturbed: Undisturbed, jvm: Mapping[str, str], session: SparkSession, tmp_path: Path, *, by_command: bool
+) -> None:
+    """One that is only added to and two that are upserted; the command starts a session of its own for these."""
+    twin, killed = (upserts.write_landing(tmp_path / name) for name in ("twin", "killed"))
+    with mock.patch.object(upserts, "open_session", return_value=session):
+        upserts.drive_behind_a_savepoint(str(twin), "2")
+    drive = "tests.crash.upserts:drive_behind_a_savepoint"
+    run_until_crash(drive, point, [str(killed)], environment=jvm, cwd=CHECKOUT).require_killed()
+    ended = tables(twin)
+    assert tables(killed) != ended
+    assert look(JobStore.open(str(killed / "store")), "upserts", "good").refusals == ()
+    said: list[str] = []
+    if by_command:
+        command = [str(Path(sys.executable).with_name("tidemark")), "rewind", "upserts", "--store", str(killed / "store"), "--to", "good"]
+        done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        said += done.stdout.splitlines()
+    else:
+        tm.rewind("upserts", "good", store=str(killed / "store"), tell=said.append)
+    tm.rewind("upserts", "good", store=str(twin / "store"))
+    assert [line for line in said if "is published first" in line] == [
+        f"epoch 3, which is committed, is published first: {'last, newest, panes' if by_command else 'newest'}"
+    ]
+    assert tables(killed) == tables(twin) != ended
+    for folder in (killed, twin):
+        (before,) = (item for item in tm.savepoints_of("upserts", store=str(folder / "store")).list() if item.info.kind == "before-rewind")
+        tm.rewind("upserts", before.name, store=str(folder / "store"))
+        assert tables(folder) == ended, folder
+        recover(folder, session, 1)
+        assert tables(folder) == undisturbed.tables

@@ -64,3 +64,11 @@ def drive(folder: str, attempt: str = "0") -> None:
     """Run the job to its end; what a killed process was doing, and what its successor does."""
     clock: ManualClock = clock_of(int(attempt))
     run(make_job(Path(folder)), open_session(), clock, end_of_input=True)
+
+
+def drive_behind_a_savepoint(folder: str, epochs: str = "100") -> None:
+    """Run two epochs, take a savepoint, and run on."""
+    job, session, clock = make_job(Path(folder)), open_session(), clock_of(0)
+    run(job, session, clock, max_epochs=2)
+    tm.savepoints_of(job).take("good")
+    run(job, session, clock, max_epochs=int(epochs))

@@ -20,6 +20,7 @@ from tidemark.savepoints.rewind_abort import abort_rewind
 from tidemark.savepoints.rewind_tables import put_back
 from tidemark.savepoints.rewinding import look, rewind
 from tidemark.spark.delta_sink import DeltaSink
+from tidemark.spark.late_publication import late_publisher
 from tidemark.spark.publication import publish
 from tidemark.spark.sinks import BoundSink
 from tidemark.state.delta_tags import EPOCH, LINEAGE
@@ -109,40 +110,52 @@ def test_a_table_that_had_no_rows_in_the_newest_epoch_is_closed_too(job: Publish
     assert [job.rows(each) for each in NAMES] == [[0, 1, 2]] * 2
 
 
-def test_rows_that_no_table_has_yet_refuse_it(tmp_path: Path) -> None:
+def test_rows_that_no_table_has_yet_are_published_first(tmp_path: Path) -> None:
     job = Publishing(tmp_path)
     job.stage(0)
     job.job.savepoints.take("first")
     job.job.driver.release()
-    reasons = look(job.job.root, "taxi", "first", clock=job.job.clock).refusals
-    assert [reason.partition(", and")[0] for reason in reasons] == [f"output '{name}': epoch 0 has rows for it" for name in NAMES]
-    with pytest.raises(RewindError, match="start the job once"):
+    plan = look(job.job.root, "taxi", "first", clock=job.job.clock)
+    assert (plan.refusals, plan.unpublished) == ((), NAMES)
+    with pytest.raises(RewindError, match=r"table of output 'always' does not show epoch 0 yet, which is committed"):
         rewind(job.job.root, "taxi", "first", clock=job.job.clock)
-    # Nor may an earlier savepoint be gone back to while somebody may yet make the table.
-    job.job.restart()
-    job.stage(1)
+    said: list[str] = []
+    rewind(job.job.root, "taxi", "first", clock=job.job.clock, publish=late_publisher(), tell=said.append)
+    assert said[0] == "epoch 0, which is committed, is published first: always, at-times"
+    assert [job.rows(each) for each in NAMES] == [[0]] * 2
+
+
+def test_rows_of_an_older_epoch_that_no_table_has_refuse_it(job: Publishing, tmp_path: Path) -> None:
+    job.publish(job.stage(3, names=("always",)))
+    shutil.rmtree(tmp_path / "at-times")
     job.job.driver.release()
-    assert look(job.job.root, "taxi", "first", clock=job.job.clock).refusals
+    with pytest.raises(RewindError, match=r"output .at-times.: the table at .* is gone"):
+        rewind(job.job.root, "taxi", "sp-1", clock=job.job.clock, publish=late_publisher())
 
 
 def test_an_epoch_that_could_never_be_published_any_more_is_published_first(job: Publishing) -> None:
-    stopped = job.stage(3)
+    job.stage(3)
     # While its driver is alive that is only a matter of time.
-    assert look(job.job.root, "taxi", "sp-1", clock=job.job.clock).refusals == ()
+    assert look(job.job.root, "taxi", "sp-1", clock=job.job.clock).unpublished == ()
     job.job.driver.release()
-    for name in ("sp-1", "sp-2"):
-        reasons = look(job.job.root, "taxi", name, clock=job.job.clock).refusals
-        assert [reason.partition("does not show ")[2] for reason in reasons] == [
-            "epoch 3 yet, which is committed: start the job once, which publishes it"
-        ] * 2
-        with pytest.raises(RewindError, match="start the job once"):
-            rewind(job.job.root, "taxi", name, clock=job.job.clock)
-    assert job.job.log.load().epoch == stopped
-    job.publish(stopped)
-    rewind(job.job.root, "taxi", "sp-1", clock=job.job.clock)
+    assert look(job.job.root, "taxi", "sp-1", clock=job.job.clock).unpublished == NAMES
+    rewind(job.job.root, "taxi", "sp-1", clock=job.job.clock, publish=late_publisher())
+    assert [job.rows(each) for each in NAMES] == [[0, 1]] * 2
     (before,) = (item for item in job.job.savepoints.list() if item.info.kind == "before-rewind")
-    rewind(job.job.root, "taxi", before.name, clock=job.job.clock)
+    rewind(job.job.root, "taxi", before.name, clock=job.job.clock, publish=late_publisher())
     assert [job.rows(each) for each in NAMES] == [[0, 1, 2, 3]] * 2
+
+
+def test_what_cannot_be_published_refuses_it(job: Publishing, tmp_path: Path) -> None:
+    stopped = job.stage(3)
+    job.job.driver.release()
+    (staged,) = stopped.outputs["always"].files
+    log = tmp_path / "always" / "_delta_log"
+    (log / f"{DeltaTable(str(tmp_path / 'always')).version() + 1:020d}.json").mkdir()
+    with pytest.raises(RewindError, match=r"epoch 3 is committed and cannot be published, .*Fix: mend that, and give the command again"):
+        rewind(job.job.root, "taxi", "sp-1", clock=job.job.clock, publish=late_publisher())
+    assert job.job.log.load().epoch == stopped
+    assert (tmp_path / "always" / staged.path).exists()
 
 
 def test_the_way_back_to_an_epoch_that_was_never_published_is_refused(job: Publishing) -> None:
@@ -170,8 +183,7 @@ def test_rows_for_a_table_that_nobody_made_are_given_up_with_all_that_is_unpubli
     job.job.savepoints.take("first")
     job.stage(1)
     job.job.driver.release()
-    (_, reason) = look(job.job.root, "taxi", "first", clock=job.job.clock).refusals
-    assert reason.startswith("output 'at-times': epoch 1 has rows for it, and there is no table at ")
+    assert look(job.job.root, "taxi", "first", clock=job.job.clock).unpublished == NAMES
     job.job.restart()
     job.rewind("first")
     assert job.rows("always") == [0]

@@ -12,6 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from tests.control.worlds import START
 from tests.upgrade.upgrade_worlds import JOB, NEW, OLD, UpgradeWorld, fits
+from tidemark.control import upgrade_deeds
 from tidemark.control.generations import KIND as SPEC_KIND
 from tidemark.control.layout import SPECS, numbered
 from tidemark.control.spec import JobSpec, SpecGeneration
@@ -328,24 +329,21 @@ def killed_before_it_publishes(world: UpgradeWorld) -> EpochRecord:
     return stopped[0]
 
 
-def test_what_the_old_code_has_not_published_is_not_lost_in_a_promotion(tmp_path: Path) -> None:
+def test_what_the_old_code_has_not_published_is_not_lost_in_a_promotion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = UpgradeWorld(tmp_path).started(epochs=2)
+    # Rows of this world are not those of sinks.
+    monkeypatch.setattr(upgrade_deeds, "publisher", lambda *_: lambda _driver, record, _unshown: world.publish(record))
     SavepointStore(world.store, JOB, world.clock).take("base")
     world.run(world.reconciler(), 3)
-    world.begin(back_to="base")
-    killed_before_it_publishes(world)
-    upgrading = world.upgrading()
-    with pytest.raises(RewindError, match=r"'hourly': the table at .* does not show epoch .* yet, which is committed: start the job once"):
-        upgrading.go_on(JOB, timeout_ms=TEN_MINUTES)
-    upgrading.abort(JOB)
-    end = upgrading.go_on(JOB, timeout_ms=TEN_MINUTES)
-    check_end(world, end)
-    # Of a job that stands still it is said before anything is done.
     Wishes(world.store, "bob", world.clock).stop(JOB)
     killed_before_it_publishes(world)
     world.clock.sleep(60)
-    with pytest.raises(UpgradeError, match=r"cannot go back to savepoint 'base': .*start the job once"):
-        world.begin(back_to="base")
+    # Of a job that stands still, too, it is no reason to refuse.
+    world.begin(back_to="base")
+    upgrading = world.upgrading()
+    end = upgrading.go_on(JOB, timeout_ms=TEN_MINUTES)
+    assert any("is published first: hourly" in line for line in world.said)
+    check_end(world, end)
 
 
 def test_what_the_new_code_has_not_published_goes_with_it(tmp_path: Path) -> None:

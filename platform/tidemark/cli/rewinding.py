@@ -108,6 +108,7 @@ def _abort(root: JobStore, job: str, *, by: str, as_json: bool) -> None:
 
 def _plan_text(plan: RewindPlan) -> str:
     lines = [f"from epoch {plan.from_epoch} back to epoch {plan.epoch} ({plan.savepoint})"]
+    lines += [f"  table of {output}: epoch {plan.from_epoch}, which is committed, is published first" for output in plan.unpublished]
     for output, table in sorted(plan.tables.items()):
         what = f"back to version {table.version}" if output in plan.changed else f"stays as it is, at what version {table.version} says"
         lines.append(f"  table of {output}: {what}")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.control.generations import read_spec, who
 from tidemark.control.launcher import Launcher
+from tidemark.control.publishing import publisher
 from tidemark.control.renamed_again import is_renamed_again, renamed_again, renames_text
 from tidemark.control.spec import SpecGeneration
 from tidemark.control.view import JobView
@@ -122,7 +123,17 @@ class Rewinder:
                 self._drop_wish(job, name, renames=False)
 
         try:
-            return rewind(self.store, job, name, by=self.by or who(), why=why, clock=self.clock, tell=self.tell, require=begun)
+            return rewind(
+                self.store,
+                job,
+                name,
+                by=self.by or who(),
+                why=why,
+                clock=self.clock,
+                tell=self.tell,
+                publish=publisher(self.store, job),
+                require=begun,
+            )
         except RewindError:
             if starts and read_rewind(folder) is None:
                 # Nothing was changed but that it was stopped.

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from tidemark.clock import Clock
 from tidemark.control.generations import change_spec, require_spec
+from tidemark.control.publishing import publisher
 from tidemark.control.spec import JobSpec, SpecGeneration
 from tidemark.control.upgrade_plan import old_spec, wanted_as, with_code_of
 from tidemark.control.upgrade_records import Upgrade, UpgradeStep, code_text, newest_step
@@ -175,6 +176,7 @@ def _rewind(store: JobStore, step: UpgradeStep, name: str, clock: Clock, tell: T
         kept=upgrade.savepoint,
         # What the new code left goes for good; what the old code ended with is the way back.
         although_unpublished=name == upgrade.savepoint,
+        publish=publisher(store, upgrade.job),
         require=lambda: _require_newest(store, step),
     )
 

@@ -9,10 +9,8 @@ from tidemark.savepoints.exporting import export_savepoint as export
 from tidemark.savepoints.importing import import_savepoint as take_in
 from tidemark.savepoints.rewind_abort import abort_rewind as give_up
 from tidemark.savepoints.rewinding import Tell
-from tidemark.savepoints.rewinding import rewind as put_back
 from tidemark.savepoints.savepoint import Savepoint
 from tidemark.savepoints.savepoint_store import SavepointStore
-from tidemark.state.records import EpochRecord
 from tidemark.state.root_store import root_store
 from tidemark.state.store import JobStore
 
@@ -69,28 +67,6 @@ def import_savepoint(
         CorruptStoreError: the folder holds no whole export, or a file in it is damaged; nothing was imported.
     """
     return take_in(savepoints_of(job, store=store), source, name=name, on_copy=on_copy)
-
-
-def rewind(
-    job: Job | str, savepoint: str, *, store: str | JobStore | None = None, by: str = "", why: str = "", tell: Tell | None = None
-) -> EpochRecord:
-    """Put a job that does not run back to a savepoint, with its Delta tables; or go on with a rewind that was begun.
-
-    Args:
-        job: the job, or its name.
-        savepoint: its name.
-        store: root of the job store, as for ``savepoints_of``.
-        by: who does it.
-        why: what for.
-        tell: is told of each step.
-
-    Raises:
-        JobRunningError: a driver of the job is alive.
-        RewindError: it may not be done, for the reasons that it lists; nothing was changed.
-        PublishError: a table could not be put back; the same call goes on with it.
-    """
-    found = savepoints_of(job, store=store)
-    return put_back(found.store, found.job, savepoint, by=by, why=why, tell=tell)
 
 
 def abort_rewind(job: Job | str, *, store: str | JobStore | None = None, tell: Tell | None = None) -> None:

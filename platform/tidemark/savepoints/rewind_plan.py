@@ -40,6 +40,8 @@ class RewindPlan:
         changed: tables that are not at that version's content now; the others need nothing.
         left: outputs that cannot be put back, and what that means.
         refusals: why it may not be done; empty where it may.
+        unpublished: outputs whose tables do not show the newest epoch yet, which is committed; it is published before anything is done,
+            since it could not be afterwards, and the way back leads to it.
     """
 
     savepoint: str
@@ -49,6 +51,7 @@ class RewindPlan:
     changed: tuple[str, ...]
     left: Mapping[str, str]
     refusals: tuple[str, ...]
+    unpublished: tuple[str, ...] = ()
 
 
 def plan_rewind(
@@ -79,21 +82,17 @@ def plan_rewind(
     tables = savepoint_versions(savepoint, outputs, later, now_ms=now_ms)
     refusals: list[str] = []
     changed: list[str] = []
+    unpublished: list[str] = []
     for name in sorted(outputs):
         output, version = outputs[name], tables.get(name)
         if output.sink != "delta" or output.location is None:
             continue
         table = open_table(name, output.location)
-        awaited = table is not None and not although_unpublished and not shows(table, name, head)
-        # What a table has lost comes by no start of the job, which refuses.
-        if awaited and lost_of_record(head, name, only=False) is None:
-            # It could never be published any more, so the way back would not lead to it.
-            refusals.append(
-                f"output {name!r}: the table at {output.location} does not show epoch {head.epoch} yet, which is committed: "
-                "start the job once, which publishes it"
-            )
+        # What a table has lost is no epoch that can still be published: a start refuses it.
+        if not although_unpublished and _is_unpublished(table, name, head) and lost_of_record(head, name, only=False) is None:
+            unpublished.append(name)
         elif version is None:
-            refusals += _unversioned(name, output.location, table, (stored,) if although_unpublished else (stored, head))
+            refusals += _unversioned(name, output.location, table, stored)
         if version is not None:
             # Another job may have been given the place since.
             own = {stored.lineage, *later.names} if name.endswith(FORMER) else None
@@ -109,7 +108,7 @@ def plan_rewind(
         elif found is not None:
             tables[name] = found
             changed.append(name)
-    return RewindPlan(savepoint.name, stored.epoch, head.epoch, tables, tuple(changed), left, tuple(refusals))
+    return RewindPlan(savepoint.name, stored.epoch, head.epoch, tables, tuple(changed), left, tuple(refusals), tuple(unpublished))
 
 
 def shown(commits: Iterable[Commit]) -> list[Commit]:
@@ -177,16 +176,21 @@ def _lies_at(output: OutputRecord, place: str) -> bool:
     return output.sink == "delta" and output.location is not None and Location.parse(output.location) == Location.parse(place)
 
 
-def _unversioned(name: str, location: str, table: DeltaTable | None, wanted: Sequence[EpochRecord]) -> list[str]:
-    """Return why an output is not to be left alone for which no version is known; the savepoint's epoch is the first that is wanted."""
+def _is_unpublished(table: DeltaTable | None, name: str, head: EpochRecord) -> bool:
+    """Say whether the newest epoch has rows for an output that its table, which need not be there yet, does not show."""
+    if table is None:
+        return name in head.outputs and bool(head.outputs[name].files)
+    return not shows(table, name, head)
+
+
+def _unversioned(name: str, location: str, table: DeltaTable | None, stored: EpochRecord) -> list[str]:
+    """Return why an output is not to be left alone for which no version is known that shows the savepoint's epoch."""
     if table is not None:
-        return [f"output {name!r}: no version of the table at {location} is known to show epoch {wanted[0].epoch} and nothing later"]
-    unpublished = [record.epoch for record in wanted if name in record.outputs and record.outputs[name].files]
-    if not unpublished:
+        return [f"output {name!r}: no version of the table at {location} is known to show epoch {stored.epoch} and nothing later"]
+    if name not in stored.outputs or not stored.outputs[name].files:
         return []
     # Its rows would never be shown; or whoever stopped before it published them would show them after all.
-    place = f"output {name!r}: epoch {unpublished[0]} has rows for it, and there is no table at {location}"
-    return [f"{place}: start the job once, which publishes its newest epoch"]
+    return [f"output {name!r}: epoch {stored.epoch} has rows for it, and there is no table at {location}"]
 
 
 def _against(name: str, version: TableVersion, table: DeltaTable | None, job: str, own: Collection[str] | None) -> tuple[list[str], bool]:

@@ -7,7 +7,7 @@ somebody who gives the same command. Readers who want all tables of one epoch fi
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import replace
 
@@ -36,6 +36,9 @@ from tidemark.state.store import JobStore
 
 Tell = Callable[[str], None]
 """Is told of each step, in words."""
+
+Publish = Callable[[Driver, EpochRecord, Collection[str]], None]
+"""Publishes the newest epoch, for the driver that rewinds; with the names of the tables that do not show it yet. Again it does nothing."""
 
 
 def look(root: JobStore, job: str, name: str, *, clock: Clock = SYSTEM_CLOCK) -> RewindPlan:
@@ -85,6 +88,7 @@ def rewind(
     upgrade: str = "",
     kept: str = "",
     although_unpublished: bool = False,
+    publish: Publish | None = None,
     require: Callable[[], None] = lambda: None,
 ) -> EpochRecord:
     """Put a job back to a savepoint, with its Delta tables; or go on with a rewind that was begun. Returns the job's newest epoch.
@@ -99,7 +103,8 @@ def rewind(
         tell: is told of each step.
         upgrade: the upgrade that it is a step of, by its identity.
         kept: a savepoint that was taken just before; while it is of the newest epoch, no other is taken.
-        although_unpublished: whether rows of the newest epoch that a table does not show yet may go for good.
+        although_unpublished: whether rows of the newest epoch that a table does not show yet may be dropped for good.
+        publish: publishes these first, where they may not be dropped; without it they refuse the rewind.
         require: raises where it is not wanted any more; called first, once more when nobody else can begin, and again when all can see
             that it was begun and nothing is changed yet: of this one and who decides otherwise one sees the other.
 
@@ -127,7 +132,8 @@ def rewind(
         note = read_rewind(log.store)
         if note is None:
             store = SavepointStore(root, job, clock)
-            note = _begin(store, driver, name, by=by, why=why, kept=kept, say=say, although_unpublished=although_unpublished)
+            plan = _possible(store, driver, name, say=say, although_unpublished=although_unpublished, publish=publish)
+            note = _begin(store, driver, plan, by=by, why=why, kept=kept, say=say)
             _require_wanted(driver, note, require, upgrade)
         else:
             _require_same(log.store, note, name, job)
@@ -153,13 +159,37 @@ def rewind(
             driver.release()
 
 
-def _begin(
-    store: SavepointStore, driver: Driver, name: str, *, by: str, why: str, kept: str, say: Tell, although_unpublished: bool
-) -> RewindNote:
-    """Make sure that it may be done, keep what there is now, and write down what is to be done."""
-    savepoint, head = store.get(name), _require_head(driver.last, store.job)
-    plan = _plan(store, savepoint, head, although_unpublished=although_unpublished)
+def _possible(
+    store: SavepointStore, driver: Driver, name: str, *, say: Tell, although_unpublished: bool, publish: Publish | None
+) -> RewindPlan:
+    """Return what is to be done, once it may be: what is committed and not shown yet is published before."""
+    head = _require_head(driver.last, store.job)
+    plan = _plan(store, store.get(name), head, although_unpublished=although_unpublished)
     _require_no_refusal(plan, store.job)
+    if publish is not None and not although_unpublished:
+        if plan.unpublished:
+            say(f"epoch {head.epoch}, which is committed, is published first: {', '.join(plan.unpublished)}")
+        try:
+            publish(driver, head, plan.unpublished)
+        except TidemarkError as error:
+            raise RewindError(
+                f"epoch {head.epoch} is committed and cannot be published, without which there is no way back to it: {error.what}",
+                fix=f"mend that, and give the command again; nothing was changed ({error.code})",
+                job=store.job,
+                epoch=head.epoch,
+            ) from error
+        plan = _plan(store, store.get(name), head, although_unpublished=False)
+    refused = tuple(
+        f"the table of output {output!r} does not show epoch {head.epoch} yet, which is committed" for output in plan.unpublished
+    )
+    _require_no_refusal(replace(plan, refusals=(*plan.refusals, *refused)), store.job)
+    return plan
+
+
+def _begin(store: SavepointStore, driver: Driver, plan: RewindPlan, *, by: str, why: str, kept: str, say: Tell) -> RewindNote:
+    """Keep what there is now, and write down what is to be done."""
+    name = plan.savepoint
+    savepoint, head = store.get(name), _require_head(driver.last, store.job)
     for output, meaning in plan.left.items():
         say(f"output {output} is not put back: {meaning}")
     if not _is_of(store, kept, head):

@@ -58,6 +58,7 @@ class DeltaSink:
         rewriter: of the table's files, Spark's if there is none.
         own: whether the output went to this table in an epoch before; then the table follows the columns of its rows.
         job: whose output it is; commits say so, since several jobs may write to one table.
+        maintained: whether the table is kept in order behind a publication, for which Spark is needed.
     """
 
     kind = "delta"
@@ -71,8 +72,10 @@ class DeltaSink:
         *,
         own: Callable[[], bool] = lambda: False,
         job: str = "",
+        maintained: bool = True,
     ) -> None:
         self._name = name
+        self._maintained = maintained
         self._location = Location.parse(path)
         self._table: DeltaTable | None = None
         self._checked: str | None = None
@@ -229,7 +232,8 @@ class DeltaSink:
                 epoch=epoch,
                 place=self.location,
             ) from without_secrets(error)
-        self._maintain(table, record)
+        if self._maintained:
+            self._maintain(table, record)
         self._note(table, lineage, epoch)
 
     def _require_staged(self, record: OutputRecord, lineage: str, epoch: int) -> None:

@@ -186,16 +186,22 @@ def bind_sinks(outputs: Mapping[str, Output], job: JobStore) -> dict[str, BoundS
     return {name: BoundSink(name, _opened(name, output, job)) for name, output in outputs.items()}
 
 
-def sink_of_record(name: str, record: OutputRecord, job: str) -> BoundSink | None:
+def sink_of_record(name: str, record: OutputRecord, job: str, *, maintained: bool = True) -> BoundSink | None:
     """Return the sink of an output that the job no longer has, so that a committed epoch of it can still be published.
 
     None for outputs that live within one process: there is nobody left to show them to.
+
+    Args:
+        name: of the output.
+        record: of it, in an epoch.
+        job: whose it is.
+        maintained: as for ``DeltaSink``.
     """
     if record.location is None:
         return None
-    return BoundSink(
-        name, DeltaSink(name, record.location, job=job) if record.sink == "delta" else ParquetSink(name, record.location, job=job)
-    )
+    if record.sink != "delta":
+        return BoundSink(name, ParquetSink(name, record.location, job=job))
+    return BoundSink(name, DeltaSink(name, record.location, job=job, maintained=maintained))
 
 
 def nullable(schema: T.StructType) -> T.StructType:
