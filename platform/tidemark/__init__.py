@@ -87,6 +87,7 @@ if TYPE_CHECKING:
     from tidemark.semantics.function_calls import WindowContext
     from tidemark.semantics.triggers import MergeContext, QuietTrigger, Trigger, TriggerContext, TriggerResult
     from tidemark.semantics.windows import Window
+    from tidemark.spark.late_publication import rewind
     from tidemark.spark.local_sinks import clear_memory, memory_table
     from tidemark.spark.run import RunResult, run
     from tidemark.spark.savepoint_writer import changed_savepoint, new_savepoint
@@ -208,7 +209,6 @@ _NAMES = {
     "tidemark.graph.windowing": "count_window cumulative global_window session sliding tumbling",
     "tidemark.savepoints.checking": "check",
     "tidemark.savepoints.of_job": "abort_rewind export_savepoint import_savepoint savepoints_of",
-    "tidemark.spark.late_publication": "rewind",
     "tidemark.savepoints.restore": "Restore",
     "tidemark.savepoints.savepoint": "Savepoint",
     "tidemark.savepoints.savepoint_store": "SavepointStore",
@@ -216,6 +216,7 @@ _NAMES = {
     "tidemark.semantics.function_calls": "WindowContext",
     "tidemark.semantics.triggers": "MergeContext QuietTrigger Trigger TriggerContext TriggerResult",
     "tidemark.semantics.windows": "Window",
+    "tidemark.spark.late_publication": "rewind",
     "tidemark.spark.local_sinks": "clear_memory memory_table",
     "tidemark.spark.run": "RunResult run",
     "tidemark.spark.savepoint_writer": "changed_savepoint new_savepoint",
