@@ -18,7 +18,7 @@ from tidemark.control.layout import ATTEMPTS, CLAIMS, CONTROL_STATUS, LEASES, SP
 from tidemark.control.leases import LEASE_MS, holds, release_lease, take_lease
 from tidemark.control.observe import read_control_status, write_control_status
 from tidemark.control.records import Attempt, ControlStatus, ErrorInfo, Failure, Lease, ProcessHandle, Suspicion, attempt_of
-from tidemark.control.spec import AlertThresholds, JobSpec, MissingEpochsWish, RestartPolicy, SpecGeneration
+from tidemark.control.spec import AlertThresholds, JobSpec, RestartPolicy, SpecGeneration
 from tidemark.control.spec_checks import checked
 from tidemark.errors import CorruptStoreError, DefinitionError, FencedError, FormatError, InvalidNameError, TidemarkError, UnknownJobError
 from tidemark.locations import Location
@@ -141,14 +141,6 @@ def test_a_job_that_is_stopped_for_a_rewind_has_a_golden_record(root: JobStore, 
     assert root.get(path) == golden
     root.put(path, golden)
     assert read_spec(root, "fares") == SpecGeneration(1, NOW, "ada", "a test", paused)
-
-
-def test_a_wish_for_missing_epochs_has_a_golden_record(root: JobStore, clock: ManualClock) -> None:
-    wished = replace(SPEC, missing_epochs=MissingEpochsWish("republish", "a1", 7))
-    change_spec(root, "fares", lambda _: wished, by="ada", why="a test", clock=clock)
-    golden = (GOLDEN / "spec-missing-epochs-1.json").read_bytes()
-    assert root.get(f"fares/{numbered(SPECS, 1)}") == golden
-    assert read_spec(root, "fares") == SpecGeneration(1, NOW, "ada", "a test", wished)
 
 
 def test_golden_records_are_read_as_ever(root: JobStore) -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from tests.control.test_records import GOLDEN, NOW, SPEC
 from tests.control.worlds import World, lifecycle
 from tests.savepoints.stored_jobs import StoredJob, store_in_memory
-from tidemark.control.generations import require_spec
-from tidemark.control.spec import JobSpec, MissingEpochsWish
+from tidemark.control.generations import change_spec, require_spec
+from tidemark.control.layout import SPECS, numbered
+from tidemark.control.spec import JobSpec, MissingEpochsWish, SpecGeneration
 from tidemark.control.wishes import Wishes
 from tidemark.errors import SourceError
+from tidemark.testing.manual_clock import ManualClock
 
 GONE = SourceError("the folder is gone", fix="bring it back")
 
@@ -94,3 +99,11 @@ def test_what_is_done_about_missing_epochs_is_asked_for_once() -> None:
     assert wish == MissingEpochsWish("accept", first.lineage, first.epoch)
     assert (wish.after(first.lineage, first.epoch), wish.after(first.lineage, first.epoch + 1)) == ("accept", None)
     assert wishes.start("fares").spec.missing_epochs is None
+
+
+def test_a_wish_for_missing_epochs_has_a_golden_record() -> None:
+    root = store_in_memory()
+    wished = replace(SPEC, missing_epochs=MissingEpochsWish("republish", "a1", 7))
+    change_spec(root, "fares", lambda _: wished, by="ada", why="a test", clock=ManualClock(NOW))
+    assert root.get(f"fares/{numbered(SPECS, 1)}") == (GOLDEN / "spec-missing-epochs-1.json").read_bytes()
+    assert require_spec(root, "fares") == SpecGeneration(1, NOW, "ada", "a test", wished)

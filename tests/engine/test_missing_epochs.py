@@ -21,6 +21,7 @@ import tidemark as tm
 from tests.engine.lab import elements
 from tidemark.cli.tables import history_table, progress_lines
 from tidemark.errors import MissingEpochsError
+from tidemark.savepoints.restore import Restore
 from tidemark.savepoints.rewinding import rewind
 from tidemark.savepoints.savepoint_store import SavepointStore
 from tidemark.spark.run import RunResult
@@ -62,10 +63,20 @@ class World:
         return tm.Job("losing", outputs=outputs, store=f"{self.place}/store")
 
     def run(
-        self, epochs: int, missing_epochs: MissingEpochs | None = None, on_epoch: Callable[[EpochProgress], None] | None = None
+        self,
+        epochs: int,
+        missing_epochs: MissingEpochs | None = None,
+        on_epoch: Callable[[EpochProgress], None] | None = None,
+        restore: Restore | None = None,
     ) -> RunResult:
-        job = self.job(epochs)
-        return tm.run(job, spark=self.spark, handle_signals=False, missing_epochs=missing_epochs, on_epoch=on_epoch)
+        return tm.run(
+            self.job(epochs),
+            spark=self.spark,
+            handle_signals=False,
+            missing_epochs=missing_epochs,
+            on_epoch=on_epoch,
+            restore=restore,
+        )
 
     @contextlib.contextmanager
     def again(self) -> Iterator[None]:
@@ -241,4 +252,21 @@ def test_the_job_is_rewound_to_where_the_table_is(world: World) -> None:
         assert [world.rows(output) for output in ("append", "upsert")] == [expected(output, 5) for output in ("append", "upsert")]
         shutil.rmtree(world.place / "append")
         with pytest.raises(MissingEpochsError, match="there is no table any more"):
+            world.run(6)
+
+
+def test_a_restore_of_the_state_alone_looks_at_the_tables_too(world: World) -> None:
+    with world.again():
+        savepoints = SavepointStore(world.store, "losing")
+        savepoints.take("early", epoch=1)
+        savepoints.take("late", epoch=2)
+        table_restored(world.place / "append")
+        # The table shows epochs 0 and 1: a job that goes on from there misses nothing of it, one that goes on from epoch 2 would.
+        with pytest.raises(MissingEpochsError, match="version 5 is a RESTORE to version 2"):
+            world.run(5, restore=Restore("late"))
+        assert world.epoch == 3
+        world.run(5, restore=Restore("early"))
+        assert world.rows("append") == expected("append", 5)
+        table_emptied(world.place / "append")
+        with pytest.raises(MissingEpochsError):
             world.run(6)
