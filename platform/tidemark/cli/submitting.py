@@ -39,6 +39,7 @@ class Given(TypedDict):
     same_epoch_failures: int
     hang_after: int | None
     adaptive_intake: bool
+    standby: bool
     lag_warn: int | None
     lag_error: int | None
     wait: bool
@@ -63,11 +64,17 @@ class Given(TypedDict):
 @click.option("--folder", default=None, help="The driver's working directory.  [default: this one]")
 @click.option("--env", "variables", multiple=True, metavar="KEY=VALUE", help="A variable that the job's module reads; no secrets.")
 @click.option("--restart", "kind", type=click.Choice(["exponential", "fixed", "rate", "none"]), default="exponential", show_default=True)
-@click.option("--restart-delay", type=DURATION, default=None, help="Before the first restart, or each.  [default: 1s; fixed, rate: 10s]")
+@click.option(
+    "--restart-delay",
+    type=DURATION,
+    default=None,
+    help="Before each restart; of 'exponential' it doubles, and the first is at once.  [default: 1s; fixed, rate: 10s]",
+)
 @click.option("--restart-attempts", type=click.IntRange(min=0), default=None, help="Of 'fixed': in a row; of 'rate': failures per 5m.")
 @click.option("--same-epoch-failures", type=click.IntRange(min=0), default=3, show_default=True, help="So many end the job; 0: never.")
 @click.option("--hang-after", type=DURATION, default=None, help="An epoch this long hangs.  [default: 10 triggers, at least 5m]")
 @click.option("--adaptive-intake", is_flag=True, help="Let an epoch's intake follow the time that the last ones took.")
+@click.option("--standby", is_flag=True, help="Keep a second process ready to take over when the driver dies; takes a JVM's memory.")
 @click.option("--lag-warn", type=DURATION, default=None, help="Warn when the watermark lags so much.")
 @click.option("--lag-error", type=DURATION, default=None, help="It is an error from this lag on.")
 @wait_options
@@ -114,6 +121,7 @@ def _spec(job: str, given: Given) -> JobSpec:
         variables=pairs("--env", given["variables"]),
         restart=_restart(given),
         adaptive_intake=given["adaptive_intake"],
+        standby=given["standby"],
         alerts=AlertThresholds(lag_warn_ms=given["lag_warn"], lag_error_ms=given["lag_error"]),
         hang_after_ms=given["hang_after"],
     )
