@@ -36,6 +36,7 @@ class Given(RestartGiven):
     variables: tuple[str, ...]
     hang_after: int | None
     adaptive_intake: bool
+    standby: bool
     lag_warn: int | None
     lag_error: int | None
     wait: bool
@@ -62,6 +63,7 @@ class Given(RestartGiven):
 @restart_options
 @click.option("--hang-after", type=DURATION, default=None, help="An epoch this long hangs.  [default: 10 triggers, at least 5m]")
 @click.option("--adaptive-intake", is_flag=True, help="Let an epoch's intake follow the time that the last ones took.")
+@click.option("--standby", is_flag=True, help="Keep a second process ready to take over when the driver dies; takes a JVM's memory.")
 @click.option("--lag-warn", type=DURATION, default=None, help="Warn when the watermark lags so much.")
 @click.option("--lag-error", type=DURATION, default=None, help="It is an error from this lag on.")
 @wait_options
@@ -110,6 +112,7 @@ def _spec(job: str, given: Given) -> JobSpec:
         variables=pairs("--env", given["variables"]),
         restart=restart_policy(given),
         adaptive_intake=given["adaptive_intake"],
+        standby=given["standby"],
         alerts=AlertThresholds(lag_warn_ms=given["lag_warn"], lag_error_ms=given["lag_error"]),
         hang_after_ms=given["hang_after"],
     )

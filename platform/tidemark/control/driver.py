@@ -12,10 +12,12 @@ import logging
 import os
 import socket
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.control.attempts import claim_attempt
@@ -29,8 +31,11 @@ from tidemark.control.records import ATTEMPT_RUN, Attempt, ProcessHandle
 from tidemark.control.run_folder import write_ending
 from tidemark.control.spark_start import SparkStart
 from tidemark.control.spark_submit import NAME
-from tidemark.control.spec import JobSpec
+from tidemark.control.spec import JobSpec, SpecGeneration
 from tidemark.control.spec_watch import SpecWatch, watching
+from tidemark.control.standby import StandbyKeeper, wait_for_attempt
+from tidemark.control.standby_files import LOG as STANDBY_LOG
+from tidemark.control.standby_files import OUT as STANDBY_OUT
 from tidemark.errors import DefinitionError, EngineError, FencedError, JobRunningError, StateMismatchError, StoreError, TidemarkError
 from tidemark.graph.job import Job
 from tidemark.savepoints.isolation import isolated
@@ -41,6 +46,9 @@ from tidemark.state.redaction import redacted, without_secrets
 from tidemark.state.status import read_status, write_failure
 from tidemark.state.store import JobStore
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 logger = logging.getLogger("tidemark")
 
 FINISHED: Final = 0
@@ -49,11 +57,29 @@ FENCED: Final = 70
 TEMPORARY: Final = 75
 INTERRUPTED: Final = 130
 
+
+@dataclass(frozen=True)
+class Ready:
+    """What a driver needs before it can begin: the job, and a session to run it in."""
+
+    job: Job
+    session: SparkSession
+
+
 _END_SECONDS: Final = 60.0
 """So long a process may take to end after its work has, before it is ended."""
 
 
-def drive(store: JobStore, name: str, number: int, *, process: ProcessHandle, lines: JobLines, clock: Clock = SYSTEM_CLOCK) -> int:
+def drive(
+    store: JobStore,
+    name: str,
+    number: int,
+    *,
+    process: ProcessHandle,
+    lines: JobLines,
+    ready: Ready | None = None,
+    clock: Clock = SYSTEM_CLOCK,
+) -> int:
     """Run an attempt to its end and return the exit code that says how it ended; the job's status says so, too.
 
     Args:
@@ -62,12 +88,14 @@ def drive(store: JobStore, name: str, number: int, *, process: ProcessHandle, li
         number: of the attempt.
         process: that runs it.
         lines: of the log, which say how far the job is.
+        ready: what a standby has made ready.
         clock: processing time.
     """
     watch = SpecWatch(store, name, number, leave=lambda: _leave(process))
     try:
         attempt = claim_attempt(store, name, number, process=process, at=clock.now_ms())
-        _run_attempt(store, attempt, _spec_of(store, name, attempt), watch, process=process, lines=lines, clock=clock)
+        generation = _generation(store, name, attempt.generation)
+        _run_attempt(store, attempt, generation, watch, process=process, lines=lines, ready=ready, clock=clock)
     except TidemarkError as error:
         return _ended_by(store, name, number, error, clock)
     except Exception as error:  # noqa: BLE001 - whatever it is, the status has to say so
@@ -85,11 +113,16 @@ def main(arguments: Sequence[str]) -> int:
     given = _parsed(arguments)
     log = Path(given.log) if given.log else None
     lines = JobLines(given.job, log_format())
-    log_to(log, lines)
+    if given.standby is None:
+        log_to(log, lines)
     process = _this_process(given.launcher, log)
     code = TERMINAL
     try:
-        code = drive(JobStore.open(given.store), given.job, given.attempt, process=process, lines=lines)
+        store = JobStore.open(given.store)
+        if given.standby is not None and log is not None:
+            code = stand_by(store, given.job, given.standby, log=log, process=process, lines=lines)
+        else:
+            code = drive(store, given.job, given.attempt, process=process, lines=lines)
     except TidemarkError as error:
         logger.exception("the job store cannot be opened")
         code = TEMPORARY if error.transient else TERMINAL
@@ -102,30 +135,71 @@ def main(arguments: Sequence[str]) -> int:
     return code
 
 
+def stand_by(store: JobStore, name: str, number: int, *, log: Path, process: ProcessHandle, lines: JobLines) -> int:
+    """Make all ready that a driver needs, and drive the attempt that this process is handed; returns the exit code.
+
+    Args:
+        store: the root store.
+        name: the job's name.
+        number: the generation of the spec to be ready for.
+        log: of the driver; until then this process has its own.
+        process: this one.
+        lines: of the log.
+    """
+    handler = log_to(log.with_name(STANDBY_LOG), lines)
+    try:
+        generation = _generation(store, name, number)
+        spark = SparkStart(generation.spec, lambda _: contextlib.nullcontext(), log=log.with_name(STANDBY_OUT))
+        from tidemark.spark.class_archive_training import rehearse
+
+        job = _loaded(generation.spec)
+        ready = Ready(job, spark.session())
+        with tempfile.TemporaryDirectory(prefix="rehearsal-") as folder:
+            rehearse(ready.session, folder)
+        attempt = wait_for_attempt(store, generation, log.parent)
+    except TidemarkError:
+        # It is not the job that failed: the driver goes on, and will try again to have a standby.
+        logger.exception("cannot stand by")
+        return TERMINAL
+    if attempt is None:
+        ready.session.stop()
+        return FINISHED
+    logging.getLogger().removeHandler(handler)
+    log_to(log, lines)
+    return drive(store, name, attempt, process=process, lines=lines, ready=ready)
+
+
 def _run_attempt(
-    store: JobStore, attempt: Attempt, spec: JobSpec, watch: SpecWatch, *, process: ProcessHandle, lines: JobLines, clock: Clock
+    store: JobStore,
+    attempt: Attempt,
+    generation: SpecGeneration,
+    watch: SpecWatch,
+    *,
+    process: ProcessHandle,
+    lines: JobLines,
+    ready: Ready | None,
+    clock: Clock,
 ) -> None:
+    spec = generation.spec
     logger.info("attempt %d of job %s, generation %d: %s", attempt.number, spec.job, attempt.generation, attempt.why)
     watch.look()
     if watch.stopping.is_set() and watch.ending != "drain":
         return
-    bounded = _bounding(process)
     start = StartReport(store, spec.job, attempt, clock=clock)
 
     def after_epoch(progress: EpochProgress) -> None:
         start.close()
         lines.after_epoch(progress)
 
+    beside = (*_bounding(process), *_keeping_standby(store, attempt, generation, process, needed=lambda: start.closed))
     with asked_by_signals(watch), driver_metrics(store, spec.job, attempt.number) as metrics, contextlib.closing(start):
-        spark = SparkStart(spec, start, log=_printed(process))
+        ready = ready or _made_ready(spec, start, _printed(process))
         from tidemark.spark.run import run
 
-        job = _loaded(spec)
-        start.enter(SPARK)
-        session = spark.session()
+        job, session = ready.job, ready.session
         try:
             # Once more: Spark has put its own handler for SIGINT in place.
-            with asked_by_signals(watch), watching(watch, *bounded, *metrics):
+            with asked_by_signals(watch), watching(watch, *beside, *metrics):
                 if watch.ending is None and not watch.stopping.is_set():
                     run(
                         job,
@@ -173,15 +247,33 @@ def _missing_epochs(store: JobStore, spec: JobSpec) -> MissingEpochs | None:
     return wish.after(head.lineage, head.epoch) if wish is not None and head is not None else None
 
 
-def _spec_of(store: JobStore, name: str, attempt: Attempt) -> JobSpec:
-    found = read_generation(store, name, attempt.generation)
+def _made_ready(spec: JobSpec, start: StartReport, log: Path | None) -> Ready:
+    spark = SparkStart(spec, start.beside, log=log)
+    # Loaded while the JVM starts.
+    from tidemark.spark import run  # noqa: F401
+
+    job = _loaded(spec)
+    start.enter(SPARK)
+    return Ready(job, spark.session())
+
+
+def _keeping_standby(
+    store: JobStore, attempt: Attempt, generation: SpecGeneration, process: ProcessHandle, *, needed: Callable[[], bool]
+) -> tuple[Callable[[], None], ...]:
+    if not generation.spec.standby or process.log is None:
+        return ()
+    return (StandbyKeeper(store, generation, attempt.number, Path(process.log), needed).keep,)
+
+
+def _generation(store: JobStore, name: str, number: int) -> SpecGeneration:
+    found = read_generation(store, name, number)
     if found is None:
         raise StateMismatchError(
-            f"attempt {attempt.number} is for generation {attempt.generation} of the spec, which is not there",
+            f"the driver is for generation {number} of the spec, which is not there",
             fix="submit the job again",
             job=name,
         )
-    return found.spec
+    return found
 
 
 def _loaded(spec: JobSpec) -> Job:
@@ -233,7 +325,7 @@ def _this_process(launcher: str, log: Path | None) -> ProcessHandle:
 
 def _bounding(process: ProcessHandle) -> tuple[Callable[[], None], ...]:
     out = _printed(process)
-    return (lambda: keep_bounded(out),) if out is not None else ()
+    return () if out is None else (lambda: keep_bounded(out), lambda: keep_bounded(out.with_name(STANDBY_OUT)))
 
 
 def _printed(process: ProcessHandle) -> Path | None:
@@ -271,7 +363,9 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tidemark.control.driver", description="Run one attempt of a job.")
     parser.add_argument("--store", required=True, help="root of the job store")
     parser.add_argument("--job", required=True, help="the job's name")
-    parser.add_argument("--attempt", required=True, type=int, help="number of the attempt, which its launcher created")
+    task = parser.add_mutually_exclusive_group(required=True)
+    task.add_argument("--attempt", type=int, help="number of the attempt, which its launcher created")
+    task.add_argument("--standby", type=int, help="generation of the spec to be ready for, until an attempt is handed over")
     parser.add_argument("--launcher", default="local", help="name of the launcher")
     parser.add_argument("--log", default="", help="file for the log; standard error by default")
     return parser.parse_args(arguments)

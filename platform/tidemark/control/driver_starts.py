@@ -73,6 +73,11 @@ class StartReport:
                 self._ended = True
                 self._writer.shutdown(wait=False)
 
+    @property
+    def closed(self) -> bool:
+        """Whether the start is done."""
+        return self._ended
+
     def wait(self) -> None:
         """Wait until all that was said is written; the start is done."""
         self._writer.shutdown(wait=True)

@@ -17,6 +17,7 @@ from tidemark.control.processes import end_session, facts_of, spawn, take_note
 from tidemark.control.records import Attempt, ProcessHandle
 from tidemark.control.run_folder import RunFolder, read_ending, run_folder, write_ending
 from tidemark.control.spec import JobSpec, SpecGeneration
+from tidemark.control.standby_files import order_standby, read_standby
 from tidemark.errors import LaunchError
 from tidemark.state.owners import born_since_boot, known_dead, process_birth
 from tidemark.state.records import OwnerInfo
@@ -58,6 +59,9 @@ class LocalLauncher:
                 raise LaunchError(
                     f"the working directory {folder} of job {job.job!r} is not there", fix="create it, or submit with another"
                 )
+            handed = self._handed(spec, attempt, files)
+            if handed is not None:
+                return handed
             files.logs.mkdir(parents=True, exist_ok=True, mode=0o700)
             rotate(files.out)
             variables = {**self.environment(job, files.scratch_of(attempt.number)), _MARK: str(files.log)}
@@ -72,6 +76,27 @@ class LocalLauncher:
             ) from without_secrets(error)
         # One that is gone already must not be taken for another that gets its number later.
         return ProcessHandle(self._name, self._host, pid, started=process_birth(pid) or f"{pid} is gone", log=str(files.log))
+
+    def _handed(self, spec: SpecGeneration, attempt: Attempt, files: RunFolder) -> ProcessHandle | None:
+        """Hand the attempt to the process that stands by for just this spec; None where there is none, and one is to be started."""
+        standby = read_standby(files.logs) if spec.spec.standby else None
+        if standby is None or not standby.ready or not standby.lives or standby.generation != spec.generation:
+            return None
+        if not order_standby(files.logs, standby, attempt.number):
+            return None
+        return ProcessHandle(self._name, self._host, standby.pid, started=standby.started, log=str(files.log))
+
+    def standby_command(self, spec: SpecGeneration, store_uri: str, log: Path) -> Sequence[str]:
+        """Return the program that makes itself ready to drive a job, and its arguments."""
+        arguments = ("--store", store_uri, "--job", spec.spec.job, "--standby", str(spec.generation), "--launcher", self._name)
+        return (sys.executable, "-m", DRIVER, *arguments, "--log", str(log))
+
+    def standby_environment(self, job: JobSpec, scratch: Path, log: Path) -> dict[str, str]:
+        """Return the variables of a standby that a driver starts: its own, but for where temporary files are."""
+        found = self.environment(job, scratch)
+        if found["SPARK_LOCAL_DIRS"] == os.environ.get("TMPDIR"):
+            found["SPARK_LOCAL_DIRS"] = str(scratch)
+        return {**found, _MARK: str(log)}
 
     def command(self, spec: SpecGeneration, attempt: Attempt, store_uri: str, files: RunFolder) -> Sequence[str]:
         """Return the program to start, and its arguments."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tidemark.control.driver_starts import JVM, SESSION, StartReport
+from tidemark.control.driver_starts import JVM, SESSION
 from tidemark.control.executor_settings import executor_settings
 from tidemark.control.spec import JobSpec
 from tidemark.errors import EngineError, TidemarkError
@@ -27,16 +29,16 @@ class SparkStart:
 
     Args:
         spec: of the job.
-        report: takes the time.
+        timed: takes the time of a stage.
         log: the file of what the JVM prints.
     """
 
-    def __init__(self, spec: JobSpec, report: StartReport, *, log: Path | None) -> None:
+    def __init__(self, spec: JobSpec, timed: Callable[[str], AbstractContextManager[None]], *, log: Path | None) -> None:
         from tidemark.spark.jvm import start_jvm
         from tidemark.spark.session import start_settings
 
         self._spec = spec
-        self._report = report
+        self._timed = timed
         self._log = log
         self._conf = {**executor_settings(spec), **spec.conf}
         self._name = f"tidemark {spec.job}"
@@ -45,7 +47,7 @@ class SparkStart:
 
         def start() -> None:
             try:
-                with report.beside(JVM):
+                with timed(JVM):
                     start_jvm(settings, log=log)
             except Exception as error:  # noqa: BLE001 - raised where the session is asked for
                 self._jvm.set_exception(error)
@@ -66,7 +68,7 @@ class SparkStart:
 
         try:
             self._jvm.result()
-            with self._report.beside(SESSION):
+            with self._timed(SESSION):
                 return build_session(self._spec.master, app_name=self._name, conf=self._conf, log=self._log)
         except TidemarkError:
             raise

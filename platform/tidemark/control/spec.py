@@ -117,6 +117,7 @@ class JobSpec:
             the environment of who starts it.
         restart: what happens when the driver fails.
         adaptive_intake: let the intake of an epoch follow the time that the last ones took.
+        standby: keep a process ready that takes the job over as soon as its driver has died; only of local drivers.
         alerts: when to report.
         start_timeout_ms: a driver that gives no sign of life for so long after its launch has failed.
         hang_after_ms: an epoch at hand for so long hangs; None is ten triggers, and at least 5 minutes.
@@ -151,6 +152,7 @@ class JobSpec:
     for_rewind: bool = later(False)
     forked: ForkOrigin | None = later(None)  # noqa: RUF009 - it returns a field
     missing_epochs: MissingEpochsWish | None = later(None)  # noqa: RUF009 - it returns a field
+    standby: bool = later(False)
 
     @property
     def origin(self) -> ForkOrigin | None:
@@ -185,6 +187,7 @@ class JobSpec:
             self.restore,
             self.outputs_root,
             self.missing_epochs,
+            self.standby,
         )
 
     def other_code_than(self, other: JobSpec) -> bool:

@@ -44,6 +44,8 @@ def checked(spec: JobSpec, before: JobSpec | None = None) -> JobSpec:
     ):
         if value is not None and value < least:
             raise _wrong(spec, f"{what}={value} is too small", f"give at least {least}")
+    if spec.standby and spec.launcher != "local":
+        raise _wrong(spec, f"standby=True goes with the launcher 'local', not {spec.launcher!r}", "leave standby out")
     _check_restart(spec, spec.restart)
     for name in spec.variables:
         if not _VARIABLE.fullmatch(name):

@@ -41,12 +41,22 @@ def main(arguments: list[str]) -> int:
     options = f'{LOCAL[JAVA_OPTIONS]} -XX:ArchiveClassesAtExit="{archive}"'
     with tempfile.TemporaryDirectory(prefix="tidemark-classes-") as folder:
         spark = build_session("local[2]", app_name="tidemark class archive", conf={JAVA_OPTIONS: options})
-        for number in range(_FILES):
-            _land(Path(folder), number)
-            for job in _jobs(folder):
-                run(job, spark=spark, handle_signals=False, end_of_input=number + 1 == _FILES)
+        rehearse(spark, folder)
         _exit_java(spark)
     return 0
+
+
+def rehearse(spark: SparkSession, folder: str) -> None:
+    """Run small jobs in a session, twice, so that all that drivers use is loaded in this process and in its JVM.
+
+    Args:
+        spark: the session.
+        folder: an empty one, for their input, state and tables.
+    """
+    for number in range(_FILES):
+        _land(Path(folder), number)
+        for job in _jobs(folder):
+            run(job, spark=spark, handle_signals=False, end_of_input=number + 1 == _FILES)
 
 
 def _land(folder: Path, number: int) -> None:
