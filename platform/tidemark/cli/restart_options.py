@@ -49,7 +49,10 @@ _OPTIONS: Final = (
         help="Strategy after a failure, as Flink's.",
     ),
     click.option(
-        "--restart-delay", type=DURATION, default=None, help="Before the first restart, or each.  [default: 1s; fixed, rate: 10s]"
+        "--restart-delay",
+        type=DURATION,
+        default=None,
+        help="Before each; of 'exponential' it grows, and the first is at once.  [default: 1s; fixed, rate: 10s]",
     ),
     click.option("--restart-longest", type=DURATION, default=None, help="Of 'exponential': the longest delay.  [default: 5m]"),
     click.option("--restart-multiplier", type=float, default=None, help="Of 'exponential': each delay by the one before.  [default: 2]"),
