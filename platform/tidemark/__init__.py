@@ -87,6 +87,7 @@ if TYPE_CHECKING:
     from tidemark.semantics.function_calls import WindowContext
     from tidemark.semantics.triggers import MergeContext, QuietTrigger, Trigger, TriggerContext, TriggerResult
     from tidemark.semantics.windows import Window
+    from tidemark.spark.late_publication import rewind
     from tidemark.spark.local_sinks import clear_memory, memory_table
     from tidemark.spark.run import RunResult, run
     from tidemark.spark.savepoint_writer import changed_savepoint, new_savepoint

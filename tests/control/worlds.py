@@ -47,9 +47,9 @@ class WatchedStore(JobStore):
         self.hook(f"get {path}")
         return super().get(path)
 
-    def list(self, prefix: str = "") -> tuple[ListedFile, ...]:
+    def list(self, prefix: str = "", *, follow_links: bool = True) -> tuple[ListedFile, ...]:
         self.hook(f"list {prefix}")
-        return super().list(prefix)
+        return super().list(prefix, follow_links=follow_links)
 
     def put(self, path: str, data: bytes) -> None:
         self.hook(f"put {path}")
@@ -61,10 +61,10 @@ class WatchedStore(JobStore):
         super().create(path, data)
         self.hook(f"was created {path}")
 
-    def delete(self, paths: Iterable[str]) -> None:
+    def delete(self, paths: Iterable[str]) -> tuple[str, ...]:
         given = tuple(paths)
         self.hook(f"delete {given}")
-        super().delete(given)
+        return super().delete(given)
 
 
 @dataclass
