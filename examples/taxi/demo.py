@@ -64,12 +64,18 @@ def prepare_home(home: Path) -> Path:
     """Empty the demo's folder of what an earlier demo left, and return it; a folder that others filled is left alone.
 
     Raises:
-        SetupError: the folder holds data that no demo made.
+        SetupError: the folder holds data that no demo made, or a symbolic link in place of its data.
     """
     mark = home / _MARK
     if not mark.exists() and any((home / part).is_dir() and any((home / part).iterdir()) for part in _PARTS):
         raise SetupError(
             "the example's folder has data that is not the demo's", fix="set TIDEMARK_EXAMPLE_HOME to an empty folder", place=str(home)
+        )
+    if linked := next((home / part for part in _PARTS if (home / part).is_symlink()), None):
+        raise SetupError(
+            f"{linked} is a symbolic link, and what lies behind it is not deleted",
+            fix="remove the link, or set TIDEMARK_EXAMPLE_HOME to another folder",
+            place=str(home),
         )
     home.mkdir(parents=True, exist_ok=True)
     mark.touch()

@@ -21,6 +21,15 @@ CLOCK = {
     "datetime.datetime.today", "datetime.date.today",
 }  # fmt: skip
 RUNS_STORED_CODE = {"pickle", "cloudpickle", "dill", "marshal", "shelve"}
+DELETES = {"unlink", "rmdir", "rmtree", "removedirs", "truncate"}
+DELETING_FILES: dict[str, str] = {
+    "platform/tidemark/state/local_files.py": "the one place for stores and tables: follows no link",
+    "platform/tidemark/control/logs.py": "empties a log that grew too large; not one that is a link",
+    "platform/tidemark/control/run_folder.py": "scratch files, in a temporary folder of the user's own; rmtree follows no link",
+    "platform/tidemark/spark/class_archive.py": "the archive that it made in the environment; rmtree follows no link",
+}
+"""Files of the package that delete by themselves, with the reason; all others ask ``JobStore``."""
+
 EMPTY_NAMES = {"utils", "util", "helpers", "helper", "manager", "base", "common", "misc"}
 
 
@@ -70,6 +79,16 @@ def test_every_crash_point_is_one_that_tests_can_name() -> None:
     calls = (node for source in package_sources() for node in ast.walk(source.tree) if isinstance(node, ast.Call))
     named = {ast.literal_eval(call.args[0]) for call in calls if ast.unparse(call.func) == "crash_point"}
     assert named == set(POINTS)
+
+
+def test_one_place_deletes_files() -> None:
+    found = set()
+    for source in package_sources():
+        calls = [node.func for node in ast.walk(source.tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
+        by_os = [call for call in calls if ast.unparse(call) in {"os.remove", "obstore.delete", "obstore.delete_async"}]
+        found |= {source.place for call in calls if call.attr in DELETES} | {source.place for _ in by_os}
+    # An object store has no links.
+    assert found - {"platform/tidemark/state/store.py"} == set(DELETING_FILES)
 
 
 def test_names_say_something() -> None:

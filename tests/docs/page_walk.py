@@ -174,7 +174,7 @@ class Walk:
 
 
 def like(text: str) -> list[str]:
-    """Return what was said without what differs from run to run: times, given names, numbers of epochs, hours and rows."""
+    """Return what was said without what differs from run to run: times, given names, folders, numbers of epochs, hours and rows."""
     for pattern, name in (
         (r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME"),
         (r"upgrade-[0-9a-f]{8}", "UPGRADE"),
@@ -186,6 +186,7 @@ def like(text: str) -> list[str]:
         (r"\b[1-9][\d,]* (rows|changed|hours)", r"N \1"),
         (r"to \d\d \w{3} \d\d:\d\d", "to HOUR"),
         (r"(deleted) .*/store/", r"\1 STORE/"),
+        (r"at [^\s)]*/(\w+\.py:\d+)", r"at \1"),
         (r" {2,}", "  "),
     ):
         text = re.sub(pattern, name, text)

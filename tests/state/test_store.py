@@ -1,14 +1,16 @@
 from __future__ import annotations
 
+import os
 import threading
 import traceback
 from pathlib import Path
 
+import obstore
 import pytest
 from obstore.exceptions import GenericError
 from obstore.store import MemoryStore
 
-from tidemark.errors import InvalidNameError, StoreError
+from tidemark.errors import CorruptStoreError, InvalidNameError, LinkedPathError, StoreError
 from tidemark.locations import Location
 from tidemark.state import layout
 from tidemark.state.store import JobStore
@@ -146,3 +148,88 @@ def test_source_names_are_what_spark_takes() -> None:
     assert layout.source_folder("trips_1") == "sources/trips_1"
     with pytest.raises(InvalidNameError):
         layout.source_folder("trips-1")
+
+
+ODD_NAMES = ("a b/c%20d", "ü/x+=:y", "p=1%3A2/z", "a~b#c", ".hidden/.x.crc", "st*r")
+
+
+def test_a_local_listing_is_as_obstore_s(tmp_path: Path) -> None:
+    store = JobStore.open(str(tmp_path))
+    for name in ODD_NAMES:
+        store.put(name, name.encode())
+    (tmp_path / "half#3").write_text("what obstore is writing")
+    (tmp_path / "empty" / "deep").mkdir(parents=True)
+    os.mkfifo(tmp_path / "pipe")
+    listed = obstore.list(store.objects).collect()
+    assert [(file.path, file.size) for file in store.list()] == sorted((item["path"], item["size"]) for item in listed)
+    assert store.folders() == tuple(sorted(obstore.list_with_delimiter(store.objects)["common_prefixes"]))
+    assert [store.get(name) for name in ODD_NAMES] == [name.encode() for name in ODD_NAMES]
+    assert store.delete([*ODD_NAMES, "not there", "not/there"]) == ()
+    assert (store.list(), store.folders()) == ((), ("empty",))
+
+
+@pytest.mark.parametrize("path", ["../outside/x", "a/../../outside/x", "/etc/passwd", "", "a//b", "./a", "a/.."])
+def test_no_path_leads_out_of_a_store(tmp_path: Path, root: JobStore, path: str) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "x").write_text("theirs")
+    for store in (JobStore.open(str(tmp_path / "inside")), root.at("job")):
+        store.put("a", b"x")
+        with pytest.raises(CorruptStoreError, match="leads out of"):
+            store.delete(["a", path])
+        with pytest.raises(CorruptStoreError, match="leads out of"):
+            store.move(path, "b")
+        if path:
+            with pytest.raises(CorruptStoreError, match="leads out of"):
+                store.remove_folder(path)
+        assert store.exists("a"), "nothing was deleted"
+    assert (tmp_path / "outside" / "x").read_text() == "theirs"
+
+
+def test_links_are_read_and_written_through_and_never_deleted_through(tmp_path: Path) -> None:
+    outside, store = tmp_path / "outside", JobStore.open(str(tmp_path / "store"))
+    (outside / "deep").mkdir(parents=True)
+    (outside / "deep" / "x").write_text("theirs")
+    store.put("own/file", b"")
+    inside = tmp_path / "store"
+    (inside / "folder").symlink_to(outside)
+    (inside / "own" / "link").symlink_to(outside / "deep" / "x")
+    (inside / "own" / "nowhere").symlink_to(tmp_path / "not-there")
+    (inside / "own" / "loop").symlink_to(inside)
+    (inside / "own" / "itself").symlink_to(inside / "own" / "itself")
+    assert [file.path for file in store.list()] == ["folder/deep/x", "own/file", "own/link"]
+    assert [file.path for file in store.list(follow_links=False)] == ["own/file"]
+    assert store.list("folder/deep", follow_links=False) == ()
+    assert store.folders("own") == ("loop",)
+    assert [Path(link).relative_to(inside).as_posix() for link in store.links()] == [
+        "folder", "own/itself", "own/link", "own/loop", "own/nowhere",
+    ]  # fmt: skip
+    assert store.links("folder/deep") == (str(inside / "folder"),)
+    store.put("folder/deep/y", b"ours, behind the link")
+    paths = ("folder/deep/x", "folder/deep/y", "own/link", "own/nowhere", "own/loop", "own/file", "own/file/not-a-folder")
+    assert store.delete(paths) == paths[:5]
+    for path in ("folder/deep/x", "own/link"):
+        with pytest.raises(LinkedPathError, match=r"\[TM405\] .* is a symbolic link, and what lies behind it is not deleted"):
+            store.require_no_link(path)
+        with pytest.raises(LinkedPathError):
+            store.move(path, "moved")
+    store.remove_folder("folder")
+    store.remove_folder("own")
+    store.remove_folder("")
+    store.prune("folder")
+    assert sorted(path.name for path in outside.rglob("*")) == ["deep", "x", "y"]
+    assert len(store.links()) == 5
+    # A link that is written over is replaced, not followed.
+    store.put("own/link", b"ours")
+    assert (outside / "deep" / "x").read_text() == "theirs"
+
+
+def test_a_folder_that_becomes_a_link_since_it_was_listed_is_not_followed(tmp_path: Path) -> None:
+    outside, store = tmp_path / "outside", JobStore.open(str(tmp_path / "store"))
+    outside.mkdir()
+    (outside / "x").write_text("theirs")
+    store.put("a/b/x", b"")
+    listed = store.list(follow_links=False)
+    (tmp_path / "store" / "a" / "b").rename(tmp_path / "store" / "a" / "c")
+    (tmp_path / "store" / "a" / "b").symlink_to(outside)
+    assert store.delete(file.path for file in listed) == ("a/b/x",)
+    assert (outside / "x").exists()
