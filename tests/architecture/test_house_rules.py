@@ -26,6 +26,9 @@ DELETING_FILES: dict[str, str] = {
     "platform/tidemark/state/local_files.py": "the one place for stores and tables: follows no link",
     "platform/tidemark/control/logs.py": "empties a log that grew too large; not one that is a link",
     "platform/tidemark/control/run_folder.py": "scratch files, in a temporary folder of the user's own; rmtree follows no link",
+    "platform/tidemark/control/standby.py": "notes between a driver and its standby, in the user's own folder; unlink follows no link",
+    "platform/tidemark/control/standby_files.py": "as above",
+    "platform/tidemark/spark/jvm.py": "old logs of sessions, in the user's own folder; unlink follows no link",
     "platform/tidemark/spark/class_archive.py": "the archive that it made in the environment; rmtree follows no link",
 }
 """Files of the package that delete by themselves, with the reason; all others ask ``JobStore``."""

@@ -72,9 +72,10 @@ class RowCounts:
 class Pressure:
     """Back-pressure: since when an epoch is at hand, for which share of the time one is, and what input waits.
 
-    ``busy_share`` is 1 when epochs follow one another without a pause. What waits is None where no source tells; ``waiting`` has it by
-    source. ``catch_up_ms`` is how long it takes at this pace until a backlog is read, None where nothing waits; ``intake`` the share of
-    its usual bound that an epoch may read.
+    ``busy_share`` is 1 when epochs follow one another without a pause, and falls to 0 as the job rests. What waits is None where no source
+    tells; ``waiting`` has it by source. ``catch_up_ms`` is how long it takes until a backlog is read (``Load``), None where there is
+    none or that is not known; ``intake`` the share of its usual bound that an epoch may read. Of a driver without a heartbeat nothing of
+    this is known.
     """
 
     busy_since: int | None = None
