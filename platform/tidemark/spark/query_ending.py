@@ -32,7 +32,9 @@ def end_query(query: StreamingQuery, ending: threading.Event) -> None:
     with contextlib.suppress(Py4JError, TypeError):
         thread = _have_leave_its_loop(query)
     ending.set()
-    for _ in range(_LOOKS if thread is not None else 0):
+    for _ in range(_LOOKS):
+        if thread is None:
+            break
         # Not awaitTermination: for that, the query has ended as soon as it is marked.
         thread.join(_LOOK_MS)
         if not thread.isAlive():
