@@ -1,0 +1,135 @@
+"""A standby takes a job over that its driver left, and nothing that keeps two drivers apart depends on it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.control.drivers import Landing, until
+from tidemark.clock import SYSTEM_CLOCK
+from tidemark.control.attempts import create_attempt, give_up_attempt, newest_attempt, read_claim
+from tidemark.control.driver import FENCED, FINISHED
+from tidemark.control.local_launcher import LocalLauncher
+from tidemark.control.processes import session_members
+from tidemark.control.records import Attempt, ProcessHandle
+from tidemark.control.run_folder import run_folder
+from tidemark.control.spec import JobSpec, SpecGeneration
+from tidemark.control.spec_checks import checked
+from tidemark.control.standby_files import Standby, order_standby, ordered_attempt, read_standby, write_standby
+from tidemark.errors import DefinitionError
+from tidemark.state.owners import process_birth
+
+STORE = "file:///nowhere/store"
+SPEC = SpecGeneration(3, 0, "ada", "", JobSpec("landing", "nowhere:job", standby=True))
+ATTEMPT = Attempt(7, 3, 0, "ada", "a test")
+
+
+@pytest.fixture
+def process() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that may pass for a standby."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as found:
+        yield found
+        found.kill()
+
+
+def offered(folder: Path, pid: int, *, generation: int = 3, ready: bool = True) -> Standby:
+    folder.mkdir(parents=True, exist_ok=True)
+    standby = Standby(pid, process_birth(pid) or "", generation, ready=ready)
+    write_standby(folder, standby)
+    return standby
+
+
+def test_an_attempt_is_handed_to_the_process_that_stands_by_once(tmp_path: Path, process: subprocess.Popen[bytes]) -> None:
+    launcher, folder = LocalLauncher(tmp_path), run_folder(STORE, "landing", tmp_path).logs
+    standby = offered(folder, process.pid)
+    handle = launcher.launch(SPEC, ATTEMPT, STORE)
+    assert (handle.pid, handle.started, launcher.probe(handle)) == (process.pid, standby.started, "alive")
+    assert ordered_attempt(folder, standby) == 7
+    assert read_standby(folder) is None
+    assert not order_standby(folder, standby, 8), "nobody is asked twice"
+    assert ordered_attempt(folder, Standby(process.pid, "another birth", 3)) is None
+
+
+@pytest.mark.parametrize("case", ["another generation", "not ready", "dead", "not wanted"])
+def test_else_a_process_is_started_as_ever(tmp_path: Path, process: subprocess.Popen[bytes], case: str) -> None:
+    launcher, folder = LocalLauncher(tmp_path), run_folder(STORE, "landing", tmp_path).logs
+    offered(folder, process.pid, generation=2 if case == "another generation" else 3, ready=case != "not ready")
+    if case == "dead":
+        process.kill()
+        process.wait()
+    spec = SpecGeneration(3, 0, "ada", "", JobSpec("landing", "nowhere:job", standby=case != "not wanted"))
+    handle = launcher.launch(spec, ATTEMPT, STORE)
+    assert handle.pid not in {None, process.pid}
+    until(lambda: launcher.probe(handle) == "gone", "the end of a driver that has no store")
+
+
+def test_a_standby_is_for_local_drivers() -> None:
+    with pytest.raises(DefinitionError, match="standby=True goes with the launcher 'local'"):
+        checked(JobSpec("landing", "nowhere:job", launcher="spark-submit", master="yarn", standby=True))
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_standbys_life(tmp_path: Path) -> None:
+    """It takes over at once, has its own standby then, refuses an attempt that was given up, and ends with its job."""
+    landing = Landing(tmp_path, LocalLauncher(tmp_path / "logs"))
+    spec = landing.want(standby=True)
+    folder = run_folder(landing.store.uri, "landing", tmp_path / "logs").logs
+    landing.land(3)
+    first = landing.start(spec)
+    landing.wait_for_rows(first)
+    ready = ready_standby(folder)
+    assert read_claim(landing.store, "landing", 2) is None, "it has claimed nothing"
+    landing.land(2)
+    kill(first)
+    second = landing.start(spec)
+    assert second.pid == ready.pid
+    landing.wait_for_rows(second)
+    claim = read_claim(landing.store, "landing", 2)
+    assert claim is not None
+    assert claim.process is not None
+    assert claim.process.pid == ready.pid
+    next_ready = ready_standby(folder)
+    assert next_ready.pid != ready.pid
+    landing.launcher.ask_to_stop(second)
+    landing.wait_for_end(second)
+    assert landing.launcher.exit_code(second) == FINISHED
+    # A reconciler that has given the attempt up before the standby claims it.
+    number = newest_attempt(landing.store, "landing") + 1
+    attempt = Attempt(number, spec.generation, SYSTEM_CLOCK.now_ms(), "ada", "a test")
+    assert create_attempt(landing.store, "landing", attempt)
+    assert give_up_attempt(landing.store, "landing", number, by="ada", at=SYSTEM_CLOCK.now_ms())
+    third = landing.launcher.launch(spec, attempt, landing.store.uri)
+    assert third.pid == next_ready.pid
+    landing.wait_for_end(third)
+    assert landing.launcher.exit_code(third) == FENCED
+    fourth = landing.start(spec)
+    landing.land(1)
+    landing.wait_for_rows(fourth)
+    last = ready_standby(folder)
+    landing.want(wanted="suspended", stop="drain")
+    landing.wait_for_end(fourth)
+    until(lambda: not last.lives and session_members(last.pid) == (), "the end of the standby")
+    assert landing.table() == landing.expected(6)
+
+
+def ready_standby(folder: Path) -> Standby:
+    def there() -> bool:
+        found = read_standby(folder)
+        return found is not None and found.ready and found.lives
+
+    until(there, "a standby", seconds=240)
+    found = read_standby(folder)
+    assert found is not None
+    return found
+
+
+def kill(handle: ProcessHandle) -> None:
+    assert handle.pid is not None
+    os.kill(handle.pid, signal.SIGKILL)
