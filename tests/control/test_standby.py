@@ -25,7 +25,6 @@ from tidemark.control.standby_files import Standby, order_standby, ordered_attem
 from tidemark.errors import DefinitionError
 from tidemark.state.owners import process_birth
 
-STORE = "file:///nowhere/store"
 SPEC = SpecGeneration(3, 0, "ada", "", JobSpec("landing", "nowhere:job", standby=True))
 ATTEMPT = Attempt(7, 3, 0, "ada", "a test")
 
@@ -46,9 +45,10 @@ def offered(folder: Path, pid: int, *, generation: int = 3, ready: bool = True) 
 
 
 def test_an_attempt_is_handed_to_the_process_that_stands_by_once(tmp_path: Path, process: subprocess.Popen[bytes]) -> None:
-    launcher, folder = LocalLauncher(tmp_path), run_folder(STORE, "landing", tmp_path).logs
+    store = f"file://{tmp_path}/store"
+    launcher, folder = LocalLauncher(tmp_path / "logs"), run_folder(store, "landing", tmp_path / "logs").logs
     standby = offered(folder, process.pid)
-    handle = launcher.launch(SPEC, ATTEMPT, STORE)
+    handle = launcher.launch(SPEC, ATTEMPT, store)
     assert (handle.pid, handle.started, launcher.probe(handle)) == (process.pid, standby.started, "alive")
     assert ordered_attempt(folder, standby) == 7
     assert read_standby(folder) is None
@@ -58,15 +58,16 @@ def test_an_attempt_is_handed_to_the_process_that_stands_by_once(tmp_path: Path,
 
 @pytest.mark.parametrize("case", ["another generation", "not ready", "dead", "not wanted"])
 def test_else_a_process_is_started_as_ever(tmp_path: Path, process: subprocess.Popen[bytes], case: str) -> None:
-    launcher, folder = LocalLauncher(tmp_path), run_folder(STORE, "landing", tmp_path).logs
+    store = f"file://{tmp_path}/store"
+    launcher, folder = LocalLauncher(tmp_path / "logs"), run_folder(store, "landing", tmp_path / "logs").logs
     offered(folder, process.pid, generation=2 if case == "another generation" else 3, ready=case != "not ready")
     if case == "dead":
         process.kill()
         process.wait()
     spec = SpecGeneration(3, 0, "ada", "", JobSpec("landing", "nowhere:job", standby=case != "not wanted"))
-    handle = launcher.launch(spec, ATTEMPT, STORE)
+    handle = launcher.launch(spec, ATTEMPT, store)
     assert handle.pid not in {None, process.pid}
-    until(lambda: launcher.probe(handle) == "gone", "the end of a driver that has no store")
+    until(lambda: launcher.probe(handle) == "gone", "the end of a driver whose attempt is not there")
 
 
 def test_a_standby_is_for_local_drivers() -> None:
