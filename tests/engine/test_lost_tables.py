@@ -264,8 +264,8 @@ def test_a_folder_of_files(tmp_path: Path) -> None:
     table = as_table([row("k", 1)])
     first = sink()
     backup = tmp_path / "backup"
-    for number in range(3):
-        record = rig.stage(row("k", number))
+    records = [rig.stage(row("k", number)) for number in range(3)]
+    for number, record in enumerate(records):
         first.require_whole()
         first.publish(record, LINEAGE, number)
         if number == 1:
@@ -302,7 +302,7 @@ def test_a_folder_of_files(tmp_path: Path) -> None:
             with pytest.raises(MissingEpochsError, match=what):
                 looking.require_whole()
             with pytest.raises(MissingEpochsError, match=what):
-                looking.publish(record, LINEAGE, 3)
+                looking.publish(records[-1], LINEAGE, 3)
 
 
 def test_a_folders_note_is_written_and_read_as_ever() -> None:
