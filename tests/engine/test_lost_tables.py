@@ -264,11 +264,10 @@ def test_a_folder_of_files(tmp_path: Path) -> None:
     table = as_table([row("k", 1)])
     first = sink()
     backup = tmp_path / "backup"
-    records = []
-    for number in range(3):
-        records.append(rig.stage(row("k", number)))
+    records = [rig.stage(row("k", number)) for number in range(3)]
+    for number, record in enumerate(records):
         first.require_whole()
-        first.publish(records[-1], LINEAGE, number)
+        first.publish(record, LINEAGE, number)
         if number == 1:
             shutil.copytree(tmp_path / "folder", backup)
     position = first.position

@@ -76,7 +76,7 @@ def judge(
 def _restored(entry: Entry, now: _Content, last: int, position: SinkPosition, contents: dict[int, _Content]) -> _Content:
     target = entry.restored_version
     if target is None:
-        # Which version that was is not told: it has lost rows if files that jobs wrote had to go.
+        # Which version that was is unknown: it has lost rows if files that jobs wrote had to go.
         return replace(now, loss=now.loss or str(entry)) if entry.removes_staged and last >= 0 else now
     if target < position.version:
         then = _Content(position.since, None if target >= position.since else str(entry))

@@ -1,4 +1,4 @@
-"""Entries of a Delta table's log: what each commit did to the table's rows, as far as that is told without reading any of them."""
+"""Entries of a Delta table's log: what each commit did to the table's rows, as far as that is known without reading any of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _READ_AT_ONCE: Final = 32
 class Entry:
     """A commit: its version, its operation with parameters, and the tags that Tidemark's have.
 
-    ``removed`` are the files whose rows it took out of the table, without those that were only written anew; ``added`` is how many files
+    ``removed`` are the files whose rows it took out of the table, without those that were only rewritten; ``added`` is how many files
     have rows that it brought, or that it left of removed ones. ``digest`` is the checksum of the entry.
     """
 

@@ -48,7 +48,7 @@ def position_of(table: DeltaTable | None, store: JobStore, *, lineage: str = "",
 
 
 def is_continued(position: SinkPosition, store: JobStore) -> bool | None:
-    """Say whether a table's log has the entry that a job saw last; None where that cannot be told, since there is none of that number."""
+    """Say whether a table's log has the entry that a job saw last; None where that cannot be known, since there is none of that number."""
     if position.version < 0:
         return True
     entry = read_entry(store, position.version) if position.entry else None

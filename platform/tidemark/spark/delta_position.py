@@ -23,7 +23,7 @@ logger = logging.getLogger("tidemark")
 class Opened(Protocol):
     """Opens a table."""
 
-    def __call__(self, *, anew: bool) -> DeltaTable | None:
+    def __call__(self, *, fresh: bool) -> DeltaTable | None:
         """Return it, None where there is none."""
         ...
 
@@ -35,7 +35,7 @@ class DeltaPosition:
         output: its name.
         job: the job's name.
         store: at the table.
-        opened: returns the table, anew where it is asked to, None where there is none.
+        opened: returns the table, None where there is none; on request without what is cached.
     """
 
     def __init__(self, output: str, job: str, store: JobStore, opened: Opened) -> None:
@@ -64,7 +64,7 @@ class DeltaPosition:
             return
         known = self.known
         continued = is_continued(known, self._store)
-        table = self._opened(anew=continued is not True)
+        table = self._opened(fresh=continued is not True)
         if known.epoch < 0 and (table is None or continued is not True):
             # Nothing of the job's was there.
             self.known = position_of(table, self._store)
@@ -91,7 +91,7 @@ class DeltaPosition:
 
     def adopt(self, newest: tuple[str, int] | None = None) -> None:
         """Take the table as it is for what it should be: up to an epoch that was published again, or as far as its transaction says."""
-        table, known = self._opened(anew=True), self.known
+        table, known = self._opened(fresh=True), self.known
         if newest is None:
             lineage, epoch = (known.lineage, known.epoch) if known is not None else self._expected.newest or ("", -1)
             done = table.transaction_version(f"{lineage}/{self._output}") if table is not None else None
@@ -100,7 +100,7 @@ class DeltaPosition:
 
     def _begin(self) -> None:
         """Take up a table of which the log of an earlier release says only which epochs were published to it."""
-        table, newest = self._opened(anew=False), self._expected.newest
+        table, newest = self._opened(fresh=False), self._expected.newest
         if newest is None:
             self.known = position_of(table, self._store)
             return

@@ -42,7 +42,7 @@ class Republishing:
         """Publish what is missing, oldest first, each epoch as a version of its own; returns those epochs.
 
         Raises:
-            MissingEpochsError: it cannot be told what is missing, or staged files are not there; nothing was changed.
+            MissingEpochsError: it is unknown what is missing, or staged files are not there; nothing was changed.
             PublishError: other writers were faster each time; what was published stays.
         """
         if table is None:

@@ -127,7 +127,7 @@ class DeltaSink:
     def republish(self, retained: Retained) -> tuple[int, ...]:
         """Publish again what the table no longer holds of some epochs; returns their numbers."""
         try:
-            records = self._republishing.run(self._opened(anew=True), retained)
+            records = self._republishing.run(self._opened(fresh=True), retained)
         except (DeltaError, OSError, PySparkException, Py4JError) as error:
             self._table = None
             raise PublishError(
@@ -200,7 +200,7 @@ class DeltaSink:
             logger.info("output %r: %s", self._name, finding.text())
 
     def publish(self, record: OutputRecord, lineage: str, epoch: int) -> None:
-        """Commit the staged files with the epoch's transaction, unless the table has it; then look after the table.
+        """Commit the staged files with the epoch's transaction, unless the table has it; then maintain the table.
 
         Raises:
             MissingEpochsError: the table no longer holds what was published before; nothing was committed to it.
@@ -300,8 +300,8 @@ class DeltaSink:
     def _application(self, lineage: str) -> str:
         return f"{lineage}/{self._name}"
 
-    def _opened(self, *, anew: bool) -> DeltaTable | None:
-        if anew:
+    def _opened(self, *, fresh: bool) -> DeltaTable | None:
+        if fresh:
             self._table = None
         return self._open()
 
