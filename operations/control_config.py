@@ -24,12 +24,22 @@ class WishForm(dg.Config):
     timeout: str = Field(default="10 minutes", description="How long to wait at most; what was asked for stands all the same.")
 
 
-class StartForm(WishForm):
-    """Of ``start`` and ``resume``."""
+class ResumeForm(WishForm):
+    """Of ``resume``, and what ``start`` has of it."""
 
     resubmit: bool = Field(
         default=False,
         description="Take the settings of this code location (trigger, Spark settings, code) for a job that was submitted before, too.",
+    )
+
+
+class StartForm(ResumeForm):
+    """Of ``start``."""
+
+    missing_epochs: Literal["refuse", "republish", "accept"] = Field(
+        default="refuse",
+        description="Where an output's place no longer holds what was published to it. refuse: the job does not start. "
+        "republish: publish that again. accept: continue without it.",
     )
 
 

@@ -15,7 +15,7 @@ from tidemark.control.spec import JobSpec
 from tidemark.control.spec_checks import checked
 from tidemark.errors import DefinitionError
 from tidemark.graph.job import Job
-from tidemark.operations.control_config import StartForm, StopForm, SuspendForm, WishForm, form_for
+from tidemark.operations.control_config import ResumeForm, StartForm, StopForm, SuspendForm, WishForm, form_for
 from tidemark.operations.control_ops import Operator, Verb
 from tidemark.operations.launchpad import launchpad_job
 from tidemark.sensors.store_sensor import open_root
@@ -26,7 +26,7 @@ _VERBS: Mapping[Verb, tuple[type[WishForm], bool, str]] = {
     "cancel": (WishForm, True, "Ends the driver of {job} at once, as a crash would; the next one runs the epoch at hand again."),
     "restart": (WishForm, True, "Ends the driver of {job} after the epoch at hand, and starts another."),
     "suspend": (SuspendForm, False, "Asks for {job} to end after the epoch at hand, and does not wait for it."),
-    "resume": (StartForm, False, "Asks for {job} to run again, and does not wait for it."),
+    "resume": (ResumeForm, False, "Asks for {job} to run again, and does not wait for it."),
 }
 
 

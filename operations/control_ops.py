@@ -24,7 +24,7 @@ from tidemark.control.wishes import Wishes
 from tidemark.durations import to_ms
 from tidemark.errors import DefinitionError
 from tidemark.graph.job import Job
-from tidemark.operations.control_config import StartForm, StopForm, SuspendForm, WishForm
+from tidemark.operations.control_config import ResumeForm, StartForm, StopForm, SuspendForm, WishForm
 from tidemark.operations.reaching import reach, require_reached, said
 from tidemark.state.store import JobStore
 
@@ -113,7 +113,8 @@ class Operator:
         match verb:
             case "start" | "resume":
                 self._submit(wishes, form)
-                return wishes.start(form.job, form.why or ("resume" if verb == "resume" else ""))
+                missing = form.missing_epochs if isinstance(form, StartForm) and form.missing_epochs != "refuse" else None
+                return wishes.start(form.job, form.why or ("resume" if verb == "resume" else ""), missing_epochs=missing)
             case "stop" | "suspend":
                 how: Ending = form.how if isinstance(form, SuspendForm) else "finish"
                 return wishes.stop(form.job, how, form.why or ("suspend" if verb == "suspend" else ""))
@@ -127,7 +128,7 @@ class Operator:
         if self.spec is None or self.spec.job != form.job:
             return
         known = read_spec(wishes.store, form.job)
-        if known is None or (isinstance(form, StartForm) and form.resubmit):
+        if known is None or (isinstance(form, ResumeForm) and form.resubmit):
             wishes.submit(self.spec, form.why)
 
 

@@ -71,7 +71,7 @@ def test_the_stages_are_timed_one_after_the_other_and_what_runs_beside_them(worl
 def test_status_and_metrics_show_the_start(world: World) -> None:
     write_start(world.store, "fares", START)
     world.clock.set(START.since + 3_400)
-    assert lines(world) == ["  starting: first epoch for 3s (python 0.9s, jvm 2.5s, recovery 0.0s)"]
+    assert lines(world) == ["  starting: first epoch for 3s 400ms (python 0.9s, jvm 2.5s, recovery 0.0s)"]
     metric = next(metric for metric in JOB_METRICS if metric.info.name == "tidemark_driver_start_stage_seconds")
     view = view_of(world.observe(), world.clock.now_ms())
     assert list(metric.read(view)) == [(("python",), 0.9), (("jvm",), 2.5), (("recovery",), 0.04)]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.control.worlds import World, lifecycle
+from tidemark.control.spec import RestartPolicy
 from tidemark.state.store import JobStore
 
 
@@ -136,7 +137,7 @@ def launch_each_attempt_once(world: World, *, jobs: int = 6, turns: int = 3) -> 
     """Let many reconcilers look at once, again and again, while drivers are killed; each attempt is launched once."""
     names = [f"job-{number}" for number in range(jobs)]
     for job in names:
-        world.submit(job)
+        world.submit(job, restart=RestartPolicy(kind="fixed", delay_ms=1_000))  # so that starts are due after a while
     for turn in range(turns):
         at_once([world.reconciler().pass_over for _ in range(4)])
         assert sorted(world.launched) == sorted({(job, number) for job in names for number in range(1, turn + 2)})

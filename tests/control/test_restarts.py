@@ -57,7 +57,7 @@ def delay(policy: RestartPolicy, known: tuple[Failure, ...]) -> int | str:
         (RestartPolicy(kind="fixed", attempts=0), in_a_row(1), "it failed 1 times in a row, and its restart policy is 0 attempts"),
         (RestartPolicy(kind="fixed"), failures((0, 5), (5, 9), (9, 12), (12, 12 + HOUR)), 10_000),
         # What was committed in between counts, however short the attempts.
-        (RestartPolicy(jitter=0), at_epochs(*range(10)), 1_000),
+        (RestartPolicy(jitter=0), at_epochs(*range(10)), 0),
         (RestartPolicy(kind="fixed"), at_epochs(*range(25)), 10_000),
         (RestartPolicy(jitter=0), at_epochs(-1, 0, 0, 0), 4_000),
         (RestartPolicy(jitter=0), at_epochs(7, 7, 7), 4_000),
@@ -65,10 +65,10 @@ def delay(policy: RestartPolicy, known: tuple[Failure, ...]) -> int | str:
         (RestartPolicy(kind="fixed"), at_epochs(3, 4, 4, 4), 10_000),
         (RestartPolicy(kind="fixed"), at_epochs(4, 4, 4, 4), "it failed 4 times in a row, and its restart policy is 3 attempts"),
         # Put back in between: somebody has seen to it.
-        (RestartPolicy(jitter=0), at_epochs(9, 2), 1_000),
+        (RestartPolicy(jitter=0), at_epochs(9, 2), 0),
         # Where it is not known, as an older release left it or of an attempt that was not launched, it is not taken for progress.
         (RestartPolicy(jitter=0), at_epochs(None, 5, None, 5), 8_000),
-        (RestartPolicy(jitter=0), at_epochs(4, None, 5), 1_000),
+        (RestartPolicy(jitter=0), at_epochs(4, None, 5), 0),
         (RestartPolicy(jitter=0), tuple(replace(item, epoch=7) for item in at_epochs(6, 6, 6)), "epoch 7 failed 3 times in a row"),
         (RestartPolicy(kind="rate"), at_epochs(1, 2, 3, 4), "it failed 4 times in 5m, and its restart policy is 3"),
         (RestartPolicy(kind="rate"), in_a_row(3), 10_000),

@@ -73,7 +73,7 @@ def health_sensor(world: World, **given: object) -> dg.SensorDefinition:
 def test_ticks_keep_a_job_running(world: World) -> None:
     sensor = reconcile_sensor(world)
     assert tick(sensor) == "0 jobs looked at, 0 acted on"
-    world.submit()
+    world.submit(restart=RestartPolicy(kind="fixed", delay_ms=1_000))
     assert "fares: started attempt 1 (a test (ada))" in tick(sensor)
     world.tick()
     assert "fares: running" in tick(sensor)

@@ -68,6 +68,8 @@ PAIRS: Mapping[str, Pair] = {
         left_out={
             "trigger": OF_THE_SPEC,
             "master": OF_THE_SPEC,
+            "conf": OF_THE_SPEC,
+            "missing_epochs": "`start` has it, for a restore that was refused, too",
             "end_of_input": "that is `stop` with `how: drain`",
             "takeover": "reconcilers see to that",
             "max_epochs": "the job runs on",
@@ -106,6 +108,9 @@ WITHOUT_FORM = {
     "supervise": "the reconcile sensor",
     **dict.fromkeys(("silence add", "silence list", "silence end"), "of those who are told, not of the job"),
     "class-archive": "of the machine that drivers start on, not of a job",
+    **dict.fromkeys(
+        ("savepoint rewind", "savepoint fork", "savepoint discard", "savepoint promote"), "the same commands as without `savepoint`"
+    ),
     "savepoint list": "observations",
     "savepoint show": "observations",
     "savepoint diff": "observations, side by side",
@@ -195,5 +200,5 @@ def plain(value: object) -> object:
     return None if nothing or value in _FIRST else value
 
 
-_FIRST = ("finish", "no-claim")
+_FIRST = ("finish", "no-claim", "refuse")
 """What choices are where the option that says otherwise is not given."""
