@@ -16,7 +16,7 @@ from tidemark.graph.aggregates_numeric import count
 from tidemark.graph.nodes import WindowFunction, WindowNode
 from tidemark.semantics.function_calls import WindowContext
 from tidemark.semantics.operator_clock import OperatorClock, operator_clock
-from tidemark.semantics.panes import Pane
+from tidemark.semantics.panes import Pane, ReplacedSession
 from tidemark.semantics.reference import Epoch, EpochResult, ReferenceJob, run_reference
 from tidemark.semantics.reference_operator import Element, Key
 from tidemark.semantics.watermarks import MIN_WATERMARK
@@ -326,7 +326,9 @@ def _pane(row: Row, result: object) -> Pane:
     window = GLOBAL_WINDOW if row[FROM] is None else Window(row[FROM], row[TO])
     time = row[RESULT_TIME] if window == GLOBAL_WINDOW else None
     assert time is not None or row[RESULT_TIME] == window.max_timestamp
-    return Pane((row["key_key"],), window, row[TIMING], row[INDEX], result, tuple(row[REPLACES]), time)
+    return Pane(
+        (row["key_key"],), window, row[TIMING], row[INDEX], result, tuple(ReplacedSession(**session) for session in row[REPLACES]), time
+    )
 
 
 def complete(row: Mapping[str, object]) -> Row:

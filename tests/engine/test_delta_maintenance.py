@@ -18,6 +18,7 @@ from tidemark.spark.delta_maintenance import LOOK_EVERY, MIN_FILES, NEW_TABLE, d
 from tidemark.spark.delta_rewrite import in_groups
 from tidemark.spark.delta_upsert import Upsert
 from tidemark.spark.sinks import BoundSink, require_not_ahead
+from tidemark.state.delta_tags import CREATED
 
 MANY = 2 * MIN_FILES + LOOK_EVERY
 
@@ -43,8 +44,9 @@ def always_looking() -> AbstractContextManager[object]:
 
 
 def maintained(table: DeltaTable) -> list[str]:
-    """Return what was done for the table, oldest first."""
-    return [str(commit["tidemark.maintenance"]) for commit in reversed(table.history()) if "tidemark.maintenance" in commit]
+    """Return what was done for the table since it was made, oldest first."""
+    done = [str(commit["tidemark.maintenance"]) for commit in reversed(table.history()) if "tidemark.maintenance" in commit]
+    return [what for what in done if what != CREATED]
 
 
 def test_small_files_are_merged(rig: Rig) -> None:
