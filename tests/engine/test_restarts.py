@@ -116,18 +116,18 @@ def test_the_end_of_input_is_committed_once(spark: SparkSession, tmp_path: Path)
 
 
 def test_a_start_that_fails_says_so(spark: SparkSession, tmp_path: Path) -> None:
-    stream = elements([("a", 1, 5)], schema=SCHEMA)
+    stream = hourly(elements([("a", 1, 5)], schema=SCHEMA))
     drain(spark, tmp_path, {"rows": stream})
-    (history,) = (tmp_path / "store" / "job" / "history").iterdir()
-    kept = history.read_bytes()
-    history.write_bytes(b"no history\\n" * 3)
+    file = next((tmp_path / "store" / "job" / "state").rglob("*.parquet"))
+    kept = file.read_bytes()
+    file.unlink()
     with pytest.raises(CorruptStoreError) as raised:
         drain(spark, tmp_path, {"rows": stream})
     status = status_in(tmp_path)
     assert (status.state, status.error) == ("failed", str(raised.value))
     assert status.last is not None
     assert status.last.epoch == 0
-    history.write_bytes(kept)
+    file.write_bytes(kept)
     drain(spark, tmp_path, {"rows": stream})
     assert (status_in(tmp_path).state, status_in(tmp_path).error) == ("finished", None)
 

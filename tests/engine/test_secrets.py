@@ -47,6 +47,7 @@ def test_a_table_that_cannot_be_reached(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_a_table_that_cannot_be_committed_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sink = DeltaSink("rows", str(tmp_path))
+    sink.staging.put("tidemark-x/part-0.parquet", b"rows")
     record = OutputRecord("delta", str(tmp_path), SCHEMA, (StagedFile("tidemark-x/part-0.parquet", 1, 1),), 1)
     with monkeypatch.context() as patch:
         patch.setattr("tidemark.spark.delta_commits.AddAction", fail(OSError(LEAK)))
