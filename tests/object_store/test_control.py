@@ -34,6 +34,7 @@ from tests.dagster.instances import temporary_instance
 from tests.dagster.test_progress_sensor import Rig, epoch
 from tests.object_store.s3_server import server
 from tidemark.control.leases import LEASE_MS, release_lease, take_lease
+from tidemark.control.spec import RestartPolicy
 from tidemark.sensors import build_reconcile_sensor
 from tidemark.state.store import JobStore
 
@@ -90,7 +91,7 @@ def test_ticks_of_a_sensor_keep_a_job_running(world: World, instance: dg.Dagster
 
     assert tick() == "0 jobs looked at, 0 acted on"
     world.submit("fares")
-    world.submit("rides")
+    world.submit("rides", restart=RestartPolicy(kind="fixed", delay_ms=1_000))
     assert "fares: started attempt 1 (a test (ada)); rides: started attempt 1" in tick()
     world.tick()
     tick()
