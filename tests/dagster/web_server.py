@@ -93,6 +93,8 @@ def web_server(home: Path, workspace: Path, environment: Mapping[str, str], *, b
     )
     if by_make and shutil.which("make") is not None:
         made = [part for file in (".venv/.set-up", ".venv/.class-archive") for part in ("-o", file)]
+        # A make above this one would have it say which folder it enters.
+        env = {name: value for name, value in env.items() if name not in {"MAKELEVEL", "MAKEFLAGS", "MFLAGS"}}
         programs = (["make", *made, "ui", f"UI_PORT={port}", f"DAGSTER_HOME={home}"],)
     started: list[subprocess.Popen[bytes]] = []
     with log.open("wb") as out:

@@ -79,7 +79,7 @@ def fork_it(root: JobStore, name: str, *more: str) -> Result:
     ("name", "more", "told"),
     [
         ("renamed", (), FOUND),
-        ("renamed", (), "say which one has it now (--map w=per-hour), or leave its state behind"),
+        ("renamed", (), "say which one has it now: --map w=per-hour; or leave its state behind: --allow-non-restored-state"),
         ("renamed", ("--map", "w=per-hour"), "the aggregate"),
         ("renamed", ("--map", "w=per-our"), "names 'per-our', which the job does not have"),
         ("other", (), "the aggregate 'n' was count() and is now max(fare)"),

@@ -187,7 +187,7 @@ def _prepare(root: JobStore, job: str, code: str, given: Given) -> None:
         variables=pairs("--env", given["variables"]),
     )
     back_to = given["back_to"]
-    judge_code(root, spec, maps, back_to or HEAD).require()
+    judge_code(root, spec, maps, back_to or HEAD).require(by_options=True)
     taken = SavepointStore(root, job).take(kind="before-upgrade", by=given["by"] or who(), note=given["why"] or f"before {code}")
     if given["as_json"]:
         echo_json({"job": job, "savepoint": taken.name, "epoch": taken.record.epoch, "submitted": False})

@@ -124,7 +124,7 @@ def fork(
             _require_apart(store, job, found, name, outputs)
         return spec
 
-    judge(store, spec, renamed, savepoint, job).require()
+    judge(store, spec, renamed, savepoint, job).require(by_options=True)
     return change_spec(store, name, change, by=by or who(), why=why or f"fork of {job} from {savepoint}", clock=clock)
 
 

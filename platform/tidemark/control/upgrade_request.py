@@ -119,7 +119,7 @@ def begin_upgrade(
             job=job,
         )
     _require_possible(store, request, before, launchers, clock)
-    judge(store, after, request.maps, request.back_to or HEAD, job).require()
+    judge(store, after, request.maps, request.back_to or HEAD, job).require(by_options=True)
     upgrade = Upgrade(
         identity,
         job,

