@@ -7,7 +7,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -149,3 +149,24 @@ def test_no_example_of_spark_s_own_calls_something_else(spark: SparkSession) -> 
             unknown |= {each: example for each in called if each.lower() not in known}
     assert unknown == {}
     assert examples > 1000
+
+
+FORMS = ("{}(a)", "{}(a AS INT)", "{}(HOUR, a, b)", "{}(HOUR FROM a)", "{}(a, b)", "{}()")
+
+
+def test_what_the_parser_of_spark_reads_by_itself_is_no_unknown_function(spark: SparkSession) -> None:
+    """Keywords that are written like functions, such as ``try_cast``, are in no list of functions."""
+    parser = spark._jsparkSession.sessionState().sqlParser()
+    known, missing, read = SPARK_FUNCTIONS | SYNTAX, set(), set()
+    for (keyword,) in spark.sql("SELECT lower(keyword) FROM sql_keywords()").collect():
+        for text in (form.format(keyword) for form in FORMS):
+            try:
+                parsed = parser.parseExpression(text)
+            except ParseException:
+                continue
+            # Others it leaves to the functions that the session has.
+            if parsed.getClass().getSimpleName() != "UnresolvedFunction":
+                read.add(keyword)
+                missing |= {name.lower() for name in called_functions(text)} - known
+    assert missing == set()
+    assert {"try_cast", "timestampadd", "timestampdiff", "timediff"} <= read

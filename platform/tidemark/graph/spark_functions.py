@@ -63,5 +63,5 @@ xpath_boolean xpath_double xpath_float xpath_int xpath_long xpath_number xpath_s
 
 SPARK_FUNCTIONS: Final = frozenset(_NAMES.split())
 
-SYNTAX: Final = frozenset({"group", "identifier"})
+SYNTAX: Final = frozenset({"group", "identifier", "timediff", "timestampadd", "timestampdiff", "try_cast"})
 """Words that the parser of Spark knows, which look like functions and are in no list."""
