@@ -156,7 +156,7 @@ FORMS = ("{}(a)", "{}(a AS INT)", "{}(HOUR, a, b)", "{}(HOUR FROM a)", "{}(a, b)
 
 def test_what_the_parser_of_spark_reads_by_itself_is_no_unknown_function(spark: SparkSession) -> None:
     """Keywords that are written like functions, such as ``try_cast``, are in no list of functions."""
-    parser = spark._jsparkSession.sessionState().sqlParser()
+    parser = spark._jsparkSession.sessionState().sqlParser()  # noqa: SLF001  # only Java has the parser
     known, missing, read = SPARK_FUNCTIONS | SYNTAX, set(), set()
     for (keyword,) in spark.sql("SELECT lower(keyword) FROM sql_keywords()").collect():
         for text in (form.format(keyword) for form in FORMS):
