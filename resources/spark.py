@@ -86,11 +86,9 @@ def session_of(resource: object) -> SparkSession:
 
 
 def _start(settings: dict[str, Any]) -> SparkSession:
-    from tidemark.spark.java import ensure_java
     from tidemark.spark.jvm import start_jvm
     from tidemark.spark.session import SETTINGS, local_settings
 
-    ensure_java()
     try:
         from dagster_pyspark import LazyPySparkResource
     except ImportError as error:

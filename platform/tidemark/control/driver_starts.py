@@ -12,9 +12,9 @@ from typing import Final
 from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.control.layout import STARTS, numbered
 from tidemark.control.records import Attempt, DriverStart
-from tidemark.errors import CorruptStoreError, TidemarkError
+from tidemark.errors import TidemarkError
 from tidemark.state.layout import job_folder
-from tidemark.state.sealed import read_sealed, write_sealed
+from tidemark.state.sealed import read_undamaged, write_sealed
 from tidemark.state.store import JobStore
 
 logger = logging.getLogger("tidemark")
@@ -124,7 +124,4 @@ def read_start(store: JobStore, job: str, attempt: int) -> DriverStart | None:
     Raises:
         FormatError: a newer release wrote it.
     """
-    try:
-        return read_sealed(store.at(job_folder(job)), numbered(STARTS, attempt), kind=KIND, form=DriverStart)
-    except CorruptStoreError:
-        return None
+    return read_undamaged(store.at(job_folder(job)), numbered(STARTS, attempt), kind=KIND, form=DriverStart)

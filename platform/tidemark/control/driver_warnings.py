@@ -6,9 +6,8 @@ from typing import Final
 
 from tidemark.control.layout import WARNINGS, numbered
 from tidemark.control.records import DriverWarning
-from tidemark.errors import CorruptStoreError
 from tidemark.state.layout import job_folder
-from tidemark.state.sealed import read_sealed, write_sealed
+from tidemark.state.sealed import read_undamaged, write_sealed
 from tidemark.state.store import JobStore
 
 KIND: Final = "driver-warning"
@@ -30,7 +29,4 @@ def read_warning(store: JobStore, job: str, attempt: int) -> DriverWarning | Non
     Raises:
         FormatError: a newer release wrote it.
     """
-    try:
-        return read_sealed(store.at(job_folder(job)), numbered(WARNINGS, attempt), kind=KIND, form=DriverWarning)
-    except CorruptStoreError:
-        return None
+    return read_undamaged(store.at(job_folder(job)), numbered(WARNINGS, attempt), kind=KIND, form=DriverWarning)

@@ -16,11 +16,11 @@ from typing import Final
 from tidemark.clock import Clock
 from tidemark.control.layout import LEASES, UPGRADE_LEASES, number_in, numbered
 from tidemark.control.records import Lease
-from tidemark.errors import CorruptStoreError, TidemarkError
+from tidemark.errors import TidemarkError
 from tidemark.state.layout import job_folder
 from tidemark.state.owners import current_owner, known_dead
 from tidemark.state.records import OwnerInfo
-from tidemark.state.sealed import create_sealed, read_sealed
+from tidemark.state.sealed import create_sealed, read_undamaged
 from tidemark.state.store import JobStore
 
 KIND: Final = "lease"
@@ -162,10 +162,7 @@ def _release(store: JobStore, folder: str, lease: Lease) -> None:
 
 
 def _read(store: JobStore, folder: str, number: int) -> Lease | None:
-    try:
-        return read_sealed(store, numbered(folder, number), kind=KIND, form=Lease)
-    except CorruptStoreError:
-        return None
+    return read_undamaged(store, numbered(folder, number), kind=KIND, form=Lease)
 
 
 def _numbers(store: JobStore, folder: str) -> tuple[int, ...]:

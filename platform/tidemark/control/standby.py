@@ -13,7 +13,7 @@ from typing import Final
 
 from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.control.attempts import newest_attempt
-from tidemark.control.generations import read_generation, spec_numbers
+from tidemark.control.generations import read_spec
 from tidemark.control.local_launcher import LocalLauncher
 from tidemark.control.observe import read_control_status
 from tidemark.control.processes import spawn, take_note
@@ -54,7 +54,7 @@ def wait_for_attempt(store: JobStore, generation: SpecGeneration, folder: Path, 
             return number
         looks += 1
         # One that was just asked has no file any more, and gets its order in a moment.
-        if looks % _LOOKS_PER_CHECK == 0 and ordered_attempt(folder, standby) is None:
+        if looks % _LOOKS_PER_CHECK == 0:
             if read_standby(folder) != standby:
                 clock.sleep(1.0)
                 return ordered_attempt(folder, standby)
@@ -71,7 +71,7 @@ def wait_for_attempt(store: JobStore, generation: SpecGeneration, folder: Path, 
 
 def _not_needed(store: JobStore, generation: SpecGeneration, last_sign: int, now: int) -> str:
     spec = generation.spec
-    newest = read_generation(store, spec.job, max(spec_numbers(store, spec.job), default=0))
+    newest = read_spec(store, spec.job)
     if newest is None or newest.spec.wanted != "running" or newest.generation != generation.generation:
         return "another spec is wanted"
     control = read_control_status(store, spec.job)
@@ -128,7 +128,7 @@ class StandbyKeeper:
     def _wanted(self) -> SpecGeneration | None:
         """Return the newest spec, None where it wants another driver than this one, or none."""
         own = self.generation
-        newest = read_generation(self.store, own.spec.job, max(spec_numbers(self.store, own.spec.job), default=0))
+        newest = read_spec(self.store, own.spec.job)
         fits = newest is not None and newest.spec.wanted == "running" and not newest.spec.runs_otherwise_than(own.spec)
         return newest if fits else None
 

@@ -129,7 +129,7 @@ def _unsubmitted(observation: Observation, now: int) -> Standing:
     if driver is None:
         return Standing("created", "created")
     at = last_sign(observation)
-    error = _error_of(driver)
+    error = error_of(driver)
     if driver.state == "running" and (observation.beat_gone or at is None or now - at >= DEFAULT_LEASE_MS):
         return Standing("dead", "failing", at, "its driver has ended without a word, or gives no sign of life", error, unwritten=True)
     lifecycles: Mapping[str, Lifecycle] = {"running": "running", "failed": "failed", "finished": "finished", "stopped": "suspended"}
@@ -137,7 +137,8 @@ def _unsubmitted(observation: Observation, now: int) -> Standing:
     return Standing(STATES[lifecycle], lifecycle, error=error)
 
 
-def _error_of(driver: JobStatus) -> ErrorInfo | None:
+def error_of(driver: JobStatus) -> ErrorInfo | None:
+    """Return the error that a driver says it failed with, None where it did not."""
     if driver.state != "failed" or driver.error is None:
         return None
     return ErrorInfo(driver.error_code or "", driver.error, driver.error_transient)

@@ -8,10 +8,10 @@ from typing import Final
 
 from tidemark.control.layout import UPGRADE_TROUBLE
 from tidemark.control.upgrade_records import UpgradeStep
-from tidemark.errors import CorruptStoreError, TidemarkError
+from tidemark.errors import TidemarkError
 from tidemark.state.layout import job_folder
 from tidemark.state.redaction import redacted
-from tidemark.state.sealed import read_sealed, write_sealed
+from tidemark.state.sealed import read_undamaged, write_sealed
 from tidemark.state.store import JobStore
 
 KIND: Final = "upgrade-trouble"
@@ -53,8 +53,5 @@ def read_trouble(store: JobStore, step: UpgradeStep) -> UpgradeTrouble | None:
     Raises:
         FormatError: a newer release wrote it.
     """
-    try:
-        found = read_sealed(store.at(job_folder(step.upgrade.job)), UPGRADE_TROUBLE, kind=KIND, form=UpgradeTrouble)
-    except CorruptStoreError:
-        return None
+    found = read_undamaged(store.at(job_folder(step.upgrade.job)), UPGRADE_TROUBLE, kind=KIND, form=UpgradeTrouble)
     return found if found is not None and found.step == step.number else None

@@ -10,7 +10,7 @@ from tidemark.control.advice import advice_for
 from tidemark.control.observe import Observation
 from tidemark.control.records import ErrorInfo
 from tidemark.control.spec import asked_for
-from tidemark.control.standing import UNWATCHED_MS, Standing, last_sign, standing_of
+from tidemark.control.standing import UNWATCHED_MS, Standing, error_of, last_sign, standing_of
 from tidemark.control.upgrade_plan import longest_ms
 from tidemark.control.upgrade_records import UpgradeStep, code_text
 from tidemark.control.upgrade_trouble import UpgradeTrouble
@@ -83,7 +83,7 @@ def view_of(observation: Observation, now: int, *, store: str | None = None) -> 
         restarts_done=control.restarts_done if control is not None else 0,
         next_start_at=control.next_start_at if control is not None else None,
         reason=standing.reason,
-        error=standing.error or _error_of(driver),
+        error=standing.error or (error_of(driver) if driver is not None else None),
         start=observation.start,
         warning="; ".join(_warnings(observation)),
         end_of_input=last.end_of_input if last is not None else False,
@@ -287,9 +287,3 @@ def _told(waiting: Waiting) -> list[int]:
 def _known_sum(values: Iterable[int | None]) -> int | None:
     known = [value for value in values if value is not None]
     return sum(known) if known else None
-
-
-def _error_of(driver: JobStatus | None) -> ErrorInfo | None:
-    if driver is None or driver.state != "failed" or driver.error is None:
-        return None
-    return ErrorInfo(driver.error_code or "", driver.error, driver.error_transient)

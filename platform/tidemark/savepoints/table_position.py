@@ -55,14 +55,14 @@ def is_continued(position: SinkPosition, store: JobStore) -> bool | None:
     return None if entry is None else _checksum(entry) == position.entry
 
 
-def lost_at_once(position: SinkPosition, table: DeltaTable | None, store: JobStore, application: str) -> Lost | None:
+def lost_at_once(position: SinkPosition, table: DeltaTable | None, application: str, *, continued: bool | None) -> Lost | None:
     """Return what a table has lost whose log does not continue what a job saw of it; to be called where ``is_continued`` is not true.
 
     Args:
         position: as the job's log knows it, with rows.
         table: as it is loaded now, None where there is none.
-        store: at the table.
         application: of the table's transactions that the job's newest rows came with.
+        continued: what ``is_continued`` said.
     """
     if table is None:
         return Lost(-1, "there is no table any more")
@@ -71,7 +71,6 @@ def lost_at_once(position: SinkPosition, table: DeltaTable | None, store: JobSto
     if version < position.version:
         return Lost(version, "it is another table" if other else "its log ends there: an older copy was restored, or entries were deleted")
     done = table.transaction_version(application)
-    continued = is_continued(position, store)
     if continued is False or (continued is None and (done is None or done < position.epoch)):
         return Lost(version, "it is another table" if other else f"its version {position.version} is not the one that the job saw")
     return None
@@ -132,8 +131,9 @@ def lost_of_record(record: EpochRecord, output: str, *, only: bool = True) -> Lo
     if table is None:
         return Lost(-1, "there is no table any more") if position.epoch >= 0 or stored.files else None
     store = JobStore.open(stored.location)
-    if is_continued(position, store) is not True:
-        lost = lost_at_once(position, table, store, f"{position.lineage}/{output}")
+    continued = is_continued(position, store)
+    if continued is not True:
+        lost = lost_at_once(position, table, f"{position.lineage}/{output}", continued=continued)
         if lost is not None:
             return lost
 

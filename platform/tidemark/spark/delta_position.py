@@ -11,9 +11,8 @@ from typing import Protocol
 
 from deltalake import DeltaTable
 
-from tidemark.errors import MissingEpochsError
 from tidemark.savepoints.table_position import Lost, followed, is_continued, lost_at_once, position_of
-from tidemark.spark.missing import Expected, missing_error
+from tidemark.spark.missing import Expected, OutputPosition
 from tidemark.state.records import SinkPosition
 from tidemark.state.store import JobStore
 
@@ -28,7 +27,7 @@ class Opened(Protocol):
         ...
 
 
-class DeltaPosition:
+class DeltaPosition(OutputPosition):
     """Where one output's table stands, as far as the job knows.
 
     Args:
@@ -39,17 +38,8 @@ class DeltaPosition:
     """
 
     def __init__(self, output: str, job: str, store: JobStore, opened: Opened) -> None:
-        self._output = output
-        self._job = job
-        self._store = store
+        super().__init__(output, job, store)
         self._opened = opened
-        self._expected = Expected()
-        self.known: SinkPosition | None = None
-
-    def expect(self, expected: Expected) -> None:
-        """Say what the job's log knows of the table; what this process has seen of it since goes before that."""
-        self._expected = expected
-        self.known = self.known if self.known is not None else expected.position
 
     def require_whole(self) -> None:
         """Make sure that the table holds what was published to it, and look what others did to it since.
@@ -63,16 +53,16 @@ class DeltaPosition:
             self._begin()
             return
         known = self.known
-        continued = is_continued(known, self._store)
+        continued = is_continued(known, self.store)
         table = self._opened(fresh=continued is not True)
         if known.epoch < 0 and (table is None or continued is not True):
             # Nothing of the job's was there.
-            self.known = position_of(table, self._store)
+            self.known = position_of(table, self.store)
             return
         if continued is not True:
-            lost = lost_at_once(known, table, self._store, f"{known.lineage}/{self._output}")
+            lost = lost_at_once(known, table, f"{known.lineage}/{self.output}", continued=continued)
             if lost is not None:
-                raise self._missing(known, lost)
+                raise self.missing(known, lost)
         if table is not None:
             self._follow(known, table)
 
@@ -81,10 +71,10 @@ class DeltaPosition:
         known = self.known
         if known is None or known.epoch < 0:
             # Until it is known where that is, the transaction tells.
-            self.known, self._expected = None, Expected(newest=(lineage, epoch))
-            self.known = position_of(table, self._store, lineage=lineage, epoch=epoch)
+            self.known, self.expected = None, Expected(newest=(lineage, epoch))
+            self.known = position_of(table, self.store, lineage=lineage, epoch=epoch)
             return
-        found = followed(known, table, self._store, job=self._job, say=self._say)
+        found = followed(known, table, self.store, job=self.job, say=self._say)
         # Where somebody was faster than the commit, the next look refuses.
         if isinstance(found, SinkPosition):
             self.known = replace(found, lineage=lineage, epoch=epoch)
@@ -93,36 +83,33 @@ class DeltaPosition:
         """Take the table as it is for what it should be: up to an epoch that was published again, or as far as its transaction says."""
         table, known = self._opened(fresh=True), self.known
         if newest is None:
-            lineage, epoch = (known.lineage, known.epoch) if known is not None else self._expected.newest or ("", -1)
-            done = table.transaction_version(f"{lineage}/{self._output}") if table is not None else None
+            lineage, epoch = (known.lineage, known.epoch) if known is not None else self.expected.newest or ("", -1)
+            done = table.transaction_version(f"{lineage}/{self.output}") if table is not None else None
             newest = lineage, min(epoch, -1 if done is None else done)
-        self.known = position_of(table, self._store, lineage=newest[0], epoch=newest[1])
+        self.known = position_of(table, self.store, lineage=newest[0], epoch=newest[1])
 
     def _begin(self) -> None:
         """Take up a table of which the log of an earlier release says only which epochs were published to it."""
-        table, newest = self._opened(fresh=False), self._expected.newest
+        table, newest = self._opened(fresh=False), self.expected.newest
         if newest is None:
-            self.known = position_of(table, self._store)
+            self.known = position_of(table, self.store)
             return
         lineage, epoch = newest
-        done = table.transaction_version(f"{lineage}/{self._output}") if table is not None else None
+        done = table.transaction_version(f"{lineage}/{self.output}") if table is not None else None
         if done is None or done < epoch:
             why = (
                 "there is no table any more" if table is None else f"its newest transaction is of epoch {'none' if done is None else done}"
             )
-            raise self._missing(SinkPosition(lineage=lineage, epoch=epoch), Lost(-1 if table is None else table.version(), why))
-        self.known = position_of(table, self._store, lineage=lineage, epoch=epoch)
+            raise self.missing(SinkPosition(lineage=lineage, epoch=epoch), Lost(-1 if table is None else table.version(), why))
+        self.known = position_of(table, self.store, lineage=lineage, epoch=epoch)
 
     def _follow(self, known: SinkPosition, table: DeltaTable) -> None:
         table.update_incremental()
-        found = followed(known, table, self._store, job=self._job, say=self._say)
+        found = followed(known, table, self.store, job=self.job, say=self._say)
         if isinstance(found, Lost):
-            raise self._missing(known, found)
+            raise self.missing(known, found)
         self.known = found
 
     def _say(self, change: str) -> None:
         text = "output %r: somebody else changed rows that were published to %s: %s; the job goes on"
-        logger.warning(text, self._output, self._store.location, change)
-
-    def _missing(self, known: SinkPosition, lost: Lost) -> MissingEpochsError:
-        return missing_error(self._output, self._job, str(self._store.location), known, lost)
+        logger.warning(text, self.output, self.store.location, change)

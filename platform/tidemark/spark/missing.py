@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from tidemark.errors import MissingEpochsError
 from tidemark.savepoints.table_position import Lost
 from tidemark.state.records import SinkPosition
+from tidemark.state.store import JobStore
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,32 @@ class Expected:
 
     position: SinkPosition | None = None
     newest: tuple[str, int] | None = None
+
+
+class OutputPosition:
+    """Where one output's place stands, as far as the job knows.
+
+    Args:
+        output: its name.
+        job: the job's name.
+        store: at the place.
+    """
+
+    def __init__(self, output: str, job: str, store: JobStore) -> None:
+        self.output = output
+        self.job = job
+        self.store = store
+        self.expected = Expected()
+        self.known: SinkPosition | None = None
+
+    def expect(self, expected: Expected) -> None:
+        """Say what the job's log knows of the place; what this process has seen of it since goes before that."""
+        self.expected = expected
+        self.known = self.known if self.known is not None else expected.position
+
+    def missing(self, known: SinkPosition, lost: Lost) -> MissingEpochsError:
+        """Return the error that the place no longer holds what was published to it."""
+        return missing_error(self.output, self.job, str(self.store.location), known, lost)
 
 
 def missing_error(output: str, job: str, place: str, known: SinkPosition, lost: Lost) -> MissingEpochsError:

@@ -10,7 +10,7 @@ from typing import Final
 from tidemark.errors import MissingEpochsError
 from tidemark.savepoints.missing_records import retained_of
 from tidemark.spark.missing import Expected
-from tidemark.spark.sinks import BoundSink, sink_of_record
+from tidemark.spark.sinks import BoundSink, sink_for
 from tidemark.state.joblog import JobLog
 from tidemark.state.progress import EpochProgress, MissingEpochs, OutputRepair
 from tidemark.state.records import EpochRecord, OutputRecord
@@ -22,14 +22,8 @@ _REPAIRS_KEPT: Final = 10
 
 def sinks_of(record: EpochRecord, sinks: Mapping[str, BoundSink]) -> dict[str, BoundSink]:
     """Return the sinks that an epoch is published to, by output: the job's, and former ones where it has others now."""
-    found = {}
-    for name, output in record.outputs.items():
-        sink = sinks.get(name)
-        if sink is None or not sink.takes(output):
-            sink = sink_of_record(name, output, record.job)
-        if sink is not None:
-            found[name] = sink
-    return found
+    found = {name: sink_for(name, output, sinks, record.job) for name, output in record.outputs.items()}
+    return {name: sink for name, sink in found.items() if sink is not None}
 
 
 def expect_published(head: EpochRecord, sinks: Mapping[str, BoundSink], log: JobLog) -> None:

@@ -10,9 +10,8 @@ import secrets
 from dataclasses import dataclass
 from typing import Final
 
-from tidemark.errors import MissingEpochsError
 from tidemark.savepoints.table_position import NO_TABLE, Lost
-from tidemark.spark.missing import Expected, missing_error
+from tidemark.spark.missing import OutputPosition
 from tidemark.state.records import OutputRecord, SinkPosition
 from tidemark.state.sealed import read_sealed, write_sealed
 from tidemark.state.store import JobStore
@@ -37,7 +36,7 @@ class FolderNote:
         return SinkPosition(self.folder, self.count, "", self.lineage, self.epoch, self.count)
 
 
-class ParquetPosition:
+class ParquetPosition(OutputPosition):
     """Where one output's folder stands, as far as the job knows.
 
     Args:
@@ -49,19 +48,10 @@ class ParquetPosition:
     """
 
     def __init__(self, output: str, job: str, store: JobStore, path: str, *, made: bool) -> None:
-        self._output = output
-        self._job = job
-        self._store = store
+        super().__init__(output, job, store)
         self._path = path
         self._made = made
-        self._expected = Expected()
         self._looked = False
-        self.known: SinkPosition | None = None
-
-    def expect(self, expected: Expected) -> None:
-        """Say what the job's log knows of the folder; what this process has seen of it since goes before that."""
-        self._expected = expected
-        self.known = self.known if self.known is not None else expected.position
 
     def require_whole(self) -> None:
         """Make sure that the folder is the one that was published to.
@@ -73,17 +63,17 @@ class ParquetPosition:
         """
         known, note = self.known, self._note()
         if known is None or known.epoch < 0:
-            newest = self._expected.newest
+            newest = self.expected.newest
             if known is None and newest is not None and self._made:
-                raise self._missing(SinkPosition(lineage=newest[0], epoch=newest[1]), Lost(-1, "there is no such folder any more"))
+                raise self.missing(SinkPosition(lineage=newest[0], epoch=newest[1]), Lost(-1, "there is no such folder any more"))
             self.known = note.position if note is not None else NO_TABLE
         elif note is None:
             why = "it has no note of what was published to it; it was deleted, emptied or replaced"
-            raise self._missing(known, Lost(-1, why))
+            raise self.missing(known, Lost(-1, why))
         elif note.folder != known.table:
-            raise self._missing(known, Lost(note.count, "it is another folder"))
+            raise self.missing(known, Lost(note.count, "it is another folder"))
         elif note.count < known.version:
-            raise self._missing(known, Lost(note.count, "an older copy of it was restored"))
+            raise self.missing(known, Lost(note.count, "an older copy of it was restored"))
         else:
             self.known = note.position
         self._look_for_files(self.known)
@@ -95,7 +85,7 @@ class ParquetPosition:
             note = FolderNote(secrets.token_hex(8), 1, lineage, epoch)
         elif (note.lineage, note.epoch) != (lineage, epoch):
             note = FolderNote(note.folder, note.count + 1, lineage, epoch)
-        write_sealed(self._store, self._path, kind=KIND, value=note)
+        write_sealed(self.store, self._path, kind=KIND, value=note)
         self.known = note.position
 
     def adopt(self) -> None:
@@ -110,22 +100,19 @@ class ParquetPosition:
         return (note.lineage, note.epoch) if note is not None else None
 
     def _note(self) -> FolderNote | None:
-        return read_sealed(self._store, self._path, kind=KIND, form=FolderNote)
+        return read_sealed(self.store, self._path, kind=KIND, form=FolderNote)
 
     def _look_for_files(self, known: SinkPosition) -> None:
         if known.epoch < 0 or self._looked:
             return
-        if not self._store.exists(final_name(known.lineage, known.epoch, 0)):
+        if not self.store.exists(final_name(known.lineage, known.epoch, 0)):
             self._looked = True
             logger.warning(
                 "output %r: the files of epoch %d are no longer in %s; readers may take files away, and the job goes on",
-                self._output,
+                self.output,
                 known.epoch,
-                self._store.location,
+                self.store.location,
             )
-
-    def _missing(self, known: SinkPosition, lost: Lost) -> MissingEpochsError:
-        return missing_error(self._output, self._job, str(self._store.location), known, lost)
 
 
 def final_name(lineage: str, epoch: int, number: int) -> str:

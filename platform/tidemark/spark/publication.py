@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from tidemark.crashpoints import crash_point
 from tidemark.errors import MissingEpochsError
 from tidemark.spark.missing import Expected
-from tidemark.spark.sinks import BoundSink, sink_of_record
+from tidemark.spark.sinks import BoundSink, sink_for
 from tidemark.state.records import EpochRecord
 
 
@@ -24,12 +24,10 @@ def publish(record: EpochRecord, sinks: Mapping[str, BoundSink], *, lost: Callab
         MissingEpochsError: an output's place no longer holds what was published before.
     """
     for name, output in record.outputs.items():
-        sink = sinks.get(name)
-        if sink is None or not sink.takes(output):
-            sink = sink_of_record(name, output, record.job)
-            if sink is not None:
-                sink.sink.expect(Expected(output.before))
+        sink = sink_for(name, output, sinks, record.job)
         if sink is not None:
+            if sink is not sinks.get(name):
+                sink.sink.expect(Expected(output.before))
             try:
                 sink.publish(output, record.lineage, record.epoch)
             except MissingEpochsError as error:

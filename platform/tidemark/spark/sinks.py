@@ -186,6 +186,19 @@ def bind_sinks(outputs: Mapping[str, Output], job: JobStore) -> dict[str, BoundS
     return {name: BoundSink(name, _opened(name, output, job)) for name, output in outputs.items()}
 
 
+def sink_for(name: str, record: OutputRecord, sinks: Mapping[str, BoundSink], job: str) -> BoundSink | None:
+    """Return the sink that an epoch's rows of an output go to: the job's, or a former one where they were staged for that.
+
+    Args:
+        name: of the output.
+        record: of it, in the epoch.
+        sinks: of the job's outputs, by name.
+        job: whose epoch it is.
+    """
+    bound = sinks.get(name)
+    return bound if bound is not None and bound.takes(record) else sink_of_record(name, record, job)
+
+
 def sink_of_record(name: str, record: OutputRecord, job: str, *, maintained: bool = True) -> BoundSink | None:
     """Return the sink of an output that the job no longer has, so that a committed epoch of it can still be published.
 

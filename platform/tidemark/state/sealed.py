@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from tidemark.errors import CorruptStoreError
 from tidemark.state.codec import from_plain, to_plain
 from tidemark.state.envelope import seal, unseal
 from tidemark.state.store import JobStore
@@ -31,6 +32,18 @@ def read_sealed(store: JobStore, path: str, *, kind: str, form: type[T]) -> T | 
     shown = str(store.location.joined(path))
     _, body = unseal(data, kind=kind, path=shown)
     return from_plain(form, body, path=shown)
+
+
+def read_undamaged(store: JobStore, path: str, *, kind: str, form: type[T]) -> T | None:
+    """Return a file's content as ``read_sealed`` does; None also where it is damaged, for files that nothing depends on.
+
+    Raises:
+        FormatError: a newer release wrote it.
+    """
+    try:
+        return read_sealed(store, path, kind=kind, form=form)
+    except CorruptStoreError:
+        return None
 
 
 def write_sealed(store: JobStore, path: str, *, kind: str, value: object) -> None:
