@@ -21,9 +21,9 @@ from tidemark.control.attempts import claim_attempt, create_attempt
 from tidemark.control.generations import change_spec
 from tidemark.control.launcher import Probe
 from tidemark.control.observe import write_control_status
-from tidemark.control.reconciler import Reconciler
 from tidemark.control.records import Attempt, ControlStatus, ProcessHandle
 from tidemark.control.spec import JobSpec, SpecGeneration
+from tidemark.control.upgrade_carrying import upgrading_reconciler
 from tidemark.control.viewing import view_of
 from tidemark.errors import LaunchError
 from tidemark.state.heartbeat import Heartbeat, write_heartbeat
@@ -94,7 +94,7 @@ def fill(store: JobStore, jobs: int) -> ManualClock:
 
 def measure(store: JobStore, passes: int, clock: ManualClock) -> Measured:
     """Pass over all jobs so many times; nothing may be done."""
-    reconciler = Reconciler(store, {"local": NoLauncher()}, clock)
+    reconciler = upgrading_reconciler(store, {"local": NoLauncher()}, clock)
     seconds, well = [], 0
     for _ in range(passes + 1):
         begun = SYSTEM_CLOCK.monotonic()

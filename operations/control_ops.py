@@ -15,8 +15,8 @@ from tidemark.clock import SYSTEM_CLOCK, Clock, format_ms
 from tidemark.control.generations import read_spec, who
 from tidemark.control.launcher import Launcher
 from tidemark.control.observe import observe
-from tidemark.control.reconciler import Reconciler
 from tidemark.control.spec import Ending, JobSpec, SpecGeneration
+from tidemark.control.upgrade_carrying import upgrading_reconciler
 from tidemark.control.view import JobView
 from tidemark.control.viewing import view_of
 from tidemark.control.waiting import Goal, Waiting
@@ -82,7 +82,7 @@ class Operator:
             view = reach(context, Waiting(root, launchers, self.clock), made, GOALS[verb], timeout_ms=timeout_ms)
         else:
             # Whoever else looks after the job finds it begun; where nobody does, nothing is lost but the waiting.
-            Reconciler(root, launchers, self.clock).pass_over([form.job])
+            upgrading_reconciler(root, launchers, self.clock).pass_over([form.job])
             view = view_of(observe(root, form.job, launchers), self.clock.now_ms())
             context.log.info("%s", said(view))
         metadata = outcome(view, made, seconds=self.clock.monotonic() - begun)

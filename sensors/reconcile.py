@@ -16,6 +16,7 @@ from tidemark.control.actions import Action, AskToStop, Clean, GiveUp, Kill, Say
 from tidemark.control.launcher import Launcher
 from tidemark.control.launchers import launchers_here
 from tidemark.control.reconciler import Reconciler, Report
+from tidemark.control.upgrade_carrying import upgrading_reconciler
 from tidemark.control.viewing import view_of
 from tidemark.errors import CorruptStoreError, FormatError
 from tidemark.sensors.health_report import health_evaluations
@@ -65,7 +66,7 @@ def build_reconcile_sensor(
     def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         if not known:
             # It remembers what never changes of jobs, so it is kept from tick to tick.
-            known.append(Reconciler(open_root(store), launchers(), clock))
+            known.append(upgrading_reconciler(open_root(store), launchers(), clock))
         with _ended_after(PASS_SECONDS) as stop:
             report = known[0].pass_over(names, stop=stop)
         for job, error in report.errors.items():

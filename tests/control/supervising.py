@@ -8,8 +8,8 @@ import threading
 from pathlib import Path
 
 from tests.control.beating import BeatingLauncher
-from tidemark.control.reconciler import Reconciler
 from tidemark.control.supervisor import Supervisor
+from tidemark.control.upgrade_carrying import upgrading_reconciler
 from tidemark.state.store import JobStore
 
 INTERVAL_MS = 300
@@ -17,7 +17,7 @@ INTERVAL_MS = 300
 
 def main(store: str, folder: str) -> None:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(message)s")
-    reconciler = Reconciler(JobStore.open(store), {"local": BeatingLauncher(Path(folder))})
+    reconciler = upgrading_reconciler(JobStore.open(store), {"local": BeatingLauncher(Path(folder))})
     Supervisor(reconciler, threading.Event(), interval_ms=INTERVAL_MS).run()
 
 

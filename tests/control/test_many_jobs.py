@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks.control import NoLauncher, fill
 from tests.control.worlds import WatchedStore
-from tidemark.control.reconciler import Reconciler
+from tidemark.control.upgrade_carrying import upgrading_reconciler
 from tidemark.state.store import JobStore
 
 
@@ -23,7 +23,7 @@ def test_in_the_steady_state_a_job_costs_one_listing_and_three_reads(tmp_path: P
     root = JobStore.open(str(tmp_path))
     clock, counter = fill(root, 5), Counter()
     store = WatchedStore(root.location, root.objects, root.prefix, counter)
-    reconciler = Reconciler(store, {"local": NoLauncher()}, clock)
+    reconciler = upgrading_reconciler(store, {"local": NoLauncher()}, clock)
     reconciler.pass_over()
     counter.operations.clear()
     reconciler.pass_over()

@@ -14,6 +14,7 @@ from tests.control.worlds import START, FakeLauncher, WatchedStore, World
 from tests.small_disk import fill, let_write, small_disk
 from tidemark.control.reconciler import Reconciler
 from tidemark.control.supervisor import Supervisor
+from tidemark.control.upgrade_carrying import upgrading_reconciler
 from tidemark.control.view import UNHEALTHY
 from tidemark.control.viewing import view_of
 from tidemark.errors import LaunchError, StoreError
@@ -132,7 +133,7 @@ def test_a_place_that_takes_nothing_stops_jobs_and_loses_nothing(place: str, tmp
     with PLACES[place](tmp_path / "disk") as (world, fails):
         for job in ("runs", "dies", "starts"):
             world.submit(job, **({"wanted": "suspended"} if job == "starts" else {}))
-        watching = supervisor(world, Reconciler(world.store, {"local": FakeLauncher(world, "host-a")}, world.clock))
+        watching = supervisor(world, upgrading_reconciler(world.store, {"local": FakeLauncher(world, "host-a")}, world.clock))
         looks(world, watching, 30)
         world.want("starts", wanted="running")
         before = {job: epochs(world, job) for job in ("runs", "dies")}

@@ -19,6 +19,7 @@ from tidemark.control.observe import Observation, observe, read_control_status
 from tidemark.control.reconciler import Reconciler, Report
 from tidemark.control.records import Attempt, ControlStatus, Lifecycle, ProcessHandle
 from tidemark.control.spec import JobSpec, SpecGeneration
+from tidemark.control.upgrade_carrying import upgrading_reconciler
 from tidemark.errors import FencedError, JobRunningError, LaunchError, StoreError, TidemarkError
 from tidemark.locations import Location
 from tidemark.state.joblog import Driver, JobLog
@@ -130,7 +131,7 @@ class World:
     def reconciler(self, host: str = "host-a", hook: Hook | None = None) -> Reconciler:
         call = hook or (lambda _: None)
         store = WatchedStore(self.store.location, self.store.objects, self.store.prefix, call)
-        return Reconciler(store, {"local": FakeLauncher(self, host, call)}, self.clock)
+        return upgrading_reconciler(store, {"local": FakeLauncher(self, host, call)}, self.clock)
 
     def observe(self, job: str = "fares", host: str = "host-a") -> Observation:
         return observe(self.store, job, {"local": FakeLauncher(self, host)})

@@ -17,7 +17,7 @@ from tests.soak.keepers import Keeper
 from tidemark.control.attempts import newest_attempt
 from tidemark.control.generations import require_spec
 from tidemark.control.processes import facts_of
-from tidemark.control.reconciler import Reconciler
+from tidemark.control.upgrade_carrying import upgrading_reconciler
 from tidemark.control.upgrade_records import UpgradeStep, newest_step
 from tidemark.crashpoints import KILLED
 from tidemark.savepoints.savepoint_store import SavepointStore
@@ -66,7 +66,7 @@ def test_upgrades_come_to_their_end_whoever_is_killed_on_the_way(
     for job in JOBS:
         jobs.submit(job, cores=1)
     try:
-        Reconciler(jobs.store, {"local": jobs.launcher}).pass_over()
+        upgrading_reconciler(jobs.store, {"local": jobs.launcher}).pass_over()
         for job in JOBS:
             jobs.wait_for_rows(job)
         # Nobody else is there yet who could be faster with a step than a command.

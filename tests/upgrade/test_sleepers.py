@@ -39,7 +39,7 @@ def asleep_before_a_term(world: UpgradeWorld, step: Step | None, meanwhile: Call
 def stopped_by_its_owner(world: UpgradeWorld) -> None:
     """Stop the job, while nobody goes on with its upgrade."""
     Wishes(world.store, "bob", world.clock).stop(JOB)
-    world.run(Reconciler(world.store, world.launchers, world.clock, carries_upgrades=False), 20)
+    world.run(Reconciler(world.store, world.launchers, world.clock), 20)
     assert world.status().lifecycle == "suspended"
 
 

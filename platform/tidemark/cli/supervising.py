@@ -16,8 +16,9 @@ from tidemark.cli.console_log import log_to_console
 from tidemark.cli.options import DURATION, open_store, store_option
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.control.launchers import launchers_here
-from tidemark.control.reconciler import Reconciler, Report
+from tidemark.control.reconciler import Report
 from tidemark.control.supervisor import Saw, Supervisor
+from tidemark.control.upgrade_carrying import upgrading_reconciler
 from tidemark.control.viewing import views_of
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def supervise(store: str | None, every: int, alerts: str | None, metrics: str | 
     # Without a file nobody is told here: who else watches the store, such as Dagster's sensor, has other receivers.
     config = load_alert_config(alerts) if alerts is not None else None
     stop, board = threading.Event(), MetricBoard()
-    reconciler = Reconciler(root, launchers_here(), SYSTEM_CLOCK)
+    reconciler = upgrading_reconciler(root, launchers_here(), SYSTEM_CLOCK)
     with ExitStack() as open_:
         if metrics is not None:
             host, port = listening_place(metrics)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Protocol
 
 from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.control.actions import Action, AskToStop, Clean, GiveUp, Kill, Say, Start
@@ -27,7 +27,6 @@ from tidemark.control.plan import after_failure, plan
 from tidemark.control.records import Attempt, ControlStatus, Failure, Lease, ProcessHandle
 from tidemark.control.spec import SpecGeneration
 from tidemark.control.standing import STATES
-from tidemark.control.upgrade_carrying import UpgradeCarrier
 from tidemark.errors import LaunchError, StoreError, TidemarkError
 from tidemark.state.owners import current_owner
 from tidemark.state.redaction import redacted, without_secrets
@@ -66,6 +65,17 @@ class Report:
         return tuple(done for done in self.done if done.actions or done.steps)
 
 
+class UpgradeSteps(Protocol):
+    """Takes the steps of jobs' upgrades that are due, such as ``UpgradeCarrier``."""
+
+    def carry_on(self, seen: Observation) -> tuple[str, ...]:
+        """Take the steps of one job's upgrade that are due; return in words what was done, nothing where nothing was.
+
+        Raises:
+            TidemarkError: what prevents the next step.
+        """
+
+
 class Reconciler:
     """Carries out plans.
 
@@ -74,7 +84,7 @@ class Reconciler:
         launchers: by the name that specs have.
         clock: processing time.
         holder: name of this reconciler for the others; one of its own for every object by default.
-        carries_upgrades: go on with upgrades that nobody else goes on with.
+        upgrades: goes on with upgrades that nobody else goes on with; they are left alone by default.
     """
 
     def __init__(
@@ -84,14 +94,14 @@ class Reconciler:
         clock: Clock = SYSTEM_CLOCK,
         holder: str | None = None,
         *,
-        carries_upgrades: bool = True,
+        upgrades: UpgradeSteps | None = None,
     ) -> None:
         self._store = store
         self._launchers = launchers
         self._clock = clock
         self._observer = Observer(store, launchers)
-        self.holder = holder or f"{who()}/{secrets.token_hex(4)}"
-        self._upgrades = UpgradeCarrier(store, self._observer, clock, holder=self.holder, by=who()) if carries_upgrades else None
+        self.holder = holder or new_holder()
+        self._upgrades = upgrades
 
     def pass_over(self, jobs: Iterable[str] | None = None, *, stop: threading.Event | None = None) -> Report:
         """Look at jobs and do what is to be done; one job's trouble is reported and does not keep the others from their turn.
@@ -262,6 +272,11 @@ class Reconciler:
                 fix=f"let one that has it act on the job, or submit it with one of these: {', '.join(sorted(self._launchers))}",
             )
         return found
+
+
+def new_holder() -> str:
+    """Return a name for one reconciler: who runs it, and what sets it apart from others of the same user."""
+    return f"{who()}/{secrets.token_hex(4)}"
 
 
 def _of_job(job: str, error: Exception) -> TidemarkError:

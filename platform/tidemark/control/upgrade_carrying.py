@@ -6,13 +6,17 @@ done beside the passes, so that the other jobs have their turn. Starts no JVM.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
-from tidemark.clock import Clock
+from tidemark.clock import SYSTEM_CLOCK, Clock
+from tidemark.control.generations import who
+from tidemark.control.launcher import Launcher
 from tidemark.control.leases import held_while, upgrade_lease
 from tidemark.control.observe import Observation, Observer
+from tidemark.control.reconciler import Reconciler, new_holder
 from tidemark.control.upgrade_plan import Wait, decide
 from tidemark.control.upgrade_records import UpgradeStep
 from tidemark.control.upgrade_sight import sight_of
@@ -122,3 +126,16 @@ class UpgradeCarrier:
         before = self._rests.get(job)
         seconds = min(2 * before.seconds, _LONGEST_REST_SECONDS) if before is not None else _FIRST_REST_SECONDS
         self._rests[job] = _Rest(self._clock.monotonic() + seconds, seconds)
+
+
+def upgrading_reconciler(store: JobStore, launchers: Mapping[str, Launcher], clock: Clock = SYSTEM_CLOCK) -> Reconciler:
+    """Return a reconciler that also goes on with upgrades that nobody else goes on with.
+
+    Args:
+        store: the root store.
+        launchers: by the name that specs have.
+        clock: processing time.
+    """
+    holder = new_holder()
+    carrier = UpgradeCarrier(store, Observer(store, launchers), clock, holder=holder, by=who())
+    return Reconciler(store, launchers, clock, holder, upgrades=carrier)

@@ -25,10 +25,6 @@ _NOT_THE_CODE: Final = frozenset((PublishError.code, StoreError.code, JobRunning
 """Failures that say nothing of the code: a place that cannot be reached, another driver, a process that cannot be started."""
 
 
-_TABLES_MS: Final = 300_000
-"""So long it may take to put tables back before somebody should look."""
-
-
 @dataclass(frozen=True)
 class Act:
     """Do something; it may have been done already."""
@@ -116,19 +112,6 @@ def decide(step: UpgradeStep, seen: Sight, now: int) -> Move:
         case _:
             move = Wait("it has ended")
     return move
-
-
-def longest_ms(step: UpgradeStep, spec: JobSpec) -> int:
-    """Return how long a step may take while somebody goes on with the upgrade and nothing stands against it."""
-    match step.step:
-        case "stopping" | "reverting":
-            return spec.longest_epoch_ms
-        case "watching":
-            return max(0, step.until - step.at) if step.until is not None else 0
-        case "going-back" | "putting-back":
-            return _TABLES_MS
-        case _:
-            return 0
 
 
 def old_spec(step: UpgradeStep) -> JobSpec:

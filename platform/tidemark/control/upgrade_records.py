@@ -22,6 +22,9 @@ KIND: Final = "upgrade"
 CHECK_KIND: Final = "upgrade-check"
 KEPT_STEPS: Final = 100
 
+_TABLES_MS: Final = 300_000
+"""So long it may take to put tables back before somebody should look."""
+
 Step = Literal[
     "stopping",
     "saving",
@@ -193,6 +196,19 @@ def read_upgrade_checks(store: JobStore, job: str, identity: str) -> tuple[Upgra
     files = folder.list(f"{UPGRADE_CHECKS}/{validate_name('upgrade', identity)}")
     found = (read_sealed(folder, file.path, kind=CHECK_KIND, form=UpgradeCheck) for file in files)
     return tuple(check for check in found if check is not None)
+
+
+def longest_ms(step: UpgradeStep, spec: JobSpec) -> int:
+    """Return how long a step may take while somebody goes on with the upgrade and nothing stands against it."""
+    match step.step:
+        case "stopping" | "reverting":
+            return spec.longest_epoch_ms
+        case "watching":
+            return max(0, step.until - step.at) if step.until is not None else 0
+        case "going-back" | "putting-back":
+            return _TABLES_MS
+        case _:
+            return 0
 
 
 def _numbers(folder: JobStore) -> list[int]:

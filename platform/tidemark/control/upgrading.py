@@ -57,7 +57,7 @@ class Upgrading:
     def __post_init__(self) -> None:
         """Make what looks at jobs; it remembers what never changes."""
         self._observer = Observer(self.store, self.launchers)
-        self._reconciler = Reconciler(self.store, self.launchers, self.clock, carries_upgrades=False)
+        self._reconciler = Reconciler(self.store, self.launchers, self.clock)
         self._work = UpgradeWork(self.store, self.clock, self._by, self.tell)
         self._looked: float | None = None
         self._told: UpgradeStep | None = None

@@ -11,8 +11,7 @@ from tidemark.control.observe import Observation
 from tidemark.control.records import ErrorInfo
 from tidemark.control.spec import asked_for
 from tidemark.control.standing import UNWATCHED_MS, Standing, error_of, last_sign, standing_of
-from tidemark.control.upgrade_plan import longest_ms
-from tidemark.control.upgrade_records import UpgradeStep, code_text
+from tidemark.control.upgrade_records import UpgradeStep, code_text, longest_ms
 from tidemark.control.upgrade_trouble import UpgradeTrouble
 from tidemark.control.view import UNHEALTHY, Health, JobView, Pressure, RowCounts, SourceView, SplitView, UpgradeView
 from tidemark.errors import CorruptStoreError, FormatError, TidemarkError

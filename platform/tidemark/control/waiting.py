@@ -36,7 +36,7 @@ class Waiting:
     def __init__(self, store: JobStore, launchers: Mapping[str, Launcher], clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
         self._observer = Observer(store, launchers)
-        self._reconciler = Reconciler(store, launchers, clock, carries_upgrades=False)
+        self._reconciler = Reconciler(store, launchers, clock)
 
     def until(self, job: str, goal: Goal, *, generation: int, timeout_ms: int, tell: Callable[[JobView], None] | None = None) -> JobView:
         """Wait until a job runs, or has ended, as a generation of its spec wants it; or until it failed for good.
