@@ -19,7 +19,7 @@ from tidemark.control.leases import LEASE_MS, holds, release_lease, take_lease
 from tidemark.control.observe import read_control_status, write_control_status
 from tidemark.control.records import Attempt, ControlStatus, ErrorInfo, Failure, Lease, ProcessHandle, Suspicion, attempt_of
 from tidemark.control.spec import AlertThresholds, JobSpec, RestartPolicy, SpecGeneration
-from tidemark.control.spec_checks import checked
+from tidemark.control.spec_checks import checked_spec
 from tidemark.errors import CorruptStoreError, DefinitionError, FencedError, FormatError, InvalidNameError, TidemarkError, UnknownJobError
 from tidemark.locations import Location
 from tidemark.state.owners import current_owner
@@ -242,19 +242,19 @@ def test_settings_about_secrets_that_hold_none_are_taken() -> None:
         "spark.kubernetes.authenticate.driver.serviceAccountName": "spark",
         "spark.ssl.keyStorePasswordFile": "/run/secrets/store",
     }
-    assert checked(replace(SPEC, conf=conf)).conf == conf
+    assert checked_spec(replace(SPEC, conf=conf)).conf == conf
 
 
 def test_a_job_whose_spec_holds_what_looks_like_a_secret_can_be_stopped() -> None:
     """A release that knew fewer of them took it."""
     old = replace(SPEC, wanted="running", variables={"DB_PASS": "hunter2"}, master="k8s://https://ada:hunter2@host")
-    assert checked(replace(old, wanted="suspended"), old).wanted == "suspended"
+    assert checked_spec(replace(old, wanted="suspended"), old).wanted == "suspended"
     with pytest.raises(DefinitionError, match="DB_PASS looks like a secret"):
-        checked(replace(old, variables={"DB_PASS": "hunter3"}), old)
+        checked_spec(replace(old, variables={"DB_PASS": "hunter3"}), old)
 
 
 def test_a_spec_says_what_needs_another_driver() -> None:
-    assert checked(SPEC) is SPEC
+    assert checked_spec(SPEC) is SPEC
     same = replace(SPEC, wanted="running", stop="now", restart=RestartPolicy(), alerts=AlertThresholds(), hang_after_ms=None)
     assert not SPEC.runs_otherwise_than(same)
     for other in (replace(SPEC, version="8"), replace(SPEC, restarts=3), replace(SPEC, conf={}), replace(SPEC, master="local[1]")):

@@ -20,7 +20,7 @@ from tidemark.control.processes import session_members
 from tidemark.control.records import Attempt, ProcessHandle
 from tidemark.control.run_folder import run_folder
 from tidemark.control.spec import JobSpec, SpecGeneration
-from tidemark.control.spec_checks import checked
+from tidemark.control.spec_checks import checked_spec
 from tidemark.control.standby_files import Standby, order_standby, ordered_attempt, read_standby, write_standby
 from tidemark.errors import DefinitionError
 from tidemark.state.owners import process_birth
@@ -72,7 +72,7 @@ def test_else_a_process_is_started_as_ever(tmp_path: Path, process: subprocess.P
 
 def test_a_standby_is_for_local_drivers() -> None:
     with pytest.raises(DefinitionError, match="standby=True goes with the launcher 'local'"):
-        checked(JobSpec("landing", "nowhere:job", launcher="spark-submit", master="yarn", standby=True))
+        checked_spec(JobSpec("landing", "nowhere:job", launcher="spark-submit", master="yarn", standby=True))
 
 
 @pytest.mark.spark

@@ -17,7 +17,7 @@ import tidemark as tm
 from tests.crash import fares, upserts
 from tests.crash.warm_jvm import CHECKOUT
 from tidemark import crashpoints
-from tidemark.savepoints.rewinding import look
+from tidemark.savepoints.rewinding import preview_rewind
 from tidemark.spark import delta_merge
 from tidemark.state.joblog import JobLog
 from tidemark.state.records import EpochRecord
@@ -159,7 +159,7 @@ def test_a_rewind_publishes_first_what_a_killed_driver_had_committed(
     run_until_crash(drive, point, [str(killed)], environment=jvm, cwd=CHECKOUT).require_killed()
     ended = tables(twin)
     assert tables(killed) != ended
-    assert look(JobStore.open(str(killed / "store")), "upserts", "good").refusals == ()
+    assert preview_rewind(JobStore.open(str(killed / "store")), "upserts", "good").refusals == ()
     said: list[str] = []
     if by_command:
         command = [str(Path(sys.executable).with_name("tidemark")), "rewind", "upserts", "--store", str(killed / "store"), "--to", "good"]

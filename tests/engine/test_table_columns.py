@@ -18,7 +18,7 @@ from deltalake.schema import PrimitiveType
 from tests.savepoints.delta_jobs import job_with_tables, run_epoch
 from tests.savepoints.delta_jobs import publish as publish_others
 from tidemark.errors import PublishError, SinkError
-from tidemark.savepoints.rewinding import look, rewind
+from tidemark.savepoints.rewinding import preview_rewind, rewind
 from tidemark.spark import delta_commits, delta_sink
 from tidemark.spark.delta_files import LiveFile
 from tidemark.spark.delta_rewrite import Change
@@ -262,7 +262,7 @@ def test_a_rewind_takes_columns_back(tmp_path: Path) -> None:
     assert job.savepoints.take("after").info.tables["late"].version == 4
     job.driver.release()
     for name, columns in (("after", ["epoch", "first"]), ("between", ["epoch"]), ("good", ["epoch"])):
-        plan = look(job.root, "taxi", name, clock=job.clock)
+        plan = preview_rewind(job.root, "taxi", name, clock=job.clock)
         assert (plan.refusals, "late" in plan.changed) == ((), True)
         rewind(job.root, "taxi", name, clock=job.clock)
         assert [field.name for field in DeltaTable(str(table)).schema().fields] == columns, name

@@ -14,7 +14,7 @@ from tidemark.savepoints.rewinding import rewind
 from tidemark.spark.delta_commits import add_actions, new_attempt, remove_actions, rewrite
 from tidemark.spark.delta_files import live_files
 from tidemark.state.delta_hooks import KEEP_LOG
-from tidemark.state.delta_tags import EPOCH, FOLDER, JOB, LINEAGE, MAINTENANCE
+from tidemark.state.delta_tags import EPOCH, JOB, LINEAGE, MAINTENANCE, REWRITE_FOLDER
 from tidemark.state.records import EpochRecord, OutputRecord, StagedFile
 from tidemark.state.store import JobStore
 
@@ -61,7 +61,7 @@ def maintain(location: str) -> None:
     pq.write_table(merged, Path(location) / path)
     made = StagedFile(path, merged.num_rows, (Path(location) / path).stat().st_size)
     actions = [*add_actions([made], data_change=False), *remove_actions(live_files(table), data_change=False)]
-    assert rewrite(table, actions, table.schema(), metadata={MAINTENANCE: "compact", FOLDER: attempt})
+    assert rewrite(table, actions, table.schema(), metadata={MAINTENANCE: "compact", REWRITE_FOLDER: attempt})
 
 
 def rows(location: str | Path) -> list[int]:

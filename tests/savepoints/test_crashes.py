@@ -11,7 +11,7 @@ from tidemark.errors import CorruptStoreError
 from tidemark.savepoints.export_format import require_index
 from tidemark.savepoints.loans import loans_of
 from tidemark.savepoints.restore import Restore
-from tidemark.savepoints.restore_marks import is_due, note_restored
+from tidemark.savepoints.restore_marks import is_restore_due, note_restored
 from tidemark.state.holds import ABANDONED_MS, Holds
 from tidemark.state.store import JobStore
 from tidemark.testing.crash import run_until_crash
@@ -36,7 +36,7 @@ def test_a_restore_is_made_once(job: StoredJob, tmp_path: Path, point: str, into
     run_until_crash(f"{HERE}:restore_in_process", point, [str(tmp_path), into, "claim"]).require_killed()
     restored = on_disk(str(tmp_path), into)
     wish = Restore("a", job="taxi", mode="claim", identity="once")
-    due = is_due(restored.folder, restored.driver.last, wish)
+    due = is_restore_due(restored.folder, restored.driver.last, wish)
     assert due == (point == "files-held")
     # As a driver does when it starts: it makes the restore, or marks that it was made.
     note_restored(restored.folder, restored.driver.last)
@@ -45,7 +45,7 @@ def test_a_restore_is_made_once(job: StoredJob, tmp_path: Path, point: str, into
     restored.keep_house(retained=1)
     assert {path for _, path in live_files(begun)} <= job.state_files()
     assert [item.name for item in job.savepoints.list()] == ["a"]
-    assert not is_due(restored.folder, restored.driver.last, wish)
+    assert not is_restore_due(restored.folder, restored.driver.last, wish)
     # In the end nothing is left of either try.
     for _ in range(2):
         restored.commit(0, dropped=9)

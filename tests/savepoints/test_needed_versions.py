@@ -17,7 +17,7 @@ from tests.savepoints.stored_jobs import StoredJob
 from tidemark.errors import SinkError
 from tidemark.savepoints import savepoint_store
 from tidemark.savepoints.needed_versions import LOOK_AGAIN_MS, NeededVersionsSearch
-from tidemark.savepoints.rewinding import look, rewind
+from tidemark.savepoints.rewinding import preview_rewind, rewind
 from tidemark.savepoints.savepoint import Savepoint, TableVersion
 from tidemark.savepoints.upkeep import vacuum_tables
 from tidemark.spark.delta_sink import DeltaSink
@@ -76,7 +76,7 @@ def test_a_vacuum_leaves_what_a_savepoint_needs_that_noted_nothing(job: StoredJo
     assert vacuum_tables(job.root, "taxi", clock=job.clock) == {"hourly": 1, "late": 0}
     run_epoch(job)
     job.driver.release()
-    assert look(job.root, "taxi", "keep", clock=job.clock).refusals == ()
+    assert preview_rewind(job.root, "taxi", "keep", clock=job.clock).refusals == ()
     rewind(job.root, "taxi", "keep", clock=job.clock)
     assert [rows(tmp_path / name) for name in ("hourly", "late")] == [[0, 1, 2]] * 2
 
@@ -98,7 +98,7 @@ def test_an_epoch_that_no_table_will_ever_show_keeps_nothing(job: StoredJob, tmp
     job.savepoints.take("never")
     job.driver.release()
     rewind(job.root, "taxi", "good", clock=job.clock, although_unpublished=True)
-    assert look(job.root, "taxi", "never", clock=job.clock).refusals != ()
+    assert preview_rewind(job.root, "taxi", "never", clock=job.clock).refusals != ()
     assert needed(job, tmp_path) == (frozenset({2}), ())
 
 
@@ -111,7 +111,7 @@ def test_what_upkeep_may_still_move_on_is_looked_up_anew_and_nothing_else(
     maintain(str(tmp_path / "hourly"))
     run_epoch(job)
     # As a rewind would find it.
-    assert look(job.root, "taxi", "keep", clock=job.clock).tables["hourly"].version == 4
+    assert preview_rewind(job.root, "taxi", "keep", clock=job.clock).tables["hourly"].version == 4
     assert needed(job, tmp_path, search) == (frozenset({4}), ())
     monkeypatch.setattr("tidemark.savepoints.needed_versions.table_versions", None)
     assert needed(job, tmp_path, search) == (frozenset({4}), ())

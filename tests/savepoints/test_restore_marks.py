@@ -10,7 +10,7 @@ from tidemark.savepoints import mark_retention
 from tidemark.savepoints.loans import loans_of
 from tidemark.savepoints.mark_retention import KEPT_MS, retire_marks
 from tidemark.savepoints.restore import Restore
-from tidemark.savepoints.restore_marks import is_due, read_mark, renew_mark
+from tidemark.savepoints.restore_marks import is_restore_due, read_mark, renew_mark
 from tidemark.state.layout import RESTORED
 from tidemark.state.sweep import kept_epochs
 
@@ -42,7 +42,7 @@ def test_of_many_restores_the_newest_marks_stay(job: StoredJob) -> None:
     made = restores(job, 4 * KEPT)
     job.keep_house(retained=1)
     assert marks(job) == {restore.identity for restore in made[-KEPT:]}
-    assert not any(is_due(job.folder, job.driver.last, restore) for restore in made[-KEPT:])
+    assert not any(is_restore_due(job.folder, job.driver.last, restore) for restore in made[-KEPT:])
     restores(job, 1, first=4 * KEPT)
     job.keep_house(retained=1)
     assert len(marks(job)) == KEPT
@@ -54,7 +54,7 @@ def test_a_mark_that_is_asked_for_stays_however_many_come_after_it(job: StoredJo
         restores(job, KEPT - 1, first=1 + round_ * KEPT)
         renew_mark(job.folder, asked.identity)
         job.keep_house(retained=1)
-    assert not is_due(job.folder, job.driver.last, asked)
+    assert not is_restore_due(job.folder, job.driver.last, asked)
     renew_mark(job.folder, "never-made")
     renew_mark(job.folder, "")
     assert read_mark(job.folder, "never-made") is None

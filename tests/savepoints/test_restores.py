@@ -9,7 +9,7 @@ from tidemark.errors import CorruptStoreError, DefinitionError, StateMismatchErr
 from tidemark.savepoints.loans import give_up, loans_of
 from tidemark.savepoints.positions import sources_of
 from tidemark.savepoints.restore import Claimed, Restore
-from tidemark.savepoints.restore_marks import is_due
+from tidemark.savepoints.restore_marks import is_restore_due
 from tidemark.savepoints.restoring import begin_lineage, prepared
 from tidemark.state.holds import ABANDONED_MS, Hold, Holds
 from tidemark.state.joblog import JobLog
@@ -50,13 +50,13 @@ def test_a_restore_with_a_name_is_made_once_whatever_comes_after_it(job: StoredJ
     job.commit()
     job.savepoints.take("a")
     wish = Restore("a", identity="generation-7")
-    assert is_due(job.folder, job.driver.last, wish)
+    assert is_restore_due(job.folder, job.driver.last, wish)
     job.restore(wish)
-    assert not is_due(job.folder, job.driver.last, wish)
+    assert not is_restore_due(job.folder, job.driver.last, wish)
     job.commit()
     job.restore(Restore("a"))
-    assert not is_due(job.folder, job.driver.last, wish)
-    assert is_due(job.folder, job.driver.last, replace(wish, identity="generation-8"))
+    assert not is_restore_due(job.folder, job.driver.last, wish)
+    assert is_restore_due(job.folder, job.driver.last, replace(wish, identity="generation-8"))
 
 
 def test_state_goes_to_the_operator_that_the_map_names() -> None:

@@ -15,7 +15,7 @@ from tidemark.errors import RewindError, TidemarkError
 from tidemark.savepoints import rewinding
 from tidemark.savepoints.rewind_note import read_rewind
 from tidemark.savepoints.rewind_tables import put_back
-from tidemark.savepoints.rewinding import look
+from tidemark.savepoints.rewinding import preview_rewind
 from tidemark.state.delta_tags import EPOCH, JOB, LINEAGE
 from tidemark.state.joblog import DEFAULT_LEASE_MS as LEASE_MS
 from tidemark.state.joblog import Driver
@@ -40,7 +40,7 @@ def written_by_another_job(place: Path, number: int) -> None:
 
 def test_rows_of_another_job_in_the_same_table_refuse_it(job: StoredJob, tmp_path: Path) -> None:
     written_by_another_job(tmp_path / "hourly", 0)
-    (refusal,) = look(job.root, "taxi", "good", clock=job.clock).refusals
+    (refusal,) = preview_rewind(job.root, "taxi", "good", clock=job.clock).refusals
     assert refusal == (
         f"output 'hourly': the table at {tmp_path / 'hourly'} has versions of somebody else's since, which would be undone: 6 (job 'rides')"
     )

@@ -18,7 +18,7 @@ from tidemark.errors import PublishError, RewindError
 from tidemark.savepoints import rewinding
 from tidemark.savepoints.rewind_abort import abort_rewind
 from tidemark.savepoints.rewind_tables import put_back
-from tidemark.savepoints.rewinding import look, rewind
+from tidemark.savepoints.rewinding import preview_rewind, rewind
 from tidemark.spark.delta_sink import DeltaSink
 from tidemark.spark.late_publication import late_publisher
 from tidemark.spark.publication import publish
@@ -89,7 +89,7 @@ def test_it_publishes_nothing_of_what_was_taken_back(job: Publishing, name: str,
     job.publish(stopped)
     assert [job.rows(each) for each in NAMES] == [shown] * 2
     # The lineage that begins there publishes as ever, and a table that was only closed counts as unchanged.
-    plan = look(job.job.root, "taxi", name, clock=job.job.clock)
+    plan = preview_rewind(job.job.root, "taxi", name, clock=job.job.clock)
     assert plan.refusals == ()
     assert plan.changed == (() if name == "sp-2" else NAMES)
     for epoch in range(head.epoch + 1, 5):
@@ -115,7 +115,7 @@ def test_rows_that_no_table_has_yet_are_published_first(tmp_path: Path) -> None:
     job.stage(0)
     job.job.savepoints.take("first")
     job.job.driver.release()
-    plan = look(job.job.root, "taxi", "first", clock=job.job.clock)
+    plan = preview_rewind(job.job.root, "taxi", "first", clock=job.job.clock)
     assert (plan.refusals, plan.unpublished) == ((), NAMES)
     with pytest.raises(RewindError, match=r"table of output 'always' does not show epoch 0 yet, which is committed"):
         rewind(job.job.root, "taxi", "first", clock=job.job.clock)
@@ -136,9 +136,9 @@ def test_rows_of_an_older_epoch_that_no_table_has_refuse_it(job: Publishing, tmp
 def test_an_epoch_that_could_never_be_published_any_more_is_published_first(job: Publishing) -> None:
     job.stage(3)
     # While its driver is alive that is only a matter of time.
-    assert look(job.job.root, "taxi", "sp-1", clock=job.job.clock).unpublished == ()
+    assert preview_rewind(job.job.root, "taxi", "sp-1", clock=job.job.clock).unpublished == ()
     job.job.driver.release()
-    assert look(job.job.root, "taxi", "sp-1", clock=job.job.clock).unpublished == NAMES
+    assert preview_rewind(job.job.root, "taxi", "sp-1", clock=job.job.clock).unpublished == NAMES
     rewind(job.job.root, "taxi", "sp-1", clock=job.job.clock, publish=late_publisher())
     assert [job.rows(each) for each in NAMES] == [[0, 1]] * 2
     (before,) = (item for item in job.job.savepoints.list() if item.info.kind == "before-rewind")
@@ -183,7 +183,7 @@ def test_rows_for_a_table_that_nobody_made_are_given_up_with_all_that_is_unpubli
     job.job.savepoints.take("first")
     job.stage(1)
     job.job.driver.release()
-    assert look(job.job.root, "taxi", "first", clock=job.job.clock).unpublished == NAMES
+    assert preview_rewind(job.job.root, "taxi", "first", clock=job.job.clock).unpublished == NAMES
     job.job.restart()
     job.rewind("first")
     assert job.rows("always") == [0]
@@ -203,7 +203,7 @@ def moved_job(folder: Path) -> Publishing:
 
 def test_the_tables_that_an_output_had_then_and_that_it_has_now_are_both_put_back(tmp_path: Path) -> None:
     job = moved_job(tmp_path)
-    assert look(job.job.root, "taxi", "first", clock=job.job.clock).changed == (
+    assert preview_rewind(job.job.root, "taxi", "first", clock=job.job.clock).changed == (
         "always",
         "always (where it was)",
         "at-times",
@@ -233,7 +233,7 @@ def test_tables_that_were_outputs_only_meanwhile_are_emptied_or_named(tmp_path: 
     # Somebody else has one of them now, another is gone.
     write(str(tmp_path / "second" / "always"), 70)
     shutil.rmtree(tmp_path / "third" / "always")
-    plan = look(job.job.root, "taxi", "first", clock=job.job.clock)
+    plan = preview_rewind(job.job.root, "taxi", "first", clock=job.job.clock)
     assert plan.refusals == ()
     assert {plan.tables[name].location for name in plan.changed} == {
         *(str(tmp_path / place) for place in NAMES),
@@ -302,6 +302,6 @@ def test_a_rewind_that_touched_no_former_table_can_be_given_up(tmp_path: Path, m
 def test_a_former_place_that_another_job_has_now_is_not_put_back(tmp_path: Path) -> None:
     job = moved_job(tmp_path)
     write(str(tmp_path / "always"), 9, CommitProperties(custom_metadata={LINEAGE: "another", EPOCH: "0"}))
-    (reason,) = look(job.job.root, "taxi", "first", clock=job.job.clock).refusals
+    (reason,) = preview_rewind(job.job.root, "taxi", "first", clock=job.job.clock).refusals
     assert reason.startswith("output 'always (where it was)': ")
     assert "somebody else's since, which would be undone" in reason

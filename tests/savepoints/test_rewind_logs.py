@@ -11,7 +11,7 @@ from tests.savepoints.delta_jobs import maintain, rows
 from tests.savepoints.stored_jobs import StoredJob
 from tests.savepoints.test_rewinds import begin_only, go, six_epochs
 from tidemark.errors import RewindError
-from tidemark.savepoints.rewinding import look
+from tidemark.savepoints.rewinding import preview_rewind
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def test_files_that_were_vacuumed_and_logs_that_were_cleaned_refuse_it(job: Stor
     DeltaTable(str(tmp_path / "hourly")).create_checkpoint()
     for version in range(6):
         (tmp_path / "hourly" / "_delta_log" / f"{version:020d}.json").unlink()
-    refusals = look(job.root, "taxi", "good", clock=job.clock).refusals
+    refusals = preview_rewind(job.root, "taxi", "good", clock=job.clock).refusals
     assert refusals == (
         f"output 'hourly': the table at {tmp_path / 'hourly'} no longer has version 2: its log was cleaned up",
         f"output 'late': the table at {tmp_path / 'late'} has lost 3 of 3 files of version 2 to a vacuum",
@@ -40,7 +40,7 @@ def test_a_log_that_tells_only_of_upkeep_since_does_not_pass_for_an_unchanged_ta
     DeltaTable(str(tmp_path / "hourly"), version=table.version() - 2).create_checkpoint()
     for version in range(table.version() - 1):
         (tmp_path / "hourly" / "_delta_log" / f"{version:020d}.json").unlink()
-    plan = look(job.root, "taxi", "good", clock=job.clock)
+    plan = preview_rewind(job.root, "taxi", "good", clock=job.clock)
     assert plan.refusals == (f"output 'hourly': the table at {tmp_path / 'hourly'} no longer has version 2: its log was cleaned up",)
     with pytest.raises(RewindError, match="its log was cleaned up"):
         go(job, "good")

@@ -25,7 +25,7 @@ from tidemark.savepoints.importing import import_savepoint
 from tidemark.savepoints.restore import Restore
 from tidemark.savepoints.retention import SavepointRetention
 from tidemark.savepoints.rewind_note import RewindNote, read_rewind, require_no_rewind, write_rewind
-from tidemark.savepoints.rewinding import look, require_possible, rewind
+from tidemark.savepoints.rewinding import preview_rewind, require_possible, rewind
 from tidemark.savepoints.savepoint import TableVersion
 from tidemark.savepoints.table_versions import table_versions
 from tidemark.savepoints.upgrade_note import UpgradeNote, remove_upgrade, write_upgrade
@@ -128,7 +128,7 @@ def test_versions_are_found_for_any_epoch_also_when_nobody_wrote_them_down(job: 
 
 def test_it_is_refused_with_every_reason_and_nothing_is_changed(job: StoredJob, tmp_path: Path) -> None:
     write(str(tmp_path / "hourly"), 99)
-    plan = look(job.root, "taxi", "good", clock=job.clock)
+    plan = preview_rewind(job.root, "taxi", "good", clock=job.clock)
     assert plan.refusals == (
         f"output 'hourly': the table at {tmp_path / 'hourly'} has versions of somebody else's since, which would be undone: 7 (WRITE)",
     )
@@ -257,7 +257,7 @@ def test_a_savepoint_that_is_not_whole_refuses_it_before_any_table_is_put_back(j
     record = job.savepoints.get("good").record
     path = record.operators["hourly"].files[0].path if lost == "state" else record.source_logs["trips"].files[0].path
     job.folder.delete([path])
-    (reason,) = look(job.root, "taxi", "good", clock=job.clock).refusals
+    (reason,) = preview_rewind(job.root, "taxi", "good", clock=job.clock).refusals
     assert reason.startswith("savepoint 'good': ")
     assert "is missing" in reason
     with pytest.raises(RewindError, match="is missing"):
@@ -330,7 +330,7 @@ def test_a_table_that_was_made_anew_is_not_the_savepoints(job: StoredJob, tmp_pa
     job.restart()
     for _ in range(5):
         run_epoch(job)
-    (reason,) = look(job.root, "taxi", "good", clock=job.clock).refusals
+    (reason,) = preview_rewind(job.root, "taxi", "good", clock=job.clock).refusals
     assert reason.endswith("is another one than that of the savepoint: it was made anew")
 
 
@@ -345,7 +345,7 @@ def test_an_imported_savepoint_knows_no_versions_of_the_tables_here(job: StoredJ
     for _ in range(4):
         run_epoch(other)
     import_savepoint(other.savepoints, str(tmp_path / "export"), name="imported")
-    reasons = look(other.root, "taxi", "imported", clock=other.clock).refusals
+    reasons = preview_rewind(other.root, "taxi", "imported", clock=other.clock).refusals
     assert [reason.partition(":")[0] for reason in reasons] == ["output 'hourly'", "output 'late'"]
 
 
@@ -366,6 +366,6 @@ def test_what_a_retired_lineage_wrote_is_not_taken_for_older(tmp_path: Path) -> 
     run_epoch(job)
     for retained in (100, 2):
         job.keep_house(retained=retained)
-        plan = look(job.root, "taxi", "good", clock=job.clock)
+        plan = preview_rewind(job.root, "taxi", "good", clock=job.clock)
         assert "late" not in plan.tables
         assert [reason.partition(":")[0] for reason in plan.refusals] == ["output 'late'"]

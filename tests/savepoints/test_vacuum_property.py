@@ -14,7 +14,7 @@ from tests.savepoints.delta_jobs import TABLES, job_with_tables, maintain, rows,
 from tests.savepoints.stored_jobs import StoredJob
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.savepoints.needed_versions import NeededVersionsSearch
-from tidemark.savepoints.rewinding import look, rewind
+from tidemark.savepoints.rewinding import preview_rewind, rewind
 from tidemark.savepoints.upkeep import vacuum_tables
 from tidemark.spark.delta_maintenance import Maintenance
 from tidemark.spark.delta_rewrite import SparkRewriter
@@ -88,7 +88,7 @@ class Tables:
         """Every savepoint can be gone back to."""
         for name in self.shown:
             if name in self.job.savepoints.pins.names():
-                assert look(self.job.root, "taxi", name, clock=self.job.clock).refusals == (), name
+                assert preview_rewind(self.job.root, "taxi", name, clock=self.job.clock).refusals == (), name
 
 
 @settings(max_examples=15)

@@ -23,7 +23,7 @@ from tidemark.control.upgrade_verdict import Maps
 from tidemark.control.upgrading import Upgrading
 from tidemark.errors import EngineError, NotReachedError, TidemarkError
 from tidemark.savepoints.restore import Restore
-from tidemark.savepoints.restore_marks import is_due
+from tidemark.savepoints.restore_marks import is_restore_due
 from tidemark.savepoints.restoring import begin_lineage, prepared
 from tidemark.savepoints.rewind_note import require_no_rewind
 from tidemark.savepoints.savepoint_store import SavepointStore
@@ -104,7 +104,7 @@ class UpgradeWorld(World):
 
     def _begin(self, process: Process, restore: Restore | None) -> None:
         assert process.term is not None
-        if restore is not None and is_due(self.store.at(JOB), process.term.last, restore):
+        if restore is not None and is_restore_due(self.store.at(JOB), process.term.last, restore):
             savepoint, record = prepared(self.store, process.term, restore)
             begin_lineage(process.term, restore, savepoint, record)
         elif process.term.last is not None:

@@ -16,7 +16,7 @@ from tidemark.control.rewinds import Rewinder
 from tidemark.control.spec import JobSpec, SpecGeneration
 from tidemark.errors import DefinitionError
 from tidemark.savepoints.rewind_plan import RewindPlan
-from tidemark.savepoints.rewinding import look
+from tidemark.savepoints.rewinding import preview_rewind
 from tidemark.state.codec import to_plain
 from tidemark.state.store import JobStore
 
@@ -60,7 +60,7 @@ def rewind(
         _abort(root, job, by=by, as_json=as_json)
         return
     if dry_run:
-        plan = look(root, job, name)
+        plan = preview_rewind(root, job, name)
         if as_json:
             echo_json(to_plain(plan))
         else:

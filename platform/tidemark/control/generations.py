@@ -12,7 +12,7 @@ from tidemark.clock import Clock
 from tidemark.control.attempts import newest_attempt, read_attempt
 from tidemark.control.layout import SPECS, number_in, numbered
 from tidemark.control.spec import JobSpec, SpecGeneration
-from tidemark.control.spec_checks import checked
+from tidemark.control.spec_checks import checked_spec
 from tidemark.errors import CorruptStoreError, SpecConflictError, TidemarkError, UnknownJobError
 from tidemark.savepoints.wished_restores import hold_for, let_go_for
 from tidemark.state.free_text import require_no_secret
@@ -99,7 +99,7 @@ def change_spec(
     folder = store.at(job_folder(job))
     for _ in range(_TRIES):
         newest = read_spec(store, job)
-        spec = checked(change(newest), newest.spec if newest is not None else None)
+        spec = checked_spec(change(newest), newest.spec if newest is not None else None)
         if newest is not None and spec == newest.spec:
             return newest
         made = SpecGeneration(newest.generation + 1 if newest is not None else 1, clock.now_ms(), by, why, spec)

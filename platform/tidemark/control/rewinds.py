@@ -16,7 +16,7 @@ from tidemark.control.waiting import Goal, Waiting
 from tidemark.control.wishes import Wishes
 from tidemark.crashpoints import crash_point
 from tidemark.errors import RewindError
-from tidemark.savepoints.restore_marks import is_due
+from tidemark.savepoints.restore_marks import is_restore_due
 from tidemark.savepoints.rewind_abort import abort_rewind
 from tidemark.savepoints.rewind_note import RewindNote, is_put_back, read_rewind
 from tidemark.savepoints.rewinding import Tell, require_possible, rewind
@@ -161,7 +161,7 @@ class Rewinder:
             return
         head = newest_epoch(self.store, job)
         # One without an epoch has nothing that could be put back, which is said next.
-        if head is not None and is_due(folder, head, wished):
+        if head is not None and is_restore_due(folder, head, wished):
             Wishes(self.store, self.by, self.clock).drop_restore(job, wished, f"rewind to {name}")
             self._say(f"the restore from savepoint {wished.savepoint} that was asked for and not made yet is not made any more")
 

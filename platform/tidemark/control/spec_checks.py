@@ -21,7 +21,7 @@ _TELLS_WHERE = re.compile(r"(?i)(provider|providers|type|class|path|file|endpoin
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def checked(spec: JobSpec, before: JobSpec | None = None) -> JobSpec:
+def checked_spec(spec: JobSpec, before: JobSpec | None = None) -> JobSpec:
     """Return the spec.
 
     Args:

@@ -13,7 +13,7 @@ from tidemark.control.generations import read_spec, who
 from tidemark.control.launcher import Launcher
 from tidemark.control.observe import observe
 from tidemark.control.spec import JobSpec
-from tidemark.control.spec_checks import checked
+from tidemark.control.spec_checks import checked_spec
 from tidemark.control.upgrade_deeds import OvertakenError, keep
 from tidemark.control.upgrade_records import Upgrade, UpgradeStep, code_text, create_step, newest_step
 from tidemark.control.upgrade_verdict import Judge, Maps, judge_code
@@ -22,9 +22,9 @@ from tidemark.errors import JobRunningError, UpgradeError
 from tidemark.names import validate_name
 from tidemark.savepoints.checking import HEAD
 from tidemark.savepoints.restore import Restore
-from tidemark.savepoints.restore_marks import is_due
+from tidemark.savepoints.restore_marks import is_restore_due
 from tidemark.savepoints.rewind_note import require_no_rewind
-from tidemark.savepoints.rewinding import look
+from tidemark.savepoints.rewinding import preview_rewind
 from tidemark.state.free_text import require_no_secret
 from tidemark.state.joblog import JobLog
 from tidemark.state.layout import job_folder
@@ -106,7 +106,7 @@ def begin_upgrade(
     before = submitted.spec
     identity = f"upgrade-{secrets.token_hex(4)}"
     savepoint = f"before-{identity}"
-    after = checked(_after(before, request, identity, savepoint), before)
+    after = checked_spec(_after(before, request, identity, savepoint), before)
     if _place(before) == _place(after):
         raise UpgradeError(
             f"the job has that code already ({code_text(before)}); if its place was written over, there is no way back to the old one",
@@ -194,7 +194,7 @@ def _require_possible(store: JobStore, request: UpgradeRequest, before: JobSpec,
     if head.end_of_input:
         raise UpgradeError("the job's input has ended for good", fix="rewind it to a savepoint from before the end first", job=job)
     wished = before.restore
-    if request.maps.empty and wished is not None and wished.identity and is_due(folder, head, wished):
+    if request.maps.empty and wished is not None and wished.identity and is_restore_due(folder, head, wished):
         # The new code would make it, and be judged against something else; put back, the job would never get it.
         raise UpgradeError(
             f"the job is to go on from savepoint {wished.savepoint!r} when it is started next, which it was not yet",
@@ -206,7 +206,7 @@ def _require_possible(store: JobStore, request: UpgradeRequest, before: JobSpec,
     if hand is not None and seen.own_beat is None:
         raise JobRunningError(f"the job is driven by {hand}, which was not started here", fix="end that first", job=job)
     if request.back_to:
-        plan = look(store, job, request.back_to, clock=clock)
+        plan = preview_rewind(store, job, request.back_to, clock=clock)
         if plan.refusals:
             raise UpgradeError(
                 f"the job cannot go back to savepoint {request.back_to!r}: {'; '.join(plan.refusals)}",

@@ -51,7 +51,7 @@ def read_mark(folder: JobStore, identity: str) -> RestoreMark | None:
     return read_sealed(folder, restored_path(identity), kind=KIND, form=RestoreMark)
 
 
-def is_due(folder: JobStore, head: EpochRecord | None, restore: Restore) -> bool:
+def is_restore_due(folder: JobStore, head: EpochRecord | None, restore: Restore) -> bool:
     """Say whether a restore is still to be made. One without an identity always is.
 
     Args:

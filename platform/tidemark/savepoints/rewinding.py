@@ -41,7 +41,7 @@ Publish = Callable[[Driver, EpochRecord, Collection[str]], None]
 """Publishes the newest epoch, for the driver that rewinds; with the names of the tables that do not show it yet. Again it does nothing."""
 
 
-def look(root: JobStore, job: str, name: str, *, clock: Clock = SYSTEM_CLOCK) -> RewindPlan:
+def preview_rewind(root: JobStore, job: str, name: str, *, clock: Clock = SYSTEM_CLOCK) -> RewindPlan:
     """Return what a rewind would do and why it may not; nothing is written, and the job may run.
 
     What a driver that is alive has not published yet does not stand against it: the driver is just about to.
@@ -71,7 +71,7 @@ def require_possible(root: JobStore, job: str, name: str, *, clock: Clock = SYST
     require_no_upgrade(folder, job)
     note = read_rewind(folder)
     if note is None:
-        _require_no_refusal(look(root, job, name, clock=clock), job)
+        _require_no_refusal(preview_rewind(root, job, name, clock=clock), job)
     else:
         _require_same(folder, note, name, job)
 

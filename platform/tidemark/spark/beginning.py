@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from tidemark.errors import MissingEpochsError, TidemarkError
 from tidemark.graph.definition_changes import Names
 from tidemark.savepoints.restore import Claimed, Restore
-from tidemark.savepoints.restore_marks import is_due, note_restored, renew_mark
+from tidemark.savepoints.restore_marks import is_restore_due, note_restored, renew_mark
 from tidemark.savepoints.restoring import begin_lineage, prepared
 from tidemark.savepoints.rewind_note import require_no_rewind
 from tidemark.savepoints.table_position import NO_TABLE, lost_of_record
@@ -68,7 +68,7 @@ class Beginning:
         """
         log, head = self.term.log, self.term.last
         require_no_rewind(log.store, log.job)
-        if restore is not None and is_due(log.store, head, restore):
+        if restore is not None and is_restore_due(log.store, head, restore):
             return self._restored(restore)
         note_restored(log.store, head)
         if restore is not None:

@@ -19,7 +19,7 @@ from tidemark.clock import SYSTEM_CLOCK
 from tidemark.crashpoints import crash_point
 from tidemark.spark.delta_files import LiveFile
 from tidemark.state.delta_hooks import KEEP_LOG
-from tidemark.state.delta_tags import FOLDER
+from tidemark.state.delta_tags import REWRITE_FOLDER
 from tidemark.state.records import StagedFile
 from tidemark.state.store import JobStore
 
@@ -156,4 +156,4 @@ def _is_dead(store: JobStore, newest: int, attempt: str) -> bool:
     except FileNotFoundError:  # expired: nobody knows any more
         return False
     infos = [action["commitInfo"] for action in map(json.loads, filter(str.strip, lines)) if "commitInfo" in action]
-    return not any(info.get(FOLDER) == attempt for info in infos)
+    return not any(info.get(REWRITE_FOLDER) == attempt for info in infos)

@@ -23,7 +23,7 @@ from tidemark.spark.delta_commits import add_actions, new_attempt, remove_action
 from tidemark.spark.delta_files import LiveFile, live_files
 from tidemark.spark.delta_rewrite import Rewriter
 from tidemark.state.compaction import plan_compaction
-from tidemark.state.delta_tags import FOLDER, MAINTENANCE
+from tidemark.state.delta_tags import MAINTENANCE, REWRITE_FOLDER
 from tidemark.state.records import StateFile
 from tidemark.state.store import JobStore
 
@@ -118,7 +118,7 @@ class Maintenance:
             )
         crash_point("compaction-staged")
         actions = [*add_actions(files, data_change=False), *remove_actions(group, data_change=False)]
-        if rewrite(table, actions, Schema.from_json(schema), metadata={MAINTENANCE: "compact", FOLDER: attempt}):
+        if rewrite(table, actions, Schema.from_json(schema), metadata={MAINTENANCE: "compact", REWRITE_FOLDER: attempt}):
             return True
         sweep_attempts(self.store, table, folder)
         logger.info("output %r: another commit came before a merge of files, which is put off", self.output)

@@ -20,7 +20,7 @@ from tidemark.graph.upsert_keys import END, START
 from tidemark.spark.delta_commits import add_actions, add_columns, new_attempt, remove_actions, rewrite, sweep_attempts
 from tidemark.spark.delta_files import Bounds, LiveFile, bounds_of_staged, having, live_files, may_hold
 from tidemark.spark.delta_rewrite import Change, Rewriter
-from tidemark.state.delta_tags import FOLDER
+from tidemark.state.delta_tags import REWRITE_FOLDER
 from tidemark.state.records import StagedFile
 from tidemark.state.store import JobStore
 
@@ -86,7 +86,7 @@ class Merge:
             [*add_actions(self.change.files), *add_actions(kept), *remove_actions(files)],
             Schema.from_json(schema),
             transaction=Transaction(self.application, max(self.epoch, table.transaction_version(self.application) or -1)),
-            metadata={**self.metadata, FOLDER: attempt, "tidemark.mode": "upsert", "tidemark.rows_replaced": str(replaced)},
+            metadata={**self.metadata, REWRITE_FOLDER: attempt, "tidemark.mode": "upsert", "tidemark.rows_replaced": str(replaced)},
         )
 
     def _touched(self, table: DeltaTable, rewriter: Rewriter) -> tuple[Mapping[str, int], list[LiveFile]]:

@@ -26,7 +26,7 @@ GIVEN_UP: Final = "tidemark.rewind-given-up"
 COLUMNS_FOR: Final = "tidemark.columns-for"
 """Of a commit that gives the table columns and no rows: lineage and epoch, with a slash between, of the rows that need them."""
 
-FOLDER: Final = "tidemark.folder"
+REWRITE_FOLDER: Final = "tidemark.folder"
 """Of a commit that writes rows of the table anew: the folder, within the table, of the files that have them."""
 
 REPUBLISHED: Final = "tidemark.republished"
