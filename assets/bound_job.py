@@ -12,7 +12,7 @@ from tidemark.assets.check import OutputCheck
 from tidemark.assets.job_streams import StreamData, output_streams, source_streams
 from tidemark.assets.translator import TidemarkTranslator
 from tidemark.errors import DefinitionError
-from tidemark.graph.job import Job
+from tidemark.graph import Job
 
 JOB_KEY = "tidemark/job"
 OUTPUT_KEY = "tidemark/output"

@@ -9,9 +9,9 @@ import dagster as dg
 
 from tidemark.assets.markdown import as_plain
 from tidemark.assets.translator import group_of
-from tidemark.control.loading import load_job
+from tidemark.control import load_job
 from tidemark.errors import TidemarkError
-from tidemark.state.redaction import redacted
+from tidemark.state import redacted
 
 BROKEN: Final = "broken"
 """First part of the key of the asset that stands for a job whose code cannot be loaded; also its group."""

@@ -12,7 +12,7 @@ from tidemark.assets.evidence import Evidence
 from tidemark.assets.job_streams import StreamData, output_streams
 from tidemark.assets.metadata_values import MetadataValues
 from tidemark.errors import DefinitionError
-from tidemark.graph.job import Job
+from tidemark.graph import Job
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,9 @@ import dagster as dg
 
 from tidemark.assets.job_streams import StreamData, result_window, sources_of, windows_of
 from tidemark.assets.known_times import newest_event_of_all
-from tidemark.graph.nodes import WindowNode
-from tidemark.semantics.assigners import CountWindows, Cumulative, GlobalWindows, Sliding, Tumbling
-from tidemark.semantics.watermarks import MAX_WATERMARK, MIN_WATERMARK
-from tidemark.state.progress import EpochProgress, OperatorProgress
+from tidemark.graph import WindowNode
+from tidemark.semantics import MAX_WATERMARK, MIN_WATERMARK, CountWindows, Cumulative, GlobalWindows, Sliding, Tumbling
+from tidemark.state import EpochProgress, OperatorProgress
 
 Cause = Literal["complete", "corrected", "late rows"]
 """``complete``: the watermark passed its end. ``corrected``: late rows changed results that were out. ``late rows``: rows came too late

@@ -11,10 +11,8 @@ from tidemark.assets.check import CheckDeclaration, Finding
 from tidemark.assets.evidence import Evidence
 from tidemark.assets.job_streams import StreamData, emitter, is_whole_side_output, output_streams
 from tidemark.errors import SinkError
-from tidemark.graph.job import Job
-from tidemark.graph.nodes import DeltaSpec, FilterNode, Node, OutputTag, SourceNode, WindowNode
-from tidemark.state.progress import EpochProgress
-from tidemark.state.totals import Totals, add_epoch, empty_totals
+from tidemark.graph import DeltaSpec, FilterNode, Job, Node, OutputTag, SourceNode, WindowNode
+from tidemark.state import EpochProgress, Totals, add_epoch, empty_totals
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from tidemark.assets.complete_partitions import has_times
 from tidemark.assets.job_streams import StreamData, output_streams
 from tidemark.assets.translator import TidemarkTranslator
 from tidemark.errors import DefinitionError
-from tidemark.graph.job import Job
+from tidemark.graph import Job
 
 Partitions = dg.TimeWindowPartitionsDefinition | Mapping[str, dg.TimeWindowPartitionsDefinition] | None
 """Time partitions of a job's outputs: of all main ones, or by the name of the output."""

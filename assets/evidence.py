@@ -11,13 +11,11 @@ from tidemark.assets.job_streams import StreamData
 from tidemark.assets.output_table import OutputTable, TableState
 from tidemark.assets.run_report import RunReport
 from tidemark.errors import CorruptStoreError
-from tidemark.state.history import read_history
-from tidemark.state.status import JobStatus, read_status
-from tidemark.state.store import JobStore
+from tidemark.state import JobStatus, JobStore, read_history, read_status
 
 if TYPE_CHECKING:
-    from tidemark.graph.job import Job
-    from tidemark.state.progress import EpochProgress
+    from tidemark.graph import Job
+    from tidemark.state import EpochProgress
 
 logger = logging.getLogger("tidemark")
 

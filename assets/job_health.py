@@ -19,16 +19,10 @@ from tidemark.assets.metadata_values import MetadataItem, MetadataValues
 from tidemark.assets.store_place import store_location
 from tidemark.assets.translator import TidemarkTranslator, group_of
 from tidemark.clock import SYSTEM_CLOCK, Clock, format_ms
-from tidemark.control.launcher import Launcher
-from tidemark.control.launchers import launchers_here
-from tidemark.control.observe import observe
-from tidemark.control.records import Lifecycle
-from tidemark.control.view import UNHEALTHY, Health, JobView
-from tidemark.control.viewing import view_of
+from tidemark.control import UNHEALTHY, Health, JobView, Launcher, Lifecycle, launchers_here, observe, view_of
 from tidemark.errors import DefinitionError, TidemarkError
-from tidemark.graph.job import Job
-from tidemark.state.redaction import redacted
-from tidemark.state.store import JobStore
+from tidemark.graph import Job
+from tidemark.state import JobStore, redacted
 
 HEALTH_CHECK: Final = "job_health"
 HEALTH_KEY: Final = "tidemark/health"

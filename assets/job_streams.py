@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from tidemark.graph.nodes import (
+from tidemark.graph import (
     ExplodeNode,
     FilesSpec,
     FilterNode,
@@ -25,7 +25,7 @@ from tidemark.graph.nodes import (
 )
 
 if TYPE_CHECKING:
-    from tidemark.graph.job import Job
+    from tidemark.graph import Job
 
 StreamKind = Literal["main", "late", "rejected", "malformed", "source"]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tidemark.semantics.watermarks import MAX_WATERMARK, MIN_WATERMARK
-from tidemark.state.progress import EpochProgress, SourceProgress
+from tidemark.semantics import MAX_WATERMARK, MIN_WATERMARK
+from tidemark.state import EpochProgress, SourceProgress
 
 
 def known_time(time: int | None) -> int | None:

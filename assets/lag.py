@@ -9,8 +9,8 @@ from typing import Literal
 from tidemark.assets.known_times import known_time, newest_event
 from tidemark.clock import format_ms
 from tidemark.durations import short_duration, to_ms
-from tidemark.graph.job import Job
-from tidemark.state.progress import EpochProgress
+from tidemark.graph import Job
+from tidemark.state import EpochProgress
 
 LagReference = Literal["processing_time", "newest_event"]
 """What a watermark is compared with: the clock of the epoch, or, for old data read anew, the newest event the job has seen."""

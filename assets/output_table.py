@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote
 
 from tidemark.errors import SinkError
-from tidemark.graph.nodes import DeltaSpec, Output, ParquetSpec
+from tidemark.graph import DeltaSpec, Output, ParquetSpec
 from tidemark.locations import Location
-from tidemark.state.delta_tags import FOLDER
-from tidemark.state.store import JobStore
+from tidemark.state import REWRITE_FOLDER, JobStore
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -121,7 +120,7 @@ class OutputTable:
                 actions = [json.loads(line) for line in log.get(f"{number:020d}.json").decode().splitlines() if line.strip()]
             except FileNotFoundError:
                 return found
-            rewritten = next((action["commitInfo"].get(FOLDER) for action in actions if "commitInfo" in action), None)
+            rewritten = next((action["commitInfo"].get(REWRITE_FOLDER) for action in actions if "commitInfo" in action), None)
             added = [unquote(action["add"]["path"]) for action in actions if "add" in action and action["add"]["dataChange"]]
             found |= {path: number for path in added if rewritten is None or not path.startswith(f"{rewritten}/")}
         return found

@@ -15,9 +15,8 @@ from tidemark.assets.job_streams import StreamData, result_window
 from tidemark.assets.sample_rows import sample_markdown
 from tidemark.durations import format_duration, to_ms
 from tidemark.errors import DefinitionError
-from tidemark.graph.nodes import DeltaSpec, WindowNode
-from tidemark.graph.propagation import schema_of
-from tidemark.semantics.assigners import Cumulative, Sliding, Tumbling
+from tidemark.graph import DeltaSpec, WindowNode, schema_of
+from tidemark.semantics import Cumulative, Sliding, Tumbling
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tidemark.assets.known_times import known_time, newest_event_of_all
 from tidemark.clock import format_ms
-from tidemark.state.progress import EpochProgress
+from tidemark.state import EpochProgress
 
 WIDTH, HEIGHT = 640, 200
 MAX_POINTS = 120

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tidemark.assets.known_times import known_time
-from tidemark.graph.job import Job
-from tidemark.state.progress import EpochProgress, OperatorProgress
-from tidemark.state.totals import Totals, empty_totals
+from tidemark.graph import Job
+from tidemark.state import EpochProgress, OperatorProgress, Totals, empty_totals
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,10 @@ import dagster as dg
 from tidemark.assets.job_streams import output_streams
 from tidemark.assets.metadata_values import MetadataItem, MetadataValues
 from tidemark.assets.translator import TidemarkTranslator
-from tidemark.graph.job import Job
+from tidemark.graph import Job
 from tidemark.locations import Location
-from tidemark.savepoints.limits import Restorable
-from tidemark.savepoints.savepoint import Savepoint
-from tidemark.state.layout import PINS, pin_path
-from tidemark.state.store import JobStore
+from tidemark.savepoints import Restorable, Savepoint
+from tidemark.state import PINS, JobStore, pin_path
 
 SAVEPOINT: Final = "tidemark/savepoint"
 TAKEN: Final = "tidemark/savepoint_taken"

@@ -13,9 +13,19 @@ from tidemark.assets.job_streams import StreamData, windows_of
 from tidemark.assets.metadata_values import MetadataItem, MetadataValues
 from tidemark.assets.stream_descriptions import describe_column, is_event_time
 from tidemark.durations import format_duration
-from tidemark.graph.columns import lineage, schema_of
-from tidemark.graph.nodes import DeltaSpec, FilesSpec, FormatSpec, Node, ParquetSpec, RateSpec, SourceNode, WindowNode
-from tidemark.graph.sinks import guarantee
+from tidemark.graph import (
+    DeltaSpec,
+    FilesSpec,
+    FormatSpec,
+    Node,
+    ParquetSpec,
+    RateSpec,
+    SourceNode,
+    WindowNode,
+    guarantee,
+    lineage,
+    schema_of,
+)
 
 
 def stream_metadata(data: StreamData, upstream: Mapping[str, dg.AssetKey]) -> MetadataValues:

@@ -13,7 +13,7 @@ from tidemark.assets.job_streams import output_streams
 from tidemark.assets.store_place import store_location
 from tidemark.assets.translator import TidemarkTranslator, group_of
 from tidemark.errors import DefinitionError
-from tidemark.graph.job import Job
+from tidemark.graph import Job
 
 
 def build_asset_checks(

@@ -16,8 +16,8 @@ from tidemark.assets.metadata_values import MetadataItem
 from tidemark.errors import DefinitionError, UnknownJobError, UnknownSavepointError
 
 if TYPE_CHECKING:
-    from tidemark.savepoints.verdict import Finding as Difference
-    from tidemark.savepoints.verdict import Verdict
+    from tidemark.savepoints import Finding as Difference
+    from tidemark.savepoints import Verdict
 
 HEAD = "head"
 """Stands for the newest epoch, as on the command line."""
@@ -90,7 +90,7 @@ class StateFits:
         yield Finding(self.name, passed=found.fits, description=_summary(found) + remark, severity=severity, metadata=metadata)
 
     def _verdict(self, evidence: Evidence) -> Verdict:
-        from tidemark.savepoints.checking import check  # it loads what reads Delta tables
+        from tidemark.savepoints import check  # it loads what reads Delta tables
 
         return check(
             evidence.job,
@@ -129,8 +129,8 @@ def _summary(found: Verdict) -> str:
 
 def _severity(evidence: Evidence) -> tuple[dg.AssetCheckSeverity, str]:
     """Return how much it counts, and why in words: while an upgrade is under way, one of two codes does not fit, as is meant."""
-    from tidemark.control.upgrade_records import newest_step
-    from tidemark.state.store import JobStore
+    from tidemark.control import newest_step
+    from tidemark.state import JobStore
 
     step = newest_step(JobStore.open(evidence.store), evidence.job.name)
     if step is None or step.ended:

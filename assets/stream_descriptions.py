@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from tidemark.assets.job_streams import StreamData, result_window
-from tidemark.graph.descriptions import describe_expression
-from tidemark.graph.nodes import (
+from tidemark.graph import (
     ExplodeNode,
     Expression,
     Node,
@@ -17,8 +16,10 @@ from tidemark.graph.nodes import (
     UnionNode,
     WindowNode,
     WithColumnsNode,
+    describe_aggregate,
+    describe_expression,
+    describe_firing,
 )
-from tidemark.graph.window_descriptions import describe_aggregate, describe_firing
 
 _KINDS: Final = {
     "main": "Rows",

@@ -13,7 +13,7 @@ from tidemark.assets.job_streams import output_streams, source_place, source_str
 from tidemark.assets.retries import retried_where_it_may_pass
 from tidemark.assets.translator import TidemarkTranslator, group_of
 from tidemark.errors import DefinitionError
-from tidemark.graph.job import Job
+from tidemark.graph import Job
 
 
 def streaming_assets(

@@ -10,9 +10,7 @@ import dagster as dg
 from tidemark.assets.job_streams import StreamData, source_streams, sources_of
 from tidemark.assets.spec_metadata import source_metadata, stream_metadata
 from tidemark.assets.stream_descriptions import describe_output
-from tidemark.graph.code_version import code_version
-from tidemark.graph.job import Job
-from tidemark.graph.nodes import ConsoleSpec, DeltaSpec, ElementsSpec, FilesSpec, FormatSpec, MemorySpec, ParquetSpec, RateSpec
+from tidemark.graph import ConsoleSpec, DeltaSpec, ElementsSpec, FilesSpec, FormatSpec, Job, MemorySpec, ParquetSpec, RateSpec, code_version
 
 _SINK_KINDS = {DeltaSpec: "delta", ParquetSpec: "parquet", ConsoleSpec: "console", MemorySpec: "memory"}
 

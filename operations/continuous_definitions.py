@@ -16,13 +16,9 @@ from tidemark.assets.standalone_checks import build_asset_checks
 from tidemark.assets.state_fits import StateFits
 from tidemark.assets.streaming import build_source_asset_specs
 from tidemark.assets.translator import TidemarkTranslator, group_of
-from tidemark.control.alert_settings import RULES
-from tidemark.control.launcher import Launcher
-from tidemark.control.launchers import launchers_here
-from tidemark.control.loading import load_job
-from tidemark.control.spec import JobSpec
+from tidemark.control import RULES, JobSpec, Launcher, launchers_here, load_job
 from tidemark.errors import DefinitionError, TidemarkError
-from tidemark.graph.job import Job
+from tidemark.graph import Job
 from tidemark.operations.control_jobs import control_jobs
 from tidemark.operations.savepoint_definitions import operation_names, savepoint_jobs
 from tidemark.sensors.check_verdicts import build_check_sensor
@@ -30,7 +26,7 @@ from tidemark.sensors.job_health import build_job_health_sensor
 from tidemark.sensors.job_sensor import SensorOptions
 from tidemark.sensors.progress import build_progress_sensor
 from tidemark.sensors.reconcile import build_reconcile_sensor
-from tidemark.state.redaction import redacted
+from tidemark.state import redacted
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,9 @@ import dagster as dg
 from tidemark.assets.job_health import build_health_checks
 from tidemark.assets.translator import TidemarkTranslator
 from tidemark.clock import SYSTEM_CLOCK, Clock
-from tidemark.control.launcher import Launcher
-from tidemark.control.launchers import launchers_here
-from tidemark.control.spec import JobSpec
-from tidemark.control.spec_checks import checked
+from tidemark.control import JobSpec, Launcher, checked_spec, launchers_here
 from tidemark.errors import DefinitionError
-from tidemark.graph.job import Job
+from tidemark.graph import Job
 from tidemark.operations.control_config import ResumeForm, StartForm, StopForm, SuspendForm, WishForm, form_for
 from tidemark.operations.control_ops import Operator, Verb
 from tidemark.operations.launchpad import launchpad_job
@@ -65,7 +62,7 @@ def control_jobs(
     name = job.name if job is not None else None
     if given is None:
         raise DefinitionError("the operations have no job store", fix="give store=..., or Job(store=...)", job=name)
-    if spec is not None and checked(spec).job != name:
+    if spec is not None and checked_spec(spec).job != name:
         raise DefinitionError(f"the spec is that of job {spec.job!r}", fix="give that job, too", job=name)
     operator = Operator(lambda: open_root(given), launchers, spec, clock, job, translator or TidemarkTranslator())
     checked_by = (

@@ -12,21 +12,27 @@ from tidemark.assets.known_times import known_time
 from tidemark.assets.metadata_values import MetadataItem, MetadataValues
 from tidemark.assets.translator import TidemarkTranslator
 from tidemark.clock import SYSTEM_CLOCK, Clock, format_ms
-from tidemark.control.generations import read_spec, who
-from tidemark.control.launcher import Launcher
-from tidemark.control.observe import observe
-from tidemark.control.spec import Ending, JobSpec, SpecGeneration
-from tidemark.control.upgrade_carrying import upgrading_reconciler
-from tidemark.control.view import JobView
-from tidemark.control.viewing import view_of
-from tidemark.control.waiting import Goal, Waiting
-from tidemark.control.wishes import Wishes
+from tidemark.control import (
+    Ending,
+    Goal,
+    JobSpec,
+    JobView,
+    Launcher,
+    SpecGeneration,
+    Waiting,
+    Wishes,
+    observe,
+    read_spec,
+    upgrading_reconciler,
+    view_of,
+    who,
+)
 from tidemark.durations import to_ms
 from tidemark.errors import DefinitionError
-from tidemark.graph.job import Job
+from tidemark.graph import Job
 from tidemark.operations.control_config import ResumeForm, StartForm, StopForm, SuspendForm, WishForm
 from tidemark.operations.reaching import reach, require_reached, said
-from tidemark.state.store import JobStore
+from tidemark.state import JobStore
 
 if TYPE_CHECKING:
     from tidemark.operations.savepoint_ops import SavepointOperator
@@ -105,7 +111,7 @@ class Operator:
                 job=form.job,
             )
         if savepoint:
-            from tidemark.savepoints.savepoint_store import SavepointStore  # it loads what reads Delta tables, too
+            from tidemark.savepoints import SavepointStore  # it loads what reads Delta tables, too
 
             SavepointStore(root, form.job, self.clock).require_free(savepoint)
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import dagster as dg
 
 from tidemark.assets.metadata_values import MetadataValues
-from tidemark.control.spec import SpecGeneration
-from tidemark.control.view import JobView
-from tidemark.control.waiting import Goal, Waiting, shortfall
+from tidemark.control import Goal, JobView, SpecGeneration, Waiting, shortfall
 
 
 def reach(context: dg.OpExecutionContext, waiting: Waiting, made: SpecGeneration, goal: Goal, *, timeout_ms: int) -> JobView:

@@ -13,10 +13,9 @@ import dagster as dg
 from tidemark.assets.metadata_values import MetadataItem
 from tidemark.assets.translator import TidemarkTranslator, group_of
 from tidemark.clock import SYSTEM_CLOCK, Clock
-from tidemark.control.launcher import Launcher
-from tidemark.control.launchers import launchers_here
+from tidemark.control import Launcher, launchers_here
 from tidemark.errors import DefinitionError
-from tidemark.graph.job import Job
+from tidemark.graph import Job
 from tidemark.operations.launchpad import launchpad_job
 from tidemark.operations.savepoint_config import (
     DiffForm,
@@ -35,10 +34,10 @@ from tidemark.operations.savepoint_config import (
     job_form,
 )
 from tidemark.sensors.store_sensor import open_root
-from tidemark.state.joblog import newest_epoch
+from tidemark.state import newest_epoch
 
 if TYPE_CHECKING:
-    from tidemark.control.upgrade_verdict import Judge
+    from tidemark.control import Judge
     from tidemark.operations.savepoint_ops import SavepointOperator
 
 CarryOut = Callable[..., Mapping[str, MetadataItem]]
@@ -107,7 +106,7 @@ def savepoint_jobs(
         raise DefinitionError("the operations have no job store", fix="give store=..., or Job(store=...)", job=name)
 
     def carried_out(verb: str) -> CarryOut:
-        from tidemark.control.upgrade_verdict import judge_code
+        from tidemark.control import judge_code
         from tidemark.operations.savepoint_ops import SavepointOperator
 
         keys = translator or TidemarkTranslator()

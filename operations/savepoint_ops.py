@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -12,18 +13,26 @@ from tidemark.assets.metadata_values import MetadataItem
 from tidemark.assets.savepoint_observations import output_keys, savepoint_metadata, savepoint_observations
 from tidemark.assets.translator import TidemarkTranslator
 from tidemark.clock import SYSTEM_CLOCK, Clock
-from tidemark.control import forks
-from tidemark.control.discarding import discard
-from tidemark.control.generations import change_spec, read_spec, require_spec, who
-from tidemark.control.launcher import Launcher
-from tidemark.control.observe import read_control_status
-from tidemark.control.rewinds import Rewinder
-from tidemark.control.spec import JobSpec, SpecGeneration
-from tidemark.control.upgrade_verdict import Judge, Maps, judge_code
-from tidemark.control.waiting import Waiting
+from tidemark.control import (
+    JobSpec,
+    Judge,
+    Launcher,
+    Maps,
+    Rewinder,
+    SpecGeneration,
+    Waiting,
+    change_spec,
+    discard,
+    forks,
+    judge_code,
+    read_control_status,
+    read_spec,
+    require_spec,
+    who,
+)
 from tidemark.durations import to_ms
 from tidemark.errors import DefinitionError, UnknownSavepointError
-from tidemark.graph.job import Job
+from tidemark.graph import Job
 from tidemark.operations.control_config import WishForm
 from tidemark.operations.reaching import reach, require_reached
 from tidemark.operations.savepoint_config import (
@@ -41,17 +50,22 @@ from tidemark.operations.savepoint_config import (
     SavepointForm,
     WaitForm,
 )
-from tidemark.savepoints.exporting import export_savepoint
-from tidemark.savepoints.restore import Restore, require_uids
-from tidemark.savepoints.restore_marks import is_due
-from tidemark.savepoints.retention import SavepointRetention
-from tidemark.savepoints.rewinding import look
-from tidemark.savepoints.savepoint import Savepoint
-from tidemark.savepoints.savepoint_store import SavepointStore
-from tidemark.savepoints.upkeep import SweptJob, retire_savepoints, sweep_job, vacuum_tables
+from tidemark.savepoints import (
+    Restore,
+    Savepoint,
+    SavepointRetention,
+    SavepointStore,
+    SweptJob,
+    export_savepoint,
+    is_restore_due,
+    preview_rewind,
+    require_uids,
+    retire_savepoints,
+    sweep_job,
+    vacuum_tables,
+)
 from tidemark.sensors.reported_events import ReportedEvents
-from tidemark.state.envelope import sha256
-from tidemark.state.store import JobStore
+from tidemark.state import JobStore
 
 EXPORTS = "_exports"
 """Folder of the job store for exports that name no other; no job has a name like it."""
@@ -146,7 +160,7 @@ class SavepointOperator:
         found = self._savepoints(form.job)
         savepoint = self._chosen(found, form.savepoint)
         if form.dry_run:
-            plan = look(found.store, form.job, savepoint.name, clock=self.clock)
+            plan = preview_rewind(found.store, form.job, savepoint.name, clock=self.clock)
             lines = [f"from epoch {plan.from_epoch} back to epoch {plan.epoch} ({plan.savepoint})"]
             lines += [f"table of {output}: epoch {plan.from_epoch}, which is committed, is published first" for output in plan.unpublished]
             lines += [f"table of {output}: back to version {plan.tables[output].version}" for output in plan.changed]
@@ -259,7 +273,7 @@ class SavepointOperator:
         def restored(spec: JobSpec) -> JobSpec:
             return replace(spec, restore=restore, parallelism=form.parallelism or spec.parallelism)
 
-        if is_due(found.folder, None, restore):
+        if is_restore_due(found.folder, None, restore):
             spec = require_spec(found.store, form.job).spec
             self.judge(found.store, spec, maps, savepoint.name, savepoint.job).require()
             made = self._change(context, form, restored, form.why or f"restore from {savepoint.name}")
@@ -350,7 +364,7 @@ def caller(context: dg.OpExecutionContext) -> str:
 def restore_identity(context: dg.OpExecutionContext, savepoint: Savepoint) -> str:
     """Return the name of the restore that a run asks for: the same when the run is launched again, so that it is made once."""
     asked = f"{context.run.root_run_id or context.run_id}/{savepoint.name}/{savepoint.taken_at}"
-    return f"restore-{sha256(asked.encode())[:16]}"
+    return f"restore-{hashlib.sha256(asked.encode()).hexdigest()[:16]}"
 
 
 def fork_name(job: str) -> str:

@@ -5,12 +5,7 @@ from __future__ import annotations
 import dagster as dg
 
 from tidemark.assets.metadata_values import MetadataItem
-from tidemark.control.discarding import require_fork_of
-from tidemark.control.generations import require_spec
-from tidemark.control.promoting import promotion_of
-from tidemark.control.upgrade_records import UpgradeStep, code_text
-from tidemark.control.upgrade_request import UpgradeRequest, begin_upgrade
-from tidemark.control.upgrading import Upgrading
+from tidemark.control import UpgradeRequest, UpgradeStep, Upgrading, begin_upgrade, code_text, promotion_of, require_fork_of, require_spec
 from tidemark.durations import to_ms
 from tidemark.errors import DefinitionError
 from tidemark.operations.savepoint_config import JobForm, PromoteForm, UpgradeForm

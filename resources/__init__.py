@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidemark.control.alert import Alert
+from tidemark.control import Alert
 from tidemark.resources.alerts import AlertResource, LogAlert
 from tidemark.resources.email_alert import EmailAlert
 from tidemark.resources.runner import TidemarkResource

@@ -7,7 +7,7 @@ from typing import Any
 
 import dagster as dg
 
-from tidemark.control.alert import Alert
+from tidemark.control import Alert
 
 
 class AlertResource(dg.ConfigurableResource[Any], ABC):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from tidemark.control.alert import Alert
-from tidemark.control.delivery_email import EmailDelivery
+from tidemark.control import Alert, EmailDelivery
 from tidemark.resources.alerts import AlertResource
 
 

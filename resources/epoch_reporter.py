@@ -9,8 +9,8 @@ import dagster as dg
 from tidemark.assets.output_metadata import progress_metadata
 from tidemark.assets.run_report import RunReport
 from tidemark.clock import Clock
-from tidemark.graph.job import Job
-from tidemark.state.progress import EpochProgress, format_progress
+from tidemark.graph import Job
+from tidemark.state import EpochProgress, format_progress
 
 OBSERVATION_INTERVAL_SECONDS = 300.0
 """Observations are events in Dagster's log for ever, so that a job that runs for hours must not write one per epoch."""

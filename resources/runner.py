@@ -16,13 +16,11 @@ from tidemark.assets.output_table import OutputTable, TableState
 from tidemark.assets.run_report import RunReport
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.errors import DefinitionError, SinkError
-from tidemark.graph.job import Job
+from tidemark.graph import Job
 from tidemark.resources.epoch_reporter import EpochReporter
 from tidemark.resources.run_events import StreamingEvent, TidemarkEvents
 from tidemark.resources.spark import SparkResource, session_of
-from tidemark.state.progress import EpochProgress
-from tidemark.state.status import JobStatus, read_status
-from tidemark.state.store import JobStore
+from tidemark.state import EpochProgress, JobStatus, JobStore, read_status
 
 if TYPE_CHECKING:
     OnEpoch = Callable[[EpochProgress], None]
@@ -95,7 +93,7 @@ class TidemarkResource(dg.ConfigurableResource[Any]):
             on_epoch: to be called once per committed epoch, in order.
             run_id: Dagster's run, by which other drivers of the job know this one.
         """
-        from tidemark.spark.run import run
+        from tidemark.spark import run
 
         return run(
             job,

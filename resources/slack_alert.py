@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tidemark.control.alert import Alert
-from tidemark.control.delivery_slack import post_to_slack
+from tidemark.control import Alert, post_to_slack
 from tidemark.errors import SetupError
 from tidemark.resources.alerts import AlertResource
 

@@ -86,8 +86,7 @@ def session_of(resource: object) -> SparkSession:
 
 
 def _start(settings: dict[str, Any]) -> SparkSession:
-    from tidemark.spark.jvm import start_jvm
-    from tidemark.spark.session import SETTINGS, local_settings
+    from tidemark.spark import SETTINGS, local_settings, start_jvm
 
     try:
         from dagster_pyspark import LazyPySparkResource

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tidemark.control.alert import Alert
-from tidemark.control.delivery_webhook import WebhookDelivery
+from tidemark.control import Alert, WebhookDelivery
 from tidemark.resources.alerts import AlertResource
 
 

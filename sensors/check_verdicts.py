@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -13,12 +14,11 @@ import dagster as dg
 from tidemark.assets.bound_job import JOB_KEY, OUTPUT_KEY
 from tidemark.assets.job_health import HEALTH_CHECK
 from tidemark.clock import SYSTEM_CLOCK, Clock
-from tidemark.control.alert_checks import CheckVerdict, report_check
+from tidemark.control import CheckVerdict, report_check
 from tidemark.durations import to_ms
 from tidemark.names import is_name
 from tidemark.sensors.checks_due import runs_of_checks
 from tidemark.sensors.store_sensor import open_root, store_sensor
-from tidemark.state.envelope import sha256
 
 VERDICTS_AT_ONCE = 20
 """Verdicts of one check that one tick passes on; of more the newest."""
@@ -176,4 +176,4 @@ def _items(found: object) -> Iterable[tuple[object, object]]:
 
 
 def _short(name: str) -> str:
-    return sha256(name.encode("utf-8", "surrogatepass"))[:12]
+    return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:12]

@@ -13,22 +13,31 @@ from tidemark.assets.broken_code import code_evaluations
 from tidemark.assets.job_health import UNKNOWN, HealthVerdict, health_verdict, unreadable_verdict
 from tidemark.assets.store_place import store_location
 from tidemark.clock import SYSTEM_CLOCK, Clock
-from tidemark.control.alert import Alert
-from tidemark.control.alert_rules import RESTARTS_MS
-from tidemark.control.alert_settings import DEFAULT_RULES, AlertSettings, Grouping, RuleName, RuleSettings
-from tidemark.control.alert_watch import AlertWatch, WatchReport
-from tidemark.control.delivery_queue import Receiver
-from tidemark.control.generations import who
-from tidemark.control.launcher import Launcher
-from tidemark.control.launchers import launchers_here
-from tidemark.control.observe import Observer, job_names
-from tidemark.control.view import UNHEALTHY, JobView
-from tidemark.control.viewing import view_of
+from tidemark.control import (
+    DEFAULT_RULES,
+    RESTARTS_MS,
+    UNHEALTHY,
+    Alert,
+    AlertSettings,
+    AlertWatch,
+    Grouping,
+    JobView,
+    Launcher,
+    Observer,
+    Receiver,
+    RuleName,
+    RuleSettings,
+    WatchReport,
+    job_names,
+    launchers_here,
+    view_of,
+    who,
+)
 from tidemark.errors import StoreError, TidemarkError
 from tidemark.resources.alerts import AlertResource
 from tidemark.sensors.health_report import health_evaluations
 from tidemark.sensors.store_sensor import open_root, store_sensor
-from tidemark.state.store import JobStore
+from tidemark.state import JobStore
 
 HEALTH_RULES: tuple[RuleName, ...] = ("health", "restarts", "check", "savepoint")
 """What the sensor tells by default. Lag and late rows have sensors of their own, which know a job's definition."""

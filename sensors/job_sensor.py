@@ -11,14 +11,13 @@ import dagster as dg
 
 from tidemark.assets.store_place import store_location
 from tidemark.assets.translator import group_of
-from tidemark.control.alert import Alert
+from tidemark.control import Alert
 from tidemark.durations import to_ms
 from tidemark.errors import DefinitionError
-from tidemark.graph.job import Job
+from tidemark.graph import Job
 from tidemark.resources.alerts import AlertResource
 from tidemark.sensors.sensor_cursor import SensorCursor, decode_cursor
-from tidemark.state.status import JobStatus, read_status
-from tidemark.state.store import JobStore
+from tidemark.state import JobStatus, JobStore, read_status
 
 if TYPE_CHECKING:
     SensorTarget = str | Sequence[str] | dg.AssetSelection | Sequence[dg.AssetsDefinition] | dg.JobDefinition | dg.AssetsDefinition | None

@@ -11,15 +11,12 @@ import dagster as dg
 from tidemark.assets.complete_partitions import partition_at
 from tidemark.assets.lag import LEVELS, Level
 from tidemark.clock import format_ms
-from tidemark.control.alert import Alert
+from tidemark.control import Alert
 from tidemark.errors import DefinitionError
-from tidemark.graph.job import Job
+from tidemark.graph import Job
 from tidemark.sensors.job_sensor import Decision, RunWanted, SensorOptions, job_sensor, sensor_name
 from tidemark.sensors.sensor_cursor import SensorCursor
-from tidemark.state.history import read_history
-from tidemark.state.progress import EpochProgress
-from tidemark.state.status import JobStatus
-from tidemark.state.store import JobStore
+from tidemark.state import EpochProgress, JobStatus, JobStore, read_history
 
 if TYPE_CHECKING:
     Partitions = dg.TimeWindowPartitionsDefinition

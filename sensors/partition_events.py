@@ -10,7 +10,7 @@ from tidemark.assets.complete_partitions import Cause, PartitionChange
 from tidemark.assets.known_times import known_time
 from tidemark.assets.metadata_values import MetadataItem
 from tidemark.sensors.reported_events import EPOCH, LINEAGE, ReportedEvents
-from tidemark.state.progress import EpochProgress
+from tidemark.state import EpochProgress
 
 PARTITIONS_AT_ONCE = 100
 """Partitions of an output that one tick reports; the next one goes on behind them."""

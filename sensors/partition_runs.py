@@ -12,18 +12,14 @@ from tidemark.assets.job_streams import StreamData, output_streams
 from tidemark.assets.translator import group_of
 from tidemark.clock import format_ms
 from tidemark.errors import DefinitionError
-from tidemark.graph.job import Job
+from tidemark.graph import Job
 from tidemark.sensors.job_sensor import Decision, RunWanted, SensorOptions, job_sensor, sensor_name
 from tidemark.sensors.late_data import MAX_RUNS
 from tidemark.sensors.partition_events import REASONS
 from tidemark.sensors.progress_report import EPOCHS_AT_ONCE
 from tidemark.sensors.sensor_cursor import SensorCursor
 from tidemark.sensors.upstream_report import Upstream, report_upstream, through_before, upstream_of
-from tidemark.state.epochs_after import epoch_numbered, epochs_after
-from tidemark.state.history import read_history
-from tidemark.state.progress import EpochProgress
-from tidemark.state.status import JobStatus
-from tidemark.state.store import JobStore
+from tidemark.state import EpochProgress, JobStatus, JobStore, epoch_numbered, epochs_after, read_history
 
 _THROUGH = "through"
 _REPORTED = "reported"

@@ -16,17 +16,13 @@ from tidemark.assets.store_place import store_location
 from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.durations import format_duration, to_ms
 from tidemark.errors import CorruptStoreError, DefinitionError, StoreError, TidemarkError
-from tidemark.graph.job import Job
+from tidemark.graph import Job
 from tidemark.sensors.job_sensor import SensorOptions
 from tidemark.sensors.progress_cursor import JobMark, SavepointMarks, decode_marks, decode_savepoints, encode_marks
 from tidemark.sensors.progress_report import Event, FollowedJob, has_corrections, is_due, report_complete, report_corrections, report_epochs
 from tidemark.sensors.reported_events import ReportedEvents
 from tidemark.sensors.savepoint_report import JobSavepoints, report_savepoints
-from tidemark.state.joblog import JobLog
-from tidemark.state.layout import job_folder
-from tidemark.state.pins import Pins
-from tidemark.state.status import JobStatus, read_status
-from tidemark.state.store import JobStore
+from tidemark.state import JobLog, JobStatus, JobStore, Pins, job_folder, read_status
 
 TICK_SECONDS = 2.5
 """After so long a tick reads no further history; the jobs that were not reached are first the next time."""

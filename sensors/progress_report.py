@@ -15,12 +15,7 @@ from tidemark.assets.run_report import RunReport
 from tidemark.sensors.partition_events import PARTITIONS_AT_ONCE, partition_materializations
 from tidemark.sensors.progress_cursor import JobMark
 from tidemark.sensors.reported_events import ReportedEvents
-from tidemark.state.epochs_after import epoch_numbered, epochs_after
-from tidemark.state.history import read_history
-from tidemark.state.progress import EpochProgress
-from tidemark.state.status import JobStatus
-from tidemark.state.store import JobStore
-from tidemark.state.totals import empty_totals
+from tidemark.state import EpochProgress, JobStatus, JobStore, empty_totals, epoch_numbered, epochs_after, read_history
 
 EPOCHS_AT_ONCE = 1000
 """Epochs that one observation rolls up at most, and that are looked at when a job is seen for the first time."""

@@ -12,12 +12,21 @@ import dagster as dg
 from tidemark.assets.job_health import HealthVerdict, health_verdict, unreadable_verdict
 from tidemark.assets.store_place import store_location
 from tidemark.clock import SYSTEM_CLOCK, Clock
-from tidemark.control.actions import Action, AskToStop, Clean, GiveUp, Kill, Say, Start
-from tidemark.control.launcher import Launcher
-from tidemark.control.launchers import launchers_here
-from tidemark.control.reconciler import Reconciler, Report
-from tidemark.control.upgrade_carrying import upgrading_reconciler
-from tidemark.control.viewing import view_of
+from tidemark.control import (
+    Action,
+    AskToStop,
+    Clean,
+    GiveUp,
+    Kill,
+    Launcher,
+    Reconciler,
+    Report,
+    Say,
+    Start,
+    launchers_here,
+    upgrading_reconciler,
+    view_of,
+)
 from tidemark.errors import CorruptStoreError, FormatError
 from tidemark.sensors.health_report import health_evaluations
 from tidemark.sensors.store_sensor import open_root, store_sensor

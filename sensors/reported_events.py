@@ -11,8 +11,8 @@ import dagster as dg
 
 from tidemark.assets.complete_partitions import PartitionChange
 from tidemark.assets.savepoint_observations import SAVEPOINT, TAKEN
-from tidemark.savepoints.savepoint import Savepoint
-from tidemark.state.progress import EpochProgress
+from tidemark.savepoints import Savepoint
+from tidemark.state import EpochProgress
 
 LINEAGE, EPOCH = "tidemark/lineage", "tidemark/epoch"
 _MOST = 1000

@@ -13,11 +13,10 @@ from tidemark.clock import Clock
 from tidemark.errors import TidemarkError, UnknownSavepointError
 from tidemark.sensors.progress_cursor import SavepointMark, SavepointMarks
 from tidemark.sensors.reported_events import ReportedEvents
-from tidemark.state.store import JobStore
+from tidemark.state import JobStore
 
 if TYPE_CHECKING:
-    from tidemark.savepoints.restorable import Restorability
-    from tidemark.savepoints.savepoint import Savepoint
+    from tidemark.savepoints import Restorability, Savepoint
 
 SAVEPOINTS_AT_ONCE = 20
 """Savepoints that one tick reports, of all jobs together; the next one goes on with the others."""
@@ -104,7 +103,7 @@ class _Tick:
 
     def told(self, name: str, job: JobSavepoints, new: list[str], marks: Mapping[str, SavepointMark]) -> Mapping[str, SavepointMark]:
         """Tell of a job's new savepoints, and return the marks with them."""
-        from tidemark.savepoints.savepoint_store import SavepointStore  # it loads what reads Delta tables
+        from tidemark.savepoints import SavepointStore  # it loads what reads Delta tables
 
         savepoints, kept = SavepointStore(job.root, name, self._clock), dict(marks)
         restorability = savepoints.restorability()

@@ -9,7 +9,7 @@ import dagster as dg
 
 from tidemark.assets.store_place import store_location
 from tidemark.durations import to_ms
-from tidemark.state.store import JobStore
+from tidemark.state import JobStore
 
 Evaluate = Callable[[dg.SensorEvaluationContext], dg.SensorResult]
 

@@ -17,7 +17,7 @@ from tidemark.assets.complete_partitions import FindEpoch, PartitionMark, comple
 from tidemark.assets.job_streams import StreamData
 from tidemark.sensors.partition_events import PARTITIONS_AT_ONCE, partition_materializations
 from tidemark.sensors.reported_events import ReportedEvents
-from tidemark.state.progress import EpochProgress
+from tidemark.state import EpochProgress
 
 _CHUNKS: Final = 10
 """So many times the partitions of a tick are looked at where Dagster knows them already."""

@@ -9,17 +9,12 @@ import dagster as dg
 
 from tidemark.assets.lag import LEVELS, LagReference, Level, SourceLag, Thresholds, lag_thresholds, source_lags
 from tidemark.clock import SYSTEM_CLOCK, Clock, format_ms
-from tidemark.control.alert import Alert
+from tidemark.control import Alert
 from tidemark.durations import format_duration
-from tidemark.graph.job import Job
+from tidemark.graph import Job
 from tidemark.sensors.job_sensor import Decision, RunWanted, SensorOptions, job_sensor, sensor_name
 from tidemark.sensors.sensor_cursor import SensorCursor
-from tidemark.state.heartbeat import read_heartbeat, silent_since
-from tidemark.state.joblog import DEFAULT_LEASE_MS
-from tidemark.state.layout import job_folder
-from tidemark.state.progress import EpochProgress
-from tidemark.state.status import JobStatus
-from tidemark.state.store import JobStore
+from tidemark.state import DEFAULT_LEASE_MS, EpochProgress, JobStatus, JobStore, job_folder, read_heartbeat, silent_since
 
 
 def build_watermark_lag_sensor(

@@ -23,8 +23,7 @@ from examples.taxi.job import ALLOWED_LATENESS_MINUTES, BOUND_MINUTES, FILES_PER
 from examples.taxi.report import print_report
 from tidemark.clock import format_ms
 from tidemark.errors import EngineError, SetupError, TidemarkError
-from tidemark.state.status import JobStatus, read_status
-from tidemark.state.store import JobStore
+from tidemark.state import JobStatus, JobStore, read_status
 
 WAVES = 6
 LOG = "demo.log"

@@ -12,7 +12,7 @@ import dagster as dg
 
 from examples.taxi.job import example_home, live_job
 from tidemark.assets import Conservation, StateFits, UniquePanes, build_asset_checks, build_output_asset_specs
-from tidemark.control.spec import JobSpec
+from tidemark.control import JobSpec
 from tidemark.operations import control_jobs, savepoint_jobs
 from tidemark.sensors import (
     SensorOptions,

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from examples.taxi.generator import WaveCounts
 from tidemark.clock import format_ms
-from tidemark.state.status import JobStatus
+from tidemark.state import JobStatus
 
 TABLES = ("hourly_tips", "late_trips", "rejected_trips", "malformed_trips")
 

@@ -1,1 +1,10 @@
-"""What users write: an immutable graph of sources, operators and sinks, checked before anything runs."""
+"""What users write: an immutable graph of sources, operators and sinks, checked before anything runs.
+
+Its public names are those of ``__init__.pyi``; each is loaded at first use.
+"""
+
+from __future__ import annotations
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,1 +1,10 @@
-"""Savepoints: taking, restoring and forking from pinned epochs."""
+"""Savepoints: taking, restoring and forking from pinned epochs.
+
+Its public names are those of ``__init__.pyi``; each is loaded at first use.
+"""
+
+from __future__ import annotations
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

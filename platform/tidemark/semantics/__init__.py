@@ -1,1 +1,10 @@
-"""What results are: watermarks, windows, lateness and panes as pure functions, and an element-by-element reference of the contract."""
+"""What results are: watermarks, windows, lateness and panes as pure functions, and an element-by-element reference of the contract.
+
+Its public names are those of ``__init__.pyi``; each is loaded at first use.
+"""
+
+from __future__ import annotations
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

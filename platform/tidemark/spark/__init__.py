@@ -1,1 +1,10 @@
-"""The engine: runs a job's graph with PySpark, epoch by epoch. Only this package imports pyspark."""
+"""The engine: runs a job's graph with PySpark, epoch by epoch. Only this package imports pyspark.
+
+Its public names are those of ``__init__.pyi``; each is loaded at first use.
+"""
+
+from __future__ import annotations
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,1 +1,10 @@
-"""What is kept of jobs: layout, the job log, records, retention, and what is read of them without Spark."""
+"""What is kept of jobs: layout, the job log, records, retention, and what is read of them without Spark.
+
+Its public names are those of ``__init__.pyi``; each is loaded at first use.
+"""
+
+from __future__ import annotations
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

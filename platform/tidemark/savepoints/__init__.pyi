@@ -1,0 +1,17 @@
+from .checking import check as check
+from .exporting import export_savepoint as export_savepoint
+from .limits import Restorable as Restorable
+from .restorable import Restorability as Restorability
+from .restore import Restore as Restore
+from .restore import require_uids as require_uids
+from .restore_marks import is_restore_due as is_restore_due
+from .retention import SavepointRetention as SavepointRetention
+from .rewinding import preview_rewind as preview_rewind
+from .savepoint import Savepoint as Savepoint
+from .savepoint_store import SavepointStore as SavepointStore
+from .upkeep import SweptJob as SweptJob
+from .upkeep import retire_savepoints as retire_savepoints
+from .upkeep import sweep_job as sweep_job
+from .upkeep import vacuum_tables as vacuum_tables
+from .verdict import Finding as Finding
+from .verdict import Verdict as Verdict

@@ -1,0 +1,4 @@
+from .crash import CrashTestError as CrashTestError
+from .crash import Ending as Ending
+from .crash import run_until_crash as run_until_crash
+from .manual_clock import ManualClock as ManualClock

@@ -1,0 +1,74 @@
+"""Each package has a face: the public names of its ``__init__``. Docs, examples and the Dagster folders import nothing else."""
+
+from __future__ import annotations
+
+import importlib
+import re
+
+import pytest
+
+from tests.architecture.sources import CHECKOUT, Import, Source, package_sources, read_source
+
+FACES = ("graph", "semantics", "state", "savepoints", "spark", "control", "testing", "assets", "resources", "sensors", "operations")
+"""Packages of ``tidemark``; single modules, such as ``tidemark.errors``, are their own face."""
+
+DAGSTER_FOLDERS = ("assets", "resources", "sensors", "operations")
+"""One part of four folders, which use one another's modules."""
+
+PAGES = (CHECKOUT / "README.md", *sorted((CHECKOUT / "docs").glob("*.md")))
+_IMPORT = re.compile(r"^\s*(?:from (tidemark[\w.]*) import|import (tidemark[\w.]*))", re.MULTILINE)
+
+
+def is_face(module: str) -> bool:
+    """Say whether others may import a module: ``tidemark``, one of its packages, or one of its single modules."""
+    return module.count(".") <= 1
+
+
+def in_dagster_folders(module: str) -> bool:
+    """Say whether a module is in one of the four Dagster folders."""
+    return module.startswith("tidemark.") and module.split(".")[1] in DAGSTER_FOLDERS
+
+
+def outside_sources() -> list[Source]:
+    """Return the files of the Dagster folders and the examples."""
+    parts = [source for source in package_sources() if in_dagster_folders(source.module)]
+    examples = [read_source(path, path.stem) for path in sorted((CHECKOUT / "examples").rglob("*.py"))]
+    return parts + examples
+
+
+def private_imports(source: Source) -> list[str]:
+    """Return the imports of a file that go behind a face."""
+    return [
+        f"{source.place}:{imported.line}: {imported.module}"
+        for imported in source.imports
+        if imported.module.startswith("tidemark.") and not is_face(imported.module) and not in_dagster_folders(imported.module)
+    ]
+
+
+def test_the_dagster_folders_and_examples_import_faces_only() -> None:
+    sources = outside_sources()
+    assert len(sources) > 60
+    assert [wrong for source in sources for wrong in private_imports(source)] == []
+
+
+def test_a_private_import_is_found() -> None:
+    source = next(source for source in outside_sources() if source.module.startswith("tidemark.assets."))
+    imports = (Import("tidemark.control", "observe", 1, False), Import("tidemark.control.records", "Attempt", 2, True))
+    wrong = Source(source.path, source.module, source.tree, imports)
+    assert private_imports(wrong) == [f"{source.place}:2: tidemark.control.records"]
+
+
+def test_docs_import_faces_only() -> None:
+    found = {page.name: [a or b for a, b in _IMPORT.findall(page.read_text(encoding="utf-8"))] for page in PAGES}
+    assert sum(map(len, found.values())) > 20
+    assert {name: wrong for name, modules in found.items() if (wrong := [module for module in modules if not is_face(module)])} == {}
+
+
+@pytest.mark.parametrize("package", ["", *FACES])
+def test_every_public_name_is_there(package: str) -> None:
+    face = importlib.import_module(f"tidemark.{package}".rstrip("."))
+    assert face.__all__
+    for name in face.__all__:
+        value = getattr(face, name)
+        assert value is getattr(face, name)
+        assert not hasattr(value, "__path__"), f"{name} is a module"
