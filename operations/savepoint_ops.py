@@ -22,12 +22,14 @@ from tidemark.control import (
     SpecGeneration,
     Waiting,
     change_spec,
+    diff_output,
     discard,
-    forks,
+    fork,
     judge_code,
     read_control_status,
     read_spec,
     require_spec,
+    shared_tables,
     who,
 )
 from tidemark.durations import to_ms
@@ -192,7 +194,7 @@ class SavepointOperator:
         timeout_ms = to_ms(form.timeout, what="timeout", minimum=1)
         found = self._savepoints(form.job)
         savepoint = self._chosen(found, form.savepoint)
-        made = forks.fork(
+        made = fork(
             found.store,
             form.job,
             savepoint.name,
@@ -217,10 +219,8 @@ class SavepointOperator:
     def diff(self, context: dg.OpExecutionContext, form: DiffForm) -> Found:
         """Compare outputs' rows in two jobs' tables, such as a job's and its fork's."""
         root, other = self.open_store(), form.other or fork_name(form.job)
-        outputs = (form.output,) if form.output else forks.shared_tables(root, form.job, other)
-        found = {
-            output: forks.diff_output(root, form.job, other, output, keys=tuple(form.keys), samples=form.samples) for output in outputs
-        }
+        outputs = (form.output,) if form.output else shared_tables(root, form.job, other)
+        found = {output: diff_output(root, form.job, other, output, keys=tuple(form.keys), samples=form.samples) for output in outputs}
         text = "\n".join(f"{output}: {diff.text()}" for output, diff in found.items())
         context.log.info("%s against %s\n%s", form.job, other, text)
         said: Found = {"tidemark/other": other, "tidemark/equal": all(diff.equal for diff in found.values())}

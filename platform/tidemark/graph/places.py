@@ -10,7 +10,7 @@ from types import FrameType
 
 from tidemark.errors import TidemarkError
 
-_PACKAGE = str(Path(__file__).resolve().parent.parent) + "/"
+_PACKAGE = str(next(folder for folder in Path(__file__).resolve().parents if folder.name == "tidemark")) + "/"
 
 
 def user_place() -> str:
