@@ -80,7 +80,7 @@ DAGSTERS = (
     r"dagster\.daemon - INFO - Instance is configured with the following daemons: \['\w+Daemon'(?:, '\w+Daemon')*\]",
     r"dagster\.daemon\.SensorDaemon - INFO - Checking for new runs for sensor: (?:tidemark|taxi)_\w+",
     r"dagster\.daemon\.SensorDaemon - INFO - Sensor (?:tidemark|taxi)_\w+ skipped: .+",
-    r"dagster\.daemon\.SensorDaemon - INFO - (?:Creating new|Launching|Completed launch of) run(?: [0-9a-f-]{36})? for (?:tidemark|taxi)_\w+",
+    r"dagster\.daemon\.SensorDaemon - INFO - (?:Creating new|Launching|Completed launch of) run(?: [0-9a-f-]{36})? for \w+",
     r"dagster\.daemon\.QueuedRunCoordinatorDaemon - INFO - Priority sorting and checking tag concurrency limits for queued runs\.",
     r"dagster\.daemon\.QueuedRunCoordinatorDaemon - INFO - (?:Retrieved \d+ queued runs, checking limits|Launched \d+ runs)\.",
     rf"dagster - DEBUG - {_RUN} - \d+(?: - \w+)? - {_EVENT} - .+",
