@@ -177,6 +177,8 @@ def _metadata(view: JobView) -> Iterator[tuple[str, MetadataItem]]:
         yield "tidemark/epoch", view.epoch
     if view.heartbeat_at is not None:
         yield "tidemark/last_sign_of_life", dg.MetadataValue.timestamp(view.heartbeat_at / 1000)
+    if view.standby is not None:
+        yield "tidemark/standby", str(view.standby)
     if view.reason:
         yield "tidemark/reason", _short(view.reason)
     if view.error is not None:

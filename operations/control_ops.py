@@ -164,6 +164,8 @@ def outcome(view: JobView, made: SpecGeneration, *, seconds: float) -> MetadataV
         metadata["tidemark/watermark"] = dg.MetadataValue.timestamp(watermark / 1000)
     if view.process is not None and view.process.log is not None:
         metadata["tidemark/log"] = dg.MetadataValue.path(view.process.log)
+    if view.standby is not None:
+        metadata["tidemark/standby"] = str(view.standby)
     if view.reason:
         metadata["tidemark/reason"] = view.reason
     if view.next_start_at is not None:

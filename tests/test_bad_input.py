@@ -261,7 +261,7 @@ def python_function_that_returns_no_rows(lab: Lab) -> Act:
     return lab.rows_out(lab.source().flat_map(lambda _: 7, returns="fare BIGINT"))
 
 
-@at_run(UserCodeError, "'four'", "does not fit its columns", "returns=", HERE)
+@at_run(UserCodeError, "'four' (str) as 'fare', which does not fit BIGINT", "returns=", HERE)
 def python_function_with_a_wrong_value(lab: Lab) -> Act:
     return lab.rows_out(lab.source().map(lambda _: {"fare": "four"}, returns="fare BIGINT"))
 

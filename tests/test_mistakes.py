@@ -85,6 +85,12 @@ def not_a_number(_: dict[str, object]) -> dict[str, object]:
     return {"amount": "four"}
 
 
+def text_for_a_number() -> tm.Aggregate:
+    return tm.python_aggregate(
+        int, lambda n, _: n + 1, lambda a, b: a + b, lambda n: f"{n} rows", arguments=["user"], state="BIGINT", returns="DOUBLE"
+    )
+
+
 def foreign_table(place: Place) -> object:
     place.runs(place.rows().select("user", "at"), name="foreign")
     return place.run(place.job(place.hourly(), name="other", path="foreign"), end_of_input=True)
@@ -202,6 +208,16 @@ MISTAKES: tuple[Mistake, ...] = (
     (
         "a Python function that returns a wrong type",
         lambda p: p.runs(p.rows().map(not_a_number, returns="amount DOUBLE"), name="wrong"),
+        "TM501",
+    ),
+    (
+        "a fraction for a BIGINT",
+        lambda p: p.runs(p.rows().map(lambda row: {"cents": row["amount"] / 3}, returns="cents BIGINT"), name="cents"),
+        "TM501",
+    ),
+    (
+        "a `python_aggregate` that returns a wrong type",
+        lambda p: p.runs(p.hourly(said=text_for_a_number()), name="counted", end_of_input=True),
         "TM501",
     ),
     ("an expression that fails on the data", lambda p: p.runs(p.rows().select("at", n="CAST(user AS INT)"), name="fails"), "TM501"),

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from tests.control.drivers import Landing, until
+from tidemark.cli.main import main
 from tidemark.clock import SYSTEM_CLOCK
-from tidemark.control.attempts import create_attempt, give_up_attempt, newest_attempt, read_claim
+from tidemark.control.attempts import claim_attempt, create_attempt, give_up_attempt, newest_attempt, read_claim
 from tidemark.control.driver import FENCED, FINISHED
+from tidemark.control.generations import change_spec
 from tidemark.control.local_launcher import LocalLauncher
 from tidemark.control.processes import session_members
 from tidemark.control.records import Attempt, ProcessHandle
@@ -24,6 +29,7 @@ from tidemark.control.spec_checks import checked_spec
 from tidemark.control.standby_files import Standby, order_standby, ordered_attempt, read_standby, write_standby
 from tidemark.errors import DefinitionError
 from tidemark.state.owners import process_birth
+from tidemark.state.store import JobStore
 
 SPEC = SpecGeneration(3, 0, "ada", "", JobSpec("landing", "nowhere:job", standby=True))
 ATTEMPT = Attempt(7, 3, 0, "ada", "a test")
@@ -70,6 +76,56 @@ def test_else_a_process_is_started_as_ever(tmp_path: Path, process: subprocess.P
     until(lambda: launcher.probe(handle) == "gone", "the end of a driver whose attempt is not there")
 
 
+@pytest.mark.parametrize("state", ["ready", "starting"])
+def test_the_status_says_whether_it_is_ready(tmp_path: Path, process: subprocess.Popen[bytes], state: str) -> None:
+    root, handle = driven(tmp_path)
+    ready = state == "ready"
+    standby = offered(Path(handle.log or "").parent, process.pid, generation=1, ready=ready)
+    words = "is ready to take over" if ready else "is getting ready"
+    assert f"  standby: process {standby.pid} {words}\n" in said(root)
+    assert shown(root) == {"state": state, "pid": standby.pid, "host": handle.host}
+
+
+@pytest.mark.parametrize("case", ["nobody", "dead", "an earlier spec", "elsewhere", "not wanted"])
+def test_the_status_says_that_there_is_none(tmp_path: Path, process: subprocess.Popen[bytes], case: str) -> None:
+    root, handle = driven(tmp_path, host="elsewhere" if case == "elsewhere" else None, standby=case != "not wanted")
+    if case != "nobody":
+        offered(Path(handle.log or "").parent, process.pid, generation=0 if case == "an earlier spec" else 1)
+    if case == "dead":
+        process.kill()
+        process.wait()
+    if case == "not wanted":
+        assert "standby" not in said(root)
+        assert shown(root) is None
+    elif case == "elsewhere":
+        assert "  standby: is seen on host 'elsewhere' only\n" in said(root)
+        assert shown(root) == {"state": "unseen", "pid": None, "host": "elsewhere"}
+    else:
+        assert "  standby: none; the driver makes one after its first epoch\n" in said(root)
+        assert shown(root) == {"state": "none", "pid": None, "host": handle.host}
+
+
+def driven(folder: Path, *, host: str | None = None, standby: bool = True) -> tuple[JobStore, ProcessHandle]:
+    """Return a store with a job that this process seems to drive, and the process as the store has it."""
+    root, log = JobStore.open(str(folder / "store")), folder / "logs" / "landing" / "attempt.log"
+    spec = JobSpec("landing", "nowhere:job", standby=standby)
+    change_spec(root, "landing", lambda _: spec, by="ada", why="a test", clock=SYSTEM_CLOCK)
+    handle = ProcessHandle("local", host or socket.gethostname(), os.getpid(), started=process_birth(os.getpid()) or "", log=str(log))
+    create_attempt(root, "landing", Attempt(1, 1, 0, "ada", "a test"))
+    claim_attempt(root, "landing", 1, process=handle, at=0)
+    return root, handle
+
+
+def said(root: JobStore, *options: str) -> str:
+    done = CliRunner().invoke(main, ["status", "landing", "--store", root.uri, *options])
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def shown(root: JobStore) -> object:
+    return json.loads(said(root, "--json"))["standby"]
+
+
 def test_a_standby_is_for_local_drivers() -> None:
     with pytest.raises(DefinitionError, match="standby=True goes with the launcher 'local'"):
         checked_spec(JobSpec("landing", "nowhere:job", launcher="spark-submit", master="yarn", standby=True))
@@ -87,6 +143,7 @@ def test_a_standbys_life(tmp_path: Path) -> None:
     landing.wait_for_rows(first)
     ready = ready_standby(folder)
     assert read_claim(landing.store, "landing", 2) is None, "it has claimed nothing"
+    assert shown(landing.store) == {"state": "ready", "pid": ready.pid, "host": first.host}
     landing.land(2)
     kill(first)
     second = landing.start(spec)

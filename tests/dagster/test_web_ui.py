@@ -64,6 +64,32 @@ CLICK = "[...document.querySelectorAll('*')].find(e => !e.children.length && e.t
 IMAGE = "(() => { const i = document.querySelector('img[src^=\"data:image/svg+xml\"]'); return i && i.complete ? i.naturalWidth : null })()"
 
 
+STAMP = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4}"
+OURS = (
+    r"ui: starting Dagster, which takes about 20 seconds; then open http://127\.0\.0\.1:\d+\. Ctrl-C ends it",
+    r"starting Spark \(about 20 s\); its log is /.+\.log",
+)
+_RUN = r"__ASSET_JOB - [0-9a-f-]{36}"
+_EVENT = (
+    r"(?:ASSET|RUN|STEP|RESOURCE_INIT|LOGS|ENGINE)_"
+    r"(?:MATERIALIZATION|OBSERVATION|CHECK_EVALUATION|START(?:ED)?|SUCCESS|OUTPUT|CAPTURED|EVENT)"
+)
+DAGSTERS = (
+    r"dagster - INFO - Launching Dagster services\.\.\.",
+    r"dagster-webserver - INFO - Serving dagster-webserver on http://127\.0\.0\.1:\d+ in process \d+",
+    r"dagster\.daemon - INFO - Instance is configured with the following daemons: \['\w+Daemon'(?:, '\w+Daemon')*\]",
+    r"dagster\.daemon\.SensorDaemon - INFO - Checking for new runs for sensor: (?:tidemark|taxi)_\w+",
+    r"dagster\.daemon\.SensorDaemon - INFO - Sensor (?:tidemark|taxi)_\w+ skipped: .+",
+    r"dagster\.daemon\.SensorDaemon - INFO - (?:Creating new|Launching|Completed launch of) run(?: [0-9a-f-]{36})? for \w+",
+    r"dagster\.daemon\.QueuedRunCoordinatorDaemon - INFO - Priority sorting and checking tag concurrency limits for queued runs\.",
+    r"dagster\.daemon\.QueuedRunCoordinatorDaemon - INFO - (?:Retrieved \d+ queued runs, checking limits|Launched \d+ runs)\.",
+    rf"dagster - DEBUG - {_RUN} - \d+(?: - \w+)? - {_EVENT} - .+",
+    # What the run of a job says of its epochs: the job's own lines, in Dagster's log.
+    rf"dagster - INFO - {_RUN} - taxi - (?:taxi epoch \d+: in \d.*|job 'taxi': \d+ epochs, \d+ rows in .+)",
+)
+"""What Dagster reports of its services, of each look of a sensor and of each step of a run: the server's only log, so it is wanted."""
+
+
 @dataclass(frozen=True)
 class Deployed:
     """The servers after one run of the example, and what was written for it to read."""
@@ -171,15 +197,13 @@ def test_the_pages_show_graph_numbers_and_picture(deployed: Deployed, tmp_path: 
         page.wait_for_text("conservation", "unique_panes", "zone_is_known")
 
 
-def test_what_make_ui_prints_is_its_own_line_and_what_dagster_reports(deployed: Deployed) -> None:
+def test_every_line_that_make_ui_prints_is_its_own_or_a_wanted_one_of_dagsters(deployed: Deployed) -> None:
     """No warning of Dagster's, and nothing of the JVMs of the runs."""
     lines = re.sub(r"\x1b\[\d+m", "", deployed.server.log.read_text(encoding="utf-8")).splitlines()
-    report = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4} - dagster[\w.-]* - (INFO|DEBUG) - .*")
-    starting = re.compile(r"starting Spark \(about 20 s\); its log is /.+\.log")
-    others = [line for line in lines if not report.fullmatch(line) and not starting.fullmatch(line)]
-    assert len(lines) > 5
-    assert others[0].startswith("ui: starting Dagster")
-    assert others[1:] == []
+    wanted = re.compile("|".join(f"(?:{shape})" for shape in (*OURS, *(f"{STAMP} - {shape}" for shape in DAGSTERS))))
+    assert [line for line in lines if not wanted.fullmatch(line)] == []
+    assert re.fullmatch(OURS[0], lines[0])
+    assert sum(bool(re.fullmatch(OURS[1], line)) for line in lines) == 1
 
 
 def test_a_run_that_is_ended_leaves_the_job_to_the_next(deployed: Deployed) -> None:

@@ -189,7 +189,12 @@ def unkept(rows: Sequence[Mapping[str, Any]], context: tm.WindowContext) -> list
     ("name", "function", "trigger", "said"),
     [
         ("raises", unlucky, None, r"window function unlucky failed for the window \[0, 10\): ZeroDivisionError: .*\{'k': 'b'\}.*'w'"),
-        ("misfit", misfit, None, r"does not fit its columns, for the key \{'k': 'b'\} and the window \[0, 10\).*'w'.*types in returns"),
+        (
+            "misfit",
+            misfit,
+            None,
+            r"'two' \(str\) as 'values', which does not fit INT, for the key .* \[0, 10\).*types in returns",
+        ),
         ("unknown", unknown, None, r"column 'value', which it does not declare, for the key .* and the window \[0, 10\).*'w'"),
         ("unkept", unkept, None, r"the state of a window function holds \{1, 2\}.*for the key .*'w'.*plain values"),
         ("trigger", listed, Refusing(), r"trigger Refusing failed for the key \{'k': 'b'\}: LookupError: unlucky number.*'w'"),

@@ -77,9 +77,44 @@ def test_the_books_balance_and_agree_with_the_generator(said: str) -> None:
     assert said.splitlines()[-1] == "all is accounted for: True"
 
 
-def test_nothing_of_spark_java_or_dagster_is_among_it(said: str) -> None:
-    foreign = ("WARN", "ERROR", "log4j", "Warning", "hostname", "dagster - ", "py4j", "Traceback")
-    assert [line for line in said.splitlines() if any(sign in line for sign in foreign)] == []
+EPOCH = r"epoch \d+, [\d,]+ rows/s, watermark \d{4}-\d\d-\d\d \d\d:\d\d"
+OURS = (
+    r"",
+    r"Tidemark: \d waves of taxi trips, \d+ hours each, into /\S+",
+    (
+        r"wave \d: +[\d,]+ trips, of them +\d+ delayed, +\d+ refunds, +\d+ malformed "
+        rf"\| late so far +\d+ \| checks \d+ of \d+ \| {EPOCH}"
+    ),
+    # Tables: their titles, heads and rows.
+    r" *hourly_tips: [\d,]+ rows \(\w+ [\d,]+(, \w+ [\d,]+)*\); those with the most tips *",
+    r" *late_trips: [\d,]+ rows, such as *",
+    r" *malformed_trips: [\d,]+ rows *",
+    r" *Asset checks *",
+    r"[┏┡└][━┳┓╇┩─┴┘]+",
+    r"┃( [a-z_ ]+ ┃)+",
+    r"│ +\d+ │ \d{4}-\d\d-\d\d \d\d:00:00 │ +\d+ │ +[\d.]+ │ +[\d.]+ │ +[\d.]+ │ (ON_TIME|LATE) +│ +\d+ │",
+    r"│ \d{4}-\d\d-\d\d \d\d:\d\d:\d\d │ \d{4}-\d\d-\d\d \d\d:\d\d:\d\d │( [\d.]+ +│)+",
+    r"│ (event time 'pickup_datetime' is|record cannot be parsed) +│ +\d+ │ \{.* │",
+    r"│ (more than max_future_skew ahead of|processing time|null) +│ +│ +│",
+    r"│ taxi/\w+ +│ \w+ +│ passed │",
+    r"Watermark \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z after epoch \d+",
+    # The books.
+    r"Conservation, from what was committed:",
+    (
+        r"  (source trips|filter paid-trips|window hourly-tips) +(read|in) [\d,]+ = (passed|accepted) [\d,]+ "
+        r"\+ (malformed|rejected|late) \d+ holds"
+    ),
+    r"Generated and found:",
+    r"  (records read|rejected_trips|malformed_trips|late_trips) +[\d,]+ generated, +[\d,]+ found holds",
+    r"The same in Dagster: make ui, then http://127\.0\.0\.1:3000/asset-groups",
+    r"all is accounted for: True",
+)
+"""The shapes of all lines that the demo prints on a terminal, on standard output and standard error."""
+
+
+def test_every_line_is_the_demos_own(said: str) -> None:
+    own = re.compile("|".join(f"(?:{shape})" for shape in OURS))
+    assert [line for line in said.splitlines() if not own.fullmatch(line)] == []
 
 
 def test_the_tables_the_checks_and_the_next_step_are_shown(said: str) -> None:

@@ -77,7 +77,7 @@ def run(
     # It tells of every call between Python and the JVM.
     logging.getLogger("py4j").setLevel(logging.WARNING)
     from tidemark.spark.run import run as run_job
-    from tidemark.spark.session import build_session
+    from tidemark.spark.session import session_of_job
 
     def report(progress: EpochProgress) -> None:
         if as_json:
@@ -90,7 +90,7 @@ def run(
         end_of_input=end_of_input,
         takeover=takeover,
         max_epochs=max_epochs,
-        spark=build_session(master, app_name=f"tidemark {found.name}", conf=settings),
+        spark=session_of_job(found.name, master, conf=settings),
         on_epoch=report,
         restore=restore,
         parallelism=None if parallelism is None else lambda: parallelism,

@@ -37,6 +37,8 @@ def _asked(view: JobView) -> Iterator[str]:
         yield f"generation {view.generation}{seen}: wanted {spec.wanted}, {spec.code}{version}, trigger {trigger}"
         yield f"restarts: {policy_text(spec.restart)}" + (f"; {view.restarts_done} so far" if view.restarts_done else "")
     yield from _process(view)
+    if view.standby is not None:
+        yield f"standby: {view.standby}"
 
 
 def _trouble(view: JobView) -> Iterator[str]:

@@ -14,6 +14,7 @@ from tidemark.control.launcher import Launcher, Probe
 from tidemark.control.layout import ATTEMPTS, CLAIMS, CONTROL, CONTROL_STATUS, SPECS, STARTS, UPGRADE_TROUBLE, UPGRADES, WARNINGS, number_in
 from tidemark.control.records import Attempt, Claim, ControlStatus, DriverStart, DriverWarning, ProcessHandle, attempt_of
 from tidemark.control.spec import SpecGeneration
+from tidemark.control.standby_seen import StandbyView, standby_of
 from tidemark.control.upgrade_records import UpgradeStep, read_step
 from tidemark.control.upgrade_trouble import UpgradeTrouble, read_trouble
 from tidemark.errors import CorruptStoreError
@@ -52,6 +53,7 @@ class Observation:
         warning: what the newest attempt's driver has to do without.
         upgrade: where its newest upgrade is, or how it ended.
         trouble: what stands against the next step of an upgrade that is under way.
+        standby: how the process is that stands by for it; None where none is wanted.
     """
 
     job: str
@@ -70,6 +72,7 @@ class Observation:
     warning: DriverWarning | None = None
     upgrade: UpgradeStep | None = None
     trouble: UpgradeTrouble | None = None
+    standby: StandbyView | None = None
 
     @property
     def under_upgrade(self) -> UpgradeStep | None:
@@ -150,9 +153,10 @@ class Observer:
         process = None if handle is None else "unknown" if launcher is None else launcher.probe(handle)
         upgrade = self._upgrade(job, _newest(UPGRADES, paths))
         stuck = upgrade is not None and not upgrade.ended and UPGRADE_TROUBLE in paths
+        generation = self._spec(job, _newest(SPECS, paths))
         return Observation(
             job=job,
-            generation=self._spec(job, _newest(SPECS, paths)),
+            generation=generation,
             control=control,
             attempt=attempt,
             attempted=attempted,
@@ -167,6 +171,7 @@ class Observer:
             warning=read_warning(self._store, job, attempt.number) if attempt is not None and warned else None,
             upgrade=upgrade,
             trouble=read_trouble(self._store, upgrade) if upgrade is not None and stuck else None,
+            standby=standby_of(generation, handle),
         )
 
     def _forget_former(self, job: str, listed: Sequence[ListedFile]) -> None:

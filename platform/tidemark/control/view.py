@@ -12,6 +12,7 @@ from typing import Literal
 from tidemark.control.launcher import Probe
 from tidemark.control.records import DriverStart, ErrorInfo, Failure, Lifecycle, ProcessHandle
 from tidemark.control.spec import JobSpec
+from tidemark.control.standby_seen import StandbyView
 from tidemark.control.upgrade_records import Step
 from tidemark.state.load import Waiting
 from tidemark.state.totals import Totals, empty_totals
@@ -156,6 +157,7 @@ class JobView:
         driver_lifecycle: where its driver is, as reconcilers last wrote; the same as ``lifecycle`` but in those three cases.
         upgrade: the newest one.
         state: where it is, in the one word that people read.
+        standby: how the process is that stands by to take it over; None where none is wanted.
         advice: what somebody has to do, as long as nobody does it: which command starts it again; empty for nothing.
     """
 
@@ -200,6 +202,7 @@ class JobView:
     upgrade: UpgradeView | None = None
     state: JobState = "created"
     advice: str = ""
+    standby: StandbyView | None = None
 
     @property
     def heartbeat_age_ms(self) -> int | None:

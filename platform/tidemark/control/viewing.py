@@ -90,6 +90,7 @@ def view_of(observation: Observation, now: int, *, store: str | None = None) -> 
         upgrade=_upgrade(observation.upgrade, observation.trouble) if observation.upgrade is not None else None,
         state=standing.state,
         advice=advice_for(observation.job, standing, health, submitted=spec is not None, store=store),
+        standby=observation.standby,
     )
 
 

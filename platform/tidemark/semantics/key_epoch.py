@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from numbers import Integral
 from typing import NamedTuple, cast
 
-from tidemark.errors import CorruptStoreError
+from tidemark.errors import CorruptStoreError, UserCodeError
 from tidemark.semantics.evictors import Evictor, TimedRow
 from tidemark.semantics.fired_panes import Deadlines, FiredPane, Firing
 from tidemark.semantics.function_calls import FunctionState, WindowFunction, call_function
@@ -16,6 +18,7 @@ from tidemark.semantics.panes import ReplacedSession, in_order, next_index, pane
 from tidemark.semantics.removed_elements import all_of, bury, united
 from tidemark.semantics.trigger_calls import DueTimers, StoredContext
 from tidemark.semantics.triggers import Trigger, TriggerResult
+from tidemark.semantics.user_lines import defined_at
 from tidemark.semantics.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from tidemark.semantics.window_state import HeldElement, KeyState, WindowState, order_of, write_state
 from tidemark.semantics.windows import GLOBAL_WINDOW, MergingWindowAssigner, Window, WindowAssigner
@@ -226,7 +229,14 @@ class TimeKeyEpoch:
     def _evicted(self, members: list[HeldElement], *, after: bool) -> frozenset[int]:
         if self._evictor is None or self._evictor.after != after:
             return frozenset()
-        return self._evictor.evicted([TimedRow(member.timestamp, member.row) for member in members])
+        gone: object = self._evictor.evicted([TimedRow(member.timestamp, member.row) for member in members])
+        if not isinstance(gone, AbstractSet) or not all(isinstance(place, Integral) and 0 <= int(place) < len(members) for place in gone):
+            raise UserCodeError(
+                f"evictor {self._evictor.describe()} answered {gone!r}, not a set of places from 0 to {len(members) - 1}",
+                fix="return a frozenset of the places of the elements that go",
+                place=defined_at(getattr(type(self._evictor), "evicted", None)),
+            )
+        return frozenset(gone)
 
     def _rows(self, firing: Firing, shown: list[HeldElement]) -> Iterator[object]:
         if self._function is None:

@@ -1,8 +1,9 @@
-"""Where in the user's own code an exception was raised."""
+"""Where in the user's own code an exception was raised, or a function was written."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from types import CodeType
 
 _PACKAGE = str(next(folder for folder in Path(__file__).resolve().parents if folder.name == "tidemark")) + "/"
 
@@ -16,3 +17,11 @@ def raised_at(error: BaseException) -> str | None:
             found = f"{file}:{trace.tb_lineno}"
         trace = trace.tb_next
     return found
+
+
+def defined_at(function: object) -> str | None:
+    """Return ``file:line`` of a function that is written in Python outside Tidemark, None of others."""
+    code = getattr(function, "__code__", None)
+    if not isinstance(code, CodeType) or code.co_filename.startswith(_PACKAGE):
+        return None
+    return f"{code.co_filename}:{code.co_firstlineno}"

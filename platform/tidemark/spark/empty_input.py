@@ -17,8 +17,8 @@ from tidemark.graph.native_windows import is_native
 from tidemark.graph.nodes import ElementsSpec, FilesSpec, RateSpec, SourceNode, UnionNode, WindowNode
 from tidemark.graph.propagation import schema_of
 from tidemark.semantics.assigners import DynamicSession
+from tidemark.spark.aggregate_functions import register_functions
 from tidemark.spark.expressions import CORRUPT, POSITION, TIME, struct_of, visible_of
-from tidemark.spark.functions import register_functions
 from tidemark.spark.intake import BLOCK, PATH, ROW, take_in
 from tidemark.spark.replaced_sessions import REPLACED_TYPE
 from tidemark.spark.rows import EpochRows

@@ -44,7 +44,10 @@ _FILE_CONDITIONS = ("FAILED_READ_FILE", "CANNOT_READ_FILE", "PATH_NOT_FOUND")
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]*)[A-Z0-9_.]*\]")
 
 _RAISED = re.compile(r"[A-Za-z_][\w.]*: .+")
-_OWN = re.compile(r"tidemark\.errors\.\w+: \[\w+\] (?P<what>.*)\. Fix: (?P<fix>.*)")
+_OWN = re.compile(
+    r"tidemark\.errors\.\w+: \[\w+\] (?P<what>.*?)(?: \((?:'(?P<uid>[^'()]+)')?(?:, )?(?:at (?P<place>[^()]+:\d+))?\))?\. Fix: (?P<fix>.*)"
+)
+"""An error that Tidemark raised in a task, with the operator and the line that it named there."""
 
 
 def translate(error: BaseException, *, job: str, epoch: int | None, state: str, nodes: Sequence[Node] = ()) -> TidemarkError:
@@ -74,6 +77,10 @@ def _origin(error: BaseException, kind: type[TidemarkError], nodes: Sequence[Nod
     if kind is not UserCodeError:
         return Origin()
     if isinstance(error, PythonException):
+        own = _OWN.fullmatch(_last_raised(str(error)))
+        if own is not None and (own["uid"] or own["place"]):
+            declared = (node.place for node in nodes if own["uid"] and getattr(node, "uid", None) == own["uid"])
+            return Origin("", own["uid"], own["place"] or next(declared, None))
         return origin_of_function(str(error), nodes)
     return origin_of_expression(message_text(error), nodes)
 
@@ -127,8 +134,13 @@ def _condition(error: BaseException, text: str) -> str:
 
 def _explained_python(text: str) -> tuple[str, str]:
     """Return what failed in a task and how to mend it, from the traceback that Spark brings back from there."""
-    raised = [line for line in text.splitlines() if _RAISED.match(line)]
-    last = raised[-1] if raised else first_line(Exception(text))
+    last = _last_raised(text)
     if own := _OWN.fullmatch(last):
         return own["what"], own["fix"]
     return last, "mend the function, or let it return a row that a filter with rejects_to sets aside; the epoch is read again"
+
+
+def _last_raised(text: str) -> str:
+    """Return the exception that a traceback ends with."""
+    raised = [line for line in text.splitlines() if _RAISED.match(line)]
+    return raised[-1] if raised else first_line(Exception(text))

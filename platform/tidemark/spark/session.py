@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
 
+from tidemark.errors import TidemarkError
 from tidemark.spark.class_archive import archive_options
 from tidemark.spark.java import ensure_java
 from tidemark.spark.jvm import shown_to_start, start_jvm
@@ -113,6 +114,18 @@ def build_session(
     if master.startswith("local"):
         set_modes_by_call(session)
     return session
+
+
+def session_of_job(job: str, master: str = "local[*]", *, conf: Mapping[str, str] | None = None) -> SparkSession:
+    """Return the running session, or build one for a job, which errors name.
+
+    Raises:
+        SetupError, EngineError: as ``build_session`` does.
+    """
+    try:
+        return build_session(master, app_name=f"tidemark {job}", conf=conf)
+    except TidemarkError as error:
+        raise error.with_job(job) from error.__cause__
 
 
 def spark_jobs(spark: SparkSession) -> int:

@@ -28,9 +28,9 @@ from tidemark.savepoints.export_format import read_record, require_index
 from tidemark.savepoints.stored_types import stored_columns
 from tidemark.semantics.assigners import CountWindows
 from tidemark.semantics.source_state import SourceState
+from tidemark.spark.aggregate_functions import register_functions
 from tidemark.spark.error_text import first_line
 from tidemark.spark.expressions import POSITION, START, TIME, quoted
-from tidemark.spark.functions import register_functions
 from tidemark.spark.sinks import nullable
 from tidemark.spark.stored_keys import StoredKeys
 from tidemark.spark.windows.buffered import KEYS, BufferedRun

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from tidemark.errors import UserCodeError
+from tidemark.spark.user_values import MisfitError, fitted_batch
 from tidemark.spark.windows.buffered_columns import TAG
 from tidemark.spark.windows.buffered_rows import Place, table_of
 
@@ -125,7 +126,7 @@ class Outbox:
                 )
         schema = pa.schema([pa.field(shown, self._schema.field(name).type) for name, shown in names.items()])
         try:
-            made = pa.RecordBatch.from_pylist(list(rows), schema=schema)
+            made = fitted_batch(rows, schema)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise self._misfit(schema, rows, origins, error) from error
         return dict(zip(names, made.columns, strict=True))
@@ -137,12 +138,13 @@ class Outbox:
         where, why = "", error
         for row, origin in zip(rows, origins, strict=True):
             try:
-                pa.RecordBatch.from_pylist([row], schema=schema)
+                fitted_batch([row], schema)
             except (pa.ArrowException, TypeError, ValueError, OverflowError) as found:
                 where, why = origin, found
                 break
+        said = "returned" if isinstance(why, MisfitError) else "returned a row that does not fit its columns:"
         return UserCodeError(
-            f"the window function returned a row that does not fit its columns, {where}: {' '.join(str(why).split())}",
+            f"the window function {said} {' '.join(str(why).split())}, {where}",
             fix="return values of the types in returns=...",
             uid=self._uid,
         )

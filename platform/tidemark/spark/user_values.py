@@ -1,0 +1,348 @@
+"""Values that user code returns, held against their declared types: taken where nothing is lost, refused elsewhere.
+
+Spark makes null of a value of another type, and Arrow cuts fractions off, so both get only what was looked at here. Values come in
+lists, of a column or of one; a list of one Python type is looked at as a whole.
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date, datetime, time, timedelta
+from decimal import Context, Decimal, Inexact, InvalidOperation
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_NONE: Final = type(None)
+_MOST_SHOWN: Final = 80
+
+Fit = Callable[[list[object]], list[object]]
+"""Takes values that are not None, returns them as their type has them; the same list if they are so already."""
+
+
+class MisfitError(ValueError):
+    """A value does not fit its type. ``path`` leads to it: names of columns and fields, from the outermost."""
+
+    def __init__(self, value: object, type_name: str, path: tuple[str, ...] = ()) -> None:
+        self.value = value
+        self.type_name = type_name
+        self.path = path
+        super().__init__(value, type_name, path)
+
+    def within(self, name: str) -> MisfitError:
+        """Return the same of a value inside another."""
+        return MisfitError(self.value, self.type_name, (name, *self.path))
+
+    def __str__(self) -> str:
+        """Return it as words that go after "returned"."""
+        text = " ".join(repr(self.value).split())
+        shown = text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 2]} …"
+        kind = "" if self.value is None else f" ({type(self.value).__name__})"
+        at = f" as {'.'.join(self.path)!r}" if self.path else ""
+        return f"{shown}{kind}{at}, which does not fit {self.type_name}"
+
+
+class MisfitColumnError(ValueError):
+    """A batch has not the columns that were declared, or one of another type; in words that go after "a batch whose"."""
+
+
+def fitted(values: list[object], arrow: pa.DataType, *, nullable: bool = True) -> list[object]:
+    """Return values as Arrow and Spark take them without loss; the same list where all of them are so already.
+
+    Whole floats are integers, integers that a float has exactly are floats, NumPy's scalars are what they hold.
+
+    Raises:
+        MisfitError: one does not fit.
+    """
+    if _NONE not in set(map(type, values)):
+        return _fit_of(arrow)(values)
+    if not nullable:
+        raise MisfitError(None, f"{_sql(arrow)} NOT NULL")
+    present = [value for value in values if value is not None]
+    found = _fit_of(arrow)(present)
+    if found is present:
+        return values
+    following = iter(found)
+    return [None if value is None else next(following) for value in values]
+
+
+def fitted_batch(rows: Sequence[Mapping[str, object]], schema: pa.Schema) -> pa.RecordBatch:
+    """Return rows as a batch; columns that a row does not name are null in it.
+
+    Raises:
+        MisfitError: a value does not fit its column, or a row names another column instead of one that it lacks.
+        ArrowException, TypeError, ValueError, OverflowError: Arrow does not take a value.
+    """
+    import pyarrow as pa
+
+    columns = []
+    for field in schema:
+        values = [row.get(field.name) for row in rows]
+        if _NONE in set(map(type, values)):
+            _look_for_mistyped(rows, field.name, schema.names)
+        try:
+            columns.append(pa.array(fitted(values, field.type), type=field.type))
+        except MisfitError as misfit:
+            raise misfit.within(field.name) from None
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def typed_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return a batch with the types of a schema, column by column in its order.
+
+    Numbers become numbers, texts texts, times times; only where none of a column's values loses something.
+
+    Raises:
+        MisfitColumnError: other columns, or a type or a value that does not fit.
+    """
+    import pyarrow as pa
+
+    if batch.schema.equals(schema, check_metadata=False):
+        return batch
+    if len(batch.schema) != len(schema):
+        raise MisfitColumnError(f"columns are {', '.join(batch.schema.names)}, and not {', '.join(schema.names)}")
+    columns = []
+    for column, field in zip(batch.columns, schema, strict=True):
+        try:
+            if _family(column.type) != _family(field.type):
+                raise pa.ArrowInvalid
+            columns.append(column.cast(field.type, safe=True))
+        except pa.ArrowException:
+            raise MisfitColumnError(f"column {field.name!r} is of type {_sql(column.type)} and does not fit {_sql(field.type)}") from None
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _family(arrow: pa.DataType) -> object:
+    """Return what a type has in common with those that its values may be cast to."""
+    import pyarrow.types as is_a
+
+    if is_a.is_dictionary(arrow):
+        return _family(arrow.value_type)
+    families = (
+        ("number", (is_a.is_integer, is_a.is_floating, is_a.is_decimal)),
+        ("text", (is_a.is_string, is_a.is_large_string, is_a.is_string_view)),
+        ("bytes", (is_a.is_binary, is_a.is_large_binary, is_a.is_binary_view, is_a.is_fixed_size_binary)),
+        ("time", (is_a.is_timestamp,)),
+        ("date", (is_a.is_date,)),
+        ("list", (is_a.is_list, is_a.is_large_list, is_a.is_fixed_size_list)),
+    )
+    return next((name for name, tests in families if any(test(arrow) for test in tests)), arrow.id)
+
+
+def _look_for_mistyped(rows: Sequence[Mapping[str, object]], name: str, names: Sequence[str]) -> None:
+    for row in rows:
+        if name not in row and (unknown := [each for each in row if each not in names]):
+            raise MisfitError(dict(row), f"the columns {', '.join(names)}: it has {unknown[0]!r}, and no {name!r}")
+
+
+@functools.lru_cache(maxsize=1_000)
+def _fit_of(arrow: pa.DataType) -> Fit:
+    """Return what looks at the values of a type; of types that Python has nothing for, at nothing."""
+    import pyarrow.types as is_a
+
+    if is_a.is_struct(arrow):
+        # Variants and shapes are structs with marks of Spark's.
+        return _all if any(field.metadata for field in arrow) else functools.partial(_structs, arrow)
+    if is_a.is_map(arrow):
+        return functools.partial(_maps, arrow)
+    if is_a.is_list(arrow) or is_a.is_large_list(arrow):
+        return functools.partial(_lists, arrow)
+    for found, kinds, convert in _LEAVES:
+        if getattr(is_a, f"is_{found}")(arrow):
+            return functools.partial(_leaves, arrow, kinds, functools.partial(convert, arrow))
+    return _all
+
+
+def _all(values: list[object]) -> list[object]:
+    return values
+
+
+def _leaves(arrow: pa.DataType, native: frozenset[type], convert: Callable[[object], object], values: list[object]) -> list[object]:
+    if native.issuperset(map(type, values)) or _are_exact_decimals(arrow, values):
+        if int in native and values and not (_holds(arrow, min(values)) and _holds(arrow, max(values))):  # type: ignore[type-var]
+            raise MisfitError(next(value for value in values if not _holds(arrow, value)), _sql(arrow))
+        return values
+    found = []
+    for value in values:
+        # What NumPy has of one value is that value in Python.
+        plain = value.item() if type(value).__module__ == "numpy" and getattr(value, "shape", None) == () else value  # type: ignore[attr-defined]
+        try:
+            found.append(convert(plain))
+        except (ValueError, TypeError, OverflowError, InvalidOperation, Inexact):
+            raise MisfitError(value, _sql(arrow)) from None
+    return found
+
+
+def _are_exact_decimals(arrow: pa.DataType, values: list[object]) -> bool:
+    """Return whether values are decimals that Arrow takes as they are; it takes none that would lose digits."""
+    import pyarrow as pa
+
+    if not pa.types.is_decimal(arrow) or not {Decimal}.issuperset(map(type, values)):
+        return False
+    try:
+        return bool(pa.array(values, type=arrow).null_count == 0)
+    except pa.ArrowException:
+        return False
+
+
+def _integer(arrow: pa.DataType, value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)) or value != int(value) or not _holds(arrow, int(value)):
+        raise ValueError
+    return int(value)
+
+
+def _holds(arrow: pa.DataType, value: object) -> bool:
+    bound: int = 1 << (arrow.bit_width - 1)
+    return isinstance(value, int) and -bound <= value < bound
+
+
+def _floating(arrow: pa.DataType, value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError
+    found = float(value)
+    if isinstance(value, int) and (found if arrow.bit_width == 64 else struct.unpack("f", struct.pack("f", found))[0]) != value:
+        raise ValueError
+    return found
+
+
+def _boolean(_: pa.DataType, value: object) -> object:
+    return _only(value, bool)
+
+
+def _string(_: pa.DataType, value: object) -> object:
+    return value.decode() if isinstance(value, bytes) else str(_only(value, str))
+
+
+def _binary(_: pa.DataType, value: object) -> object:
+    return value.encode() if isinstance(value, str) else bytes(_only(value, (bytes, bytearray, memoryview)))  # type: ignore[call-overload]
+
+
+def _timestamp(_: pa.DataType, value: object) -> object:
+    return _only(value, datetime)
+
+
+def _date(_: pa.DataType, value: object) -> object:
+    if isinstance(value, datetime):
+        if value.time() != time():
+            raise ValueError
+        return value.date()
+    return _only(value, date)
+
+
+def _duration(_: pa.DataType, value: object) -> object:
+    return _only(value, timedelta)
+
+
+def _decimal(arrow: pa.DataType, value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, (int, Decimal)) or not Decimal(value).is_finite():
+        raise ValueError
+    return Decimal(value).quantize(Decimal(1).scaleb(-arrow.scale), context=_exact(arrow.precision))
+
+
+@functools.lru_cache(maxsize=100)
+def _exact(precision: int) -> Context:
+    return Context(prec=precision, traps=[Inexact, InvalidOperation])
+
+
+def _only(value: object, kinds: type | tuple[type, ...]) -> object:
+    if not isinstance(value, kinds):
+        raise TypeError
+    return value
+
+
+_LEAVES: Final[tuple[tuple[str, frozenset[type], Callable[[pa.DataType, object], object]], ...]] = (
+    ("integer", frozenset({int}), _integer),
+    ("floating", frozenset({float}), _floating),
+    ("boolean", frozenset({bool}), _boolean),
+    ("string", frozenset({str}), _string),
+    ("large_string", frozenset({str}), _string),
+    ("binary", frozenset({bytes, bytearray}), _binary),
+    ("large_binary", frozenset({bytes, bytearray}), _binary),
+    ("timestamp", frozenset({datetime}), _timestamp),
+    ("date", frozenset({date}), _date),
+    ("duration", frozenset({timedelta}), _duration),
+    ("decimal", frozenset(), _decimal),
+)
+"""By Arrow's name of a type: the Python types whose values need no second look, and what makes others fit or fails."""
+
+
+def _lists(arrow: pa.DataType, values: list[object]) -> list[object]:
+    lists: list[Sequence[object]] = [value if type(value) is list else _as_list(value, arrow) for value in values]
+    items = list(chain.from_iterable(lists))
+    found = fitted(items, arrow.value_type, nullable=arrow.value_field.nullable)
+    same = found is items and all(map(_same, lists, values))
+    return values if same else _cut(found, map(len, lists))
+
+
+def _as_list(value: object, arrow: pa.DataType) -> Sequence[object]:
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return list(value)
+    if type(value).__module__ == "numpy" and len(getattr(value, "shape", ())) > 0:
+        return list(value.tolist())  # type: ignore[attr-defined]
+    raise MisfitError(value, _sql(arrow))
+
+
+def _maps(arrow: pa.DataType, values: list[object]) -> list[object]:
+    maps = [value if type(value) is dict else _as_dict(value, arrow) for value in values]
+    keys, items = list(chain.from_iterable(maps)), list(chain.from_iterable(each.values() for each in maps))
+    found_keys = fitted(keys, arrow.key_type, nullable=False)
+    found = fitted(items, arrow.item_type, nullable=arrow.item_field.nullable)
+    if found_keys is keys and found is items and all(map(_same, maps, values)):
+        return values
+    counts = list(map(len, maps))
+    pairs = zip(_cut(found_keys, counts), _cut(found, counts), strict=True)
+    return [dict(zip(names, mapped, strict=True)) for names, mapped in pairs]  # type: ignore[call-overload]
+
+
+def _as_dict(value: object, arrow: pa.DataType) -> dict[object, object]:
+    try:
+        if isinstance(value, (Mapping, list, tuple)):
+            return dict(value)
+    except (TypeError, ValueError):
+        pass
+    raise MisfitError(value, _sql(arrow))
+
+
+def _structs(arrow: pa.DataType, values: list[object]) -> list[object]:
+    names = [field.name for field in arrow]
+    rows = [_as_row(value, names, arrow) for value in values]
+    same = all(map(_same, rows, values))
+    columns = []
+    for field in arrow:
+        column = [row.get(field.name) for row in rows]
+        try:
+            found = fitted(column, field.type, nullable=field.nullable)
+        except MisfitError as misfit:
+            raise misfit.within(field.name) from None
+        same = same and found is column
+        columns.append(found)
+    return values if same else [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _as_row(value: object, names: Sequence[str], arrow: pa.DataType) -> Mapping[str, object]:
+    if isinstance(value, Mapping) and value.keys() <= set(names):
+        return value
+    if isinstance(value, (list, tuple)) and len(value) == len(names):
+        return dict(zip(names, value, strict=True))
+    raise MisfitError(value, _sql(arrow))
+
+
+def _same(one: object, other: object) -> bool:
+    return one is other
+
+
+def _cut(items: Iterable[object], counts: Iterable[int]) -> list[object]:
+    following = iter(items)
+    return [list(islice(following, count)) for count in counts]
+
+
+def _sql(arrow: pa.DataType) -> str:
+    from pyspark.sql.pandas.types import from_arrow_type
+
+    text = from_arrow_type(arrow, prefer_timestamp_ntz=True).simpleString()
+    # The names of fields stay as they are.
+    return text if "struct<" in text else text.upper()
