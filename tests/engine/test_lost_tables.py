@@ -255,14 +255,23 @@ def test_another_table_that_was_there_before_is_taken_as_it_is(tmp_path: Path) -
     assert [item["k"] for item in rig.rows] == ["k0"]
 
 
-def test_a_folder_of_files(tmp_path: Path) -> None:
-    """One that is restored, emptied, removed or replaced is refused; files that readers took away are not missed."""
+def folder_emptied(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.mkdir()
 
-    def sink() -> ParquetSink:
-        return ParquetSink("rows", str(tmp_path / "folder"), job="taxi")
+
+def folder_replaced(folder: Path) -> None:
+    folder_emptied(folder)
+    pq.write_table(as_table([row("k", 1)]), folder / "part-0.parquet")
+
+
+def test_a_folder_of_files(tmp_path: Path) -> None:
+    """One that is restored, emptied, removed or replaced is refused; files that readers move are not missed where the job says so."""
+
+    def sink(*, readers_move_files: bool = False) -> ParquetSink:
+        return ParquetSink("rows", str(tmp_path / "folder"), job="taxi", readers_move_files=readers_move_files)
 
     rig = Rig(tmp_path / "folder", None)
-    table = as_table([row("k", 1)])
     first = sink()
     backup = tmp_path / "backup"
     records = [rig.stage(row("k", number)) for number in range(3)]
@@ -276,24 +285,21 @@ def test_a_folder_of_files(tmp_path: Path) -> None:
     assert (position.epoch, position.version) == (2, 3)
     for file in (tmp_path / "folder").glob("*.parquet"):
         file.unlink()
-    first.require_whole()
-
-    def empty(folder: Path) -> None:
-        shutil.rmtree(folder)
-        folder.mkdir()
-
-    def replace(folder: Path) -> None:
-        empty(folder)
-        pq.write_table(table, folder / "part-0.parquet")
+    moving = sink(readers_move_files=True)
+    for looking in (moving, first):
+        looking.expect(Expected(position))
+    moving.require_whole()
+    with pytest.raises(MissingEpochsError, match="no longer holds any file of that epoch"):
+        first.require_whole()
 
     def restore(folder: Path) -> None:
         shutil.rmtree(folder)
         shutil.copytree(backup, folder)
 
     for loss, what in (
-        (empty, "has nothing"),
+        (folder_emptied, "has nothing"),
         (shutil.rmtree, "has nothing"),
-        (replace, "has nothing"),
+        (folder_replaced, "has nothing"),
         (restore, "is at version 2"),
     ):
         loss(tmp_path / "folder")
