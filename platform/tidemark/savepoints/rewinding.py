@@ -17,7 +17,7 @@ from tidemark.errors import CorruptStoreError, RewindError, TidemarkError
 from tidemark.savepoints.restore import Restore
 from tidemark.savepoints.restoring import begin_lineage, prepared, require_whole
 from tidemark.savepoints.rewind_note import IDENTITY, RewindNote, how_to_end, read_rewind, remove_rewind, write_rewind
-from tidemark.savepoints.rewind_plan import RewindPlan, plan_rewind
+from tidemark.savepoints.rewind_plan import OF_OTHERS, RewindPlan, plan_rewind
 from tidemark.savepoints.rewind_tables import put_back
 from tidemark.savepoints.savepoint import Savepoint
 from tidemark.savepoints.savepoint_store import SavepointStore
@@ -263,9 +263,11 @@ def _plan(store: SavepointStore, savepoint: Savepoint, head: EpochRecord, *, alt
 def _require_no_refusal(plan: RewindPlan, job: str) -> None:
     if plan.refusals:
         name = plan.savepoint
+        others = any(OF_OTHERS in reason for reason in plan.refusals)
+        undo = " (others' versions: undo them by a RESTORE to the version before them, and make them again afterwards)" if others else ""
         raise RewindError(
             f"the job cannot be put back to savepoint {name!r} with its tables: {'; '.join(plan.refusals)}",
-            fix="mend what is listed, choose another savepoint, or put back the state alone, which leaves tables as they are: "
+            fix=f"mend what is listed{undo}, choose another savepoint, or put back the state alone, which leaves tables as they are: "
             f"`tidemark run MODULE:JOB --restore {name}`",
             job=job,
             epoch=plan.epoch,
