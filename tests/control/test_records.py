@@ -373,8 +373,8 @@ def test_who_slept_while_its_number_went_by_has_no_lease(root: JobStore) -> None
     stale = {file.path for file in root.list("fares")}
 
     class Sleeper(JobStore):
-        def list(self, prefix: str = "", *, follow_links: bool = True) -> tuple:  # type: ignore[type-arg]
-            found = super().list(prefix, follow_links=follow_links)
+        def list(self, prefix: str = "", *, follow_links: bool = True, start: str = "") -> tuple:  # type: ignore[type-arg]
+            found = super().list(prefix, follow_links=follow_links, start=start)
             if not seen:
                 seen.append(found)
                 return tuple(file for file in found if file.path.endswith("00000003.json"))

@@ -99,6 +99,26 @@ def test_what_is_done_about_missing_epochs_is_asked_for_once() -> None:
     assert wish == MissingEpochsWish("accept", first.lineage, first.epoch)
     assert (wish.after(first.lineage, first.epoch), wish.after(first.lineage, first.epoch + 1)) == ("accept", None)
     assert wishes.start("fares").spec.missing_epochs is None
+    submitted = wishes.submit(JobSpec("fares", "fares:job"), missing_epochs="republish").spec
+    assert submitted.missing_epochs == MissingEpochsWish("republish", first.lineage, first.epoch)
+    assert wishes.submit(JobSpec("fares", "fares:job")).spec.missing_epochs is None
+
+
+def test_a_job_that_failed_is_started_again_where_it_is_submitted_with_what_is_done(world: World, wishes: Wishes) -> None:
+    world.driver().doomed = GONE
+    world.run(world.reconciler(), 5)
+    lifecycle(world, "failed")
+    stored = StoredJob(world.store, name="fares", clock=world.clock)
+    stored.commit()
+    stored.driver.release()
+    spec = require_spec(world.store, "fares").spec
+    wishes.submit(spec)
+    world.run(world.reconciler(), 10)
+    lifecycle(world, "failed")
+    wishes.submit(spec, missing_epochs="accept")
+    world.run(world.reconciler(), 10)
+    lifecycle(world, "running")
+    assert len(world.launched) == 2
 
 
 def test_a_wish_for_missing_epochs_has_a_golden_record() -> None:

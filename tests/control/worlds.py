@@ -49,9 +49,9 @@ class WatchedStore(JobStore):
         self.hook(f"get {path}")
         return super().get(path)
 
-    def list(self, prefix: str = "", *, follow_links: bool = True) -> tuple[ListedFile, ...]:
+    def list(self, prefix: str = "", *, follow_links: bool = True, start: str = "") -> tuple[ListedFile, ...]:
         self.hook(f"list {prefix}")
-        return super().list(prefix, follow_links=follow_links)
+        return super().list(prefix, follow_links=follow_links, start=start)
 
     def put(self, path: str, data: bytes) -> None:
         self.hook(f"put {path}")

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 from tests.small_disk import fill, let_write, small_disk
 from tidemark.errors import EngineError, PublishError, SinkError, StoreError
-from tidemark.savepoints.table_versions import open_table
+from tidemark.savepoints.table_versions import commits_back, open_table
 from tidemark.spark.delta_sink import DeltaSink
 from tidemark.spark.failures import translate
 from tidemark.state.object_stores import remedy, said
@@ -136,3 +137,44 @@ def test_the_damaged_entry_of_a_table_s_log_is_named(tmp_path: Path) -> None:
     with pytest.raises((PublishError, SinkError), match=f"entry {entry.name} of its log is damaged"):
         DeltaSink("rows", place).publish(record, "l1", 0)
     assert entry.read_bytes() == whole
+
+
+def test_an_entry_without_content_is_named_instead_of_read_as_no_change(tmp_path: Path) -> None:
+    """The library below takes it for a version that changes nothing, so that its rows would be missing without a word."""
+    place = str(tmp_path / "rows")
+    for number in range(4):
+        write_deltalake(place, pa.table({"n": [number]}), mode="append")
+    running = DeltaSink("rows", place, job="fares")
+    running.require_whole()
+    for version in (3, 1):
+        entry = Path(place, "_delta_log", f"{version:020}.json")
+        whole = entry.read_bytes()
+        for content in (b"", b"\n"):
+            entry.write_bytes(content)
+            looks: list[Callable[[], object]] = [DeltaSink("rows", place).shown, lambda: open_table("rows", place)]
+            looks += [running.require_whole] if version == 3 else [lambda: list(commits_back(place, 3))]
+            for look in looks:
+                with pytest.raises(SinkError, match=r"\[TM300\].*Fix: restore that file from a backup") as raised:
+                    look()
+                assert f"entry {entry.name} of its log is damaged" in str(raised.value)
+                assert str(entry) in str(raised.value)
+        entry.write_bytes(whole)
+    # One that comes while the job runs.
+    Path(place, "_delta_log", f"{4:020}.json").touch()
+    with pytest.raises(SinkError, match=r"entry 0{19}4.json of its log is damaged \(job 'fares', 'rows'"):
+        running.require_whole()
+
+
+def test_entries_behind_a_checkpoint_are_not_needed(tmp_path: Path) -> None:
+    place = str(tmp_path / "rows")
+    for number in range(3):
+        write_deltalake(place, pa.table({"n": [number]}), mode="append")
+    DeltaTable(place).create_checkpoint()
+    Path(place, "_delta_log", f"{1:020}.json").write_bytes(b"")
+    write_deltalake(place, pa.table({"n": [3]}), mode="append")
+    for last in (True, False):
+        table = open_table("rows", place)
+        assert table is not None
+        assert sorted(table.to_pyarrow_table()["n"].to_pylist()) == [0, 1, 2, 3]
+        if last:
+            Path(place, "_delta_log", "_last_checkpoint").unlink()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from logging import LogRecord
 from pathlib import Path
 
@@ -124,7 +125,7 @@ def retained(folder: Path) -> Retained:
     """Return the epochs of a rig, as the job's log would have them."""
     outputs = [from_plain(OutputRecord, plain, path="") for plain in json.loads((folder / "records.json").read_text())]
     progress = EpochProgress("", LINEAGE, 0, 0, 0, 0, 0)
-    records = (EpochRecord("", LINEAGE, None, 1, n, 0, "", progress, outputs={"rows": output}) for n, output in enumerate(outputs))
+    records = (EpochRecord("taxi", LINEAGE, None, 1, n, 0, "", progress, outputs={"rows": output}) for n, output in enumerate(outputs))
     return Retained(tuple(records), whole=True)
 
 
@@ -133,28 +134,76 @@ def republish_in_process(folder: str, mode: str) -> None:
     Rig(Path(folder) / "table", MODES[mode]).sink.republish(retained(Path(folder)))
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_killed_while_epochs_are_published_again(tmp_path: Path, mode: str) -> None:
+def republish_files_in_process(folder: str) -> None:
+    """The same to a folder of Parquet files."""
+    files_sink(Path(folder)).republish(retained(Path(folder)))
+
+
+def files_sink(folder: Path) -> ParquetSink:
+    return ParquetSink("rows", str(folder / "folder"), job="taxi")
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize(
+    ("mode", "point", "done"),
+    [
+        ("append", "output-republished", 1),
+        ("upsert", "output-republished", 1),
+        ("upsert", "output-staged", 0),
+        ("upsert", "output-staged:2", 1),
+    ],
+)
+def test_killed_while_epochs_are_published_again(tmp_path: Path, mode: str, point: str, done: int) -> None:
     rig, records = Rig(tmp_path / "table", MODES[mode]), []
     for number in range(4):
-        records.append(rig.stage(row(f"k{number}", number * 10, number)))
+        # Each replaces what the one before said of a window.
+        rows = [row(f"k{number}", number * 10, number), *([row("same", 0, number, pane=number)] if mode == "upsert" else [])]
+        records.append(rig.stage(*rows))
         rig.publish(records[-1])
     (tmp_path / "records.json").write_text(json.dumps(to_plain(records)))
     position = rig.sink.position
-    restored(rig.folder)
-    shown = len(rig.rows)
-    assert shown < 3
-    if mode == "append":
-        run_until_crash("tests.engine.test_lost_tables:republish_in_process", "output-republished", [str(tmp_path), mode]).require_killed()
-        assert len(rig.rows) == shown + 1
+    DeltaTable(str(rig.folder)).restore(1)
+    shown = {item["k"] for item in rig.rows} - {"same"}
+    assert 0 < len(shown) < 3
+    run_until_crash("tests.engine.test_lost_tables:republish_in_process", point, [str(tmp_path), mode]).require_killed()
+    assert len({item["k"] for item in rig.rows} - {"same"}) == len(shown) + done
     rig.restart()
     rig.sink.expect(Expected(position))
     # What was published before the kill is there already.
-    again = rig.sink.republish(retained(tmp_path))
-    assert again == tuple(range(4))[shown + (mode == "append") :]
+    assert rig.sink.republish(retained(tmp_path)) == tuple(range(4))[len(shown) + done :]
     assert rig.rows == rig.expected
     rig.run(row("k4", 40, 4))
     assert rig.rows == rig.expected
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize(("point", "files"), [("output-file-moved", 3), ("output-file-moved:2", 4), ("output-republished", 4)])
+def test_killed_while_files_are_published_again(tmp_path: Path, point: str, files: int) -> None:
+    """An older copy of the folder came back, with the staged files of two epochs that it does not show."""
+    rig, sink = Rig(tmp_path / "folder", None), files_sink(tmp_path)
+    staged = [rig.stage(row(f"a{number}", number), row(f"b{number}", number), files=2) for number in range(3)]
+    records = [replace(record, sink="parquet") for record in staged]
+    backup = tmp_path / "backup"
+    for number, record in enumerate(records):
+        sink.require_whole()
+        sink.publish(record, LINEAGE, number)
+        if number == 0:
+            shutil.copytree(tmp_path / "folder", backup)
+    position = sink.position
+    assert position is not None
+    (tmp_path / "records.json").write_text(json.dumps(to_plain(records)))
+    shutil.rmtree(tmp_path / "folder")
+    shutil.copytree(backup, tmp_path / "folder")
+    run_until_crash("tests.engine.test_lost_tables:republish_files_in_process", point, [str(tmp_path)]).require_killed()
+    assert len(list((tmp_path / "folder").glob("part-*.parquet"))) == files
+    again = files_sink(tmp_path)
+    again.expect(Expected(position))
+    with pytest.raises(MissingEpochsError, match="an older copy of it was restored"):
+        again.require_whole()
+    assert again.republish(retained(tmp_path)) == ((2,) if point == "output-republished" else (1, 2))
+    again.require_whole()
+    found = pq.ParquetDataset(str(tmp_path / "folder")).read()["k"].to_pylist()
+    assert sorted(found) == sorted(f"{letter}{number}" for letter in "ab" for number in range(3))
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -255,14 +304,23 @@ def test_another_table_that_was_there_before_is_taken_as_it_is(tmp_path: Path) -
     assert [item["k"] for item in rig.rows] == ["k0"]
 
 
-def test_a_folder_of_files(tmp_path: Path) -> None:
-    """One that is restored, emptied, removed or replaced is refused; files that readers took away are not missed."""
+def folder_emptied(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.mkdir()
 
-    def sink() -> ParquetSink:
-        return ParquetSink("rows", str(tmp_path / "folder"), job="taxi")
+
+def folder_replaced(folder: Path) -> None:
+    folder_emptied(folder)
+    pq.write_table(as_table([row("k", 1)]), folder / "part-0.parquet")
+
+
+def test_a_folder_of_files(tmp_path: Path) -> None:
+    """One that is restored, emptied, removed or replaced is refused; files that readers move are not missed where the job says so."""
+
+    def sink(*, readers_move_files: bool = False) -> ParquetSink:
+        return ParquetSink("rows", str(tmp_path / "folder"), job="taxi", readers_move_files=readers_move_files)
 
     rig = Rig(tmp_path / "folder", None)
-    table = as_table([row("k", 1)])
     first = sink()
     backup = tmp_path / "backup"
     records = [rig.stage(row("k", number)) for number in range(3)]
@@ -276,24 +334,21 @@ def test_a_folder_of_files(tmp_path: Path) -> None:
     assert (position.epoch, position.version) == (2, 3)
     for file in (tmp_path / "folder").glob("*.parquet"):
         file.unlink()
-    first.require_whole()
-
-    def empty(folder: Path) -> None:
-        shutil.rmtree(folder)
-        folder.mkdir()
-
-    def replace(folder: Path) -> None:
-        empty(folder)
-        pq.write_table(table, folder / "part-0.parquet")
+    moving = sink(readers_move_files=True)
+    for looking in (moving, first):
+        looking.expect(Expected(position))
+    moving.require_whole()
+    with pytest.raises(MissingEpochsError, match="no longer holds any file of that epoch"):
+        first.require_whole()
 
     def restore(folder: Path) -> None:
         shutil.rmtree(folder)
         shutil.copytree(backup, folder)
 
     for loss, what in (
-        (empty, "has nothing"),
+        (folder_emptied, "has nothing"),
         (shutil.rmtree, "has nothing"),
-        (replace, "has nothing"),
+        (folder_replaced, "has nothing"),
         (restore, "is at version 2"),
     ):
         loss(tmp_path / "folder")

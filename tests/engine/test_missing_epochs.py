@@ -47,17 +47,19 @@ class World:
         self.spark = spark
         self.place = root / "world"
         self.kept = root / "kept"
+        self.run(2)
+        shutil.copytree(self.place / "files", root / "early")
         self.run(4)
         shutil.copytree(self.place, self.kept)
 
-    def job(self, epochs: int) -> tm.Job:
+    def job(self, epochs: int, *, readers_move_files: bool = False) -> tm.Job:
         # Every epoch has a row of its own, and one that replaces that of the epoch before where rows are known by their key.
         rows = elements(*([(f"k{number}", number), ("same", number)] for number in range(epochs)), schema="k STRING, t BIGINT")
         plain = rows.select("k", "t")
         outputs = {
             "append": tm.delta(plain, f"{self.place}/append"),
             "upsert": tm.delta(plain, f"{self.place}/upsert", mode="upsert", keys=["k"]),
-            "files": tm.parquet(plain, f"{self.place}/files"),
+            "files": tm.parquet(plain, f"{self.place}/files", readers_move_files=readers_move_files),
             "memory": tm.memory(plain, "missing-epochs"),
         }
         return tm.Job("losing", outputs=outputs, store=f"{self.place}/store")
@@ -68,9 +70,11 @@ class World:
         missing_epochs: MissingEpochs | None = None,
         on_epoch: Callable[[EpochProgress], None] | None = None,
         restore: Restore | None = None,
+        *,
+        readers_move_files: bool = False,
     ) -> RunResult:
         return tm.run(
-            self.job(epochs),
+            self.job(epochs, readers_move_files=readers_move_files),
             spark=self.spark,
             handle_signals=False,
             missing_epochs=missing_epochs,
@@ -131,6 +135,29 @@ def table_replaced(table: Path) -> None:
         write_deltalake(str(table), COLUMNS.empty_table(), mode="append")
 
 
+def table_overwritten(table: Path) -> None:
+    write_deltalake(str(table), pa.Table.from_pylist([{"k": "x", "t": 1}], schema=COLUMNS), mode="overwrite")
+
+
+def folder_put_back(folder: Path) -> None:
+    """As it was after two epochs, with its note."""
+    shutil.rmtree(folder)
+    shutil.copytree(folder.parent.parent / "early", folder)
+
+
+def files_deleted(folder: Path) -> None:
+    """All that readers see; the sink's note stays."""
+    for file in folder.glob("part-*.parquet"):
+        file.unlink()
+
+
+def files_put_back(folder: Path) -> None:
+    """Those of two epochs; the sink's note stays."""
+    files_deleted(folder)
+    for file in (folder.parent.parent / "early").glob("part-*.parquet"):
+        shutil.copy(file, folder)
+
+
 def folder_emptied(folder: Path) -> None:
     shutil.rmtree(folder)
     folder.mkdir()
@@ -142,9 +169,9 @@ def folder_replaced(folder: Path) -> None:
 
 
 LOSSES: dict[str, tuple[Loss, ...]] = {
-    "append": (table_restored, table_emptied, shutil.rmtree, table_replaced),
-    "upsert": (table_restored, table_emptied, shutil.rmtree, table_replaced),
-    "files": (folder_emptied, shutil.rmtree, folder_replaced),
+    "append": (table_restored, table_emptied, table_overwritten, shutil.rmtree, table_replaced),
+    "upsert": (table_restored, table_emptied, table_overwritten, shutil.rmtree, table_replaced),
+    "files": (folder_put_back, files_put_back, files_deleted, folder_emptied, shutil.rmtree, folder_replaced),
 }
 
 
@@ -154,7 +181,7 @@ def test_a_start_refuses(world: World, output: str) -> None:
         with world.again():
             loss(world.place / output)
             with pytest.raises(
-                MissingEpochsError, match=f"output '{output}'.*epoch.*--missing-epochs republish.*tidemark rewind losing"
+                MissingEpochsError, match=f"output '{output}'.*epoch(?=.*tidemark rewind losing --to)(?=.*--missing-epochs accept)"
             ) as told:
                 world.run(5)
             assert (told.value.transient, world.epoch) == (False, 3), loss
@@ -207,7 +234,14 @@ def test_missing_epochs_are_published_again(world: World) -> None:
 
 
 def test_what_is_deleted_cannot_be_published_again(world: World) -> None:
-    for output, loss in (("append", shutil.rmtree), ("upsert", table_replaced), ("files", shutil.rmtree)):
+    losses: tuple[tuple[str, Loss], ...] = (
+        ("append", shutil.rmtree),
+        ("upsert", table_replaced),
+        ("files", shutil.rmtree),
+        ("files", files_deleted),
+        ("files", folder_put_back),
+    )
+    for output, loss in losses:
         with world.again():
             loss(world.place / output)
             with pytest.raises(MissingEpochsError, match=r"cannot be published again: .*--missing-epochs accept"):
@@ -237,6 +271,65 @@ def test_a_gap_that_is_accepted_is_kept_in_the_log(world: World) -> None:
         table_restored(world.place / "append")
         with pytest.raises(MissingEpochsError):
             world.run(7)
+
+
+def test_rows_that_others_delete_by_a_condition_are_no_loss(world: World) -> None:
+    def delete(progress: EpochProgress) -> None:
+        if progress.epoch in {4, 6}:
+            for output in ("append", "upsert"):
+                DeltaTable(str(world.place / output)).delete(f"k = 'k{progress.epoch - 2}'")
+
+    with world.again():
+        # While the driver runs, and between two runs.
+        world.run(7, on_epoch=delete)
+        world.run(8)
+        for output in ("append", "upsert"):
+            assert world.rows(output) == [row for row in expected(output, 8) if row[0] not in {"k2", "k4"}]
+        assert world.rows("files") == expected("files", 8)
+
+
+def test_files_that_readers_move_are_not_missed_where_the_job_says_so(world: World) -> None:
+    def take(progress: EpochProgress) -> None:
+        if progress.epoch >= 4:
+            files_deleted(world.place / "files")
+
+    with world.again():
+        files_deleted(world.place / "files")
+        world.run(6, on_epoch=take, readers_move_files=True)
+        world.run(7, readers_move_files=True)
+        assert world.rows("files") == [("k6", 6), ("same", 6)]
+        # A folder that is gone or an older one is refused all the same.
+        for loss in (shutil.rmtree, folder_put_back):
+            loss(world.place / "files")
+            with pytest.raises(MissingEpochsError):
+                world.run(8, readers_move_files=True)
+
+
+def test_files_that_are_gone_are_accepted_once(world: World) -> None:
+    with world.again():
+        files_deleted(world.place / "files")
+        ran = world.run(4, missing_epochs="accept")
+        assert [(epoch.epoch, epoch.rows_in) for epoch in ran.epochs] == [(4, 0)]
+        # It is in the log: nobody has to say it again while nothing more is lost.
+        world.run(4)
+        world.run(5)
+        world.run(6)
+        assert world.rows("files") == sorted([("k4", 4), ("same", 4), ("k5", 5), ("same", 5)])
+        # What is lost from now on is refused as ever.
+        files_deleted(world.place / "files")
+        with pytest.raises(MissingEpochsError, match=r"any file of that epoch.*readers_move_files=True"):
+            world.run(7)
+
+
+def test_files_of_older_epochs_may_be_deleted(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    with world.again():
+        newest = max(file.name for file in (world.place / "files").glob("part-*-*-*.parquet"))
+        for file in (world.place / "files").glob("part-*-*-*.parquet"):
+            if file.name[:-13] != newest[:-13]:
+                file.unlink()
+        world.run(5)
+        assert {t for _, t in world.rows("files")} == {3, 4}
+        assert not [text for text in caplog.messages if "are no longer in" in text]
 
 
 def test_the_job_is_rewound_to_where_the_table_is(world: World) -> None:

@@ -22,7 +22,7 @@ from tidemark.spark.sinks import BoundSink
 from tidemark.spark.staging import new_staging
 from tidemark.state.joblog import Driver, JobLog
 from tidemark.state.owners import current_owner
-from tidemark.state.progress import EpochProgress, OperatorProgress, SourceProgress
+from tidemark.state.progress import EpochProgress, OperatorProgress, OutputProgress, SourceProgress
 from tidemark.state.records import EpochRecord, OperatorState, OutputRecord, SourceLogFile, SourceLogRef, StagedFile, StateFile
 from tidemark.state.retention import retire
 from tidemark.state.store import JobStore
@@ -57,6 +57,8 @@ class StoredJob:
     uids: tuple[str, ...] = ("hourly",)
     outputs: dict[str, OutputRecord] = field(default_factory=dict)
     number: int = 0
+    counted: bool = False
+    """Whether the rows of outputs are counted, as a driver does it."""
 
     def __post_init__(self) -> None:
         self.log = JobLog(self.root.at(self.name), self.name, self.clock)
@@ -113,6 +115,7 @@ class StoredJob:
             3,
             sources={"trips": SourceProgress(10, 9, 1, 5_000, 1_000, None)},
             operators={uid: OperatorProgress(9, 8, 1, 5_000, 2, 1, 10, 1, 1) for uid in self.uids},
+            outputs={name: OutputProgress(item.rows, len(item.files), 1, item.sink) for name, item in self.outputs.items() if self.counted},
         )
         record = EpochRecord(
             self.name,

@@ -21,6 +21,7 @@ from tidemark.savepoints.rewind_tables import put_back
 from tidemark.savepoints.rewinding import preview_rewind, rewind
 from tidemark.spark.delta_sink import DeltaSink
 from tidemark.spark.late_publication import late_publisher
+from tidemark.spark.parquet_sink import ParquetSink
 from tidemark.spark.publication import publish
 from tidemark.spark.sinks import BoundSink
 from tidemark.state.delta_tags import EPOCH, LINEAGE
@@ -156,6 +157,39 @@ def test_what_cannot_be_published_refuses_it(job: Publishing, tmp_path: Path) ->
         rewind(job.job.root, "taxi", "sp-1", clock=job.job.clock, publish=late_publisher())
     assert job.job.log.load().epoch == stopped
     assert (tmp_path / "always" / staged.path).exists()
+
+
+@pytest.mark.parametrize("deleted", ["entries", "staged"])
+def test_a_loss_that_only_the_sink_finds_is_gone_back_behind(job: Publishing, tmp_path: Path, deleted: str) -> None:
+    """The records are of an earlier release, or the staged files are gone: to publish the newest epoch would hide what is missing."""
+    job.job.counted = True
+    job.publish(job.stage(3))
+    record = job.stage(4)
+    for name in NAMES:
+        if deleted == "entries":
+            for entry in sorted((tmp_path / name / "_delta_log").glob("*.json"))[-2:]:
+                entry.unlink()
+        else:
+            shutil.rmtree(tmp_path / name / Path(record.outputs[name].files[0].path).parent)
+    before = [job.rows(each) for each in NAMES]
+    job.job.driver.release()
+    plan = look(job.job.root, "taxi", "sp-1", clock=job.job.clock)
+    assert (plan.refusals, plan.unpublished) == ((), NAMES)
+    said: list[str] = []
+    if deleted == "entries":
+        # Where it is refused for another reason, nothing is hidden.
+        with pytest.raises(RewindError, match=r"version 2, which comes before version 3"):
+            rewind(job.job.root, "taxi", "sp-2", clock=job.job.clock, publish=late_publisher())
+        assert [job.rows(each) for each in NAMES] == before == [[0, 1]] * 2
+    rewind(job.job.root, "taxi", "sp-1", clock=job.job.clock, publish=late_publisher(), tell=said.append)
+    assert [line for line in said if line.startswith(f"epoch 4 of output {NAMES[0]} is not published first: ")]
+    assert [job.rows(each) for each in NAMES] == [[0, 1]] * 2
+    # As in a new process.
+    job.sinks = {name: BoundSink(name, DeltaSink(name, str(tmp_path / name))) for name in NAMES}
+    job.job.restart()
+    for epoch in range(2, 5):
+        job.publish(job.stage(epoch))
+    assert [job.rows(each) for each in NAMES] == [[0, 1, 2, 3, 4]] * 2
 
 
 def test_the_way_back_to_an_epoch_that_was_never_published_is_refused(job: Publishing) -> None:
@@ -305,3 +339,28 @@ def test_a_former_place_that_another_job_has_now_is_not_put_back(tmp_path: Path)
     (reason,) = preview_rewind(job.job.root, "taxi", "first", clock=job.job.clock).refusals
     assert reason.startswith("output 'always (where it was)': ")
     assert "somebody else's since, which would be undone" in reason
+
+
+@pytest.mark.parametrize("deleted", ["folder", "files"])
+def test_a_folder_that_is_gone_does_not_stand_against_it(tmp_path: Path, deleted: str) -> None:
+    job, folder = StoredJob(JobStore.open(str(tmp_path / "store")), counted=True), tmp_path / "files"
+    sink = BoundSink("files", ParquetSink("files", str(folder), job="taxi"))
+    for epoch in range(3):
+        sink.sink.require_whole()
+        place = folder / "_tidemark" / f"e{epoch}" / "part-0.parquet"
+        place.parent.mkdir(parents=True)
+        pq.write_table(pa.table({"epoch": [epoch]}), place)
+        staged = StagedFile(f"_tidemark/e{epoch}/part-0.parquet", 1, place.stat().st_size)
+        job.outputs = {"files": OutputRecord("parquet", str(folder), SCHEMA, (staged,), 1, before=sink.sink.position)}
+        record = job.commit()
+        publish(record, {"files": sink})
+        job.savepoints.take(f"sp-{epoch}")
+    if deleted == "folder":
+        shutil.rmtree(folder)
+    else:
+        for file in folder.glob("part-*.parquet"):
+            file.unlink()
+    job.driver.release()
+    said: list[str] = []
+    assert rewind(job.root, "taxi", "sp-1", clock=job.clock, publish=late_publisher(), tell=said.append).epoch == 1
+    assert ["files is not published first" in " ".join(said)] == [deleted == "folder"]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from tests.savepoints.delta_jobs import TABLES, job_with_tables, maintain, publish, rows, run_epoch, write
 from tests.savepoints.stored_jobs import StoredJob, live_files
@@ -143,6 +144,30 @@ def test_it_is_refused_with_every_reason_and_nothing_is_changed(job: StoredJob, 
     assert "--restore good" in refused.value.fix
     assert (job.folder.list("refs"), job.log.load().epoch) == before
     assert rows(tmp_path / "hourly") == [0, 1, 2, 3, 4, 5, 99]
+
+
+def test_what_somebody_deleted_is_not_brought_back_unless_they_undo_it(job: StoredJob, tmp_path: Path) -> None:
+    place = str(tmp_path / "hourly")
+    before = DeltaTable(place).version()
+    DeltaTable(place).delete("epoch = 1")
+    write(place, 99)
+    with pytest.raises(
+        RewindError, match=r"would be undone: 8 \(WRITE\), 7 \(DELETE\).*Fix: .*undo them by a RESTORE to the version before them"
+    ):
+        go(job, "good")
+    assert rows(place) == [0, 2, 3, 4, 5, 99]
+    # As the fix says; one that comes after that stands in the way again.
+    DeltaTable(place).restore(before)
+    plan = look(job.root, "taxi", "good", clock=job.clock)
+    assert (plan.refusals, plan.changed) == ((), ("hourly", "late"))
+    write(place, 98)
+    assert look(job.root, "taxi", "good", clock=job.clock).refusals
+    DeltaTable(place).restore(before)
+    go(job, "good")
+    assert [rows(tmp_path / name) for name in TABLES] == [[0, 1, 2]] * 2
+    job.restart()
+    run_epoch(job)
+    assert [rows(tmp_path / name) for name in TABLES] == [[0, 1, 2, 3]] * 2
 
 
 def test_a_running_job_a_missing_savepoint_and_a_job_without_epochs_are_refused(job: StoredJob, tmp_path: Path) -> None:

@@ -8,13 +8,14 @@ from typing import Unpack
 
 import click
 
-from tidemark.cli.options import DURATION, absolute_path, json_option, open_store, pairs, store_option, wish_options
+from tidemark.cli.options import DURATION, absolute_path, json_option, missing_epochs_option, open_store, pairs, store_option, wish_options
 from tidemark.cli.restart_options import RestartGiven, restart_options, restart_policy
 from tidemark.cli.steering import say_made, wait_for, wait_options
 from tidemark.control.launchers import launchers_here
 from tidemark.control.loading import load_job
 from tidemark.control.spec import AlertThresholds, JobSpec, LauncherName
 from tidemark.control.wishes import Wishes
+from tidemark.state.progress import MissingEpochs
 from tidemark.state.store import JobStore
 
 
@@ -39,6 +40,7 @@ class Given(RestartGiven):
     standby: bool
     lag_warn: int | None
     lag_error: int | None
+    missing_epochs: MissingEpochs | None
     wait: bool
     timeout: int
     by: str
@@ -66,6 +68,7 @@ class Given(RestartGiven):
 @click.option("--standby", is_flag=True, help="Keep a second process ready to take over when the driver dies; takes a JVM's memory.")
 @click.option("--lag-warn", type=DURATION, default=None, help="Warn when the watermark lags so much.")
 @click.option("--lag-error", type=DURATION, default=None, help="It is an error from this lag on.")
+@missing_epochs_option
 @wait_options
 @wish_options
 @json_option
@@ -78,7 +81,7 @@ def submit(**given: Unpack[Given]) -> None:
     """
     root, job = _named(given)
     spec = _spec(job, given)
-    made = Wishes(root, given["by"]).submit(spec, given["why"])
+    made = Wishes(root, given["by"]).submit(spec, given["why"], missing_epochs=given["missing_epochs"])
     if given["suspended"] or not given["wait"]:
         say_made(made, as_json=given["as_json"])
         return

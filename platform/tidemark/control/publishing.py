@@ -18,9 +18,9 @@ def publisher(store: JobStore, job: str) -> Publish:
         submitted = read_spec(store, job)
         return submitted.spec.conf if submitted is not None else {}
 
-    def publish(driver: Driver, record: EpochRecord, unshown: Collection[str]) -> None:
+    def publish(driver: Driver, record: EpochRecord, unshown: Collection[str]) -> Mapping[str, str]:
         from tidemark.spark.late_publication import late_publisher
 
-        late_publisher(settings)(driver, record, unshown)
+        return late_publisher(settings)(driver, record, unshown)
 
     return publish

@@ -33,18 +33,31 @@ class Wishes:
     by: str = ""
     clock: Clock = SYSTEM_CLOCK
 
-    def submit(self, spec: JobSpec, why: str = "") -> SpecGeneration:
+    def submit(self, spec: JobSpec, why: str = "", *, missing_epochs: MissingEpochs | None = None) -> SpecGeneration:
         """Ask for a job to be as a spec says, whether it is there already or not.
 
-        The number of restarts that were asked for goes on from what it was.
+        The number of restarts that were asked for goes on from what it was. One that failed for good is started again where it is said
+        what is done about missing epochs.
+
+        Args:
+            spec: how the job is wanted.
+            why: what for.
+            missing_epochs: as for ``start``.
 
         Raises:
             DefinitionError: the spec cannot be.
+            CorruptStoreError: the job's log is damaged.
         """
 
         def change(newest: SpecGeneration | None) -> JobSpec:
-            return spec if newest is None else replace(spec, restarts=max(spec.restarts, newest.spec.restarts))
+            if newest is None:
+                return replace(spec, missing_epochs=wish)
+            status = read_control_status(self.store, spec.job)
+            failed = status is not None and (status.lifecycle == "failed" or self._failed_unseen(status))
+            restarts = max(spec.restarts, newest.spec.restarts + (failed and wish is not None))
+            return replace(spec, restarts=restarts, missing_epochs=wish)
 
+        wish = self._missing_epochs(spec.job, missing_epochs)
         return change_spec(self.store, spec.job, change, by=self._by, why=why or "submitted", clock=self.clock)
 
     def start(

@@ -133,7 +133,7 @@ def describe_sink(sink: SinkSpec) -> str:
             upserts = f", upsert by {', '.join(sink.keys)}" if sink.keys else ", upsert" if sink.mode == "upsert" else ""
             return f"delta {describe_path(sink.path)}{upserts}"
         case ParquetSpec():
-            return f"parquet {describe_path(sink.path)}"
+            return f"parquet {describe_path(sink.path)}{', whose readers move files' if sink.readers_move_files else ''}"
         case ConsoleSpec():
             return "console"
         case MemorySpec():

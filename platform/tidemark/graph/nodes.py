@@ -223,9 +223,13 @@ class DeltaSpec:
 
 @dataclass(frozen=True)
 class ParquetSpec:
-    """A folder of Parquet files; each file appears exactly once, the files of one epoch one after the other."""
+    """A folder of Parquet files; each file appears exactly once, the files of one epoch one after the other.
+
+    ``readers_move_files`` says that readers take files away, so that missing ones say nothing.
+    """
 
     path: str
+    readers_move_files: bool = False
 
 
 @dataclass(frozen=True)

@@ -46,15 +46,28 @@ def delta(stream: Stream, path: str, *, mode: Literal["append", "upsert"] = "app
     return replace(output, sink=DeltaSpec(path=path, mode=mode, keys=upsert_keys(stream.node, keys, output.place)))
 
 
-def parquet(stream: Stream, path: str) -> Output:
+def parquet(stream: Stream, path: str, *, readers_move_files: bool = False) -> Output:
     """Write a stream to a folder of Parquet files.
 
     Guarantee: each row exactly once; the files of one epoch appear one after the other, so a reader may see part of an epoch.
 
+    Args:
+        stream: what is written.
+        path: of the folder.
+        readers_move_files: whether readers move or delete files that they have read. Otherwise the job stops (``TM302``) when all files of
+            the newest epoch that it published are gone.
+
     Raises:
-        DefinitionError: not a stream, or no path.
+        DefinitionError: not a stream, no path, or ``readers_move_files`` is neither True nor False.
     """
-    return _output("parquet", stream, ParquetSpec(path=_text("parquet", "path", path, stream)))
+    output = _output("parquet", stream, ParquetSpec(_text("parquet", "path", path, stream), readers_move_files))
+    if not isinstance(readers_move_files, bool):
+        raise DefinitionError(
+            f"parquet(readers_move_files={shortened(repr(readers_move_files))}) is neither True nor False",
+            fix="write readers_move_files=True where readers move or delete files that they have read",
+            place=output.place,
+        )
+    return output
 
 
 def console(stream: Stream, *, rows: int = 20) -> Output:

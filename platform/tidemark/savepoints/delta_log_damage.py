@@ -1,4 +1,7 @@
-"""Which entry of a Delta table's log is damaged, where the table cannot be read: the library below says only that one is."""
+"""Which entry of a Delta table's log is damaged.
+
+The library below says only that one is, and takes one without content for a version that changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,11 @@ from tidemark.state.redaction import redacted, without_secrets
 from tidemark.state.store import JobStore
 
 _ENTRY: Final = re.compile(r"(\d{20})\.json")
+_CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint\..*")
+_LAST_CHECKPOINT: Final = "_last_checkpoint"
+_LEAST_BYTES: Final = 3
+"""No action of an entry is shorter."""
+
 _LOOKED_AT: Final = 200
 """So many of the newest entries: what is older lies behind a checkpoint, and is not read to open a table."""
 
@@ -31,16 +39,54 @@ def unreadable(output: str, location: str, error: Exception, *, fix: str) -> Sin
         fix: what to do where no entry is damaged.
     """
     entry = damaged_entry(location)
+    if entry is not None:
+        found = damaged(output, location, entry)
+        found.__cause__ = without_secrets(error)
+        return found
     lines = redacted(str(error)).strip().splitlines()
-    what = f"entry {entry} of its log is damaged" if entry is not None else lines[0] if lines else type(error).__name__
-    found = SinkError(
-        f"the Delta table of output {output!r} cannot be read: {what}",
-        fix=fix if entry is None else _DAMAGED,
-        uid=output,
-        place=location if entry is None else f"{location.rstrip('/')}/_delta_log/{entry}",
-    )
+    what = lines[0] if lines else type(error).__name__
+    found = SinkError(f"the Delta table of output {output!r} cannot be read: {what}", fix=fix, uid=output, place=location)
     found.__cause__ = without_secrets(error)
     return found
+
+
+def damaged(output: str, location: str, entry: str) -> SinkError:
+    """Return the error for a table whose log has a damaged entry of this name; the output's may be empty."""
+    table = f"the Delta table of output {output!r}" if output else "a Delta table"
+    return SinkError(
+        f"{table} cannot be read: entry {entry} of its log is damaged",
+        fix=_DAMAGED,
+        uid=output or None,
+        place=f"{location.rstrip('/')}/_delta_log/{entry}",
+    )
+
+
+def require_no_empty_entry(output: str, location: str) -> None:
+    """Make sure that no entry by which a table is read is without content: its rows would be missing without a word.
+
+    Args:
+        output: the output's name.
+        location: of the table, which is there.
+
+    Raises:
+        SinkError: one is.
+        StoreError: the table's log cannot be listed.
+    """
+    log = JobStore.open(location, make=False).at("_delta_log")
+    files = log.list(start=_newest_checkpoint(log))
+    checkpoint = max((int(found[1]) for file in files if (found := _CHECKPOINT.fullmatch(file.path))), default=-1)
+    for file in files:
+        found = _ENTRY.fullmatch(file.path)
+        if found and file.size < _LEAST_BYTES and int(found[1]) > checkpoint:
+            raise damaged(output, location, file.path)
+
+
+def _newest_checkpoint(log: JobStore) -> str:
+    """Return a path of a table's log before which nothing is needed to read the table."""
+    try:
+        return f"{int(json.loads(log.get(_LAST_CHECKPOINT))['version']):020d}"
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return ""
 
 
 def damaged_entry(location: str) -> str | None:

@@ -28,6 +28,9 @@ NOT_TAKEN_BACK = {
 }
 
 
+OF_OTHERS = "versions of somebody else's since"
+
+
 @dataclass(frozen=True)
 class RewindPlan:
     """What a rewind does.
@@ -114,6 +117,16 @@ def plan_rewind(
 def shown(commits: Iterable[Commit]) -> list[Commit]:
     """Return commits of a table but those that changed nothing of what it says."""
     return [commit for commit in commits if commit.epoch is not None or commit.foreign]
+
+
+def standing(commits: Iterable[Commit]) -> list[Commit]:
+    """Return commits of a table, newest first, without those that somebody undid since by a RESTORE to a version before them."""
+    found: list[Commit] = []
+    for commit in commits:
+        later = found[-1].restored if found else None
+        if later is None or commit.version <= later:
+            found.append(commit)
+    return found
 
 
 def commits_since(version: TableVersion, newest: int) -> list[Commit]:
@@ -212,14 +225,14 @@ def _against(name: str, version: TableVersion, table: DeltaTable | None, job: st
     if newest < version.version:
         return [f"{place} is at version {newest}, which comes before version {version.version}: it was made anew"], False
     commits = commits_since(version, newest)
-    since = shown(commits)
+    since = shown(standing(commits))
     theirs = [commit for commit in since if not commit.keeps(version.version)]
     foreign = [
         commit for commit in theirs if commit.epoch is None or commit.of_other(job) or (own is not None and commit.epoch[0] not in own)
     ]
     if foreign:
         listed = ", ".join(f"{commit.version} ({_maker(commit, job)})" for commit in foreign[:3])
-        return [f"{place} has versions of somebody else's since, which would be undone: {listed}"], True
+        return [f"{place} has {OF_OTHERS}, which would be undone: {listed}"], True
     if is_cut_off(version, newest, commits):
         return [f"{place} no longer has version {version.version}: its log was cleaned up"], True
     if not since:

@@ -13,7 +13,7 @@ from deltalake.exceptions import DeltaError
 
 from tidemark.errors import PublishError, RewindError
 from tidemark.savepoints.rewind_note import FORMER, RewindNote
-from tidemark.savepoints.rewind_plan import commits_since, is_cut_off, shown
+from tidemark.savepoints.rewind_plan import commits_since, is_cut_off, shown, standing
 from tidemark.savepoints.savepoint import TableVersion
 from tidemark.savepoints.table_versions import Commit, open_table
 from tidemark.state.delta_hooks import KEEP_LOG
@@ -43,7 +43,7 @@ def put_back(job: str, output: str, version: TableVersion, note: RewindNote) -> 
     # Of one that needed nothing the commit that closes it tells, or what the job has published since: who slept may come late.
     if any(commit.lineage == note.lineage or commit.tags.get(REWIND) == note.identity for commit in after):
         return False
-    since = shown(after)
+    since = shown(standing(after))
     if is_cut_off(version, table.version(), after):
         raise RewindError(
             f"the table of output {output!r} does not tell any more what was done to it: its log was cleaned up",
@@ -55,7 +55,8 @@ def put_back(job: str, output: str, version: TableVersion, note: RewindNote) -> 
     if foreign := [commit for commit in since if (commit.foreign and not commit.keeps(version.version)) or commit.of_other(job)]:
         raise RewindError(
             f"somebody else wrote version {foreign[0].version} of the table of output {output!r} while the rewind was under way",
-            fix="undo that version (Delta's RESTORE to the one before), see that nobody writes there, and give the same command again",
+            fix=f"undo that (Delta's RESTORE to version {foreign[-1].version - 1}), see that nobody writes there, and give the same "
+            "command again",
             uid=output,
             place=version.location,
         )

@@ -7,7 +7,7 @@ somebody who gives the same command. Readers who want all tables of one epoch fi
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ from tidemark.errors import CorruptStoreError, RewindError, TidemarkError
 from tidemark.savepoints.restore import Restore
 from tidemark.savepoints.restoring import begin_lineage, prepared, require_whole
 from tidemark.savepoints.rewind_note import IDENTITY, RewindNote, how_to_end, read_rewind, remove_rewind, write_rewind
-from tidemark.savepoints.rewind_plan import RewindPlan, plan_rewind
+from tidemark.savepoints.rewind_plan import OF_OTHERS, RewindPlan, plan_rewind
 from tidemark.savepoints.rewind_tables import put_back
 from tidemark.savepoints.savepoint import Savepoint
 from tidemark.savepoints.savepoint_store import SavepointStore
@@ -37,8 +37,9 @@ from tidemark.state.store import JobStore
 Tell = Callable[[str], None]
 """Is told of each step, in words."""
 
-Publish = Callable[[Driver, EpochRecord, Collection[str]], None]
-"""Publishes the newest epoch, for the driver that rewinds; with the names of the tables that do not show it yet. Again it does nothing."""
+Publish = Callable[[Driver, EpochRecord, Collection[str]], Mapping[str, str]]
+"""Publishes the newest epoch, for the driver that rewinds; with the names of the tables that do not show it yet. Again it does nothing.
+Returns outputs whose places have lost epochs, and how: to those nothing is published."""
 
 
 def preview_rewind(root: JobStore, job: str, name: str, *, clock: Clock = SYSTEM_CLOCK) -> RewindPlan:
@@ -170,7 +171,7 @@ def _possible(
         if plan.unpublished:
             say(f"epoch {head.epoch}, which is committed, is published first: {', '.join(plan.unpublished)}")
         try:
-            publish(driver, head, plan.unpublished)
+            lost = publish(driver, head, plan.unpublished)
         except TidemarkError as error:
             raise RewindError(
                 f"epoch {head.epoch} is committed and cannot be published, without which there is no way back to it: {error.what}",
@@ -178,7 +179,11 @@ def _possible(
                 job=store.job,
                 epoch=head.epoch,
             ) from error
+        for output, what in lost.items():
+            say(f"epoch {head.epoch} of output {output} is not published first: {what}")
         plan = _plan(store, store.get(name), head, although_unpublished=False)
+        # What a place has lost is no epoch that can still be published, and no reason against going back to where the place is.
+        plan = replace(plan, unpublished=tuple(output for output in plan.unpublished if output not in lost))
     refused = tuple(
         f"the table of output {output!r} does not show epoch {head.epoch} yet, which is committed" for output in plan.unpublished
     )
@@ -258,9 +263,11 @@ def _plan(store: SavepointStore, savepoint: Savepoint, head: EpochRecord, *, alt
 def _require_no_refusal(plan: RewindPlan, job: str) -> None:
     if plan.refusals:
         name = plan.savepoint
+        others = any(OF_OTHERS in reason for reason in plan.refusals)
+        undo = " (others' versions: undo them by a RESTORE to the version before them, and make them again afterwards)" if others else ""
         raise RewindError(
             f"the job cannot be put back to savepoint {name!r} with its tables: {'; '.join(plan.refusals)}",
-            fix="mend what is listed, choose another savepoint, or put back the state alone, which leaves tables as they are: "
+            fix=f"mend what is listed{undo}, choose another savepoint, or put back the state alone, which leaves tables as they are: "
             f"`tidemark run MODULE:JOB --restore {name}`",
             job=job,
             epoch=plan.epoch,

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tidemark.errors import CorruptStoreError
+from tidemark.savepoints.delta_log_damage import damaged
 from tidemark.state.delta_tags import EPOCH, JOB, LINEAGE, REWIND
 from tidemark.state.envelope import sha256
 from tidemark.state.store import JobStore
@@ -101,7 +101,7 @@ def read_entry(table: JobStore, version: int) -> Entry | None:
     """Return a version's entry, None where there is none: it has expired, or never was. ``table`` is the store at the table.
 
     Raises:
-        CorruptStoreError: it is damaged.
+        SinkError: it is damaged, or has no content.
         StoreError: it cannot be read.
     """
     path = f"_delta_log/{version:020d}.json"
@@ -112,18 +112,14 @@ def read_entry(table: JobStore, version: int) -> Entry | None:
     try:
         return entry_of(version, data)
     except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise CorruptStoreError(
-            f"entry {path} of a Delta table's log is damaged",
-            fix="restore the file from a backup of the table",
-            place=str(table.location),
-        ) from error
+        raise damaged("", str(table.location), path.rpartition("/")[2]) from error
 
 
 def read_entries(table: JobStore, first: int, last: int) -> list[Entry]:
     """Return the entries of some versions, oldest first, without those that have expired.
 
     Raises:
-        CorruptStoreError: one is damaged.
+        SinkError: one is damaged.
         StoreError: one cannot be read.
     """
     versions = range(first, last + 1)
@@ -136,8 +132,10 @@ def read_entries(table: JobStore, first: int, last: int) -> list[Entry]:
 
 
 def entry_of(version: int, data: bytes) -> Entry:
-    """Return an entry from its bytes: one action per line."""
+    """Return an entry from its bytes: one action per line; ValueError where there is none."""
     actions: list[dict[str, Any]] = [json.loads(line) for line in data.decode().splitlines() if line.strip()]
+    if not actions:
+        raise ValueError("no action")
     info: dict[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
     return Entry(
         version,

@@ -96,7 +96,7 @@ def followed(
         needed: which epochs have to be there, as in ``judge``.
 
     Raises:
-        CorruptStoreError: an entry is damaged.
+        SinkError: an entry is damaged.
         StoreError: an entry cannot be read.
     """
     newest = table.version()

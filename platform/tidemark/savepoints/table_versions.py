@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from tidemark.locations import Location
-from tidemark.savepoints.delta_log_damage import unreadable
+from tidemark.savepoints.delta_log_damage import damaged, require_no_empty_entry, unreadable
 from tidemark.savepoints.savepoint import Savepoint, TableVersion
 from tidemark.savepoints.table_entries import Entry
 from tidemark.state.delta_tags import COLUMNS_FOR, EPOCH, JOB, LINEAGE, MAINTENANCE
@@ -81,18 +81,25 @@ def open_table(output: str, location: str) -> DeltaTable | None:
 
     Raises:
         SinkError: it cannot be read.
+        StoreError: its log cannot be listed.
     """
     try:
-        return DeltaTable(Location.parse(location).uri)
+        table = DeltaTable(Location.parse(location).uri)
     except TableNotFoundError:
         return None
     except (DeltaError, OSError) as error:
         fix = "repair the table, or see to its place and the credentials in the environment"
         raise unreadable(output, location, error, fix=fix) from without_secrets(error)
+    require_no_empty_entry(output, location)
+    return table
 
 
 def commits_back(location: str, newest: int) -> Iterator[Commit]:
-    """Yield a table's commits from a version back, as far as its log goes; each read as it is asked for, several at a time."""
+    """Yield a table's commits from a version back, as far as its log goes; each read as it is asked for, several at a time.
+
+    Raises:
+        SinkError: an entry is damaged, or has no content.
+    """
     log = JobStore.open(location).at("_delta_log")
     upper, round_ = newest, 0
     with ThreadPoolExecutor(_THREADS) as threads:
@@ -195,11 +202,16 @@ def _shows(commit: Commit | None, record: EpochRecord) -> bool:
 
 
 def _commit(log: JobStore, version: int) -> Commit | None:
+    name = f"{version:020d}.json"
     try:
-        lines = log.get(f"{version:020d}.json").decode().splitlines()
+        actions = [json.loads(line) for line in log.get(name).decode().splitlines() if line.strip()]
     except FileNotFoundError:  # expired
         return None
-    infos = [action["commitInfo"] for action in map(json.loads, filter(str.strip, lines)) if "commitInfo" in action]
+    except ValueError as error:
+        raise damaged("", str(log.above.location), name) from error
+    if not actions:
+        raise damaged("", str(log.above.location), name)
+    infos = [action["commitInfo"] for action in actions if "commitInfo" in action]
     info = infos[0] if infos else {}
     tags = {key: str(value) for key, value in info.items() if key.startswith("tidemark.")}
     at = info.get("timestamp")

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from deltalake import DeltaTable
 
+from tidemark.errors import SinkError
 from tidemark.savepoints.table_position import Lost, followed, is_continued, lost_at_once, position_of
 from tidemark.spark.missing import Expected, OutputPosition
 from tidemark.state.records import SinkPosition
@@ -49,6 +50,14 @@ class DeltaPosition(OutputPosition):
             SinkError: it cannot be read.
             StoreError: its log cannot be read.
         """
+        try:
+            self._look()
+        except SinkError as error:
+            # Who reads an entry does not know whose table it is.
+            error.uid = error.uid or self.output
+            raise error.with_job(self.job) if self.job else error from error.__cause__
+
+    def _look(self) -> None:
         if self.known is None:
             self._begin()
             return

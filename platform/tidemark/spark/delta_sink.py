@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException
 from tidemark.crashpoints import crash_point
 from tidemark.errors import PublishError, SinkError, StoreError, TidemarkError
 from tidemark.locations import Location
-from tidemark.savepoints.delta_log_damage import damaged_entry, unreadable
+from tidemark.savepoints.delta_log_damage import damaged_entry, require_no_empty_entry, unreadable
 from tidemark.savepoints.missing_records import Retained
 from tidemark.savepoints.result_tables import is_blank, judge_table
 from tidemark.savepoints.stored_types import stored_columns
@@ -308,12 +308,14 @@ class DeltaSink:
     def _open(self) -> DeltaTable | None:
         if self._table is None:
             try:
-                self._table = DeltaTable(self._location.uri)
+                table = DeltaTable(self._location.uri)
             except TableNotFoundError:
                 return None
             except (DeltaError, OSError) as error:
                 fix = "repair or move the table, or write to another path"
                 raise unreadable(self._name, self.location, error, fix=fix) from without_secrets(error)
+            require_no_empty_entry(self._name, self.location)
+            self._table = table
         return self._table
 
     def _create(self, schema: Schema, *, anew: bool = False) -> DeltaTable:

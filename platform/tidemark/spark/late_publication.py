@@ -18,6 +18,7 @@ from tidemark.savepoints.rewinding import Publish, Tell
 from tidemark.savepoints.rewinding import rewind as put_back
 from tidemark.spark.delta_upsert import Upsert
 from tidemark.spark.housekeeping import beating
+from tidemark.spark.missing_epochs import expect_published
 from tidemark.spark.publication import publish
 from tidemark.spark.session import build_session, engine_settings
 from tidemark.spark.sinks import sink_of_record
@@ -33,13 +34,18 @@ def late_publisher(conf: Callable[[], Mapping[str, str]] = dict) -> Publish:
         conf: returns settings of the Spark session, if one has to be started: the job's own, by which its tables may be reached.
     """
 
-    def publish_now(driver: Driver, record: EpochRecord, unshown: Collection[str]) -> None:
+    def publish_now(driver: Driver, record: EpochRecord, unshown: Collection[str]) -> Mapping[str, str]:
+        lost: dict[str, str] = {}
         # Of folders nobody asked; what was moved already is left.
         due = {name: output for name, output in record.outputs.items() if output.files and (name in unshown or output.sink != "delta")}
-        sinks = {name: sink_of_record(name, output, record.job, maintained=False) for name, output in due.items()}
+        opened = {name: sink_of_record(name, output, record.job, maintained=False) for name, output in due.items()}
+        sinks = {name: sink for name, sink in opened.items() if sink is not None}
+        # Else an epoch would be added to a place that has lost some, and the gap be seen by nobody.
+        expect_published(record, sinks, driver.log)
         merges = any(Upsert.of_options(output.options) is not None for output in due.values())
         with beating(driver), _session(record.job, conf()) if merges else _no_session():
-            publish(replace(record, outputs=due), {name: sink for name, sink in sinks.items() if sink is not None})
+            publish(replace(record, outputs=due), sinks, lost=lambda name, error: lost.update({name: error.what}))
+        return lost
 
     return publish_now
 

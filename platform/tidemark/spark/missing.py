@@ -81,3 +81,18 @@ def staged_files_lost(output: str, job: str, place: str, epoch: int) -> MissingE
         epoch=epoch,
         place=place,
     )
+
+
+def published_files_lost(output: str, job: str, place: str, epoch: int) -> MissingEpochsError:
+    """Return the error for a folder in which no file of the newest published epoch is left."""
+    name = job or "JOB"
+    return MissingEpochsError(
+        f"output {output!r} was published up to epoch {epoch}, and its place no longer holds any file of that epoch",
+        fix="restore the files from a backup; or, if readers move or delete files that they have read, say so: tm.parquet(..., "
+        f"readers_move_files=True); or put the job back to an epoch before (`tidemark rewind {name} --to SAVEPOINT`); or go on without "
+        f"them (`--missing-epochs accept` of `tidemark start {name}` and `tidemark run`), which the job's log keeps; nothing was changed",
+        job=job or None,
+        uid=output,
+        epoch=epoch,
+        place=place,
+    )

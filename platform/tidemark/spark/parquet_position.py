@@ -1,17 +1,18 @@
 """What a folder of Parquet files keeps of what a job published to it: a small note beside the stagings, written after each publication.
 
-Readers may take files away, so that the files alone do not tell whether the folder is still the one that a job published to.
+The files alone do not tell whether the folder is still the one that a job published to: old ones may be deleted, and where the job says so
+readers take away new ones, too. Else some of the newest epoch's must be there.
 """
 
 from __future__ import annotations
 
 import logging
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tidemark.savepoints.table_position import NO_TABLE, Lost
-from tidemark.spark.missing import OutputPosition
+from tidemark.spark.missing import OutputPosition, published_files_lost
 from tidemark.state.records import OutputRecord, SinkPosition
 from tidemark.state.sealed import read_sealed, write_sealed
 from tidemark.state.store import JobStore
@@ -19,6 +20,9 @@ from tidemark.state.store import JobStore
 logger = logging.getLogger("tidemark")
 
 KIND: Final = "published"
+
+GONE: Final = "gone"
+"""In the place of a log entry's checksum: that the files of the position's epoch are gone was accepted."""
 
 
 @dataclass(frozen=True)
@@ -45,19 +49,21 @@ class ParquetPosition(OutputPosition):
         store: at the folder.
         path: of the note.
         made: whether the folder was made just now.
+        readers_move_files: whether readers take files away, so that missing ones say nothing.
     """
 
-    def __init__(self, output: str, job: str, store: JobStore, path: str, *, made: bool) -> None:
+    def __init__(self, output: str, job: str, store: JobStore, path: str, *, made: bool, readers_move_files: bool) -> None:
         super().__init__(output, job, store)
         self._path = path
         self._made = made
-        self._looked = False
+        self._readers_move_files = readers_move_files
+        self._said = False
 
     def require_whole(self) -> None:
-        """Make sure that the folder is the one that was published to.
+        """Make sure that the folder is the one that was published to, and has files of the newest epoch.
 
         Raises:
-            MissingEpochsError: it is not, or an older copy of it.
+            MissingEpochsError: it is not, or an older copy of it, or all files of that epoch are gone.
             CorruptStoreError: its note is damaged.
             StoreError: its note cannot be read.
         """
@@ -66,7 +72,8 @@ class ParquetPosition(OutputPosition):
             newest = self.expected.newest
             if known is None and newest is not None and self._made:
                 raise self.missing(SinkPosition(lineage=newest[0], epoch=newest[1]), Lost(-1, "there is no such folder any more"))
-            self.known = note.position if note is not None else NO_TABLE
+            # Of what the job's log does not know nothing can be lost: a rewind leaves later files, and they may be deleted.
+            self.known = replace(note.position, lineage="", epoch=-1) if note is not None else NO_TABLE
         elif note is None:
             why = "it has no note of what was published to it; it was deleted, emptied or replaced"
             raise self.missing(known, Lost(-1, why))
@@ -75,8 +82,31 @@ class ParquetPosition(OutputPosition):
         elif note.count < known.version:
             raise self.missing(known, Lost(note.count, "an older copy of it was restored"))
         else:
-            self.known = note.position
-        self._look_for_files(self.known)
+            self.known = replace(known, version=note.count, since=note.count)
+            # At a start the log tells of the epoch before the newest, which may be old, and the note perhaps of one that was taken back.
+            self.require_files((known.lineage, known.epoch), (note.lineage, note.epoch))
+
+    def require_files(self, *epochs: tuple[str, int]) -> None:
+        """Make sure that one of some published epochs has files here still; where only some of those are gone, that is logged once.
+
+        Args:
+            epochs: by lineage and number; the error names the first.
+
+        Raises:
+            MissingEpochsError: none is there, nobody accepted that, and readers are not known to take any away.
+            StoreError: the folder cannot be looked at.
+        """
+        if self._readers_move_files or self._accepted(*epochs[0]):
+            return
+        if any(self.store.exists(final_name(lineage, epoch, 0)) for lineage, epoch in dict.fromkeys(epochs)):
+            return
+        epoch = epochs[0][1]
+        if not self._has_files(*epochs):
+            raise published_files_lost(self.output, self.job, str(self.store.location), epoch)
+        if not self._said:
+            self._said = True
+            text = "output %r: some files of epoch %d are no longer in %s; the job goes on"
+            logger.warning(text, self.output, epoch, self.store.location)
 
     def moved(self, lineage: str, epoch: int) -> None:
         """Note that an epoch was published."""
@@ -86,12 +116,15 @@ class ParquetPosition(OutputPosition):
         elif (note.lineage, note.epoch) != (lineage, epoch):
             note = FolderNote(note.folder, note.count + 1, lineage, epoch)
         write_sealed(self.store, self._path, kind=KIND, value=note)
-        self.known = note.position
+        self.known = replace(note.position, entry=GONE if self._accepted(lineage, epoch) else "")
 
     def adopt(self) -> None:
-        """Take the folder as it is for what it should be."""
+        """Take the folder as it is for what it should be, also without the newest epoch's files."""
         note = self._note()
-        self.known = note.position if note is not None else NO_TABLE
+        if note is None:
+            self.known = NO_TABLE
+        else:
+            self.known = replace(note.position, entry="" if self._has_files((note.lineage, note.epoch)) else GONE)
 
     @property
     def newest(self) -> tuple[str, int] | None:
@@ -102,22 +135,22 @@ class ParquetPosition(OutputPosition):
     def _note(self) -> FolderNote | None:
         return read_sealed(self.store, self._path, kind=KIND, form=FolderNote)
 
-    def _look_for_files(self, known: SinkPosition) -> None:
-        if known.epoch < 0 or self._looked:
-            return
-        if not self.store.exists(final_name(known.lineage, known.epoch, 0)):
-            self._looked = True
-            logger.warning(
-                "output %r: the files of epoch %d are no longer in %s; readers may take files away, and the job goes on",
-                self.output,
-                known.epoch,
-                self.store.location,
-            )
+    def _has_files(self, *epochs: tuple[str, int]) -> bool:
+        return any(file.path.startswith(tuple(final_prefix(*epoch) for epoch in epochs)) for file in self.store.list())
+
+    def _accepted(self, lineage: str, epoch: int) -> bool:
+        known = self.known
+        return known is not None and known.entry == GONE and (known.lineage, known.epoch) == (lineage, epoch)
+
+
+def final_prefix(lineage: str, epoch: int) -> str:
+    """Return what the names of an epoch's files begin with."""
+    return f"part-{lineage}-{epoch:012d}-"
 
 
 def final_name(lineage: str, epoch: int, number: int) -> str:
     """Return the name that a file of an epoch has for readers."""
-    return f"part-{lineage}-{epoch:012d}-{number:05d}.parquet"
+    return f"{final_prefix(lineage, epoch)}{number:05d}.parquet"
 
 
 def final_names(record: OutputRecord, lineage: str, epoch: int) -> list[str]:

@@ -45,11 +45,12 @@ class ParquetSink:
         name: of the output.
         path: of the folder.
         job: whose output it is.
+        readers_move_files: whether readers take files away, so that missing ones say nothing.
     """
 
     kind = "parquet"
 
-    def __init__(self, name: str, path: str, *, job: str = "") -> None:
+    def __init__(self, name: str, path: str, *, job: str = "", readers_move_files: bool = False) -> None:
         self._name = name
         self._job = job
         self._location = Location.parse(path)
@@ -57,7 +58,8 @@ class ParquetSink:
         self.starts_only = False
         made = not _is_there(self._location)
         self.staging = JobStore.open(self._location)
-        self._at = ParquetPosition(name, job, self.staging, f"{_STAGED}/published-{job}-{name}.json", made=made)
+        note = f"{_STAGED}/published-{job}-{name}.json"
+        self._at = ParquetPosition(name, job, self.staging, note, made=made, readers_move_files=readers_move_files)
 
     @property
     def location(self) -> str:
@@ -74,7 +76,7 @@ class ParquetSink:
         self._at.expect(expected)
 
     def require_whole(self) -> None:
-        """Raise MissingEpochsError when the folder is not the one that was published to, or an older copy of it."""
+        """Raise MissingEpochsError when the folder is not the one that was published to, an older copy of it, or lost its newest files."""
         self._at.require_whole()
 
     def adopt(self) -> None:
@@ -87,7 +89,8 @@ class ParquetSink:
         keys = [(record.lineage, record.epoch) for record in records]
         missing = records[keys.index(newest) + 1 :] if newest in keys else ()
         if not missing:
-            raise cannot_republish(self._name, self._job, self.location, "the folder does not tell what was published to it")
+            why = "no other copy of the deleted files is there" if newest in keys else "the folder does not tell what was published to it"
+            raise cannot_republish(self._name, self._job, self.location, why)
         for record in missing:
             output = record.outputs[self._name]
             names = final_names(output, record.lineage, record.epoch)
@@ -182,9 +185,11 @@ class ParquetSink:
 
     def _require_there(self, record: OutputRecord, staged: Collection[str], lineage: str, epoch: int) -> None:
         """Make sure that the files of an epoch are staged, or were moved: those of earlier releases' epochs readers may have taken."""
-        if any(file.path in staged for file in record.files) or record.before is None or self._at.newest == (lineage, epoch):
+        if any(file.path in staged for file in record.files) or record.before is None:
             return
-        if not any(self.staging.exists(name) for name in final_names(record, lineage, epoch)):
+        if self._at.newest == (lineage, epoch):
+            self._at.require_files((lineage, epoch))
+        elif not any(self.staging.exists(name) for name in final_names(record, lineage, epoch)):
             raise staged_files_lost(self._name, self._job, self.location, epoch)
 
     def newest(self, lineage: str) -> int | None:

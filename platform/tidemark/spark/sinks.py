@@ -213,7 +213,8 @@ def sink_of_record(name: str, record: OutputRecord, job: str, *, maintained: boo
     if record.location is None:
         return None
     if record.sink != "delta":
-        return BoundSink(name, ParquetSink(name, record.location, job=job))
+        # Whether its readers move files, nobody says any more.
+        return BoundSink(name, ParquetSink(name, record.location, job=job, readers_move_files=True))
     return BoundSink(name, DeltaSink(name, record.location, job=job, maintained=maintained))
 
 
@@ -259,8 +260,8 @@ def _sink(name: str, output: Output, job: JobStore) -> Sink:
             place = str(Location.parse(path))
             own = partial(_was_written_to, job, name, place)
             return DeltaSink(name, path, Upsert(keys) if mode == "upsert" else None, own=own, job=_name_of(job))
-        case ParquetSpec(path):
-            return ParquetSink(name, path, job=_name_of(job))
+        case ParquetSpec(path, readers_move_files):
+            return ParquetSink(name, path, job=_name_of(job), readers_move_files=readers_move_files)
         case ConsoleSpec(rows):
             return ConsoleSink(name, rows, job)
         case MemorySpec(table):

@@ -72,8 +72,8 @@ class SinkPosition:
 
     ``table`` is the table's own name for itself (Delta's ``metaData.id``), ``version`` its version (of a folder of Parquet files: how many
     times the job has published to it), -1 where there was none. ``entry`` is the checksum of that version's log entry, empty where it is
-    not known. ``lineage`` and ``epoch`` are those of the newest rows of the job, -1 where there were none; all versions from ``since`` on
-    hold them.
+    not known (of a folder: ``gone`` where it was accepted that the newest rows' files are). ``lineage`` and ``epoch`` are those of the
+    newest rows of the job, -1 where there were none; all versions from ``since`` on hold them.
     """
 
     table: str = ""

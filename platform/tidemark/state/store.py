@@ -218,13 +218,14 @@ class JobStore:
             except FileNotFoundError:
                 return None
 
-    def list(self, prefix: str = "", *, follow_links: bool = True) -> tuple[ListedFile, ...]:
+    def list(self, prefix: str = "", *, follow_links: bool = True, start: str = "") -> tuple[ListedFile, ...]:
         """Return all objects under a folder, at any depth, sorted by path; none where the folder is missing.
 
         Args:
             prefix: the folder.
             follow_links: whether what symbolic links of a local store lead to is listed, too. Who lists in order to delete does without:
                 the links are left out then, and named in the log.
+            start: the first path that is wanted; a store may list what comes before it all the same.
         """
         folder = self._key(prefix.strip("/"))
         cut = len(self.prefix) + 1 if self.prefix else 0
@@ -232,11 +233,10 @@ class JobStore:
             if self._root is not None:
                 local = list_files(self._root, folder, follow_links=follow_links)
                 return tuple(sorted(ListedFile(path[cut:], size, modified) for path, size, modified in local))
-            found = obstore.list(self.objects, folder or None).collect()
+            found = obstore.list(self.objects, folder or None, offset=self._key(start) if start else None).collect()
             if self.location.scheme != "file":
                 found = [item for item in found if item["size"] or not self._is_mark(item["path"], folder)]
-        files = (ListedFile(item["path"][cut:], item["size"], int(item["last_modified"].timestamp() * 1000)) for item in found)
-        return tuple(sorted(files))
+        return tuple(sorted(ListedFile(item["path"][cut:], item["size"], int(item["last_modified"].timestamp() * 1000)) for item in found))
 
     def folders(self, prefix: str = "", *, start: str = "", stop: str | None = None) -> tuple[str, ...]:
         """Return the names of the folders directly under a folder, sorted.
