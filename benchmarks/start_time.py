@@ -32,11 +32,11 @@ from tidemark.state.store import JobStore
 NAME: Final = "start"
 ROUNDS: Final = 5
 TRIGGER_MS: Final = 1_000
-_JOB: Final = "live"
+JOB: Final = "live"
 _ROWS: Final = 1_000
 _SECONDS: Final = 180.0
 
-_CODE: Final = f"""
+CODE: Final = f"""
 import os
 
 import tidemark as tm
@@ -45,7 +45,7 @@ ROOT = os.environ["START_ROOT"]
 files = tm.files(ROOT + "/in", format="parquet", schema={SCHEMA!r})
 fares = tm.source("fares", files, watermarks=tm.bounded_out_of_orderness({BOUND!r}, timestamp="ts"))
 windowed = fares.key_by("driver").window(tm.tumbling({WINDOW!r})).aggregate(total=tm.sum("fare"), n=tm.count()).uid("fares-by-driver")
-job = tm.Job({_JOB!r}, {{"results": tm.delta(windowed, ROOT + "/{TABLE}")}})
+job = tm.Job({JOB!r}, {{"results": tm.delta(windowed, ROOT + "/{TABLE}")}})
 """
 
 
@@ -89,10 +89,10 @@ def measure_start(engine: Engine, scratch: Path, *, rounds: int = ROUNDS) -> Rec
 
 def _submitted(folder: Path) -> Callable[[], int]:
     """Return what starts the job by ``tidemark start``, waits for its next epoch, stops it, and returns when the epoch was published."""
-    (folder / "start_job.py").write_text(_CODE, encoding="utf-8")
+    (folder / "start_job.py").write_text(CODE, encoding="utf-8")
     store = JobStore.open(str(folder / "store"))
     spec = JobSpec(
-        _JOB,
+        JOB,
         "start_job:job",
         wanted="suspended",
         trigger_ms=TRIGGER_MS,
@@ -106,12 +106,12 @@ def _submitted(folder: Path) -> Callable[[], int]:
     def command(name: str) -> None:
         program = str(Path(sys.executable).with_name("tidemark"))
         variables = {**os.environ, LOGS_VARIABLE: str(folder / "logs")}
-        done = subprocess.run([program, name, _JOB, "--store", store.uri], env=variables, capture_output=True, text=True, check=False)
+        done = subprocess.run([program, name, JOB, "--store", store.uri], env=variables, capture_output=True, text=True, check=False)
         if done.returncode:
             raise _failed("tidemark", done.stdout + done.stderr)
 
     def last() -> tuple[int, int] | None:
-        status = read_status(store, _JOB)
+        status = read_status(store, JOB)
         epoch = status.last if status is not None else None
         return (epoch.epoch, epoch.processing_time + epoch.duration_ms) if epoch is not None else None
 

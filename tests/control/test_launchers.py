@@ -330,3 +330,19 @@ def test_code_that_cannot_be_shipped(tmp_path: Path) -> None:
     (tmp_path / "broken.zip").write_text("no zip")
     with pytest.raises(LaunchError, match="cannot be shipped"):
         shipped([tmp_path / "broken.zip"], tmp_path / "out")
+
+
+def test_the_end_of_a_driver_that_was_seen_alive_is_told_once(tmp_path: Path) -> None:
+    """Without that anybody else took note of it; of one that was not looked at, nothing is said."""
+    launcher = StandInLauncher(tmp_path)
+    seen, other = (launcher.launch(generation(), attempt(number), STORE) for number in (1, 2))
+    assert launcher.probe(seen) == "alive"
+    assert not launcher.some_ended()
+    launcher.kill(other)
+    assert not launcher.some_ended()
+    assert seen.pid is not None
+    os.kill(seen.pid, signal.SIGKILL)
+    until(launcher.some_ended, "the end of the driver")
+    assert not launcher.some_ended()
+    assert launcher.probe(seen) == "gone"
+    launcher.kill(seen)

@@ -36,6 +36,12 @@ def at_epochs(*committed: int | None) -> tuple[Failure, ...]:
     return tuple(replace(failure, committed=epoch) for failure, epoch in zip(in_a_row(len(committed)), committed, strict=True))
 
 
+def committing(lived: int, *, attempts: int = 40) -> tuple[Failure, ...]:
+    """Return the failures of attempts that each commit an epoch and then die, so long after they began."""
+    ends = failures(*((number * HOUR, number * HOUR + lived) for number in range(attempts)))
+    return tuple(replace(failure, committed=epoch) for epoch, failure in enumerate(ends))
+
+
 def delay(policy: RestartPolicy, known: tuple[Failure, ...]) -> int | str:
     verdict = decide_restart(policy, "fares", known)
     return verdict.at - known[-1].at if isinstance(verdict, Restart) else verdict.why
@@ -57,7 +63,7 @@ def delay(policy: RestartPolicy, known: tuple[Failure, ...]) -> int | str:
         (RestartPolicy(kind="fixed", attempts=0), in_a_row(1), "it failed 1 times in a row, and its restart policy is 0 attempts"),
         (RestartPolicy(kind="fixed"), failures((0, 5), (5, 9), (9, 12), (12, 12 + HOUR)), 10_000),
         # What was committed in between counts, however short the attempts.
-        (RestartPolicy(jitter=0), at_epochs(*range(10)), 0),
+        (RestartPolicy(jitter=0), at_epochs(*range(10)), 1_000),
         (RestartPolicy(kind="fixed"), at_epochs(*range(25)), 10_000),
         (RestartPolicy(jitter=0), at_epochs(-1, 0, 0, 0), 4_000),
         (RestartPolicy(jitter=0), at_epochs(7, 7, 7), 4_000),
@@ -65,10 +71,16 @@ def delay(policy: RestartPolicy, known: tuple[Failure, ...]) -> int | str:
         (RestartPolicy(kind="fixed"), at_epochs(3, 4, 4, 4), 10_000),
         (RestartPolicy(kind="fixed"), at_epochs(4, 4, 4, 4), "it failed 4 times in a row, and its restart policy is 3 attempts"),
         # Put back in between: somebody has seen to it.
-        (RestartPolicy(jitter=0), at_epochs(9, 2), 0),
+        (RestartPolicy(jitter=0), at_epochs(9, 2), 1_000),
         # Where it is not known, as an older release left it or of an attempt that was not launched, it is not taken for progress.
         (RestartPolicy(jitter=0), at_epochs(None, 5, None, 5), 8_000),
-        (RestartPolicy(jitter=0), at_epochs(4, None, 5), 0),
+        (RestartPolicy(jitter=0), at_epochs(4, None, 5), 1_000),
+        # It commits and dies, again and again: only after a stretch of health is a failure not waited for.
+        (RestartPolicy(jitter=0), committing(299_999), 1_000),
+        (RestartPolicy(jitter=0), committing(300_000), 0),
+        (RestartPolicy(jitter=0, initial_ms=7_000), committing(20_000), 7_000),
+        (RestartPolicy(jitter=0, reset_after_ms=20_000), committing(20_000), 0),
+        (RestartPolicy(jitter=0, initial_ms=0), committing(20_000), 0),
         (RestartPolicy(jitter=0), tuple(replace(item, epoch=7) for item in at_epochs(6, 6, 6)), "epoch 7 failed 3 times in a row"),
         (RestartPolicy(kind="rate"), at_epochs(1, 2, 3, 4), "it failed 4 times in 5m, and its restart policy is 3"),
         (RestartPolicy(kind="rate"), in_a_row(3), 10_000),
@@ -85,6 +97,30 @@ def delay(policy: RestartPolicy, known: tuple[Failure, ...]) -> int | str:
 )
 def test_what_follows_from_failures(policy: RestartPolicy, known: tuple[Failure, ...], expected: int | str) -> None:
     assert delay(policy, known) == expected
+
+
+def test_what_commits_and_dies_is_neither_given_up_nor_waited_for_longer_and_longer() -> None:
+    policy = RestartPolicy()
+    known = committing(20_000)
+    delays = [delay(policy, known[: count + 1]) for count in range(len(known))]
+    assert delays[0] == 0
+    assert all(isinstance(wait, int) and 900 <= wait <= 1_100 for wait in delays[1:])
+
+
+def test_a_job_that_commits_an_epoch_in_every_attempt_and_dies_is_not_started_in_a_hot_loop() -> None:
+    world = World()
+    world.submit(restart=RestartPolicy(jitter=0))
+    reconciler = world.reconciler()
+    world.run(reconciler, 20)
+    waits = []
+    for _ in range(5):
+        world.driver().end(-9)
+        reconciler.pass_over()
+        at = world.status().next_start_at
+        waits.append(0 if at is None else at - world.clock.now_ms())
+        world.run(reconciler, 20)
+        lifecycle(world, "running")
+    assert waits == [0, 1_000, 1_000, 1_000, 1_000]
 
 
 def test_jitter_spreads_jobs_and_is_the_same_for_all_who_decide() -> None:
@@ -123,11 +159,11 @@ def submit(folder: Path, *options: str) -> tuple[int, str]:
 @pytest.mark.parametrize(
     ("options", "policy", "shown"),
     [
-        ((), RestartPolicy(), "exponential, after 1s, then 2 times as long each time up to 5m"),
+        ((), RestartPolicy(), "exponential, at once after 5m of health, else after 1s, then 2 times as long each time up to 5m"),
         (
             ("--restart-delay", "2 s", "--restart-longest", "1 minute", "--restart-multiplier", "1.5", "--restart-jitter", "0"),
             RestartPolicy(initial_ms=2_000, delay_ms=2_000, longest_ms=60_000, factor=1.5, jitter=0),
-            "exponential, after 2s, then 1.5 times as long each time up to 1m",
+            "exponential, at once after 5m of health, else after 2s, then 1.5 times as long each time up to 1m",
         ),
         (("--restart-delay", "10 minutes"), RestartPolicy(initial_ms=600_000, delay_ms=600_000, longest_ms=600_000), "up to 10m"),
         (

@@ -140,3 +140,30 @@ def test_only_a_job_that_runs_can_drain() -> None:
         wishes.stop("fares", "drain")
     world.run(world.reconciler(), 10)
     assert wishes.stop("fares", "drain").spec.stop == "drain"
+
+
+def test_the_next_pass_does_not_wait_where_a_driver_ended() -> None:
+    """At an interval of an hour."""
+    world = World()
+    world.submit()
+    ends = iter([False, True, False, False, True])
+    asked: list[bool] = []
+
+    def ended() -> bool:
+        asked.append(next(ends))
+        return asked[-1]
+
+    Supervisor(world.reconciler(), threading.Event(), interval_ms=3_600_000, ended=ended, clock=world.clock).run(passes=3)
+    assert asked == [False, True, False, False, True]
+
+
+def test_it_ends_at_once_between_two_passes() -> None:
+    world = World()
+    stop = threading.Event()
+
+    def ended() -> bool:
+        stop.set()
+        return False
+
+    Supervisor(world.reconciler(), stop, interval_ms=3_600_000, ended=ended, clock=world.clock).run()
+    assert stop.is_set()

@@ -173,7 +173,7 @@ def test_a_loss_that_only_the_sink_finds_is_gone_back_behind(job: Publishing, tm
             shutil.rmtree(tmp_path / name / Path(record.outputs[name].files[0].path).parent)
     before = [job.rows(each) for each in NAMES]
     job.job.driver.release()
-    plan = look(job.job.root, "taxi", "sp-1", clock=job.job.clock)
+    plan = preview_rewind(job.job.root, "taxi", "sp-1", clock=job.job.clock)
     assert (plan.refusals, plan.unpublished) == ((), NAMES)
     said: list[str] = []
     if deleted == "entries":

@@ -158,10 +158,10 @@ def test_what_somebody_deleted_is_not_brought_back_unless_they_undo_it(job: Stor
     assert rows(place) == [0, 2, 3, 4, 5, 99]
     # As the fix says; one that comes after that stands in the way again.
     DeltaTable(place).restore(before)
-    plan = look(job.root, "taxi", "good", clock=job.clock)
+    plan = preview_rewind(job.root, "taxi", "good", clock=job.clock)
     assert (plan.refusals, plan.changed) == ((), ("hourly", "late"))
     write(place, 98)
-    assert look(job.root, "taxi", "good", clock=job.clock).refusals
+    assert preview_rewind(job.root, "taxi", "good", clock=job.clock).refusals
     DeltaTable(place).restore(before)
     go(job, "good")
     assert [rows(tmp_path / name) for name in TABLES] == [[0, 1, 2]] * 2

@@ -52,7 +52,7 @@ _OPTIONS: Final = (
         "--restart-delay",
         type=DURATION,
         default=None,
-        help="Before each; of 'exponential' it grows, and the first is at once.  [default: 1s; fixed, rate: 10s]",
+        help="Before each; of 'exponential' it grows, and there is none after 5m of health.  [default: 1s; fixed, rate: 10s]",
     ),
     click.option("--restart-longest", type=DURATION, default=None, help="Of 'exponential': the longest delay.  [default: 5m]"),
     click.option("--restart-multiplier", type=float, default=None, help="Of 'exponential': each delay by the one before.  [default: 2]"),

@@ -15,7 +15,7 @@ from tidemark.cli.command_groups import TEMPORARY
 from tidemark.cli.console_log import log_to_console
 from tidemark.cli.options import DURATION, open_store, store_option
 from tidemark.clock import SYSTEM_CLOCK
-from tidemark.control.launchers import launchers_here
+from tidemark.control.launchers import launchers_here, some_ended
 from tidemark.control.reconciler import Report
 from tidemark.control.supervisor import Saw, Supervisor
 from tidemark.control.upgrade_carrying import upgrading_reconciler
@@ -51,7 +51,8 @@ def supervise(store: str | None, every: int, alerts: str | None, metrics: str | 
     # Without a file nobody is told here: who else watches the store, such as Dagster's sensor, has other receivers.
     config = load_alert_config(alerts) if alerts is not None else None
     stop, board = threading.Event(), MetricBoard()
-    reconciler = upgrading_reconciler(root, launchers_here(), SYSTEM_CLOCK)
+    launchers = launchers_here()
+    reconciler = upgrading_reconciler(root, launchers, SYSTEM_CLOCK)
     with ExitStack() as open_:
         if metrics is not None:
             host, port = listening_place(metrics)
@@ -61,7 +62,7 @@ def supervise(store: str | None, every: int, alerts: str | None, metrics: str | 
         reporter = None
         if config is not None:
             reporter = open_.enter_context(AlertReporter(root, config, board, holder=reconciler.holder))
-        supervisor = Supervisor(reconciler, stop, interval_ms=every, saw=_shown(board, reporter))
+        supervisor = Supervisor(reconciler, stop, interval_ms=every, saw=_shown(board, reporter), ended=lambda: some_ended(launchers))
         with _stopped_by_signals(stop):
             logger.info("supervises the jobs of %s as %s", root.uri, reconciler.holder)
             if not once:

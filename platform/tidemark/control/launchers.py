@@ -13,3 +13,10 @@ def launchers_here() -> Mapping[str, Launcher]:
     from tidemark.control.spark_submit import SparkSubmitLauncher
 
     return {"local": LocalLauncher(), "spark-submit": SparkSubmitLauncher()}
+
+
+def some_ended(launchers: Mapping[str, Launcher]) -> bool:
+    """Say whether a driver on this machine has ended since it was last looked at."""
+    from tidemark.control.local_launcher import LocalLauncher
+
+    return any(launcher.some_ended() for launcher in launchers.values() if isinstance(launcher, LocalLauncher))

@@ -44,6 +44,7 @@ class LocalLauncher:
         self._logs = logs
         self._name = name
         self._host = socket.gethostname()
+        self._alive: dict[int, OwnerInfo] = {}
 
     def launch(self, spec: SpecGeneration, attempt: Attempt, store_uri: str) -> ProcessHandle:
         """Start the driver of an attempt and return at once.
@@ -116,7 +117,19 @@ class LocalLauncher:
         if not self._is_here(handle) or handle.pid is None:
             return "unknown"
         self._take_note(handle)
-        return "gone" if known_dead(OwnerInfo(handle.host, handle.pid, handle.started)) else "alive"
+        owner = OwnerInfo(handle.host, handle.pid, handle.started)
+        if known_dead(owner):
+            self._alive.pop(handle.pid, None)
+            return "gone"
+        self._alive[handle.pid] = owner
+        return "alive"
+
+    def some_ended(self) -> bool:
+        """Say whether a driver that was alive when it was last probed has ended since; of each it is said once."""
+        ended = [pid for pid, owner in tuple(self._alive.items()) if known_dead(owner)]
+        for pid in ended:
+            self._alive.pop(pid, None)
+        return bool(ended)
 
     def exit_code(self, handle: ProcessHandle) -> int | None:
         """Return what a process that is gone ended with, None where nobody took note."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tidemark.control.restarts import healthy_ms
 from tidemark.control.spec import RestartPolicy
 from tidemark.durations import format_duration
 
@@ -9,8 +10,10 @@ from tidemark.durations import format_duration
 def policy_text(policy: RestartPolicy) -> str:
     """Return what happens when a driver fails.
 
-    >>> policy_text(RestartPolicy(same_epoch_failures=0))
-    'exponential, after 1s, then 2 times as long each time up to 5m; a committed epoch or 1h begins the count again'
+    >>> for part in policy_text(RestartPolicy(same_epoch_failures=0)).split("; "):
+    ...     print(part)
+    exponential, at once after 5m of health, else after 1s, then 2 times as long each time up to 5m
+    a committed epoch or 1h begins the count again
     >>> policy_text(RestartPolicy(kind="rate", same_epoch_failures=0))
     'rate, after 10s, up to 3 failures in 5m'
     """
@@ -18,8 +21,10 @@ def policy_text(policy: RestartPolicy) -> str:
         return "none, it is not started again after a failure"
     delay, reset = format_duration(policy.delay_ms), f"a committed epoch or {format_duration(policy.reset_after_ms)} begins the count again"
     if policy.kind == "exponential":
+        healthy = format_duration(healthy_ms(policy))
         first, most = format_duration(policy.initial_ms), format_duration(policy.longest_ms)
-        parts = [f"exponential, after {first}, then {policy.factor:g} times as long each time up to {most}", reset]
+        growing = f"else after {first}, then {policy.factor:g} times as long each time up to {most}"
+        parts = [f"exponential, at once after {healthy} of health, {growing}", reset]
     elif policy.kind == "fixed":
         parts = [f"fixed, after {delay}, up to {policy.attempts} times in a row", reset]
     else:

@@ -6,10 +6,14 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
+from typing import Final
 
 from tidemark.control.records import Failure
 from tidemark.control.spec import RestartPolicy
-from tidemark.durations import format_duration
+from tidemark.durations import format_duration, short_duration
+
+_HEALTHY_MS: Final = 300_000
+"""An attempt that lasted so long was well, and its end is not waited for. A start alone may take more than a minute of a busy machine."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,7 @@ def decide_restart(policy: RestartPolicy, job: str, failures: Sequence[Failure])
                 f"it failed {recent} times in {format_duration(policy.per_ms)}, and its restart policy is {policy.failures_per}"
             )
         return Restart(newest.at + policy.delay_ms, f"failure {recent} in {format_duration(policy.per_ms)}")
-    return Restart(newest.at + _exponential(policy, job, newest.attempt, row), f"failure {row} in a row")
+    return _exponential(policy, job, failures, row)
 
 
 def failures_in_a_row(policy: RestartPolicy, failures: Sequence[Failure]) -> int:
@@ -78,22 +82,30 @@ def _progressed(earlier: Sequence[Failure], failure: Failure) -> bool:
     return before is not None and failure.committed is not None and failure.committed != before
 
 
+def healthy_ms(policy: RestartPolicy) -> int:
+    """Return how long an attempt lasts that was well; the failure that ends it is not waited for by ``exponential``, milliseconds."""
+    return min(_HEALTHY_MS, policy.reset_after_ms)
+
+
 def longest_delay(policy: RestartPolicy) -> int:
     """Return the greatest delay that the policy can ask for, milliseconds."""
     return round(policy.longest_ms * (1 + policy.jitter)) if policy.kind == "exponential" else policy.delay_ms
 
 
-def _exponential(policy: RestartPolicy, job: str, attempt: int, row: int) -> int:
-    if row == 1:
+def _exponential(policy: RestartPolicy, job: str, failures: Sequence[Failure], row: int) -> Restart:
+    newest = failures[-1]
+    lived = newest.at - newest.started_at
+    if row == 1 and (len(failures) == 1 or lived >= healthy_ms(policy)):
         # What failed once, after it went well or as the first of all, is most likely to go well again; only a second time says otherwise.
-        return 0
+        return Restart(newest.at, "its first failure" if len(failures) == 1 else "its first failure after a stretch of health")
+    why = f"failure {row} in a row" if row > 1 else f"it committed epochs, and failed again {short_duration(max(0, lived))} after its start"
     delay = float(policy.initial_ms)
     for _ in range(row - 1):
         delay *= policy.factor
         if delay >= policy.longest_ms:
             break
-    spread = int.from_bytes(hashlib.sha256(f"{job}/{attempt}".encode()).digest()[:4]) / 2**31 - 1
-    return max(0, round(min(delay, policy.longest_ms) * (1 + policy.jitter * spread)))
+    spread = int.from_bytes(hashlib.sha256(f"{job}/{newest.attempt}".encode()).digest()[:4]) / 2**31 - 1
+    return Restart(newest.at + max(0, round(min(delay, policy.longest_ms) * (1 + policy.jitter * spread))), why)
 
 
 def _at_same_epoch(failures: Sequence[Failure]) -> int:

@@ -19,6 +19,8 @@ logger = logging.getLogger("tidemark")
 
 DEFAULT_INTERVAL_MS: Final = 5_000
 _SAY_AGAIN_MS: Final = 60_000
+_LOOK_SECONDS: Final = 0.2
+_LEAST_REST_SECONDS: Final = 0.1
 
 Saw = Callable[[Report, float], None]
 """Called after each pass with what it saw and did, and the seconds it took."""
@@ -32,6 +34,7 @@ class Supervisor:
         stop: ends it, at the latest after the job at hand.
         interval_ms: between the beginnings of two passes.
         saw: told of every pass.
+        ended: whether a driver has ended since the last pass; asked several times a second, the next pass does not wait then.
         clock: the time.
     """
 
@@ -42,12 +45,14 @@ class Supervisor:
         *,
         interval_ms: int = DEFAULT_INTERVAL_MS,
         saw: Saw | None = None,
+        ended: Callable[[], bool] = lambda: False,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._reconciler = reconciler
         self._stop = stop
         self._interval_ms = interval_ms
         self._saw = saw
+        self._ended = ended
         self._clock = clock
         self._unreachable_since: float | None = None
         self._said_at = 0.0
@@ -62,9 +67,21 @@ class Supervisor:
             done += 1
             if done == passes:
                 return
-            left = self._interval_ms / 1000 - (self._clock.monotonic() - begun)
-            # Also after a pass that took longer: other programs want the machine, too.
-            self._stop.wait(max(left, 0.1))
+            self._rest(took=self._clock.monotonic() - begun)
+
+    def _rest(self, *, took: float) -> None:
+        """Wait for the next pass, less long where a driver ends meanwhile.
+
+        Also after a pass that took longer than the interval, and for as long as the pass took where drivers end one after the other:
+        other programs want the machine, too.
+        """
+        left = max(self._interval_ms / 1000 - took, _LEAST_REST_SECONDS)
+        least = min(left, max(took, _LEAST_REST_SECONDS))
+        if self._stop.wait(least):
+            return
+        left -= least
+        while left > 0 and not self._ended() and not self._stop.wait(min(left, _LOOK_SECONDS)):
+            left -= _LOOK_SECONDS
 
     def pass_once(self) -> Report | None:
         """Pass over the jobs once; None where the store cannot be reached, which is said at first and then once a minute."""
