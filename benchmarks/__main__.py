@@ -8,6 +8,8 @@ place of earlier ones: a run that fails or is stopped keeps what it has measured
 Jobs that run on are measured only when asked for by name, since that takes an hour: ``--workload latency`` (or one of ``latency-1s``,
 ``latency-10s``, ``latency-60s``) for ``BENCH_SECONDS`` each, 300 by default, and ``--workload start``. So are savepoints:
 ``--workload savepoints``, of a job with ``BENCH_KEYS`` keys of state, 10,000,000 by default.
+
+``python -m benchmarks.recovery_time`` is a program of its own: from the kill of a driver to its next epoch, builds against one another.
 """
 
 from __future__ import annotations

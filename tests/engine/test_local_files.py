@@ -34,7 +34,7 @@ def set_mode(spark: SparkSession, path: Path, mode: int) -> None:
 def test_the_file_system_is_replaced_once(spark: SparkSession) -> None:
     replaced = local_file_system(spark).getRaw()
     assert replaced.getClass().getName() == "tidemark.ModesByCallFileSystem"
-    set_modes_by_call(spark.sparkContext)
+    set_modes_by_call(spark)
     assert local_file_system(spark).getRaw().equals(replaced)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from py4j.protocol import Py4JError
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
 
 _log = logging.getLogger("tidemark")
 
@@ -42,19 +42,20 @@ public class ModesByCallFileSystem extends RawLocalFileSystem {
 """
 
 
-def set_modes_by_call(context: SparkContext) -> None:
+def set_modes_by_call(spark: SparkSession) -> None:
     """Let all sessions of this JVM set the modes of local files by a system call.
 
     Nothing happens where Hadoop's native library is loaded, where ``fs.file.impl`` names another file system, or where a release of
     Hadoop is built in another way: modes are then set as Hadoop does it.
     """
     try:
-        _replace_local_file_system(context)
+        _replace_local_file_system(spark)
     except Py4JError:
         _log.debug("the modes of local files are set as Hadoop does it", exc_info=True)
 
 
-def _replace_local_file_system(context: SparkContext) -> None:
+def _replace_local_file_system(spark: SparkSession) -> None:
+    context = spark.sparkContext
     gateway, jvm = context._gateway, context._jvm  # noqa: SLF001
     conf = context._jsc.hadoopConfiguration()  # noqa: SLF001
     if gateway is None or jvm is None or conf.get("fs.file.impl"):

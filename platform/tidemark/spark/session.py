@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -99,7 +98,6 @@ def build_session(
         SetupError: no Java 17 or newer is found.
         EngineError: the JVM ended before it could be reached.
     """
-    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
@@ -108,17 +106,13 @@ def build_session(
     settings = start_settings(master, app_name=app_name, conf=conf)
     with shown_to_start():
         start_jvm(settings, log=log)
-        context = SparkContext.getOrCreate(SparkConf().setAll(list(settings.items())))
-        # The class for the modes is compiled while Spark builds the session.
-        with ThreadPoolExecutor(1, thread_name_prefix="tidemark-modes") as beside:
-            modes = beside.submit(set_modes_by_call, context) if master.startswith("local") else None
-            builder = SparkSession.builder
-            for key, value in settings.items():
-                builder = builder.config(key, value)
-            session = builder.getOrCreate()
-        if modes is not None:
-            modes.result()
+        builder = SparkSession.builder
+        for key, value in settings.items():
+            builder = builder.config(key, value)
+        session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    if master.startswith("local"):
+        set_modes_by_call(session)
     return session
 
 
