@@ -46,6 +46,11 @@ def done_in(folder: Path, *command: str, **variables: str) -> subprocess.Complet
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=300)
 
 
+def varied(line: str) -> str:
+    """Return a line without what differs from run to run: the time of a heartbeat and the name of a lineage."""
+    return re.sub(r"since \S+|lineage \w+", "", line)
+
+
 def log_of(lines: Iterator[str]) -> str:
     """Return what is in the log that the next line names."""
     named = STARTING.fullmatch(next(lines))
@@ -74,6 +79,10 @@ def test_the_page_in_the_shell_says_only_what_the_run_does(folder: Path) -> None
     lines = iter(killed.stderr.splitlines())
     log_of(lines)
     assert [line for line in lines if not EPOCH.fullmatch(line)] == ["killed at crash point after-commit:2"]
+    status = done_in(folder, *run[:3], "status", "fares", "--store", store)
+    assert (status.returncode, status.stderr) == (0, "")
+    shown = (CHECKOUT / "docs/first-job.md").read_text(encoding="utf-8").partition("head -4\n")[2].splitlines()[:4]
+    assert [varied(line) for line in status.stdout.splitlines()[:4]] == [varied(line) for line in shown]
     again = done_in(folder, *run, "--store", store, "--max-epochs", "1")
     assert again.returncode == 0, again.stderr
     lines = iter(again.stderr.splitlines())
