@@ -17,21 +17,21 @@ from functools import partial
 from statistics import median
 
 from tidemark.clock import SYSTEM_CLOCK
-from tidemark.control.attempts import claim_attempt, create_attempt
-from tidemark.control.generations import change_spec
-from tidemark.control.launcher import Probe
-from tidemark.control.observe import write_control_status
-from tidemark.control.records import Attempt, ControlStatus, ProcessHandle
-from tidemark.control.spec import JobSpec, SpecGeneration
-from tidemark.control.upgrade_carrying import upgrading_reconciler
-from tidemark.control.viewing import view_of
+from tidemark.control.desired.attempts import claim_attempt, create_attempt
+from tidemark.control.desired.generations import change_spec
+from tidemark.control.model.launcher import Probe
+from tidemark.control.model.records import Attempt, ControlStatus, ProcessHandle
+from tidemark.control.model.spec import JobSpec, SpecGeneration
+from tidemark.control.observed.observe import write_control_status
+from tidemark.control.upgrade.upgrade_carrying import upgrading_reconciler
+from tidemark.control.view.viewing import view_of
 from tidemark.errors import LaunchError
-from tidemark.state.heartbeat import Heartbeat, write_heartbeat
-from tidemark.state.owners import current_owner
-from tidemark.state.progress import EpochProgress, OperatorProgress, OutputProgress, SourceProgress, SplitProgress
-from tidemark.state.status import JobStatus, OutputStatus, write_status
-from tidemark.state.store import JobStore
-from tidemark.state.totals import add_epoch, empty_totals
+from tidemark.state.log.heartbeat import Heartbeat, write_heartbeat
+from tidemark.state.log.owners import current_owner
+from tidemark.state.log.progress import EpochProgress, OperatorProgress, OutputProgress, SourceProgress, SplitProgress
+from tidemark.state.log.totals import add_epoch, empty_totals
+from tidemark.state.status.status import JobStatus, OutputStatus, write_status
+from tidemark.state.store.store import JobStore
 from tidemark.testing.manual_clock import ManualClock
 
 

@@ -13,9 +13,9 @@ import tidemark as tm
 from benchmarks.shapes import Shape
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.errors import DefinitionError
-from tidemark.semantics.windows import WindowAssigner
-from tidemark.spark.session import build_session
-from tidemark.state.progress import EpochProgress
+from tidemark.semantics.windows.windows import WindowAssigner
+from tidemark.spark.env.session import build_session
+from tidemark.state.log.progress import EpochProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import tidemark as tm
 from benchmarks.engines import SCHEMA, Engine, cores
 from tidemark.clock import SYSTEM_CLOCK
-from tidemark.state.progress import EpochProgress
+from tidemark.state.log.progress import EpochProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -18,17 +18,17 @@ from benchmarks.measurement import versions_of
 from benchmarks.processes import MeasurementError
 from benchmarks.savepoints import FROM, JOB, LOADS, SAVEPOINT, STORE, TO, Request
 from tidemark.clock import SYSTEM_CLOCK
-from tidemark.control.attempts import create_attempt
-from tidemark.control.records import Attempt
-from tidemark.control.spec import JobSpec
-from tidemark.control.spec_watch import SpecWatch, watching
-from tidemark.control.wishes import Wishes
-from tidemark.state.joblog import JobLog
-from tidemark.state.records import EpochRecord
-from tidemark.state.store import JobStore
+from tidemark.control.client.wishes import Wishes
+from tidemark.control.desired.attempts import create_attempt
+from tidemark.control.driver.spec_watch import SpecWatch, watching
+from tidemark.control.model.records import Attempt
+from tidemark.control.model.spec import JobSpec
+from tidemark.state.log.joblog import JobLog
+from tidemark.state.log.records import EpochRecord
+from tidemark.state.store.store import JobStore
 
 if TYPE_CHECKING:
-    from tidemark.state.progress import EpochProgress
+    from tidemark.state.log.progress import EpochProgress
 
 UID: Final = "fares-by-driver"
 TRIGGER: Final = "1 second"
@@ -166,7 +166,7 @@ def restore(request: Request) -> dict[str, object]:
         MeasurementError: that was another epoch, or had less state.
     """
     # As a job's driver does: the engine and the job are loaded first, then Spark is started.
-    import_module("tidemark.spark.run")
+    import_module("tidemark.spark.loop.run")
     job = job_of(request)
     begun = SYSTEM_CLOCK.monotonic()
     spark = start_session("tidemark", Path(request.folder) / "session", memory=request.memory)

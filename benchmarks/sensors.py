@@ -21,13 +21,13 @@ import tidemark as tm
 from benchmarks.control import NoLauncher, fill
 from tidemark.assets import build_output_asset_specs
 from tidemark.clock import SYSTEM_CLOCK
-from tidemark.control.alert_settings import RULES
-from tidemark.control.launcher import Launcher
+from tidemark.control.alerts.model.alert_settings import RULES
+from tidemark.control.model.launcher import Launcher
 from tidemark.sensors import SensorOptions, build_job_health_sensor, build_progress_sensor, build_reconcile_sensor
-from tidemark.state.history import HistoryWriter
-from tidemark.state.progress import EpochProgress
-from tidemark.state.status import read_status, write_status
-from tidemark.state.store import JobStore
+from tidemark.state.log.progress import EpochProgress
+from tidemark.state.status.history import HistoryWriter
+from tidemark.state.status.status import read_status, write_status
+from tidemark.state.store.store import JobStore
 from tidemark.testing.manual_clock import ManualClock
 
 HOUR_MS = 3_600_000

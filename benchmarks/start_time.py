@@ -23,11 +23,11 @@ from benchmarks.live_engines import BOUND, TABLE, WINDOW, Live, run_live
 from benchmarks.processes import MeasurementError
 from benchmarks.records import Record, spread_of
 from tidemark.clock import SYSTEM_CLOCK
-from tidemark.control.spec import JobSpec
-from tidemark.control.wishes import Wishes
-from tidemark.state.log_folder import LOGS_VARIABLE
-from tidemark.state.status import read_status
-from tidemark.state.store import JobStore
+from tidemark.control.client.wishes import Wishes
+from tidemark.control.model.spec import JobSpec
+from tidemark.state.status.log_folder import LOGS_VARIABLE
+from tidemark.state.status.status import read_status
+from tidemark.state.store.store import JobStore
 
 NAME: Final = "start"
 ROUNDS: Final = 5

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from tidemark.errors import TidemarkError
-from tidemark.spark.java import ensure_java, find_java_home
+from tidemark.spark.env.java import ensure_java, find_java_home
 
 
 def main(arguments: list[str]) -> int:

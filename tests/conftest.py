@@ -26,7 +26,7 @@ def spark() -> Iterator[SparkSession]:
     """One small Spark session for all tests of a process."""
     from tests.kafka.broker import connector_settings
     from tests.short_lived import LONG_LIVED
-    from tidemark.spark.session import build_session
+    from tidemark.spark.env.session import build_session
 
     settings = {"spark.sql.shuffle.partitions": "2", **LONG_LIVED, **connector_settings()}
     session = build_session("local[2]", app_name="tidemark tests", conf=settings)

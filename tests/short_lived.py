@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidemark.spark.class_archive import archive_options
-from tidemark.spark.session import JAVA_OPTIONS, LOCAL
+from tidemark.spark.env.class_archive import archive_options
+from tidemark.spark.env.session import JAVA_OPTIONS, LOCAL
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -29,7 +29,7 @@ from tests.bad_inputs import (
     state_files,
     without_engine_columns,
 )
-from tidemark.cli.main import main
+from tidemark.cli.program.main import main
 from tidemark.errors import (
     ColumnError,
     CorruptStoreError,
@@ -46,9 +46,9 @@ from tidemark.errors import (
     TidemarkError,
     UserCodeError,
 )
-from tidemark.state.joblog import JobLog
-from tidemark.state.owners import current_owner
-from tidemark.state.store import JobStore
+from tidemark.state.log.joblog import JobLog
+from tidemark.state.log.owners import current_owner
+from tidemark.state.store.store import JobStore
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession

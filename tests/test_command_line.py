@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from tests.command_tree import subcommands
-from tidemark.cli.command_groups import LazyGroup, names_of
-from tidemark.cli.main import SECTIONS, main
+from tidemark.cli.program.command_groups import LazyGroup, names_of
+from tidemark.cli.program.main import SECTIONS, main
 
 
 def said(*arguments: str, code: int = 0, width: int = 100) -> str:
@@ -56,9 +56,9 @@ def test_every_command_has_a_section_and_a_sentence() -> None:
 
 
 def test_the_help_loads_no_command() -> None:
-    program = "import sys; from tidemark.cli.main import main; main(['--help'], standalone_mode=False); print(*sys.modules)"
+    program = "import sys; from tidemark.cli.program.main import main; main(['--help'], standalone_mode=False); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.splitlines()[-1].split()
-    assert not {"tidemark.cli.running", "tidemark.cli.looking", "deltalake", "pyarrow"} & set(loaded)
+    assert not {"tidemark.cli.jobs.running", "tidemark.cli.show.looking", "deltalake", "pyarrow"} & set(loaded)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_the_settings_of_a_run_reach_its_session(tmp_path: Path, monkeypatch: py
         "job = tm.Job('tiny', outputs={'rows': tm.memory(rows, 'rows')})\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr("tidemark.spark.session.build_session", build_session)
+    monkeypatch.setattr("tidemark.spark.env.session.build_session", build_session)
     done = CliRunner().invoke(main, ["run", "tiny_job:job", "--conf", "spark.ui.enabled=false", "--conf", "spark.x=a=b"])
     assert isinstance(done.exception, ReachedError), (done.output, done.exception)
     assert given == {"spark.ui.enabled": "false", "spark.x": "a=b", "master": "local[*]", "app_name": "tidemark tiny"}

@@ -17,9 +17,9 @@ from click.testing import CliRunner
 import tidemark as tm
 from tests.savepoints.delta_jobs import job_with_tables, run_epoch
 from tests.upgrade.upgrade_worlds import fits
-from tidemark.cli.main import main
-from tidemark.control import forks
-from tidemark.control.rewinds import Rewinder
+from tidemark.cli.program.main import main
+from tidemark.control.forks import forks
+from tidemark.control.rewind.rewinds import Rewinder
 from tidemark.errors import TidemarkError
 
 if TYPE_CHECKING:

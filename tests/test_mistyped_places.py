@@ -11,12 +11,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 import tidemark as tm
-from tidemark.cli.main import main
+from tidemark.cli.program.main import main
 from tidemark.errors import CorruptStoreError, UnknownStoreError
-from tidemark.savepoints.importing import import_savepoint
-from tidemark.savepoints.savepoint_store import SavepointStore
-from tidemark.state.status import JobStatus, write_status
-from tidemark.state.store import JobStore
+from tidemark.savepoints.core.savepoint_store import SavepointStore
+from tidemark.savepoints.export.importing import import_savepoint
+from tidemark.state.status.status import JobStatus, write_status
+from tidemark.state.store.store import JobStore
 
 JOB = """
     import tidemark as tm

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tidemark.cli.main import main
+from tidemark.cli.program.main import main
 from tidemark.clock import SYSTEM_CLOCK
-from tidemark.state.heartbeat import Heartbeat, write_heartbeat
-from tidemark.state.owners import current_owner
-from tidemark.state.status import JobStatus, State, write_status
-from tidemark.state.store import JobStore
+from tidemark.state.log.heartbeat import Heartbeat, write_heartbeat
+from tidemark.state.log.owners import current_owner
+from tidemark.state.status.status import JobStatus, State, write_status
+from tidemark.state.store.store import JobStore
 
 LONG_AGO = 1_700_000_000_000
 SHOWN = "2023-11-14T22:13:20.000Z"

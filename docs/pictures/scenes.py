@@ -6,15 +6,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple, cast
 
-from tidemark.semantics.assigners import CountWindows, Cumulative, GlobalWindows, Session, Sliding, Tumbling
-from tidemark.semantics.builtin_triggers import CountTrigger
-from tidemark.semantics.panes import Pane
-from tidemark.semantics.reference import Epoch, EpochResult, ReferenceJob, run_reference
-from tidemark.semantics.reference_results import Element, Fold
-from tidemark.semantics.triggers import Trigger
-from tidemark.semantics.watermark_strategy import WatermarkStrategy
-from tidemark.semantics.watermarks import BoundedOutOfOrderness
-from tidemark.semantics.windows import GLOBAL_WINDOW, Window, WindowAssigner
+from tidemark.semantics.reference.reference import Epoch, EpochResult, ReferenceJob, run_reference
+from tidemark.semantics.reference.reference_results import Element, Fold
+from tidemark.semantics.triggers.builtin_triggers import CountTrigger
+from tidemark.semantics.triggers.panes import Pane
+from tidemark.semantics.triggers.triggers import Trigger
+from tidemark.semantics.watermarks.watermark_strategy import WatermarkStrategy
+from tidemark.semantics.watermarks.watermarks import BoundedOutOfOrderness
+from tidemark.semantics.windows.assigners import CountWindows, Cumulative, GlobalWindows, Session, Sliding, Tumbling
+from tidemark.semantics.windows.windows import GLOBAL_WINDOW, Window, WindowAssigner
 
 MINUTE: Final = 60_000
 HOUR: Final = 60 * MINUTE

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tidemark.semantics.assigners import Tumbling
-from tidemark.semantics.lateness import Verdict, judge
-from tidemark.semantics.panes import due_timing
-from tidemark.semantics.watermarks import MIN_WATERMARK, BoundedOutOfOrderness, SplitStats
-from tidemark.semantics.windows import Window
+from tidemark.semantics.triggers.panes import due_timing
+from tidemark.semantics.watermarks.lateness import Verdict, judge
+from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK, BoundedOutOfOrderness, SplitStats
+from tidemark.semantics.windows.assigners import Tumbling
+from tidemark.semantics.windows.windows import Window
 
 MINUTE: Final = 60_000
 HOUR: Final = 60 * MINUTE

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Final
 
 from docs.pictures.scenes import MINUTE, SCENES, Scene, extent, milliseconds, time_of_day, total_of
-from tidemark.semantics.assigners import CountWindows
-from tidemark.semantics.reference import EpochResult
-from tidemark.semantics.windows import GLOBAL_WINDOW
+from tidemark.semantics.reference.reference import EpochResult
+from tidemark.semantics.windows.assigners import CountWindows
+from tidemark.semantics.windows.windows import GLOBAL_WINDOW
 
 _FROM, _UNTIL = milliseconds("08:45"), milliseconds("10:30")
 _LEFT, _TOP, _WIDTH, _RIGHT = 150, 62, 1000, 26

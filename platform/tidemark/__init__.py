@@ -14,6 +14,6 @@ _load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 def __getattr__(name: str) -> object:
     if name in __all__:
         return _load(name)
-    from tidemark.graph.unknown_members import unknown_name
+    from tidemark.graph.model.unknown_members import unknown_name
 
     raise unknown_name(name, __all__)

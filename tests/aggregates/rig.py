@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
-from tidemark.graph.aggregates import Aggregate
-from tidemark.graph.nodes import WindowNode
-from tidemark.semantics.assigners import Tumbling
-from tidemark.semantics.watermarks import MIN_WATERMARK
-from tidemark.spark.expressions import POSITION, TIME
-from tidemark.spark.windows.absorbing import Thresholds
-from tidemark.spark.windows.tumbling import TumblingStep
+from tidemark.graph.model.aggregates import Aggregate
+from tidemark.graph.model.nodes import WindowNode
+from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
+from tidemark.semantics.windows.assigners import Tumbling
+from tidemark.spark.columns.expressions import POSITION, TIME
+from tidemark.spark.operators.aligned.absorbing import Thresholds
+from tidemark.spark.operators.aligned.tumbling import TumblingStep
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row

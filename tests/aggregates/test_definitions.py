@@ -8,9 +8,9 @@ import pytest
 
 import tidemark as tm
 from tidemark.errors import DefinitionError
-from tidemark.graph.aggregates import Aggregate
-from tidemark.graph.aggregates_custom import plain
-from tidemark.graph.aggregates_percentile import Buckets
+from tidemark.graph.aggregates.aggregates_custom import plain
+from tidemark.graph.aggregates.aggregates_percentile import Buckets
+from tidemark.graph.model.aggregates import Aggregate
 
 
 def python(**changes: object) -> Aggregate:
@@ -81,7 +81,7 @@ def test_python_functions_have_names_of_their_own() -> None:
 
 
 def test_equal_declarations_in_python_are_the_same_to_stored_state() -> None:
-    from tidemark.graph.definition import aggregate_definition
+    from tidemark.graph.definition.definition import aggregate_definition
 
     assert aggregate_definition("a", python()) == aggregate_definition("a", python())
 

@@ -14,7 +14,7 @@ from tests.engine.lab import MINUTE, Lab, elements
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tidemark.graph.aggregates import Aggregate
+    from tidemark.graph.model.aggregates import Aggregate
 
 pytestmark = pytest.mark.spark
 

@@ -15,8 +15,8 @@ import tidemark as tm
 from tests.aggregates.rig import results, run
 from tests.aggregates.streams import Row, frame, random_rows
 from tests.short_lived import compiling
-from tidemark.graph.aggregates import Aggregate
-from tidemark.semantics.reference_operator import Fold
+from tidemark.graph.model.aggregates import Aggregate
+from tidemark.semantics.reference.reference_operator import Fold
 from tidemark.testing import folds
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ def meaning(case: Case, stream: list[Row]) -> object:
 
 
 def test_all_are_here() -> None:
-    from tidemark.graph import builtin_aggregates
+    from tidemark.graph.aggregates import builtin_aggregates
 
     kinds = {case.aggregate.kind for case in BUILTINS.values()}
     assert kinds == set(builtin_aggregates.__all__) - {"sql_aggregate", "python_aggregate"}

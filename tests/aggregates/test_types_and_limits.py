@@ -13,7 +13,7 @@ import pytest
 
 import tidemark as tm
 from tests.aggregates.rig import created, run, step_of
-from tidemark.graph.aggregates import Aggregate
+from tidemark.graph.model.aggregates import Aggregate
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

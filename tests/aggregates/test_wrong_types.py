@@ -20,7 +20,7 @@ from tidemark.errors import UserCodeError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tidemark.graph.aggregates import Aggregate
+    from tidemark.graph.model.aggregates import Aggregate
 
 pytestmark = pytest.mark.spark
 

@@ -53,9 +53,9 @@ def test_the_dagster_folders_and_examples_import_faces_only() -> None:
 
 def test_a_private_import_is_found() -> None:
     source = next(source for source in outside_sources() if source.module.startswith("tidemark.assets."))
-    imports = (Import("tidemark.control", "observe", 1, False), Import("tidemark.control.records", "Attempt", 2, True))
+    imports = (Import("tidemark.control", "observe", 1, False), Import("tidemark.control.model.records", "Attempt", 2, True))
     wrong = Source(source.path, source.module, source.tree, imports)
-    assert private_imports(wrong) == [f"{source.place}:2: tidemark.control.records"]
+    assert private_imports(wrong) == [f"{source.place}:2: tidemark.control.model.records"]
 
 
 def test_docs_import_faces_only() -> None:

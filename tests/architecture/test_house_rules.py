@@ -23,13 +23,13 @@ CLOCK = {
 RUNS_STORED_CODE = {"pickle", "cloudpickle", "dill", "marshal", "shelve"}
 DELETES = {"unlink", "rmdir", "rmtree", "removedirs", "truncate"}
 DELETING_FILES: dict[str, str] = {
-    "platform/tidemark/state/local_files.py": "the one place for stores and tables: follows no link",
-    "platform/tidemark/control/logs.py": "empties a log that grew too large; not one that is a link",
-    "platform/tidemark/control/run_folder.py": "scratch files, in a temporary folder of the user's own; rmtree follows no link",
-    "platform/tidemark/control/standby.py": "notes between a driver and its standby, in the user's own folder; unlink follows no link",
-    "platform/tidemark/control/standby_files.py": "as above",
-    "platform/tidemark/spark/jvm.py": "old logs of sessions, in the user's own folder; unlink follows no link",
-    "platform/tidemark/spark/class_archive.py": "the archive that it made in the environment; rmtree follows no link",
+    "platform/tidemark/state/store/local_files.py": "the one place for stores and tables: follows no link",
+    "platform/tidemark/control/launch/logs.py": "empties a log that grew too large; not one that is a link",
+    "platform/tidemark/control/launch/run_folder.py": "scratch files, in a temporary folder of the user's own; rmtree follows no link",
+    "platform/tidemark/control/launch/standby.py": "notes between driver and standby, in the user's own folder; unlink follows no link",
+    "platform/tidemark/control/model/standby_files.py": "as above",
+    "platform/tidemark/spark/env/jvm.py": "old logs of sessions, in the user's own folder; unlink follows no link",
+    "platform/tidemark/spark/env/class_archive.py": "the archive that it made in the environment; rmtree follows no link",
 }
 """Files of the package that delete by themselves, with the reason; all others ask ``JobStore``."""
 
@@ -91,7 +91,7 @@ def test_one_place_deletes_files() -> None:
         by_os = [call for call in calls if ast.unparse(call) in {"os.remove", "obstore.delete", "obstore.delete_async"}]
         found |= {source.place for call in calls if call.attr in DELETES} | {source.place for _ in by_os}
     # An object store has no links.
-    assert found - {"platform/tidemark/state/store.py"} == set(DELETING_FILES)
+    assert found - {"platform/tidemark/state/store/store.py"} == set(DELETING_FILES)
 
 
 def test_names_say_something() -> None:

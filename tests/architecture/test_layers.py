@@ -78,9 +78,9 @@ def test_only_spark_imports_pyspark_and_only_the_dagster_folders_import_dagster(
 
 def test_an_upward_import_is_found(tmp_path: Path) -> None:
     path = tmp_path / "wrong.py"
-    path.write_text("from tidemark.spark.run import run\nif TYPE_CHECKING:\n    from tidemark.spark.epoch import run_epoch\n")
+    path.write_text("from tidemark.spark.loop.run import run\nif TYPE_CHECKING:\n    from tidemark.spark.epoch.epoch import run_epoch\n")
     source = replace(read_source(path, "tidemark.graph.wrong"), path=CHECKOUT / "wrong.py")
-    assert upward_imports(source) == ["wrong.py:1: graph imports tidemark.spark.run"]
+    assert upward_imports(source) == ["wrong.py:1: graph imports tidemark.spark.loop.run"]
 
 
 def modules_after(statement: str) -> set[str]:
@@ -96,8 +96,8 @@ def modules_after(statement: str) -> set[str]:
     [
         "import tidemark",
         "import tidemark as tm; tm.source, tm.delta, tm.tumbling, tm.Job",
-        "import tidemark.state.status, tidemark.state.history",
-        "import tidemark.spark.java",
+        "import tidemark.state.status.status, tidemark.state.status.history",
+        "import tidemark.spark.env.java",
         "import examples.taxi.job",
     ],
 )

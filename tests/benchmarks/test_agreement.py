@@ -13,7 +13,7 @@ from benchmarks.fares import FIRST_TIME_MS, FaresFile, FaresPlan, Longs
 from benchmarks.shapes import Shape
 from benchmarks.verdicts import DisagreementError, Flags
 from tests.benchmarks.worlds import World, assigner_of, make_world
-from tidemark.semantics.windows import Window
+from tidemark.semantics.windows.windows import Window
 
 TUMBLING = Shape("tumbling", "1 hour")
 SLIDING = Shape("sliding", "6 hours", "2 hours")

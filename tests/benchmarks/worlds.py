@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 from benchmarks.agreement import BOUND_MS, Truth, truth_of
 from benchmarks.fares import Plan, ensure_fares, read_fares
 from benchmarks.shapes import Shape
-from tidemark.semantics.assigners import Session, Sliding, Tumbling
-from tidemark.semantics.windows import Window, WindowAssigner, merge_touching
+from tidemark.semantics.windows.assigners import Session, Sliding, Tumbling
+from tidemark.semantics.windows.windows import Window, WindowAssigner, merge_touching
 
 Row = tuple[int, int, float]
 """Driver, event time in milliseconds, fare."""

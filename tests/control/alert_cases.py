@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tidemark.control.alert import Alert
-from tidemark.control.alert_gate import Limits, Patience
-from tidemark.control.alert_rules import Reading
-from tidemark.control.alert_settings import RULES, AlertSettings, Grouping, RuleName, RuleSettings
-from tidemark.control.alert_watch import AlertWatch
-from tidemark.control.delivery_queue import Receiver
-from tidemark.control.records import Failure
-from tidemark.control.spec import AlertThresholds, JobSpec
-from tidemark.control.view import Health, JobView, SourceView
+from tidemark.control.alerts.delivery.delivery_queue import Receiver
+from tidemark.control.alerts.engine.alert_rules import Reading
+from tidemark.control.alerts.engine.alert_watch import AlertWatch
+from tidemark.control.alerts.model.alert import Alert
+from tidemark.control.alerts.model.alert_gate import Limits, Patience
+from tidemark.control.alerts.model.alert_settings import RULES, AlertSettings, Grouping, RuleName, RuleSettings
+from tidemark.control.model.records import Failure
+from tidemark.control.model.spec import AlertThresholds, JobSpec
+from tidemark.control.model.view import Health, JobView, SourceView
 from tidemark.errors import AlertError
-from tidemark.state.store import JobStore
-from tidemark.state.totals import Totals
+from tidemark.state.log.totals import Totals
+from tidemark.state.store.store import JobStore
 from tidemark.testing.manual_clock import ManualClock
 
 T0 = 1_700_000_000_000

@@ -14,21 +14,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tidemark.clock import SYSTEM_CLOCK
-from tidemark.control.attempts import claim_attempt
-from tidemark.control.generations import require_spec
-from tidemark.control.launcher import Probe
-from tidemark.control.processes import spawn
-from tidemark.control.records import Attempt, ProcessHandle
-from tidemark.control.spec import SpecGeneration
+from tidemark.control.desired.attempts import claim_attempt
+from tidemark.control.desired.generations import require_spec
+from tidemark.control.launch.processes import spawn
+from tidemark.control.model.launcher import Probe
+from tidemark.control.model.records import Attempt, ProcessHandle
+from tidemark.control.model.spec import SpecGeneration
 from tidemark.errors import FencedError, SourceError
-from tidemark.state.history import HistoryWriter
-from tidemark.state.joblog import Driver, JobLog
-from tidemark.state.load import EpochSample, load_of
-from tidemark.state.owners import current_owner, known_dead, process_birth
-from tidemark.state.progress import EpochProgress
-from tidemark.state.records import EpochRecord, OwnerInfo
-from tidemark.state.status import JobStatus, State, read_status, write_status
-from tidemark.state.store import JobStore
+from tidemark.state.log.joblog import Driver, JobLog
+from tidemark.state.log.owners import current_owner, known_dead, process_birth
+from tidemark.state.log.progress import EpochProgress
+from tidemark.state.log.records import EpochRecord, OwnerInfo
+from tidemark.state.status.history import HistoryWriter
+from tidemark.state.status.load import EpochSample, load_of
+from tidemark.state.status.status import JobStatus, State, read_status, write_status
+from tidemark.state.store.store import JobStore
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 

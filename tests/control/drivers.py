@@ -14,14 +14,14 @@ from deltalake import DeltaTable
 
 from tests.short_lived import SHORT_LIVED
 from tidemark.clock import SYSTEM_CLOCK
-from tidemark.control.attempts import create_attempt, newest_attempt
-from tidemark.control.generations import change_spec
-from tidemark.control.launcher import Launcher
-from tidemark.control.processes import session_members
-from tidemark.control.records import Attempt, ProcessHandle
-from tidemark.control.spec import JobSpec, SpecGeneration
-from tidemark.state.status import JobStatus, read_status
-from tidemark.state.store import JobStore
+from tidemark.control.desired.attempts import create_attempt, newest_attempt
+from tidemark.control.desired.generations import change_spec
+from tidemark.control.launch.processes import session_members
+from tidemark.control.model.launcher import Launcher
+from tidemark.control.model.records import Attempt, ProcessHandle
+from tidemark.control.model.spec import JobSpec, SpecGeneration
+from tidemark.state.status.status import JobStatus, read_status
+from tidemark.state.store.store import JobStore
 
 MINUTE = 60_000
 

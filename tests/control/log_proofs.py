@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidemark.control.attempts import attempt_numbers
-from tidemark.control.records import attempt_of
-from tidemark.state.joblog import JobLog
-from tidemark.state.records import EpochRecord, TermRecord
-from tidemark.state.store import JobStore
+from tidemark.control.desired.attempts import attempt_numbers
+from tidemark.control.model.records import attempt_of
+from tidemark.state.log.joblog import JobLog
+from tidemark.state.log.records import EpochRecord, TermRecord
+from tidemark.state.store.store import JobStore
 
 STARTS = re.compile(r"(?P<job>[\w-]+): starts attempt (?P<number>\d+): ")
 

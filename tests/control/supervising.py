@@ -8,9 +8,9 @@ import threading
 from pathlib import Path
 
 from tests.control.beating import BeatingLauncher
-from tidemark.control.supervisor import Supervisor
-from tidemark.control.upgrade_carrying import upgrading_reconciler
-from tidemark.state.store import JobStore
+from tidemark.control.supervise.supervisor import Supervisor
+from tidemark.control.upgrade.upgrade_carrying import upgrading_reconciler
+from tidemark.state.store.store import JobStore
 
 INTERVAL_MS = 300
 

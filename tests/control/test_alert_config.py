@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 
 from tests.control.alert_cases import source
-from tidemark.control.alert_config import AlertConfig, load_alert_config, parse_alert_config
-from tidemark.control.alert_gate import Limits, Patience
-from tidemark.control.alert_rules import lag_limits
-from tidemark.control.alert_settings import DEFAULT_RULES, AlertSettings, Grouping, Route, RuleSettings
-from tidemark.control.delivery import LogDelivery
-from tidemark.control.delivery_email import EmailDelivery
-from tidemark.control.delivery_queue import Pace, Receiver
-from tidemark.control.delivery_slack import SlackDelivery
-from tidemark.control.delivery_webhook import WebhookDelivery
-from tidemark.control.spec import AlertThresholds
+from tidemark.control.alerts.delivery.alert_config import AlertConfig, load_alert_config, parse_alert_config
+from tidemark.control.alerts.delivery.delivery import LogDelivery
+from tidemark.control.alerts.delivery.delivery_email import EmailDelivery
+from tidemark.control.alerts.delivery.delivery_queue import Pace, Receiver
+from tidemark.control.alerts.delivery.delivery_slack import SlackDelivery
+from tidemark.control.alerts.delivery.delivery_webhook import WebhookDelivery
+from tidemark.control.alerts.engine.alert_rules import lag_limits
+from tidemark.control.alerts.model.alert_gate import Limits, Patience
+from tidemark.control.alerts.model.alert_settings import DEFAULT_RULES, AlertSettings, Grouping, Route, RuleSettings
+from tidemark.control.model.spec import AlertThresholds
 from tidemark.errors import DefinitionError, TidemarkError
 
 WHOLE = """

@@ -13,15 +13,15 @@ import pytest
 from tests.control.alert_cases import HOUR, T0, job_view
 from tests.control.smtp_server import PASSWORD, USER, Certificate, Inbox, make_certificate, smtp_server
 from tests.http_server import free_port, http_server
-from tidemark.control.alert import Alert
-from tidemark.control.alert_config import parse_alert_config
-from tidemark.control.alert_watch import AlertWatch
-from tidemark.control.delivery import LogDelivery
-from tidemark.control.delivery_email import EmailDelivery
-from tidemark.control.delivery_slack import SlackDelivery
-from tidemark.control.delivery_webhook import WebhookDelivery
+from tidemark.control.alerts.delivery.alert_config import parse_alert_config
+from tidemark.control.alerts.delivery.delivery import LogDelivery
+from tidemark.control.alerts.delivery.delivery_email import EmailDelivery
+from tidemark.control.alerts.delivery.delivery_slack import SlackDelivery
+from tidemark.control.alerts.delivery.delivery_webhook import WebhookDelivery
+from tidemark.control.alerts.engine.alert_watch import AlertWatch
+from tidemark.control.alerts.model.alert import Alert
 from tidemark.errors import AlertError
-from tidemark.state.store import JobStore
+from tidemark.state.store.store import JobStore
 from tidemark.testing.manual_clock import ManualClock
 
 ALERT = Alert("error", "taxi: watermark of trips is behind", "source 'trips' is 26m behind", "taxi", {"lag_ms": 1_560_000})

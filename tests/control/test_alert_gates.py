@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.control.alert_cases import SECOND, T0
-from tidemark.control.alert_gate import Gate, Gates, Limits, Patience
+from tidemark.control.alerts.model.alert_gate import Gate, Gates, Limits, Patience
 
 LIMITS = Limits(10, 30)
 

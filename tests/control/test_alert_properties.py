@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.control.alert_cases import HOUR, T0, reading
-from tidemark.control.alert_gate import Patience, Severity, rank, worse_of
-from tidemark.control.alert_message import merged
-from tidemark.control.alert_settings import AlertSettings, Grouping, Route, RuleSettings
-from tidemark.control.alert_silences import Silence
-from tidemark.control.alert_state import Change, JobAlerts, Notification
-from tidemark.control.alert_step import advance
-from tidemark.state.codec import from_plain, to_plain
+from tidemark.control.alerts.engine.alert_silences import Silence
+from tidemark.control.alerts.engine.alert_step import advance
+from tidemark.control.alerts.model.alert_gate import Patience, Severity, rank, worse_of
+from tidemark.control.alerts.model.alert_message import merged
+from tidemark.control.alerts.model.alert_settings import AlertSettings, Grouping, Route, RuleSettings
+from tidemark.control.alerts.model.alert_state import Change, JobAlerts, Notification
+from tidemark.state.encoding.codec import from_plain, to_plain
 
 SUBJECTS = ("trips", "zones")
 ALL = Silence("all", until=T0 + 1000 * HOUR)

@@ -7,16 +7,25 @@ from pathlib import Path
 import pytest
 
 from tests.control.alert_cases import T0
-from tidemark.control.alert_book import KIND as ALERTS
-from tidemark.control.alert_book import worth_storing
-from tidemark.control.alert_checks import KIND as VERDICT
-from tidemark.control.alert_checks import CheckVerdict
-from tidemark.control.alert_gate import Gate, Gates
-from tidemark.control.alert_silences import KIND as SILENCE
-from tidemark.control.alert_silences import Silence
-from tidemark.control.alert_state import Change, Condition, JobAlerts, LateWindow, Notification, OpenCondition, Outgoing, RowCount
-from tidemark.state.codec import from_plain, to_plain
-from tidemark.state.envelope import seal, unseal
+from tidemark.control.alerts.engine.alert_book import KIND as ALERTS
+from tidemark.control.alerts.engine.alert_book import worth_storing
+from tidemark.control.alerts.engine.alert_checks import KIND as VERDICT
+from tidemark.control.alerts.engine.alert_checks import CheckVerdict
+from tidemark.control.alerts.engine.alert_silences import KIND as SILENCE
+from tidemark.control.alerts.engine.alert_silences import Silence
+from tidemark.control.alerts.model.alert_gate import Gate, Gates
+from tidemark.control.alerts.model.alert_state import (
+    Change,
+    Condition,
+    JobAlerts,
+    LateWindow,
+    Notification,
+    OpenCondition,
+    Outgoing,
+    RowCount,
+)
+from tidemark.state.encoding.codec import from_plain, to_plain
+from tidemark.state.encoding.envelope import seal, unseal
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -7,20 +7,20 @@ from pathlib import Path
 import pytest
 
 from tests.control.alert_cases import HOUR, T0, Mailbox
-from tidemark.control.alert import Alert
-from tidemark.control.alert_config import AlertConfig
-from tidemark.control.alert_gate import Patience
-from tidemark.control.alert_reporter import AlertReporter
-from tidemark.control.alert_settings import RULES, AlertSettings, Grouping, RuleSettings
-from tidemark.control.delivery_queue import Receiver
-from tidemark.control.layout import ALERT_LEASES
-from tidemark.control.leases import StandingLease
-from tidemark.control.metric_board import MetricBoard
-from tidemark.control.observe import Observation
-from tidemark.control.records import ControlStatus, ErrorInfo
-from tidemark.control.spec import JobSpec, SpecGeneration
+from tidemark.control.alerts.delivery.alert_config import AlertConfig
+from tidemark.control.alerts.delivery.delivery_queue import Receiver
+from tidemark.control.alerts.model.alert import Alert
+from tidemark.control.alerts.model.alert_gate import Patience
+from tidemark.control.alerts.model.alert_settings import RULES, AlertSettings, Grouping, RuleSettings
+from tidemark.control.metrics.metric_board import MetricBoard
+from tidemark.control.model.layout import ALERT_LEASES
+from tidemark.control.model.records import ControlStatus, ErrorInfo
+from tidemark.control.model.spec import JobSpec, SpecGeneration
+from tidemark.control.observed.leases import StandingLease
+from tidemark.control.observed.observe import Observation
+from tidemark.control.supervise.alert_reporter import AlertReporter
 from tidemark.errors import CorruptStoreError, StoreError
-from tidemark.state.store import JobStore
+from tidemark.state.store.store import JobStore
 from tidemark.testing.manual_clock import ManualClock
 
 AT_ONCE = AlertSettings({rule: RuleSettings(Patience()) for rule in RULES}, Grouping(0, 0))

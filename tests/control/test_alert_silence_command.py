@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from tidemark.cli.main import main
-from tidemark.control.alert_silences import Silence, add_silence, read_silences
-from tidemark.state.store import JobStore
+from tidemark.cli.program.main import main
+from tidemark.control.alerts.engine.alert_silences import Silence, add_silence, read_silences
+from tidemark.state.store.store import JobStore
 
 
 @pytest.fixture

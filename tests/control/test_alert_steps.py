@@ -3,13 +3,13 @@ from __future__ import annotations
 import pytest
 
 from tests.control.alert_cases import HOUR, MINUTE, SECOND, T0, failure, job_view, reading
-from tidemark.control.alert_gate import Patience
-from tidemark.control.alert_rules import Evidence, FailedCheck, Reading
-from tidemark.control.alert_settings import DEFAULT_RULES, AlertSettings, Grouping, RuleSettings
-from tidemark.control.alert_silences import Silence
-from tidemark.control.alert_state import Change, JobAlerts, Notification
-from tidemark.control.alert_step import advance, step
-from tidemark.control.spec import AlertThresholds
+from tidemark.control.alerts.engine.alert_rules import Evidence, FailedCheck, Reading
+from tidemark.control.alerts.engine.alert_silences import Silence
+from tidemark.control.alerts.engine.alert_step import advance, step
+from tidemark.control.alerts.model.alert_gate import Patience
+from tidemark.control.alerts.model.alert_settings import DEFAULT_RULES, AlertSettings, Grouping, RuleSettings
+from tidemark.control.alerts.model.alert_state import Change, JobAlerts, Notification
+from tidemark.control.model.spec import AlertThresholds
 
 AT_ONCE = AlertSettings({"lag": RuleSettings(Patience()), "late": RuleSettings(Patience())}, Grouping(wait_ms=0, interval_ms=0))
 GROUPED = AlertSettings({"lag": RuleSettings(Patience())}, Grouping(wait_ms=30_000, interval_ms=300_000))

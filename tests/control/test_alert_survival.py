@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.control.alert_cases import HOUR, MINUTE, SECOND, T0, Mailbox, job_view, titles, watch
-from tidemark.control.alert import Alert
-from tidemark.control.alert_book import ALERTS, Page, read_alerts, write_alerts
-from tidemark.control.alert_state import JobAlerts
-from tidemark.control.delivery_queue import Receiver
-from tidemark.control.layout import ALERT_LEASES
-from tidemark.control.leases import LEASE_MS, StandingLease
-from tidemark.control.view import Health
+from tidemark.control.alerts.delivery.delivery_queue import Receiver
+from tidemark.control.alerts.engine.alert_book import ALERTS, Page, read_alerts, write_alerts
+from tidemark.control.alerts.model.alert import Alert
+from tidemark.control.alerts.model.alert_state import JobAlerts
+from tidemark.control.model.layout import ALERT_LEASES
+from tidemark.control.model.view import Health
+from tidemark.control.observed.leases import LEASE_MS, StandingLease
 from tidemark.errors import StoreError
-from tidemark.state.store import JobStore
+from tidemark.state.store.store import JobStore
 from tidemark.testing.manual_clock import ManualClock
 
 

@@ -11,19 +11,19 @@ from pathlib import Path
 import pytest
 
 from tests.control.alert_cases import HOUR, MINUTE, SECOND, T0, Mailbox, failure, job_view, source, titles, watch
-from tidemark.control.alert import Alert
-from tidemark.control.alert_book import ALERTS, read_alerts
-from tidemark.control.alert_checks import CHECKS, CheckVerdict, report_check
-from tidemark.control.alert_settings import Route
-from tidemark.control.alert_silences import Silence, add_silence, end_silence, forget_ended, read_silences
-from tidemark.control.delivery_queue import Pace, Receiver
-from tidemark.control.leases import LEASE_MS
-from tidemark.control.records import ErrorInfo
-from tidemark.control.spec import AlertThresholds
-from tidemark.control.view import JobView
+from tidemark.control.alerts.delivery.delivery_queue import Pace, Receiver
+from tidemark.control.alerts.engine.alert_book import ALERTS, read_alerts
+from tidemark.control.alerts.engine.alert_checks import CHECKS, CheckVerdict, report_check
+from tidemark.control.alerts.engine.alert_silences import Silence, add_silence, end_silence, forget_ended, read_silences
+from tidemark.control.alerts.model.alert import Alert
+from tidemark.control.alerts.model.alert_settings import Route
+from tidemark.control.model.records import ErrorInfo
+from tidemark.control.model.spec import AlertThresholds
+from tidemark.control.model.view import JobView
+from tidemark.control.observed.leases import LEASE_MS
 from tidemark.errors import DefinitionError, InvalidNameError
-from tidemark.state.layout import PINS
-from tidemark.state.store import JobStore
+from tidemark.state.store.layout import PINS
+from tidemark.state.store.store import JobStore
 from tidemark.testing.manual_clock import ManualClock
 
 

@@ -13,10 +13,10 @@ import pyspark
 import pytest
 
 from tests.control.drivers import Landing, until
-from tidemark.control.driver import FINISHED
-from tidemark.control.processes import end_session, session_members, spawn, take_note
-from tidemark.control.spark_submit import SparkSubmitLauncher
-from tidemark.spark.java import ensure_java
+from tidemark.control.driver.driver import FINISHED
+from tidemark.control.launch.processes import end_session, session_members, spawn, take_note
+from tidemark.control.launch.spark_submit import SparkSubmitLauncher
+from tidemark.spark.env.java import ensure_java
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

@@ -16,13 +16,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.control.beating import BeatingLauncher
-from tidemark.cli.console_log import ConsoleLines
-from tidemark.cli.main import main
+from tidemark.cli.program.console_log import ConsoleLines
+from tidemark.cli.program.main import main
 from tidemark.clock import SYSTEM_CLOCK
-from tidemark.control.layout import ALERT_LEASES
-from tidemark.control.log_following import followed
-from tidemark.control.observe import job_names, observe, read_control_status
-from tidemark.state.store import JobStore
+from tidemark.control.launch.log_following import followed
+from tidemark.control.model.layout import ALERT_LEASES
+from tidemark.control.observed.observe import job_names, observe, read_control_status
+from tidemark.state.store.store import JobStore
 
 
 class Terminal:
@@ -114,7 +114,7 @@ def test_a_log_is_followed_until_ctrl_c(tidemark_: Terminal, monkeypatch: pytest
         yield from islice(followed(path, lines), 1)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tidemark.cli.looking.followed", for_a_line)
+    monkeypatch.setattr("tidemark.cli.show.looking.followed", for_a_line)
     tidemark_.submit()
     assert tidemark_("logs", "fares", "--follow").stdout == "attempt 1 drives fares\n"
 
@@ -264,7 +264,7 @@ def test_a_bad_duration_is_a_usage_error(tidemark_: Terminal) -> None:
 
 
 def test_a_supervisor_runs_until_it_is_told_to_stop(tmp_path: Path) -> None:
-    program = [sys.executable, "-c", "from tidemark.cli.main import main; main()", "supervise", "--store", str(tmp_path / "store")]
+    program = [sys.executable, "-c", "from tidemark.cli.program.main import main; main()", "supervise", "--store", str(tmp_path / "store")]
     log = tmp_path / "log"
     with log.open("w") as out:
         process = subprocess.Popen([*program, "--every", "50 ms", "--metrics", "0"], stdout=out, stderr=out)

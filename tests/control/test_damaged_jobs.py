@@ -11,19 +11,19 @@ from click.testing import CliRunner, Result
 from tests.control.alert_cases import Mailbox
 from tests.control.test_alert_reporter import reporter
 from tests.control.worlds import World
-from tidemark.cli.main import main
-from tidemark.control.generations import read_spec
-from tidemark.control.layout import SPECS, numbered
-from tidemark.control.metric_board import MetricBoard, series_of
-from tidemark.control.spec import JobSpec
-from tidemark.control.wishes import Wishes
+from tidemark.cli.program.main import main
+from tidemark.control.client.wishes import Wishes
+from tidemark.control.desired.generations import read_spec
+from tidemark.control.metrics.metric_board import MetricBoard, series_of
+from tidemark.control.model.layout import SPECS, numbered
+from tidemark.control.model.spec import JobSpec
 from tidemark.errors import CorruptStoreError
-from tidemark.state.history import HistoryWriter, read_history
-from tidemark.state.joblog import JobLog
-from tidemark.state.layout import history_path
-from tidemark.state.progress import EpochProgress
-from tidemark.state.records import EpochRecord, OwnerInfo
-from tidemark.state.store import JobStore
+from tidemark.state.log.joblog import JobLog
+from tidemark.state.log.progress import EpochProgress
+from tidemark.state.log.records import EpochRecord, OwnerInfo
+from tidemark.state.status.history import HistoryWriter, read_history
+from tidemark.state.store.layout import history_path
+from tidemark.state.store.store import JobStore
 
 SPEC = numbered(SPECS, 1)
 

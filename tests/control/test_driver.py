@@ -12,20 +12,20 @@ from pathlib import Path
 import pytest
 
 from tidemark.clock import SYSTEM_CLOCK
-from tidemark.control.attempts import create_attempt, give_up_attempt, read_claim
-from tidemark.control.driver import FENCED, FINISHED, TEMPORARY, TERMINAL, drive, main
-from tidemark.control.driver_signals import asked_by_signals
-from tidemark.control.generations import change_spec
-from tidemark.control.loading import load_job
-from tidemark.control.logs import JobLines, keep_bounded, log_to, rotate, tail
-from tidemark.control.records import Attempt, ProcessHandle
-from tidemark.control.run_folder import read_ending, write_ending
-from tidemark.control.spec import Ending, JobSpec
-from tidemark.control.spec_watch import SpecWatch, watching
+from tidemark.control.desired.attempts import create_attempt, give_up_attempt, read_claim
+from tidemark.control.desired.generations import change_spec
+from tidemark.control.desired.loading import load_job
+from tidemark.control.driver.driver import FENCED, FINISHED, TEMPORARY, TERMINAL, drive, main
+from tidemark.control.driver.driver_signals import asked_by_signals
+from tidemark.control.driver.spec_watch import SpecWatch, watching
+from tidemark.control.launch.logs import JobLines, keep_bounded, log_to, rotate, tail
+from tidemark.control.launch.run_folder import read_ending, write_ending
+from tidemark.control.model.records import Attempt, ProcessHandle
+from tidemark.control.model.spec import Ending, JobSpec
 from tidemark.errors import DefinitionError, StoreError
-from tidemark.state.progress import EpochProgress
-from tidemark.state.status import read_status
-from tidemark.state.store import JobStore
+from tidemark.state.log.progress import EpochProgress
+from tidemark.state.status.status import read_status
+from tidemark.state.store.store import JobStore
 
 PROCESS = ProcessHandle("local", "host-a", 4711, started="boot:1")
 
@@ -119,7 +119,7 @@ def test_one_that_is_not_wanted_any_more_ends_before_it_begins(store: JobStore, 
     watch.look()
     assert (watch.ending, watch.stopping.is_set()) == ("finish", True)
     asked: list[bool] = []
-    monkeypatch.setattr("tidemark.control.driver.load_job", lambda reference: asked.append(bool(reference)))
+    monkeypatch.setattr("tidemark.control.driver.driver.load_job", lambda reference: asked.append(bool(reference)))
     create_attempt(store, "fares", Attempt(1, 1, 0, "ada", "a test"))
     assert drive(store, "fares", 1, process=PROCESS, lines=JobLines("fares")) == FINISHED
     assert asked == [], "neither the code nor Spark was needed"

@@ -10,15 +10,15 @@ import pytest
 
 from tests.control.drivers import Landing, until
 from tidemark.clock import SYSTEM_CLOCK
-from tidemark.control.driver import FENCED, FINISHED
-from tidemark.control.local_launcher import LocalLauncher
-from tidemark.control.processes import session_members
-from tidemark.control.records import ProcessHandle
-from tidemark.control.spec import SpecGeneration
+from tidemark.control.driver.driver import FENCED, FINISHED
+from tidemark.control.launch.local_launcher import LocalLauncher
+from tidemark.control.launch.processes import session_members
+from tidemark.control.model.records import ProcessHandle
+from tidemark.control.model.spec import SpecGeneration
 from tidemark.errors import JobRunningError
-from tidemark.state.heartbeat import read_heartbeat
-from tidemark.state.joblog import JobLog
-from tidemark.state.owners import current_owner
+from tidemark.state.log.heartbeat import read_heartbeat
+from tidemark.state.log.joblog import JobLog
+from tidemark.state.log.owners import current_owner
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

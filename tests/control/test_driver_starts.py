@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from tests.control.worlds import World
-from tidemark.cli.view_text import view_text
-from tidemark.control.attempts import read_attempt
-from tidemark.control.driver_starts import StartReport, in_order, read_start, write_start
-from tidemark.control.metric_list import JOB_METRICS
-from tidemark.control.records import DriverStart
-from tidemark.control.viewing import view_of
+from tidemark.cli.show.view_text import view_text
+from tidemark.control.desired.attempts import read_attempt
+from tidemark.control.metrics.metric_list import JOB_METRICS
+from tidemark.control.model.driver_starts import StartReport, in_order, read_start, write_start
+from tidemark.control.model.records import DriverStart
+from tidemark.control.view.viewing import view_of
 from tidemark.errors import StoreError
-from tidemark.state.store import JobStore
+from tidemark.state.store.store import JobStore
 
 GOLDEN = Path(__file__).parent / "golden" / "driver-start-1.json"
 START = DriverStart(1, 1_700_000_000_000, "first epoch", 1_700_000_009_000, {"python": 900, "jvm": 2_500, "recovery": 40})

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from tests.control.worlds import World
-from tidemark.cli.view_text import view_text
-from tidemark.control.driver_metrics import METRICS_VARIABLE, DriverMetrics, driver_metrics
-from tidemark.control.driver_warnings import delete_warning, read_warning, write_warning
-from tidemark.control.records import DriverWarning
-from tidemark.control.viewing import view_of
+from tidemark.cli.show.view_text import view_text
+from tidemark.control.driver.driver_metrics import METRICS_VARIABLE, DriverMetrics, driver_metrics
+from tidemark.control.model.driver_warnings import delete_warning, read_warning, write_warning
+from tidemark.control.model.records import DriverWarning
+from tidemark.control.view.viewing import view_of
 from tidemark.errors import StoreError
-from tidemark.state.store import JobStore
+from tidemark.state.store.store import JobStore
 
 GOLDEN = Path(__file__).parent / "golden" / "driver-warning-1.json"
 WARNING = DriverWarning(1, 1_700_000_000_000, "it runs without metrics: no free port")

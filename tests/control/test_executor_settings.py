@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.control.executor_settings import ENABLED, IDLE, executor_settings
-from tidemark.control.spark_submit import SparkSubmitLauncher
-from tidemark.control.spec import JobSpec
-from tidemark.spark.session import SETTINGS
+from tidemark.control.launch.spark_submit import SparkSubmitLauncher
+from tidemark.control.model.executor_settings import ENABLED, IDLE, executor_settings
+from tidemark.control.model.spec import JobSpec
+from tidemark.spark.env.session import SETTINGS
 
 DYNAMIC = JobSpec("fares", "fares:job", launcher="spark-submit", master="yarn", trigger_ms=120_000, conf={ENABLED: "true"})
 

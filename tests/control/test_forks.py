@@ -12,13 +12,13 @@ import tidemark as tm
 from tests.savepoints.delta_jobs import TABLES, job_with_tables, rows, run_epoch
 from tests.savepoints.stored_jobs import StoredJob, live_files
 from tests.upgrade.upgrade_worlds import fits
-from tidemark.control import discarding, forks
-from tidemark.control.discarding import discard
-from tidemark.control.generations import change_spec, read_spec
-from tidemark.control.promoting import promotion_of
-from tidemark.control.spec import JobSpec
-from tidemark.control.upgrade_verdict import Judge, Maps
-from tidemark.control.wishes import Wishes
+from tidemark.control.client.wishes import Wishes
+from tidemark.control.desired.generations import change_spec, read_spec
+from tidemark.control.forks import discarding, forks
+from tidemark.control.forks.discarding import discard
+from tidemark.control.forks.promoting import promotion_of
+from tidemark.control.model.spec import JobSpec
+from tidemark.control.upgrade.upgrade_verdict import Judge, Maps
 from tidemark.errors import (
     CorruptStoreError,
     DefinitionError,
@@ -28,16 +28,16 @@ from tidemark.errors import (
     UnknownSavepointError,
     UpgradeError,
 )
-from tidemark.savepoints.isolation import isolated
-from tidemark.savepoints.restore import Restore
-from tidemark.savepoints.restoring import begin_lineage, prepared
-from tidemark.savepoints.retention import SavepointRetention
-from tidemark.savepoints.verdict import Verdict
-from tidemark.state.holds import Holds
-from tidemark.state.joblog import Driver
-from tidemark.state.pins import Pins
-from tidemark.state.records import OutputRecord, StagedFile
-from tidemark.state.store import JobStore
+from tidemark.savepoints.core.retention import SavepointRetention
+from tidemark.savepoints.model.isolation import isolated
+from tidemark.savepoints.model.restore import Restore
+from tidemark.savepoints.model.verdict import Verdict
+from tidemark.savepoints.restore.restoring import begin_lineage, prepared
+from tidemark.state.gc.holds import Holds
+from tidemark.state.gc.pins import Pins
+from tidemark.state.log.joblog import Driver
+from tidemark.state.log.records import OutputRecord, StagedFile
+from tidemark.state.store.store import JobStore
 
 
 class Killed(BaseException):

@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 
 from tests.control.drivers import until
-from tidemark.control.launcher import Launcher
-from tidemark.control.local_launcher import LocalLauncher
-from tidemark.control.processes import facts_of, session_members
-from tidemark.control.records import Attempt, ProcessHandle
-from tidemark.control.run_folder import RunFolder
-from tidemark.control.shipped_code import shipped
-from tidemark.control.spark_submit import SparkSubmitLauncher
-from tidemark.control.spec import JobSpec, SpecGeneration
+from tidemark.control.launch.local_launcher import LocalLauncher
+from tidemark.control.launch.processes import facts_of, session_members
+from tidemark.control.launch.run_folder import RunFolder
+from tidemark.control.launch.shipped_code import shipped
+from tidemark.control.launch.spark_submit import SparkSubmitLauncher
+from tidemark.control.model.launcher import Launcher
+from tidemark.control.model.records import Attempt, ProcessHandle
+from tidemark.control.model.spec import JobSpec, SpecGeneration
 from tidemark.errors import LaunchError
 
 STORE = "file:///jobs"
@@ -232,7 +232,7 @@ def test_the_command_and_the_variables_of_a_local_driver(tmp_path: Path, monkeyp
     launcher, files = LocalLauncher(tmp_path), RunFolder(tmp_path / "logs", tmp_path / "scratch")
     found = generation(folder=str(tmp_path), code_paths=("code",), variables={"A": "b"})
     command = launcher.command(found, attempt(4), STORE, files)
-    assert command[:3] == (sys.executable, "-m", "tidemark.control.driver")
+    assert command[:3] == (sys.executable, "-m", "tidemark.control.driver.driver")
     assert list(command[3:]) == f"--store {STORE} --job fares --attempt 4 --launcher local --log {tmp_path}/logs/driver.log".split()
     variables = launcher.environment(found.spec, tmp_path / "scratch")
     assert variables["PYTHONPATH"] == f"{tmp_path}/code{os.pathsep}/theirs"
@@ -254,7 +254,7 @@ def test_spark_submit_ships_code_and_settings(tmp_path: Path, monkeypatch: pytes
     archive_path = Path(command[command.index("--py-files") + 1])
     assert (archive_path.suffix, archive_path.read_bytes()) == (".zip", wheel.read_bytes())
     program = command.index("--py-files") + 2
-    assert command[program].endswith("tidemark/control/driver.py")
+    assert command[program].endswith("tidemark/control/driver/driver.py")
     assert command[program + 1 :][:6] == ["--store", STORE, "--job", "fares", "--attempt", "2"]
     assert launcher.environment(spec.spec, tmp_path)["PYSPARK_DRIVER_PYTHON"] == sys.executable
     assert launcher.conf(replace(spec.spec, variables={"ROOT": "/lake"}))["spark.executorEnv.ROOT"] == "/lake"

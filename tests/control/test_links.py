@@ -17,27 +17,27 @@ from examples.taxi.demo import prepare_home
 from tests.control.test_forks import forked
 from tests.savepoints.delta_jobs import TABLES, job_with_tables, maintain, run_epoch
 from tests.savepoints.stored_jobs import StoredJob
-from tidemark.control.alert_silences import Silence, add_silence, end_silence, forget_ended
-from tidemark.control.attempts import delete_attempts
-from tidemark.control.discarding import discard
-from tidemark.control.layout import ATTEMPTS, numbered
-from tidemark.control.leases import take_lease
-from tidemark.control.logs import keep_bounded
-from tidemark.control.run_folder import RunFolder
+from tidemark.control.alerts.engine.alert_silences import Silence, add_silence, end_silence, forget_ended
+from tidemark.control.desired.attempts import delete_attempts
+from tidemark.control.forks.discarding import discard
+from tidemark.control.launch.logs import keep_bounded
+from tidemark.control.launch.run_folder import RunFolder
+from tidemark.control.model.layout import ATTEMPTS, numbered
+from tidemark.control.observed.leases import take_lease
 from tidemark.errors import DefinitionError, LinkedPathError, TidemarkError
-from tidemark.savepoints.exporting import export_savepoint
-from tidemark.savepoints.retention import SavepointRetention
-from tidemark.savepoints.rewind_note import remove_rewind
-from tidemark.savepoints.rewinding import rewind
-from tidemark.savepoints.upkeep import vacuum_tables
-from tidemark.spark.delta_maintenance import Maintenance
-from tidemark.spark.delta_rewrite import APPENDED_BYTES, SparkRewriter
-from tidemark.spark.local_sinks import MemorySink
-from tidemark.spark.parquet_sink import ParquetSink
-from tidemark.state import local_files
-from tidemark.state.holds import Holds
-from tidemark.state.records import OutputRecord, StagedFile
-from tidemark.state.store import JobStore
+from tidemark.savepoints.api.upkeep import vacuum_tables
+from tidemark.savepoints.core.retention import SavepointRetention
+from tidemark.savepoints.export.exporting import export_savepoint
+from tidemark.savepoints.model.rewind_note import remove_rewind
+from tidemark.savepoints.rewind.rewinding import rewind
+from tidemark.spark.sinks.delta.delta_maintenance import Maintenance
+from tidemark.spark.sinks.delta.delta_rewrite import APPENDED_BYTES, SparkRewriter
+from tidemark.spark.sinks.local_sinks import MemorySink
+from tidemark.spark.sinks.parquet_sink import ParquetSink
+from tidemark.state.gc.holds import Holds
+from tidemark.state.log.records import OutputRecord, StagedFile
+from tidemark.state.store import local_files
+from tidemark.state.store.store import JobStore
 
 AGES = "interval 0 seconds"
 TABLE = TABLES[0]

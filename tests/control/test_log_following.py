@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.control.log_following import LogFollower, followed
-from tidemark.control.logs import rotate
+from tidemark.control.launch.log_following import LogFollower, followed
+from tidemark.control.launch.logs import rotate
 from tidemark.testing.manual_clock import ManualClock
 
 

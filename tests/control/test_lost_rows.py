@@ -11,10 +11,10 @@ from deltalake import DeltaTable
 
 from tests.control.drivers import Landing
 from tests.short_lived import SHORT_LIVED
-from tidemark.cli.main import main
-from tidemark.control.launchers import launchers_here
-from tidemark.control.local_launcher import LocalLauncher
-from tidemark.control.observe import observe
+from tidemark.cli.program.main import main
+from tidemark.control.launch.launchers import launchers_here
+from tidemark.control.launch.local_launcher import LocalLauncher
+from tidemark.control.observed.observe import observe
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

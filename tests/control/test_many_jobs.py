@@ -7,8 +7,8 @@ from pathlib import Path
 
 from benchmarks.control import NoLauncher, fill
 from tests.control.worlds import WatchedStore
-from tidemark.control.upgrade_carrying import upgrading_reconciler
-from tidemark.state.store import JobStore
+from tidemark.control.upgrade.upgrade_carrying import upgrading_reconciler
+from tidemark.state.store.store import JobStore
 
 
 @dataclass

@@ -17,23 +17,23 @@ from prometheus_client.parser import text_string_to_metric_families
 from docs.grafana import dashboard
 from tests.control.alert_cases import HOUR, T0, job_view
 from tests.state.conftest import epoch_progress
-from tidemark.control.alert_gate import Gate, Gates
-from tidemark.control.alert_state import Condition
-from tidemark.control.alert_watch import WatchReport
-from tidemark.control.delivery_queue import ReceiverCounts
-from tidemark.control.labels import plain_name
-from tidemark.control.metric_board import ALL_METRICS, MetricBoard, Shown, series_of
-from tidemark.control.metric_list import MOST_SPLITS
-from tidemark.control.metric_otel import export_metrics, otel_name
-from tidemark.control.metric_server import StoredJob, listening_place, serve_metrics
-from tidemark.control.records import DriverStart
-from tidemark.control.view import JobView, Pressure, SourceView, SplitView
+from tidemark.control.alerts.delivery.delivery_queue import ReceiverCounts
+from tidemark.control.alerts.engine.alert_watch import WatchReport
+from tidemark.control.alerts.model.alert_gate import Gate, Gates
+from tidemark.control.alerts.model.alert_state import Condition
+from tidemark.control.metrics.metric_board import ALL_METRICS, MetricBoard, Shown, series_of
+from tidemark.control.metrics.metric_list import MOST_SPLITS
+from tidemark.control.metrics.metric_otel import export_metrics, otel_name
+from tidemark.control.metrics.metric_server import StoredJob, listening_place, serve_metrics
+from tidemark.control.model.labels import plain_name
+from tidemark.control.model.records import DriverStart
+from tidemark.control.model.view import JobView, Pressure, SourceView, SplitView
 from tidemark.errors import DefinitionError, SetupError, StoreError
-from tidemark.state.load import Waiting
-from tidemark.state.records import OwnerInfo
-from tidemark.state.status import JobStatus, write_status
-from tidemark.state.store import JobStore
-from tidemark.state.totals import Totals, add_epoch, empty_totals
+from tidemark.state.log.records import OwnerInfo
+from tidemark.state.log.totals import Totals, add_epoch, empty_totals
+from tidemark.state.status.load import Waiting
+from tidemark.state.status.status import JobStatus, write_status
+from tidemark.state.store.store import JobStore
 from tidemark.testing.manual_clock import ManualClock
 
 CHECKOUT = Path(__file__).resolve().parents[2]

@@ -12,16 +12,16 @@ from obstore.store import MemoryStore
 
 from tests.control.worlds import START, FakeLauncher, WatchedStore, World
 from tests.small_disk import fill, let_write, small_disk
-from tidemark.control.reconciler import Reconciler
-from tidemark.control.supervisor import Supervisor
-from tidemark.control.upgrade_carrying import upgrading_reconciler
-from tidemark.control.view import UNHEALTHY
-from tidemark.control.viewing import view_of
+from tidemark.control.model.view import UNHEALTHY
+from tidemark.control.reconcile.reconciler import Reconciler
+from tidemark.control.supervise.supervisor import Supervisor
+from tidemark.control.upgrade.upgrade_carrying import upgrading_reconciler
+from tidemark.control.view.viewing import view_of
 from tidemark.errors import LaunchError, StoreError
 from tidemark.locations import Location
-from tidemark.state.joblog import JobLog
-from tidemark.state.status import read_status
-from tidemark.state.store import JobStore
+from tidemark.state.log.joblog import JobLog
+from tidemark.state.status.status import read_status
+from tidemark.state.store.store import JobStore
 
 HOUR = 3_600_000
 

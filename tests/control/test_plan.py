@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from tidemark.control.actions import Action, AskToStop, GiveUp, Kill, Say, Start
-from tidemark.control.observe import Observation
-from tidemark.control.plan import plan
-from tidemark.control.records import Attempt, Claim, ControlStatus, ProcessHandle, Suspicion
-from tidemark.control.spec import JobSpec, SpecGeneration
-from tidemark.state.heartbeat import Heartbeat
-from tidemark.state.progress import EpochProgress
-from tidemark.state.records import OwnerInfo
-from tidemark.state.status import JobStatus, State
+from tidemark.control.model.records import Attempt, Claim, ControlStatus, ProcessHandle, Suspicion
+from tidemark.control.model.spec import JobSpec, SpecGeneration
+from tidemark.control.observed.observe import Observation
+from tidemark.control.reconcile.actions import Action, AskToStop, GiveUp, Kill, Say, Start
+from tidemark.control.reconcile.plan import plan
+from tidemark.state.log.heartbeat import Heartbeat
+from tidemark.state.log.progress import EpochProgress
+from tidemark.state.log.records import OwnerInfo
+from tidemark.state.status.status import JobStatus, State
 
 NOW = 1_700_000_000_000
 JOB = JobSpec("fares", "fares:job", trigger_ms=10_000)

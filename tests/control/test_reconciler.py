@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.control.worlds import START, FakeLauncher, World, lifecycle
-from tidemark.control.attempts import create_attempt, give_up_attempt
-from tidemark.control.driver_warnings import write_warning
-from tidemark.control.generations import KEPT_GENERATIONS, spec_numbers
-from tidemark.control.plan import KEPT_ATTEMPTS
-from tidemark.control.records import Attempt, DriverWarning, ProcessHandle
-from tidemark.control.spec import RestartPolicy
+from tidemark.control.desired.attempts import create_attempt, give_up_attempt
+from tidemark.control.desired.generations import KEPT_GENERATIONS, spec_numbers
+from tidemark.control.model.driver_warnings import write_warning
+from tidemark.control.model.records import Attempt, DriverWarning, ProcessHandle
+from tidemark.control.model.spec import RestartPolicy
+from tidemark.control.reconcile.plan import KEPT_ATTEMPTS
 from tidemark.errors import EngineError, SourceError
 
 

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.control.worlds import Process, World
-from tidemark.control.records import ACTIVE
-from tidemark.control.spec import JobSpec, RestartPolicy
+from tidemark.control.model.records import ACTIVE
+from tidemark.control.model.spec import JobSpec, RestartPolicy
 from tidemark.errors import EngineError, SourceError, StoreError, TidemarkError
-from tidemark.state.joblog import JobLog
-from tidemark.state.store import JobStore
+from tidemark.state.log.joblog import JobLog
+from tidemark.state.store.store import JobStore
 
 CALM = RestartPolicy(initial_ms=1_000, longest_ms=10_000, same_epoch_failures=0)
 CHANGES = (

@@ -22,12 +22,12 @@ from tests.control.beating import CHECKOUT, BeatingLauncher
 from tests.control.drivers import until
 from tests.control.log_proofs import require_single_starts, terms
 from tidemark.clock import SYSTEM_CLOCK
-from tidemark.control.observe import observe, read_control_status
-from tidemark.control.spec import JobSpec, RestartPolicy
-from tidemark.control.wishes import Wishes
+from tidemark.control.client.wishes import Wishes
+from tidemark.control.model.spec import JobSpec, RestartPolicy
+from tidemark.control.observed.observe import observe, read_control_status
 from tidemark.sensors.reconcile import build_reconcile_sensor
-from tidemark.state.owners import known_dead
-from tidemark.state.store import JobStore
+from tidemark.state.log.owners import known_dead
+from tidemark.state.store.store import JobStore
 
 pytestmark = [pytest.mark.dagster, pytest.mark.slow]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.control.worlds import World, lifecycle
-from tidemark.control.spec import RestartPolicy
-from tidemark.state.store import JobStore
+from tidemark.control.model.spec import RestartPolicy
+from tidemark.state.store.store import JobStore
 
 
 @pytest.fixture

@@ -12,20 +12,20 @@ from pathlib import Path
 import pytest
 from obstore.store import MemoryStore
 
-from tidemark.control.attempts import claim_attempt, create_attempt, delete_attempts, give_up_attempt, read_claim, require_newest
-from tidemark.control.generations import change_spec, read_generations, read_spec, require_spec
-from tidemark.control.layout import ATTEMPTS, CLAIMS, CONTROL_STATUS, LEASES, SPECS, numbered
-from tidemark.control.leases import LEASE_MS, holds, release_lease, take_lease
-from tidemark.control.observe import read_control_status, write_control_status
-from tidemark.control.records import Attempt, ControlStatus, ErrorInfo, Failure, Lease, ProcessHandle, Suspicion, attempt_of
-from tidemark.control.spec import AlertThresholds, JobSpec, RestartPolicy, SpecGeneration
-from tidemark.control.spec_checks import checked_spec
+from tidemark.control.desired.attempts import claim_attempt, create_attempt, delete_attempts, give_up_attempt, read_claim, require_newest
+from tidemark.control.desired.generations import change_spec, read_generations, read_spec, require_spec
+from tidemark.control.desired.spec_checks import checked_spec
+from tidemark.control.model.layout import ATTEMPTS, CLAIMS, CONTROL_STATUS, LEASES, SPECS, numbered
+from tidemark.control.model.records import Attempt, ControlStatus, ErrorInfo, Failure, Lease, ProcessHandle, Suspicion, attempt_of
+from tidemark.control.model.spec import AlertThresholds, JobSpec, RestartPolicy, SpecGeneration
+from tidemark.control.observed.leases import LEASE_MS, holds, release_lease, take_lease
+from tidemark.control.observed.observe import read_control_status, write_control_status
 from tidemark.errors import CorruptStoreError, DefinitionError, FencedError, FormatError, InvalidNameError, TidemarkError, UnknownJobError
 from tidemark.locations import Location
-from tidemark.state.owners import current_owner
-from tidemark.state.records import OwnerInfo
-from tidemark.state.sealed import read_sealed
-from tidemark.state.store import JobStore
+from tidemark.state.log.owners import current_owner
+from tidemark.state.log.records import OwnerInfo
+from tidemark.state.store.sealed import read_sealed
+from tidemark.state.store.store import JobStore
 from tidemark.testing.manual_clock import ManualClock
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.control.worlds import World, lifecycle
-from tidemark.cli.main import main
-from tidemark.control.generations import read_spec
-from tidemark.control.records import Failure
-from tidemark.control.restart_text import policy_text
-from tidemark.control.restarts import NoRestart, Restart, decide_restart, failures_in_a_row, longest_delay
-from tidemark.control.spec import RestartPolicy
-from tidemark.state.store import JobStore
+from tidemark.cli.program.main import main
+from tidemark.control.desired.generations import read_spec
+from tidemark.control.model.records import Failure
+from tidemark.control.model.spec import RestartPolicy
+from tidemark.control.reconcile.restarts import NoRestart, Restart, decide_restart, failures_in_a_row, longest_delay
+from tidemark.control.view.restart_text import policy_text
+from tidemark.state.store.store import JobStore
 
 HOUR = 3_600_000
 

@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tidemark.cli.main import main
-from tidemark.control.spec import JobSpec
-from tidemark.control.upgrade_records import UpgradeCheck, read_upgrade_checks, report_upgrade_check
-from tidemark.control.wishes import Wishes
+from tidemark.cli.program.main import main
+from tidemark.control.client.wishes import Wishes
+from tidemark.control.model.spec import JobSpec
+from tidemark.control.model.upgrade_records import UpgradeCheck, read_upgrade_checks, report_upgrade_check
 from tidemark.errors import DefinitionError
-from tidemark.graph.job import Job
-from tidemark.spark.run import run
-from tidemark.state.free_text import require_no_secret
-from tidemark.state.joblog import JobLog
-from tidemark.state.progress import EpochProgress
-from tidemark.state.records import EpochRecord, OwnerInfo
-from tidemark.state.store import JobStore
+from tidemark.graph.job.job import Job
+from tidemark.spark.loop.run import run
+from tidemark.state.encoding.free_text import require_no_secret
+from tidemark.state.log.joblog import JobLog
+from tidemark.state.log.progress import EpochProgress
+from tidemark.state.log.records import EpochRecord, OwnerInfo
+from tidemark.state.store.store import JobStore
 
 TOKEN = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"  # noqa: S105 - what must not be shown
 WHY = ("--why", f"the new key is api_key={TOKEN}")

@@ -15,21 +15,21 @@ import pytest
 from click.testing import CliRunner
 
 from tests.control.drivers import Landing, until
-from tidemark.cli.main import main
+from tidemark.cli.program.main import main
 from tidemark.clock import SYSTEM_CLOCK
-from tidemark.control.attempts import claim_attempt, create_attempt, give_up_attempt, newest_attempt, read_claim
-from tidemark.control.driver import FENCED, FINISHED
-from tidemark.control.generations import change_spec
-from tidemark.control.local_launcher import LocalLauncher
-from tidemark.control.processes import session_members
-from tidemark.control.records import Attempt, ProcessHandle
-from tidemark.control.run_folder import run_folder
-from tidemark.control.spec import JobSpec, SpecGeneration
-from tidemark.control.spec_checks import checked_spec
-from tidemark.control.standby_files import Standby, order_standby, ordered_attempt, read_standby, write_standby
+from tidemark.control.desired.attempts import claim_attempt, create_attempt, give_up_attempt, newest_attempt, read_claim
+from tidemark.control.desired.generations import change_spec
+from tidemark.control.desired.spec_checks import checked_spec
+from tidemark.control.driver.driver import FENCED, FINISHED
+from tidemark.control.launch.local_launcher import LocalLauncher
+from tidemark.control.launch.processes import session_members
+from tidemark.control.launch.run_folder import run_folder
+from tidemark.control.model.records import Attempt, ProcessHandle
+from tidemark.control.model.spec import JobSpec, SpecGeneration
+from tidemark.control.model.standby_files import Standby, order_standby, ordered_attempt, read_standby, write_standby
 from tidemark.errors import DefinitionError
-from tidemark.state.owners import process_birth
-from tidemark.state.store import JobStore
+from tidemark.state.log.owners import process_birth
+from tidemark.state.store.store import JobStore
 
 SPEC = SpecGeneration(3, 0, "ada", "", JobSpec("landing", "nowhere:job", standby=True))
 ATTEMPT = Attempt(7, 3, 0, "ada", "a test")

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from tidemark.cli.main import main
-from tidemark.control.generations import read_spec
-from tidemark.state.store import JobStore
+from tidemark.cli.program.main import main
+from tidemark.control.desired.generations import read_spec
+from tidemark.state.store.store import JobStore
 
 JOB = """
     import os

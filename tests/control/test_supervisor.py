@@ -8,9 +8,9 @@ import threading
 import pytest
 
 from tests.control.worlds import World
-from tidemark.control.reconciler import Report
-from tidemark.control.supervisor import Supervisor
-from tidemark.control.wishes import Wishes
+from tidemark.control.client.wishes import Wishes
+from tidemark.control.reconcile.reconciler import Report
+from tidemark.control.supervise.supervisor import Supervisor
 from tidemark.errors import DefinitionError, StoreError, UnknownJobError
 
 

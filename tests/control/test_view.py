@@ -29,16 +29,16 @@ from tests.control.test_plan import (
     says,
     wants,
 )
-from tidemark.cli.top_display import job_page
-from tidemark.cli.view_text import row_of, view_text
-from tidemark.control.observe import Observation
-from tidemark.control.records import Suspicion
-from tidemark.control.view import Health
-from tidemark.control.viewing import view_of
-from tidemark.control.waiting import reached
-from tidemark.state.load import Load, Waiting
-from tidemark.state.progress import EpochProgress, FilterProgress, OperatorProgress, OutputProgress, SourceProgress, SplitProgress
-from tidemark.state.totals import add_epoch, empty_totals
+from tidemark.cli.show.top_display import job_page
+from tidemark.cli.show.view_text import row_of, view_text
+from tidemark.control.client.waiting import reached
+from tidemark.control.model.records import Suspicion
+from tidemark.control.model.view import Health
+from tidemark.control.observed.observe import Observation
+from tidemark.control.view.viewing import view_of
+from tidemark.state.log.progress import EpochProgress, FilterProgress, OperatorProgress, OutputProgress, SourceProgress, SplitProgress
+from tidemark.state.log.totals import add_epoch, empty_totals
+from tidemark.state.status.load import Load, Waiting
 
 HOUR = 3_600_000
 BY_HAND = replace(WELL, generation=None, control=None, attempt=None, attempted=None, claim=None, handle=None, process=None)

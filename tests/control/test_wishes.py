@@ -9,10 +9,10 @@ import pytest
 from tests.control.test_records import GOLDEN, NOW, SPEC
 from tests.control.worlds import World, lifecycle
 from tests.savepoints.stored_jobs import StoredJob, store_in_memory
-from tidemark.control.generations import change_spec, require_spec
-from tidemark.control.layout import SPECS, numbered
-from tidemark.control.spec import JobSpec, MissingEpochsWish, SpecGeneration
-from tidemark.control.wishes import Wishes
+from tidemark.control.client.wishes import Wishes
+from tidemark.control.desired.generations import change_spec, require_spec
+from tidemark.control.model.layout import SPECS, numbered
+from tidemark.control.model.spec import JobSpec, MissingEpochsWish, SpecGeneration
 from tidemark.errors import SourceError
 from tidemark.testing.manual_clock import ManualClock
 

@@ -12,22 +12,22 @@ from dataclasses import dataclass, field, replace
 
 from obstore.store import MemoryStore
 
-from tidemark.control.attempts import claim_attempt, require_newest
-from tidemark.control.generations import change_spec, require_spec
-from tidemark.control.launcher import Probe
-from tidemark.control.observe import Observation, observe, read_control_status
-from tidemark.control.reconciler import Reconciler, Report
-from tidemark.control.records import Attempt, ControlStatus, Lifecycle, ProcessHandle
-from tidemark.control.spec import JobSpec, SpecGeneration
-from tidemark.control.upgrade_carrying import upgrading_reconciler
+from tidemark.control.desired.attempts import claim_attempt, require_newest
+from tidemark.control.desired.generations import change_spec, require_spec
+from tidemark.control.model.launcher import Probe
+from tidemark.control.model.records import Attempt, ControlStatus, Lifecycle, ProcessHandle
+from tidemark.control.model.spec import JobSpec, SpecGeneration
+from tidemark.control.observed.observe import Observation, observe, read_control_status
+from tidemark.control.reconcile.reconciler import Reconciler, Report
+from tidemark.control.upgrade.upgrade_carrying import upgrading_reconciler
 from tidemark.errors import FencedError, JobRunningError, LaunchError, StoreError, TidemarkError
 from tidemark.locations import Location
-from tidemark.state.joblog import Driver, JobLog
-from tidemark.state.load import EpochSample, load_of
-from tidemark.state.progress import EpochProgress
-from tidemark.state.records import OwnerInfo
-from tidemark.state.status import JobStatus, State, read_status, write_failure, write_status
-from tidemark.state.store import JobStore, ListedFile
+from tidemark.state.log.joblog import Driver, JobLog
+from tidemark.state.log.progress import EpochProgress
+from tidemark.state.log.records import OwnerInfo
+from tidemark.state.status.load import EpochSample, load_of
+from tidemark.state.status.status import JobStatus, State, read_status, write_failure, write_status
+from tidemark.state.store.store import JobStore, ListedFile
 from tidemark.testing.manual_clock import ManualClock
 
 START = 1_700_000_000_000

@@ -13,14 +13,14 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from tests.crash.fares import DELTA_OUTPUTS, PARQUET_OUTPUTS
-from tidemark.savepoints.result_tables import COLUMNS_FILE
-from tidemark.semantics.watermarks import SourceState
-from tidemark.state.history import read_history
-from tidemark.state.joblog import JobLog
-from tidemark.state.records import EpochRecord
-from tidemark.state.store import JobStore
-from tidemark.state.sweep import referenced_files
-from tidemark.state.totals import Totals
+from tidemark.savepoints.delta.result_tables import COLUMNS_FILE
+from tidemark.semantics.watermarks.watermarks import SourceState
+from tidemark.state.gc.sweep import referenced_files
+from tidemark.state.log.joblog import JobLog
+from tidemark.state.log.records import EpochRecord
+from tidemark.state.log.totals import Totals
+from tidemark.state.status.history import read_history
+from tidemark.state.store.store import JobStore
 
 JOB = "fares"
 CHANGES = {"dice", "read_at"}

@@ -13,8 +13,8 @@ from unittest import mock
 
 import tidemark as tm
 from tests.crash.fares import clock_of, open_session, run
-from tidemark.spark.windows import session_deferral, session_run
-from tidemark.state.compaction import plan_compaction
+from tidemark.spark.operators.session import session_deferral, session_run
+from tidemark.state.gc.compaction import plan_compaction
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

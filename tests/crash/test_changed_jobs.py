@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 import tidemark as tm
 from tests.bad_inputs import HOUR, ROWS, Lab
 from tidemark.errors import CorruptStoreError, PublishError, StateMismatchError
-from tidemark.spark.sinks import BoundSink
+from tidemark.spark.sinks.sinks import BoundSink
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

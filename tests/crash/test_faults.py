@@ -16,20 +16,20 @@ import tidemark as tm
 from tests.bad_inputs import HOUR, ROWS, Lab, newest_record, state_files
 from tests.small_disk import fill, small_disk
 from tidemark.errors import CorruptStoreError, FencedError, JobRunningError, PublishError, TidemarkError
-from tidemark.savepoints.result_tables import COLUMNS_FILE
-from tidemark.spark.delta_sink import DeltaSink
-from tidemark.spark.parquet_sink import ParquetSink
-from tidemark.state.history import read_history
-from tidemark.state.joblog import Driver, JobLog
-from tidemark.state.owners import current_owner
-from tidemark.state.status import read_status
-from tidemark.state.store import JobStore
+from tidemark.savepoints.delta.result_tables import COLUMNS_FILE
+from tidemark.spark.sinks.delta.delta_sink import DeltaSink
+from tidemark.spark.sinks.parquet_sink import ParquetSink
+from tidemark.state.log.joblog import Driver, JobLog
+from tidemark.state.log.owners import current_owner
+from tidemark.state.status.history import read_history
+from tidemark.state.status.status import read_status
+from tidemark.state.store.store import JobStore
 from tidemark.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tidemark.state.progress import EpochProgress
+    from tidemark.state.log.progress import EpochProgress
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark]
 

@@ -9,23 +9,23 @@ import pytest
 from click.testing import CliRunner
 
 import tidemark as tm
-from tidemark.cli.main import main
+from tidemark.cli.program.main import main
 from tidemark.clock import format_ms
 from tidemark.crashpoints import reached
 from tidemark.errors import FencedError
-from tidemark.spark.delta_sink import DeltaSink
-from tidemark.spark.housekeeping import RETENTION_SLACK, SWEEP_EPOCHS, SWEEP_INTERVAL_MS, Housekeeping
-from tidemark.spark.sinks import BoundSink
-from tidemark.state.history import read_history
-from tidemark.state.holds import Hold, Holds
-from tidemark.state.joblog import Driver, JobLog
-from tidemark.state.owners import current_owner
-from tidemark.state.pins import Pins
-from tidemark.state.postponed import LOGGED_AGAIN_MS
-from tidemark.state.progress import EpochProgress
-from tidemark.state.records import EpochRecord
-from tidemark.state.status import JobStatus, State, read_status
-from tidemark.state.store import JobStore
+from tidemark.spark.loop.housekeeping import RETENTION_SLACK, SWEEP_EPOCHS, SWEEP_INTERVAL_MS, Housekeeping
+from tidemark.spark.sinks.delta.delta_sink import DeltaSink
+from tidemark.spark.sinks.sinks import BoundSink
+from tidemark.state.gc.holds import Hold, Holds
+from tidemark.state.gc.pins import Pins
+from tidemark.state.log.joblog import Driver, JobLog
+from tidemark.state.log.owners import current_owner
+from tidemark.state.log.progress import EpochProgress
+from tidemark.state.log.records import EpochRecord
+from tidemark.state.status.history import read_history
+from tidemark.state.status.postponed import LOGGED_AGAIN_MS
+from tidemark.state.status.status import JobStatus, State, read_status
+from tidemark.state.store.store import JobStore
 from tidemark.testing.manual_clock import ManualClock
 
 LINEAGE = "0123456789abcdef"

@@ -14,8 +14,8 @@ import tidemark as tm
 from tests.crash.child import call
 from tests.crash.warm_jvm import attach, warm_jvm
 from tidemark.errors import TidemarkError
-from tidemark.state.joblog import JobLog
-from tidemark.state.store import JobStore
+from tidemark.state.log.joblog import JobLog
+from tidemark.state.store.store import JobStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

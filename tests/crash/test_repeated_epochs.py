@@ -12,10 +12,10 @@ from deltalake import DeltaTable
 import tidemark as tm
 from tests.bad_inputs import HOUR, ROWS, Lab
 from tidemark.errors import OffsetMismatchError
-from tidemark.spark.checkpoint import SparkCheckpoint
-from tidemark.state.joblog import JobLog
-from tidemark.state.records import EpochRecord
-from tidemark.state.store import JobStore
+from tidemark.spark.sources.checkpoint import SparkCheckpoint
+from tidemark.state.log.joblog import JobLog
+from tidemark.state.log.records import EpochRecord
+from tidemark.state.store.store import JobStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

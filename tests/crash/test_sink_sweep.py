@@ -14,20 +14,20 @@ from obstore.store import MemoryStore
 
 from tidemark.errors import FencedError
 from tidemark.locations import Location
-from tidemark.semantics.watermarks import SourceState
-from tidemark.spark.delta_sink import DeltaSink
-from tidemark.spark.local_sinks import ConsoleSink, MemorySink, clear_memory, memory_table
-from tidemark.spark.parquet_sink import ParquetSink
-from tidemark.spark.sink_sweep import sweep_outputs
-from tidemark.spark.sinks import BoundSink
-from tidemark.spark.staging import first_staging, folder_of, is_staging, new_staging
-from tidemark.state.joblog import Driver, JobLog
-from tidemark.state.owners import current_owner
-from tidemark.state.pins import Pins
-from tidemark.state.progress import EpochProgress
-from tidemark.state.records import EpochRecord, OutputRecord, ParentRef, StagedFile
-from tidemark.state.retention import retire
-from tidemark.state.store import JobStore
+from tidemark.semantics.watermarks.watermarks import SourceState
+from tidemark.spark.sinks.delta.delta_sink import DeltaSink
+from tidemark.spark.sinks.local_sinks import ConsoleSink, MemorySink, clear_memory, memory_table
+from tidemark.spark.sinks.parquet_sink import ParquetSink
+from tidemark.spark.sinks.sink_sweep import sweep_outputs
+from tidemark.spark.sinks.sinks import BoundSink
+from tidemark.spark.sinks.staging.staging import first_staging, folder_of, is_staging, new_staging
+from tidemark.state.gc.pins import Pins
+from tidemark.state.gc.retention import retire
+from tidemark.state.log.joblog import Driver, JobLog
+from tidemark.state.log.owners import current_owner
+from tidemark.state.log.progress import EpochProgress
+from tidemark.state.log.records import EpochRecord, OutputRecord, ParentRef, StagedFile
+from tidemark.state.store.store import JobStore
 from tidemark.testing.manual_clock import ManualClock
 
 LINEAGE = "0123456789abcdef"

@@ -17,11 +17,11 @@ import tidemark as tm
 from tests.crash import fares, upserts
 from tests.crash.warm_jvm import CHECKOUT
 from tidemark import crashpoints
-from tidemark.savepoints.rewinding import preview_rewind
-from tidemark.spark import delta_merge
-from tidemark.state.joblog import JobLog
-from tidemark.state.records import EpochRecord
-from tidemark.state.store import JobStore
+from tidemark.savepoints.rewind.rewinding import preview_rewind
+from tidemark.spark.sinks.delta import delta_merge
+from tidemark.state.log.joblog import JobLog
+from tidemark.state.log.records import EpochRecord
+from tidemark.state.store.store import JobStore
 from tidemark.testing.crash import run_until_crash
 
 if TYPE_CHECKING:

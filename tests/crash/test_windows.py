@@ -13,10 +13,10 @@ from deltalake import DeltaTable
 from tests.crash import sessions, windows
 from tests.crash.warm_jvm import CHECKOUT
 from tidemark.crashpoints import reached
-from tidemark.spark.windows.session_deferral import PUT_OFF
-from tidemark.spark.windows.tables import MAIN
-from tidemark.state.joblog import JobLog
-from tidemark.state.store import JobStore
+from tidemark.spark.operators.base.tables import MAIN
+from tidemark.spark.operators.session.session_deferral import PUT_OFF
+from tidemark.state.log.joblog import JobLog
+from tidemark.state.store.store import JobStore
 from tidemark.testing.crash import run_until_crash
 
 if TYPE_CHECKING:

@@ -60,7 +60,7 @@ def attach(settings: Mapping[str, str]) -> SparkSession:
 def serve() -> None:
     """Start a JVM, say where it is, and keep it until standard input ends."""
     from tests.crash.fares import JVM_SETTINGS
-    from tidemark.spark.session import build_session
+    from tidemark.spark.env.session import build_session
 
     # A task that fails is tried four times, as on a cluster.
     session = build_session("local[2, 4]", app_name="tidemark crash tests", conf=JVM_SETTINGS)

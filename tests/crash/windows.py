@@ -12,8 +12,11 @@ from unittest import mock
 import tidemark as tm
 from tests.crash import sessions
 from tests.crash.fares import clock_of, open_session, run
-from tidemark.spark.windows import absorbing, buffered, buffered_feed, buffered_keys, counted, result_functions, sliced, triggered
-from tidemark.state.compaction import plan_compaction
+from tidemark.spark.operators.aligned import absorbing, sliced, triggered
+from tidemark.spark.operators.base import buffered_keys
+from tidemark.spark.operators.count import counted
+from tidemark.spark.operators.process import buffered, buffered_feed, result_functions
+from tidemark.state.gc.compaction import plan_compaction
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.control.worlds import START, FakeLauncher, World
-from tidemark.control.launcher import Launcher
-from tidemark.state.store import JobStore
+from tidemark.control.model.launcher import Launcher
+from tidemark.state.store.store import JobStore
 from tidemark.testing.manual_clock import ManualClock
 
 

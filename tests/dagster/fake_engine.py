@@ -12,12 +12,12 @@ import pyarrow as pa
 
 import tidemark as tm
 from tidemark.resources import SparkResource, TidemarkResource
-from tidemark.semantics.windows import WindowAssigner
-from tidemark.state.history import HistoryWriter
-from tidemark.state.progress import EpochProgress, FilterProgress, OperatorProgress, OutputProgress, SourceProgress, SplitProgress
-from tidemark.state.status import JobStatus, OutputStatus, read_status, write_status
-from tidemark.state.store import JobStore
-from tidemark.state.totals import add_epoch, empty_totals
+from tidemark.semantics.windows.windows import WindowAssigner
+from tidemark.state.log.progress import EpochProgress, FilterProgress, OperatorProgress, OutputProgress, SourceProgress, SplitProgress
+from tidemark.state.log.totals import add_epoch, empty_totals
+from tidemark.state.status.history import HistoryWriter
+from tidemark.state.status.status import JobStatus, OutputStatus, read_status, write_status
+from tidemark.state.store.store import JobStore
 
 HOUR = 3_600_000
 START = 1_709_510_400_000  # 2024-03-04T00:00:00Z

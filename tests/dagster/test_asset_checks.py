@@ -25,13 +25,13 @@ from tidemark.assets import (
 from tidemark.assets.check import OutputCheck
 from tidemark.errors import DefinitionError, UserCodeError
 from tidemark.resources.run_events import StreamingEvent
-from tidemark.semantics.windows import WindowAssigner
-from tidemark.state.history import HistoryWriter
-from tidemark.state.layout import history_path
-from tidemark.state.progress import OutputProgress
-from tidemark.state.status import read_status, write_status
-from tidemark.state.store import JobStore
-from tidemark.state.totals import add_epoch, empty_totals
+from tidemark.semantics.windows.windows import WindowAssigner
+from tidemark.state.log.progress import OutputProgress
+from tidemark.state.log.totals import add_epoch, empty_totals
+from tidemark.state.status.history import HistoryWriter
+from tidemark.state.status.status import read_status, write_status
+from tidemark.state.store.layout import history_path
+from tidemark.state.store.store import JobStore
 
 pytestmark = pytest.mark.dagster
 

@@ -11,7 +11,7 @@ import tidemark as tm
 from tests.dagster.fake_engine import make_job
 from tidemark.assets import Conservation, NoGaps, UniquePanes, build_asset_checks, expectation_checks
 from tidemark.errors import DefinitionError, SinkError
-from tidemark.graph.nodes import MemorySpec
+from tidemark.graph.model.nodes import MemorySpec
 
 pytestmark = pytest.mark.dagster
 

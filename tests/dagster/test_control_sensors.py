@@ -14,13 +14,13 @@ from tests.dagster.control_world import launchers, make_world
 from tests.dagster.fake_engine import make_job
 from tests.dagster.instances import temporary_instance
 from tidemark.assets import build_output_asset_specs
-from tidemark.control.alert_checks import CheckVerdict, failed_checks, report_check, verdict_files
-from tidemark.control.spec import RestartPolicy
+from tidemark.control.alerts.engine.alert_checks import CheckVerdict, failed_checks, report_check, verdict_files
+from tidemark.control.model.spec import RestartPolicy
 from tidemark.errors import AlertError, DefinitionError, SourceError
 from tidemark.resources import Alert, AlertResource
 from tidemark.sensors import build_check_sensor, build_job_health_sensor, build_reconcile_sensor, reconcile
 from tidemark.sensors.check_verdicts import verdict_name
-from tidemark.state.store import JobStore
+from tidemark.state.store.store import JobStore
 
 pytestmark = pytest.mark.dagster
 

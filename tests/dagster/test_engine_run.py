@@ -24,8 +24,8 @@ from tidemark.assets import (
 )
 from tidemark.resources import SparkResource, TidemarkResource
 from tidemark.resources.run_events import StreamingEvent
-from tidemark.state.history import read_history
-from tidemark.state.store import JobStore
+from tidemark.state.status.history import read_history
+from tidemark.state.store.store import JobStore
 
 pytestmark = [pytest.mark.dagster, pytest.mark.spark]
 

@@ -14,14 +14,14 @@ from tests.dagster.instances import temporary_instance
 from tests.dagster.test_savepoint_ops import Launchpad
 from tests.savepoints.stored_jobs import StoredJob
 from tests.upgrade.upgrade_worlds import JOB, NEW, OLD, UpgradeWorld, fits
-from tidemark.control.generations import read_spec, require_spec
-from tidemark.control.spec import JobSpec
-from tidemark.control.upgrade_verdict import Maps
+from tidemark.control.desired.generations import read_spec, require_spec
+from tidemark.control.model.spec import JobSpec
+from tidemark.control.upgrade.upgrade_verdict import Maps
 from tidemark.errors import DefinitionError, InvalidNameError, JobRunningError, NotReachedError, StateMismatchError
 from tidemark.operations import control_jobs, savepoint_jobs
-from tidemark.savepoints.verdict import Finding, OperatorVerdict, Verdict
-from tidemark.state.records import OutputRecord
-from tidemark.state.store import JobStore
+from tidemark.savepoints.model.verdict import Finding, OperatorVerdict, Verdict
+from tidemark.state.log.records import OutputRecord
+from tidemark.state.store.store import JobStore
 
 pytestmark = pytest.mark.dagster
 

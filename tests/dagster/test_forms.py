@@ -10,7 +10,7 @@ import dagster as dg
 import pytest
 
 from tests.command_tree import subcommands
-from tidemark.cli.main import main
+from tidemark.cli.program.main import main
 from tidemark.operations import control_jobs, savepoint_jobs
 
 pytestmark = pytest.mark.dagster

@@ -12,7 +12,7 @@ import pytest
 
 from tests.dagster.instances import temporary_instance
 from tidemark.assets import Conservation, StreamData, TidemarkTranslator
-from tidemark.control.spec import JobSpec
+from tidemark.control.model.spec import JobSpec
 from tidemark.operations import build_continuous_definitions
 from tidemark.resources import LogAlert
 

@@ -16,7 +16,7 @@ from tests.dagster.fake_engine import FakeEpoch, commit_status, make_job, window
 from tests.dagster.instances import temporary_instance
 from tidemark.assets import build_output_asset_specs
 from tidemark.sensors import build_progress_sensor
-from tidemark.state.store import JobStore
+from tidemark.state.store.store import JobStore
 
 pytestmark = pytest.mark.dagster
 

@@ -12,9 +12,9 @@ import tidemark as tm
 from tests.dagster.fake_engine import HOUR, START, FakeEpoch, commit_status, make_job, status_after, window_rows
 from tidemark.errors import DefinitionError
 from tidemark.sensors import SensorOptions, build_partition_sensor, partition_runs
-from tidemark.state.history import HistoryWriter
-from tidemark.state.status import write_status
-from tidemark.state.store import JobStore
+from tidemark.state.status.history import HistoryWriter
+from tidemark.state.status.status import write_status
+from tidemark.state.store.store import JobStore
 
 pytestmark = pytest.mark.dagster
 

@@ -21,9 +21,9 @@ from tidemark.assets.complete_partitions import (
 )
 from tidemark.assets.job_streams import StreamData, output_streams
 from tidemark.errors import DefinitionError
-from tidemark.semantics.watermarks import MAX_WATERMARK, MIN_WATERMARK
-from tidemark.semantics.windows import WindowAssigner
-from tidemark.state.progress import EpochProgress
+from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
+from tidemark.semantics.windows.windows import WindowAssigner
+from tidemark.state.log.progress import EpochProgress
 
 pytestmark = pytest.mark.dagster
 

@@ -16,10 +16,10 @@ from tidemark.errors import DefinitionError, StoreError
 from tidemark.sensors import SensorOptions, build_progress_sensor, progress_report
 from tidemark.sensors import progress as progress_module
 from tidemark.sensors.progress_cursor import JobMark, decode_marks, encode_marks
-from tidemark.state.history import HistoryWriter
-from tidemark.state.layout import history_path
-from tidemark.state.status import write_status
-from tidemark.state.store import JobStore
+from tidemark.state.status.history import HistoryWriter
+from tidemark.state.status.status import write_status
+from tidemark.state.store.layout import history_path
+from tidemark.state.store.store import JobStore
 from tidemark.testing.manual_clock import ManualClock
 
 pytestmark = pytest.mark.dagster

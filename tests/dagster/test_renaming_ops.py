@@ -11,11 +11,11 @@ import pytest
 from tests.dagster.instances import temporary_instance
 from tests.dagster.test_savepoint_ops import Launchpad
 from tests.upgrade.upgrade_worlds import JOB, NEW, OLD, UpgradeWorld
-from tidemark.control.generations import require_spec
-from tidemark.control.upgrade_records import newest_step
+from tidemark.control.desired.generations import require_spec
+from tidemark.control.model.upgrade_records import newest_step
 from tidemark.errors import DefinitionError, RewindError
-from tidemark.savepoints import rewinding
-from tidemark.savepoints.rewind_note import read_rewind
+from tidemark.savepoints.model.rewind_note import read_rewind
+from tidemark.savepoints.rewind import rewinding
 
 pytestmark = pytest.mark.dagster
 

@@ -13,13 +13,13 @@ import tidemark as tm
 from tests.control.drivers import Landing, until
 from tests.dagster.instances import temporary_instance
 from tidemark.assets import build_output_asset_specs
-from tidemark.control.launcher import Launcher
-from tidemark.control.loading import load_job
-from tidemark.control.local_launcher import LocalLauncher
-from tidemark.control.observe import observe
+from tidemark.control.desired.loading import load_job
+from tidemark.control.launch.local_launcher import LocalLauncher
+from tidemark.control.model.launcher import Launcher
+from tidemark.control.observed.observe import observe
 from tidemark.operations import control_jobs
 from tidemark.sensors import SensorOptions, build_partition_sensor, build_progress_sensor, build_reconcile_sensor
-from tidemark.state.store import JobStore
+from tidemark.state.store.store import JobStore
 
 pytestmark = [pytest.mark.dagster, pytest.mark.spark, pytest.mark.slow]
 

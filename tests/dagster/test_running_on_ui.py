@@ -13,10 +13,10 @@ import pytest
 from examples.taxi.generator import TripPlan, write_wave
 from tests.dagster.browser import open_browser, require_chromium
 from tests.dagster.web_server import CHECKOUT, WebServer, wait_for, web_server
-from tidemark.control.launchers import launchers_here
-from tidemark.control.observe import observe
-from tidemark.state.status import read_status
-from tidemark.state.store import JobStore
+from tidemark.control.launch.launchers import launchers_here
+from tidemark.control.observed.observe import observe
+from tidemark.state.status.status import read_status
+from tidemark.state.store.store import JobStore
 
 pytestmark = [pytest.mark.dagster, pytest.mark.spark, pytest.mark.slow, pytest.mark.browser]
 

@@ -17,23 +17,23 @@ from tests.dagster.fake_engine import make_job
 from tests.dagster.instances import temporary_instance
 from tests.upgrade.upgrade_worlds import JOB, NEW, OLD, UpgradeWorld, fits
 from tidemark.assets.savepoint_observations import browser_url
-from tidemark.control.generations import read_spec, require_spec
-from tidemark.control.upgrade_records import newest_step
+from tidemark.control.desired.generations import read_spec, require_spec
+from tidemark.control.model.upgrade_records import newest_step
 from tidemark.errors import DefinitionError, JobRunningError, RewindError, UnknownSavepointError, UpgradeError
 from tidemark.locations import Location
 from tidemark.operations import control_jobs, savepoint_jobs
 from tidemark.operations.savepoint_config import RestoreForm
 from tidemark.operations.savepoint_ops import SavepointOperator
-from tidemark.savepoints.restore_marks import note_restored
-from tidemark.savepoints.savepoint_store import SavepointStore
-from tidemark.savepoints.upkeep import vacuum_tables
+from tidemark.savepoints.api.upkeep import vacuum_tables
+from tidemark.savepoints.core.savepoint_store import SavepointStore
+from tidemark.savepoints.model.restore_marks import note_restored
 from tidemark.sensors.reported_events import EPOCH, LINEAGE, ReportedEvents
-from tidemark.state.history import read_history
-from tidemark.state.joblog import JobLog
-from tidemark.state.layout import STATE
-from tidemark.state.owners import current_owner
-from tidemark.state.progress import EpochProgress
-from tidemark.state.records import RestoreRef
+from tidemark.state.log.joblog import JobLog
+from tidemark.state.log.owners import current_owner
+from tidemark.state.log.progress import EpochProgress
+from tidemark.state.log.records import RestoreRef
+from tidemark.state.status.history import read_history
+from tidemark.state.store.layout import STATE
 
 pytestmark = pytest.mark.dagster
 

@@ -15,15 +15,15 @@ from tests.dagster.fake_engine import make_job
 from tests.dagster.instances import temporary_instance
 from tests.upgrade.upgrade_worlds import JOB, UpgradeWorld, fits
 from tidemark.assets import build_output_asset_specs
-from tidemark.cli.main import main
+from tidemark.cli.program.main import main
 from tidemark.operations import savepoint_jobs
-from tidemark.savepoints.savepoint_store import SavepointStore
+from tidemark.savepoints.core.savepoint_store import SavepointStore
 from tidemark.sensors import build_progress_sensor, reported_events, savepoint_report
 from tidemark.sensors.progress_cursor import JobMark, SavepointMark, decode_marks, decode_savepoints, encode_marks
 from tidemark.sensors.reported_events import EPOCH, LINEAGE, ReportedEvents
 from tidemark.sensors.savepoint_report import SETTLES_MS, new_savepoints
-from tidemark.state.layout import pin_path
-from tidemark.state.progress import EpochProgress
+from tidemark.state.log.progress import EpochProgress
+from tidemark.state.store.layout import pin_path
 
 pytestmark = pytest.mark.dagster
 
@@ -180,7 +180,7 @@ def test_what_a_sensor_told_first_the_run_does_not_tell_again(rig: Rig) -> None:
     config = {"ops": {f"rewind_{JOB}": {"config": {"savepoint": "good", "dry_run": False}}}}
     with pytest.MonkeyPatch.context() as patched:
         # Between the savepoint and the end of the rewind.
-        patched.setattr("tidemark.savepoints.rewinding.put_back", tell)
+        patched.setattr("tidemark.savepoints.rewind.rewinding.put_back", tell)
         assert defs.resolve_job_def(f"{JOB}_rewind").execute_in_process(run_config=config, instance=rig.instance).success
     for output in OUTPUTS:
         found = Counter(rig.told(output))

@@ -17,12 +17,12 @@ from tidemark.errors import AlertError, DefinitionError, DurationError
 from tidemark.resources import Alert, AlertResource
 from tidemark.sensors import SensorOptions, build_late_data_sensor, build_watermark_lag_sensor
 from tidemark.sensors.sensor_cursor import SensorCursor, decode_cursor
-from tidemark.state.heartbeat import Heartbeat, write_heartbeat
-from tidemark.state.joblog import DEFAULT_LEASE_MS
-from tidemark.state.owners import current_owner
-from tidemark.state.status import State, write_status
-from tidemark.state.store import JobStore
-from tidemark.state.totals import add_epoch
+from tidemark.state.log.heartbeat import Heartbeat, write_heartbeat
+from tidemark.state.log.joblog import DEFAULT_LEASE_MS
+from tidemark.state.log.owners import current_owner
+from tidemark.state.log.totals import add_epoch
+from tidemark.state.status.status import State, write_status
+from tidemark.state.store.store import JobStore
 from tidemark.testing.manual_clock import ManualClock
 
 pytestmark = pytest.mark.dagster

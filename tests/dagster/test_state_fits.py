@@ -14,15 +14,15 @@ from examples.taxi.job import build_job
 from tests.dagster.fake_engine import ENGINES, FakeTidemark, fake_resource
 from tests.verdict.stored import record_of, stored_state
 from tidemark.assets import StateFits, build_asset_checks, streaming_assets
-from tidemark.control.spec import JobSpec
-from tidemark.control.upgrade_records import Upgrade, UpgradeStep, create_step
+from tidemark.control.model.spec import JobSpec
+from tidemark.control.model.upgrade_records import Upgrade, UpgradeStep, create_step
 from tidemark.errors import CorruptStoreError
-from tidemark.graph.nodes import WindowNode
+from tidemark.graph.model.nodes import WindowNode
 from tidemark.resources.run_events import StreamingEvent
-from tidemark.savepoints.savepoint_store import SavepointStore
-from tidemark.state.joblog import JobLog
-from tidemark.state.owners import current_owner
-from tidemark.state.store import JobStore
+from tidemark.savepoints.core.savepoint_store import SavepointStore
+from tidemark.state.log.joblog import JobLog
+from tidemark.state.log.owners import current_owner
+from tidemark.state.store.store import JobStore
 
 pytestmark = pytest.mark.dagster
 

@@ -10,7 +10,7 @@ import pytest
 from tests.dagster.instances import temporary_instance
 from tests.upgrade.test_upgrades import BREAKS, check_end
 from tests.upgrade.upgrade_worlds import JOB, UpgradeWorld
-from tidemark.control.upgrade_records import newest_step
+from tidemark.control.model.upgrade_records import newest_step
 from tidemark.sensors import build_job_health_sensor, build_reconcile_sensor
 
 pytestmark = pytest.mark.dagster

@@ -13,8 +13,8 @@ import pytest
 from examples.taxi.generator import TripPlan, WaveCounts, write_wave
 from tests.dagster.browser import open_browser, require_chromium
 from tests.dagster.web_server import CHECKOUT, WebServer, wait_for, web_server
-from tidemark.state.status import read_status
-from tidemark.state.store import JobStore
+from tidemark.state.status.status import read_status
+from tidemark.state.store.store import JobStore
 
 pytestmark = [pytest.mark.dagster, pytest.mark.spark, pytest.mark.slow]
 

@@ -8,7 +8,7 @@ import shlex
 import click
 
 from tests.command_tree import subcommands
-from tidemark.cli.main import main
+from tidemark.cli.program.main import main
 
 
 def commands_of(text: str) -> list[str]:

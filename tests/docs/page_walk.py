@@ -19,13 +19,13 @@ from deltalake import DeltaTable
 
 from tests.control.drivers import until
 from tests.short_lived import SHORT_LIVED
-from tidemark.cli.main import main
-from tidemark.control.launchers import launchers_here
-from tidemark.control.observe import job_names, observe
-from tidemark.state.history import read_history
-from tidemark.state.progress import EpochProgress
-from tidemark.state.status import read_status
-from tidemark.state.store import JobStore
+from tidemark.cli.program.main import main
+from tidemark.control.launch.launchers import launchers_here
+from tidemark.control.observed.observe import job_names, observe
+from tidemark.state.log.progress import EpochProgress
+from tidemark.state.status.history import read_history
+from tidemark.state.status.status import read_status
+from tidemark.state.store.store import JobStore
 
 FASTER: Final = ("--trigger", "300 ms", *(part for name, value in SHORT_LIVED.items() for part in ("--conf", f"{name}={value}")))
 """Added to what is typed: a test need not wait for a trigger of two seconds."""

@@ -16,7 +16,7 @@ from tests.docs.test_snippets import (
     elsewhere,  # noqa: F401 - a fixture
     snippets,
 )
-from tidemark.state.log_folder import LOGS_VARIABLE
+from tidemark.state.status.log_folder import LOGS_VARIABLE
 
 PAGE = CHECKOUT / "docs/fixing-a-bug.md"
 TEXT = PAGE.read_text(encoding="utf-8")

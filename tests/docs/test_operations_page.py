@@ -10,7 +10,7 @@ import tidemark as tm
 from tests.command_tree import subcommands
 from tests.docs.page_commands import commands_of, require_understood
 from tests.docs.test_snippets import CHECKOUT, snippets
-from tidemark.cli.main import main
+from tidemark.cli.program.main import main
 
 PAGE = CHECKOUT / "docs/operations.md"
 MODULES = {f"tidemark.cli.{name}" for name in ("archiving", "looking", "steering", "submitting", "supervising", "silencing", "top")}

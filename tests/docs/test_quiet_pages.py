@@ -72,7 +72,7 @@ def test_the_page_in_python_says_only_where_the_log_is(folder: Path) -> None:
 
 
 def test_the_page_in_the_shell_says_only_what_the_run_does(folder: Path) -> None:
-    run = (sys.executable, "-c", "from tidemark.cli.main import main; main()", "run", "first_job:job", "--master", "local[2]")
+    run = (sys.executable, "-c", "from tidemark.cli.program.main import main; main()", "run", "first_job:job", "--master", "local[2]")
     store = str(folder / "killed")
     killed = done_in(folder, *run, "--store", store, TIDEMARK_CRASH_AT="after-commit:2")
     assert killed.returncode == -9

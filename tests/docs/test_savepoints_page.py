@@ -7,7 +7,7 @@ import pytest
 from tests.command_tree import subcommands
 from tests.docs.page_commands import commands_of, require_understood
 from tests.docs.test_snippets import CHECKOUT
-from tidemark.cli.main import main
+from tidemark.cli.program.main import main
 
 PAGE = CHECKOUT / "docs/savepoints.md"
 COMMANDS = commands_of(PAGE.read_text(encoding="utf-8"))

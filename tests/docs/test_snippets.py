@@ -16,7 +16,7 @@ import pytest
 import tidemark as tm
 from docs.pictures import timeline
 from tidemark.assets.bound_job import bound_job
-from tidemark.spark.run import run
+from tidemark.spark.loop.run import run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

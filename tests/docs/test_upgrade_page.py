@@ -11,8 +11,8 @@ import pytest
 from tests.command_tree import subcommands
 from tests.docs.page_commands import commands_of, require_understood
 from tests.docs.test_snippets import CHECKOUT, snippets
-from tidemark.cli.main import main
-from tidemark.control.upgrade_records import Step
+from tidemark.cli.program.main import main
+from tidemark.control.model.upgrade_records import Step
 from tidemark.operations import savepoint_jobs
 
 PAGE = CHECKOUT / "docs/upgrade.md"

@@ -13,9 +13,9 @@ import tidemark as tm
 from docs.pictures import windows
 from docs.pictures.scenes import GENERATOR, SCENES, Scene, panes_of, time_of_day, total_of
 from tests.docs.test_snippets import CHECKOUT, execute, pretend_to_run, snippets
-from tidemark.graph.nodes import SourceNode, WindowNode
-from tidemark.semantics.panes import ReplacedSession
-from tidemark.semantics.windows import GLOBAL_WINDOW
+from tidemark.graph.model.nodes import SourceNode, WindowNode
+from tidemark.semantics.triggers.panes import ReplacedSession
+from tidemark.semantics.windows.windows import GLOBAL_WINDOW
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

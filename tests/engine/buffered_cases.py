@@ -14,18 +14,18 @@ from tests.engine.task_runs import told
 from tests.milliseconds import ms
 from tests.semantics.window_settings import EverySecondTimer
 from tidemark.errors import DefinitionError
-from tidemark.graph.native_windows import is_native
-from tidemark.graph.nodes import WindowNode
-from tidemark.semantics.assigners import CountWindows, DynamicSession
-from tidemark.semantics.evictors import Evictor
-from tidemark.semantics.panes import Pane
-from tidemark.semantics.reference import Epoch, EpochResult, ReferenceJob, run_reference
-from tidemark.semantics.reference_operator import Element, Fold
-from tidemark.semantics.triggers import Trigger
-from tidemark.semantics.watermarks import MIN_WATERMARK
-from tidemark.semantics.windows import GLOBAL_WINDOW, TimeDomain, WindowAssigner
-from tidemark.spark.windows.buffered_rules import trigger_in_effect
-from tidemark.state.progress import EpochProgress
+from tidemark.graph.model.nodes import WindowNode
+from tidemark.graph.windows.native_windows import is_native
+from tidemark.semantics.process.evictors import Evictor
+from tidemark.semantics.reference.reference import Epoch, EpochResult, ReferenceJob, run_reference
+from tidemark.semantics.reference.reference_operator import Element, Fold
+from tidemark.semantics.triggers.panes import Pane
+from tidemark.semantics.triggers.triggers import Trigger
+from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
+from tidemark.semantics.windows.assigners import CountWindows, DynamicSession
+from tidemark.semantics.windows.windows import GLOBAL_WINDOW, TimeDomain, WindowAssigner
+from tidemark.spark.operators.process.buffered_rules import trigger_in_effect
+from tidemark.state.log.progress import EpochProgress
 from tidemark.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:

@@ -13,14 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from tidemark.spark.delta_files import LiveFile
-from tidemark.spark.delta_rewrite import Change
-from tidemark.spark.delta_sink import DeltaSink
-from tidemark.spark.delta_upsert import Upsert
-from tidemark.spark.staging import new_staging
-from tidemark.state.parquet_files import describe_parquet
-from tidemark.state.records import OutputRecord, StagedFile
-from tidemark.state.store import JobStore
+from tidemark.spark.sinks.delta.delta_files import LiveFile
+from tidemark.spark.sinks.delta.delta_rewrite import Change
+from tidemark.spark.sinks.delta.delta_sink import DeltaSink
+from tidemark.spark.sinks.delta.delta_upsert import Upsert
+from tidemark.spark.sinks.staging.staging import new_staging
+from tidemark.state.log.parquet_files import describe_parquet
+from tidemark.state.log.records import OutputRecord, StagedFile
+from tidemark.state.store.store import JobStore
 
 LINEAGE = "0123456789abcdef"
 INSTANT = pa.timestamp("us", "UTC")

@@ -15,7 +15,7 @@ import pyarrow as pa
 import tidemark as tm
 from tests.engine.streams import Operator, Row, Scenario
 from tests.milliseconds import ms
-from tidemark.state.progress import EpochProgress, SourceProgress
+from tidemark.state.log.progress import EpochProgress, SourceProgress
 from tidemark.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:

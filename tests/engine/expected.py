@@ -7,12 +7,12 @@ from collections.abc import Iterable
 
 from tests.engine.drive import Facts, Seen, aggregated, in_text_order
 from tests.engine.streams import Operator, Row, Scenario, Source
-from tidemark.semantics.event_time import MAX_EVENT_TIME, MIN_EVENT_TIME, named_reason
-from tidemark.semantics.panes import Pane
-from tidemark.semantics.reference import Epoch, EpochResult, ReferenceJob, run_reference
-from tidemark.semantics.reference_operator import Element, Fold, Position
-from tidemark.semantics.watermarks import MIN_WATERMARK
-from tidemark.semantics.windows import GLOBAL_WINDOW
+from tidemark.semantics.reference.reference import Epoch, EpochResult, ReferenceJob, run_reference
+from tidemark.semantics.reference.reference_operator import Element, Fold, Position
+from tidemark.semantics.triggers.panes import Pane
+from tidemark.semantics.watermarks.event_time import MAX_EVENT_TIME, MIN_EVENT_TIME, named_reason
+from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
+from tidemark.semantics.windows.windows import GLOBAL_WINDOW
 
 Taken = tuple[tuple[int, Position, Row], ...]
 

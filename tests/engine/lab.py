@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tidemark as tm
-from tidemark.state.progress import EpochProgress
+from tidemark.state.log.progress import EpochProgress
 from tidemark.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tidemark.semantics.watermarks import WatermarkStrategy
+    from tidemark.semantics.watermarks.watermarks import WatermarkStrategy
 
 MINUTE = 60_000
 NOW = 1_700_000_000_000

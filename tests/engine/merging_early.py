@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from tidemark.state.compaction import plan_compaction
+from tidemark.state.gc.compaction import plan_compaction
 
 
 def merge_early(patch: pytest.MonkeyPatch, *modules: ModuleType) -> None:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import tidemark as tm
 from tests.milliseconds import ms
-from tidemark.semantics.assigners import DynamicSession, Session
-from tidemark.semantics.builtin_triggers import (
+from tidemark.semantics.reference.reference import Epoch, EpochResult, ReferenceJob, run_reference
+from tidemark.semantics.reference.reference_operator import Element, Fold, Position
+from tidemark.semantics.triggers.builtin_triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
     CountTrigger,
@@ -20,11 +21,10 @@ from tidemark.semantics.builtin_triggers import (
     NeverTrigger,
     ProcessingTimeTrigger,
 )
-from tidemark.semantics.panes import Pane
-from tidemark.semantics.reference import Epoch, EpochResult, ReferenceJob, run_reference
-from tidemark.semantics.reference_operator import Element, Fold, Position
-from tidemark.semantics.triggers import Trigger
-from tidemark.state.progress import EpochProgress
+from tidemark.semantics.triggers.panes import Pane
+from tidemark.semantics.triggers.triggers import Trigger
+from tidemark.semantics.windows.assigners import DynamicSession, Session
+from tidemark.state.log.progress import EpochProgress
 from tidemark.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:

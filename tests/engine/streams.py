@@ -14,18 +14,18 @@ from random import Random
 from hypothesis import strategies as st
 from hypothesis.vendor.pretty import RepresentationPrinter
 
-from tidemark.semantics.assigners import Cumulative, GlobalWindows, Sliding, Tumbling
-from tidemark.semantics.builtin_triggers import (
+from tidemark.semantics.triggers.builtin_triggers import (
     ContinuousEventTimeTrigger,
     CountTrigger,
     EachEpochTrigger,
     EventTimeTrigger,
     PurgingTrigger,
 )
-from tidemark.semantics.event_time import MAX_EVENT_TIME, MIN_EVENT_TIME
-from tidemark.semantics.triggers import Trigger
-from tidemark.semantics.watermarks import BoundedOutOfOrderness, WatermarkStrategy
-from tidemark.semantics.windows import Window
+from tidemark.semantics.triggers.triggers import Trigger
+from tidemark.semantics.watermarks.event_time import MAX_EVENT_TIME, MIN_EVENT_TIME
+from tidemark.semantics.watermarks.watermarks import BoundedOutOfOrderness, WatermarkStrategy
+from tidemark.semantics.windows.assigners import Cumulative, GlobalWindows, Sliding, Tumbling
+from tidemark.semantics.windows.windows import Window
 
 Aligned = Tumbling | Sliding | Cumulative | GlobalWindows
 

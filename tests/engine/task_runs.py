@@ -12,18 +12,17 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from pyspark.sql import types as T
 
-from tidemark.graph.aggregates_numeric import count
-from tidemark.graph.nodes import WindowFunction, WindowNode
-from tidemark.semantics.function_calls import WindowContext
-from tidemark.semantics.operator_clock import OperatorClock, operator_clock
-from tidemark.semantics.panes import Pane, ReplacedSession
-from tidemark.semantics.reference import Epoch, EpochResult, ReferenceJob, run_reference
-from tidemark.semantics.reference_operator import Element, Key
-from tidemark.semantics.watermarks import MIN_WATERMARK
-from tidemark.semantics.windows import GLOBAL_WINDOW, Window
-from tidemark.spark.expressions import POSITION, START, TIME
-from tidemark.spark.windows.buffered import BufferedStep
-from tidemark.spark.windows.buffered_columns import (
+from tidemark.graph.aggregates.aggregates_numeric import count
+from tidemark.graph.model.nodes import WindowFunction, WindowNode
+from tidemark.semantics.process.function_calls import WindowContext
+from tidemark.semantics.reference.reference import Epoch, EpochResult, ReferenceJob, run_reference
+from tidemark.semantics.reference.reference_operator import Element, Key
+from tidemark.semantics.triggers.panes import Pane, ReplacedSession
+from tidemark.semantics.watermarks.operator_clock import OperatorClock, operator_clock
+from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
+from tidemark.semantics.windows.windows import GLOBAL_WINDOW, Window
+from tidemark.spark.columns.expressions import POSITION, START, TIME
+from tidemark.spark.operators.base.buffered_columns import (
     ACCEPTED,
     DUE,
     EPOCH,
@@ -55,11 +54,12 @@ from tidemark.spark.windows.buffered_columns import (
     VERSION,
     names_of,
 )
-from tidemark.spark.windows.buffered_compaction_task import CompactionTask
-from tidemark.spark.windows.buffered_layout import Layout, layout_of_results, layout_of_rows
-from tidemark.spark.windows.buffered_results_task import ResultsTask
-from tidemark.spark.windows.buffered_rules import trigger_in_effect
-from tidemark.spark.windows.buffered_versions import Blame
+from tidemark.spark.operators.process.buffered import BufferedStep
+from tidemark.spark.operators.process.buffered_compaction_task import CompactionTask
+from tidemark.spark.operators.process.buffered_layout import Layout, layout_of_results, layout_of_rows
+from tidemark.spark.operators.process.buffered_results_task import ResultsTask
+from tidemark.spark.operators.process.buffered_rules import trigger_in_effect
+from tidemark.spark.operators.process.buffered_versions import Blame
 
 Row = dict[str, Any]
 Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]

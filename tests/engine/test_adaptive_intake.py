@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 import tidemark as tm
 from tests.engine.lab import NOW
 from tidemark.errors import DefinitionError
-from tidemark.graph.nodes import FilesSpec, FormatSpec, SourceNode
-from tidemark.semantics.watermarks import SourceEnd
-from tidemark.spark.adaptive_intake import AdaptiveIntake, next_share
-from tidemark.spark.epoch_input import EpochInput
-from tidemark.spark.intake_limits import DEFAULT_BYTES_PER_EPOCH, LEAST_SHARE, MOST_SHARE, limited
-from tidemark.spark.source_ends import filled
-from tidemark.state.progress import EpochProgress
-from tidemark.state.status import read_status
-from tidemark.state.store import JobStore
+from tidemark.graph.model.nodes import FilesSpec, FormatSpec, SourceNode
+from tidemark.semantics.watermarks.watermarks import SourceEnd
+from tidemark.spark.sources.adaptive_intake import AdaptiveIntake, next_share
+from tidemark.spark.sources.epoch_input import EpochInput
+from tidemark.spark.sources.intake_limits import DEFAULT_BYTES_PER_EPOCH, LEAST_SHARE, MOST_SHARE, limited
+from tidemark.spark.sources.source_ends import filled
+from tidemark.state.log.progress import EpochProgress
+from tidemark.state.status.status import read_status
+from tidemark.state.store.store import JobStore
 from tidemark.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ import pytest
 
 from tests.engine.buffered_cases import random_case, require_same, run_engine, run_expected
 from tests.seeds import PROFILE, new_seeds, times
-from tidemark.spark.windows import buffered, buffered_feed, buffered_keys, result_functions
-from tidemark.state.compaction import plan_compaction
+from tidemark.spark.operators.base import buffered_keys
+from tidemark.spark.operators.process import buffered, buffered_feed, result_functions
+from tidemark.state.gc.compaction import plan_compaction
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,10 +11,11 @@ import pytest
 
 import tidemark as tm
 from tests.engine.lab import NOW, elements, require_conservation
-from tidemark.spark.windows import buffered, buffered_keys
-from tidemark.state.compaction import plan_compaction
-from tidemark.state.joblog import JobLog
-from tidemark.state.store import JobStore
+from tidemark.spark.operators.base import buffered_keys
+from tidemark.spark.operators.process import buffered
+from tidemark.state.gc.compaction import plan_compaction
+from tidemark.state.log.joblog import JobLog
+from tidemark.state.store.store import JobStore
 from tidemark.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:

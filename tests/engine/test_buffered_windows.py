@@ -12,9 +12,9 @@ import pytest
 import tidemark as tm
 from tests.engine.lab import NOW, Lab, elements, require_conservation
 from tidemark.errors import UserCodeError
-from tidemark.semantics.triggers import QuietTrigger, TriggerContext, TriggerResult
-from tidemark.semantics.windows import Window
-from tidemark.state.progress import EpochProgress
+from tidemark.semantics.triggers.triggers import QuietTrigger, TriggerContext, TriggerResult
+from tidemark.semantics.windows.windows import Window
+from tidemark.state.log.progress import EpochProgress
 from tidemark.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ from deltalake import DeltaTable, write_deltalake
 
 from tests.small_disk import fill, let_write, small_disk
 from tidemark.errors import EngineError, PublishError, SinkError, StoreError
-from tidemark.savepoints.table_versions import commits_back, open_table
-from tidemark.spark.delta_sink import DeltaSink
-from tidemark.spark.failures import translate
-from tidemark.state.object_stores import remedy, said
-from tidemark.state.records import OutputRecord, StagedFile
-from tidemark.state.store import JobStore
+from tidemark.savepoints.delta.table_versions import commits_back, open_table
+from tidemark.spark.loop.failures import translate
+from tidemark.spark.sinks.delta.delta_sink import DeltaSink
+from tidemark.state.log.records import OutputRecord, StagedFile
+from tidemark.state.store.object_stores import remedy, said
+from tidemark.state.store.store import JobStore
 
 SCHEMA = '{"type":"struct","fields":[{"name":"n","type":"long","nullable":true,"metadata":{}}]}'
 JAVA = """Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times

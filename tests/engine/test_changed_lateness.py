@@ -10,17 +10,17 @@ import pytest
 import tidemark as tm
 from tests.engine.lab import Lab, Ran, elements
 from tests.milliseconds import ms
-from tidemark.semantics.assigners import Session, Tumbling
-from tidemark.semantics.key_epoch import Arrival
-from tidemark.semantics.operator_clock import OperatorClock
-from tidemark.semantics.watermark_strategy import MIN_WATERMARK
-from tidemark.semantics.window_process import WindowProcess, run_key
-from tidemark.semantics.window_state import HeldElement
+from tidemark.semantics.process.key_epoch import Arrival
+from tidemark.semantics.process.window_process import WindowProcess, run_key
+from tidemark.semantics.triggers.window_state import HeldElement
+from tidemark.semantics.watermarks.operator_clock import OperatorClock
+from tidemark.semantics.watermarks.watermark_strategy import MIN_WATERMARK
+from tidemark.semantics.windows.assigners import Session, Tumbling
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tidemark.semantics.windows import WindowAssigner
+    from tidemark.semantics.windows.windows import WindowAssigner
 
 FIRST: list[tuple[object, ...]] = [("a", 1, 1), ("z", 42, 1)]
 """The watermark is 41 after it."""

@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tidemark.cli.main import main
+from tidemark.cli.program.main import main
 from tidemark.errors import SetupError
-from tidemark.spark import class_archive
-from tidemark.spark.class_archive import archive_options, archive_path, make_archive
-from tidemark.spark.java import ensure_java
+from tidemark.spark.env import class_archive
+from tidemark.spark.env.class_archive import archive_options, archive_path, make_archive
+from tidemark.spark.env.java import ensure_java
 
 _START = """
 import sys
-from tidemark.spark.session import JAVA_OPTIONS, build_session, local_settings
+from tidemark.spark.env.session import JAVA_OPTIONS, build_session, local_settings
 build_session("local[1]", conf={JAVA_OPTIONS: local_settings()[JAVA_OPTIONS] + " -Xlog:class+load:file=" + sys.argv[1]}).stop()
 """
 

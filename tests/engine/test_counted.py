@@ -13,9 +13,9 @@ from tests.engine.lab import Lab, elements
 from tests.engine.merging_early import merge_early
 from tests.seeds import new_seeds
 from tidemark.errors import StateMismatchError
-from tidemark.graph.native_windows import is_native
-from tidemark.spark.windows import counted
-from tidemark.spark.windows.buffered import BufferedStep
+from tidemark.graph.windows.native_windows import is_native
+from tidemark.spark.operators.count import counted
+from tidemark.spark.operators.process.buffered import BufferedStep
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -112,7 +112,7 @@ def test_elements_that_an_earlier_build_kept_are_not_taken_for_results(
             windowed = keyed.window(tm.tumbling("10 ms")).trigger(tm.event_time_trigger(early=tm.count_trigger(2))).discarding()
         return {"w": windowed.aggregate(n=tm.count()).uid("w")}
 
-    monkeypatch.setattr("tidemark.spark.driver.step_of", BufferedStep)
+    monkeypatch.setattr("tidemark.spark.loop.driver.step_of", BufferedStep)
     begun = [("a", 1, 1), ("a", 2, 2), ("a", 3, 3)]
     lab.run(windows(begun), end_of_input=False)
     monkeypatch.undo()

@@ -9,12 +9,12 @@ import pytest
 
 import tidemark as tm
 from tests.engine.lab import NOW, elements, run_on
-from tidemark.semantics.watermarks import SourceState, SplitState
-from tidemark.spark.deadlines import next_deadline
-from tidemark.spark.topology import build_topology
-from tidemark.spark.windows.tumbling import TumblingStep
-from tidemark.state.progress import EpochProgress
-from tidemark.state.records import EpochRecord, OperatorState, StateFile
+from tidemark.semantics.watermarks.watermarks import SourceState, SplitState
+from tidemark.spark.epoch.topology import build_topology
+from tidemark.spark.loop.deadlines import next_deadline
+from tidemark.spark.operators.aligned.tumbling import TumblingStep
+from tidemark.state.log.progress import EpochProgress
+from tidemark.state.log.records import EpochRecord, OperatorState, StateFile
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

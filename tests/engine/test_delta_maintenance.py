@@ -12,13 +12,13 @@ import pytest
 from deltalake import DeltaTable, Schema, write_deltalake
 
 from tests.engine.delta_rig import COLUMNS, LINEAGE, WINDOWS, Rig, as_table, row
-from tidemark.spark import delta_maintenance
-from tidemark.spark.delta_files import LiveFile
-from tidemark.spark.delta_maintenance import LOOK_EVERY, MIN_FILES, NEW_TABLE, due
-from tidemark.spark.delta_rewrite import in_groups
-from tidemark.spark.delta_upsert import Upsert
-from tidemark.spark.sinks import BoundSink, require_not_ahead
-from tidemark.state.delta_tags import CREATED
+from tidemark.spark.sinks.delta import delta_maintenance
+from tidemark.spark.sinks.delta.delta_files import LiveFile
+from tidemark.spark.sinks.delta.delta_maintenance import LOOK_EVERY, MIN_FILES, NEW_TABLE, due
+from tidemark.spark.sinks.delta.delta_rewrite import in_groups
+from tidemark.spark.sinks.delta.delta_upsert import Upsert
+from tidemark.spark.sinks.sinks import BoundSink, require_not_ahead
+from tidemark.state.delta.delta_tags import CREATED
 
 MANY = 2 * MIN_FILES + LOOK_EVERY
 

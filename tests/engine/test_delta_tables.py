@@ -12,10 +12,10 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from tidemark.errors import CorruptStoreError, SinkError
-from tidemark.spark.delta_sink import DeltaSink
-from tidemark.spark.parquet_sink import ParquetSink
-from tidemark.spark.sinks import BoundSink, require_not_ahead
-from tidemark.state.records import OutputRecord, StagedFile
+from tidemark.spark.sinks.delta.delta_sink import DeltaSink
+from tidemark.spark.sinks.parquet_sink import ParquetSink
+from tidemark.spark.sinks.sinks import BoundSink, require_not_ahead
+from tidemark.state.log.records import OutputRecord, StagedFile
 
 T = pytest.importorskip("pyspark.sql.types")
 ROWS = T.StructType(

@@ -11,8 +11,8 @@ import pytest
 import tidemark as tm
 from tests.engine.lab import Lab, elements
 from tidemark.errors import DefinitionError
-from tidemark.graph.nodes import ElementsSpec, SourceNode
-from tidemark.state.store import JobStore
+from tidemark.graph.model.nodes import ElementsSpec, SourceNode
+from tidemark.state.store.store import JobStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,7 +28,7 @@ def stored(folder: Path, *epochs: Epoch, read: int = 0) -> list[str]:
     """Store the epochs as a run that has committed some would; returns the names of the files that Spark sees, in its order."""
     from pyspark.sql import types as T
 
-    from tidemark.spark.elements import store_elements
+    from tidemark.spark.sources.elements import store_elements
 
     node = elements(*epochs, schema=SCHEMA).node
     assert isinstance(node, SourceNode)

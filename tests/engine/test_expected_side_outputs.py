@@ -10,13 +10,13 @@ import pytest
 
 import tidemark as tm
 from tests.engine.lab import IN_ORDER, NOW, Lab, elements
-from tidemark.spark.epoch import EpochRun
+from tidemark.spark.epoch.epoch import EpochRun
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tidemark.semantics.watermarks import WatermarkStrategy
-    from tidemark.semantics.windows import WindowAssigner
+    from tidemark.semantics.watermarks.watermarks import WatermarkStrategy
+    from tidemark.semantics.windows.windows import WindowAssigner
 
 pytestmark = pytest.mark.spark
 

@@ -13,7 +13,7 @@ import pytest
 
 import tidemark as tm
 from tests.engine.lab import NOW, require_conservation
-from tidemark.state.progress import EpochProgress
+from tidemark.state.log.progress import EpochProgress
 from tidemark.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:

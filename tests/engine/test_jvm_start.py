@@ -52,7 +52,7 @@ def done_in(folder: Path, *command: str, **variables: str) -> subprocess.Complet
 
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_a_setting_that_java_does_not_start_with_is_named_as_java_does(folder: Path, setting: str) -> None:
-    command = (sys.executable, "-c", "from tidemark.cli.main import main; main()", "run", "small:job")
+    command = (sys.executable, "-c", "from tidemark.cli.program.main import main; main()", "run", "small:job")
     done = done_in(folder, *command, "--conf", setting)
     assert done.returncode != 0
     said = re.fullmatch(rf"{STARTING}\ntidemark: (?P<line>.+)\n", done.stderr)

@@ -9,12 +9,12 @@ import pytest
 
 import tidemark as tm
 from tidemark.errors import EngineError, SourceError
-from tidemark.graph.nodes import SourceNode
-from tidemark.spark.expressions import POSITION, SPLIT
-from tidemark.spark.failures import translate
-from tidemark.spark.intake import take_in
-from tidemark.spark.sources import open_source
-from tidemark.state.store import JobStore
+from tidemark.graph.model.nodes import SourceNode
+from tidemark.spark.columns.expressions import POSITION, SPLIT
+from tidemark.spark.loop.failures import translate
+from tidemark.spark.sources.intake import take_in
+from tidemark.spark.sources.sources import open_source
+from tidemark.state.store.store import JobStore
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

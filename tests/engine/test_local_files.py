@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tidemark.spark.local_files import set_modes_by_call
+from tidemark.spark.env.local_files import set_modes_by_call
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,15 +15,15 @@ from deltalake import DeltaTable, write_deltalake
 
 from tests.engine.delta_rig import COLUMNS, LINEAGE, WINDOWS, Rig, as_table, row
 from tidemark.errors import MissingEpochsError
-from tidemark.savepoints.missing_records import Retained
-from tidemark.spark.delta_upsert import Upsert
-from tidemark.spark.missing import Expected
-from tidemark.spark.parquet_position import KIND, FolderNote
-from tidemark.spark.parquet_sink import ParquetSink
-from tidemark.state.codec import from_plain, to_plain
-from tidemark.state.envelope import seal, unseal
-from tidemark.state.progress import EpochProgress
-from tidemark.state.records import EpochRecord, OutputRecord
+from tidemark.savepoints.delta.missing_records import Retained
+from tidemark.spark.sinks.delta.delta_upsert import Upsert
+from tidemark.spark.sinks.parquet_position import KIND, FolderNote
+from tidemark.spark.sinks.parquet_sink import ParquetSink
+from tidemark.spark.sinks.staging.missing import Expected
+from tidemark.state.encoding.codec import from_plain, to_plain
+from tidemark.state.encoding.envelope import seal, unseal
+from tidemark.state.log.progress import EpochProgress
+from tidemark.state.log.records import EpochRecord, OutputRecord
 from tidemark.testing.crash import run_until_crash
 
 MODES: dict[str, Upsert | None] = {"append": None, "upsert": WINDOWS}

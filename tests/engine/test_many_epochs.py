@@ -11,8 +11,9 @@ import pytest
 import tidemark as tm
 from tests.engine.lab import NOW, elements, require_conservation
 from tests.seeds import PROFILE
-from tidemark.spark.windows import session_run, sliced, triggered
-from tidemark.state.compaction import plan_compaction
+from tidemark.spark.operators.aligned import sliced, triggered
+from tidemark.spark.operators.session import session_run
+from tidemark.state.gc.compaction import plan_compaction
 from tidemark.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:

@@ -19,17 +19,17 @@ from deltalake import DeltaTable, write_deltalake
 
 import tidemark as tm
 from tests.engine.lab import elements
-from tidemark.cli.tables import history_table, progress_lines
+from tidemark.cli.show.tables import history_table, progress_lines
 from tidemark.errors import MissingEpochsError
-from tidemark.savepoints.restore import Restore
-from tidemark.savepoints.rewinding import rewind
-from tidemark.savepoints.savepoint_store import SavepointStore
-from tidemark.spark.run import RunResult
-from tidemark.state.history import read_history
-from tidemark.state.joblog import JobLog
-from tidemark.state.progress import EpochProgress, MissingEpochs
-from tidemark.state.status import read_status
-from tidemark.state.store import JobStore
+from tidemark.savepoints.core.savepoint_store import SavepointStore
+from tidemark.savepoints.model.restore import Restore
+from tidemark.savepoints.rewind.rewinding import rewind
+from tidemark.spark.loop.run import RunResult
+from tidemark.state.log.joblog import JobLog
+from tidemark.state.log.progress import EpochProgress, MissingEpochs
+from tidemark.state.status.history import read_history
+from tidemark.state.status.status import read_status
+from tidemark.state.store.store import JobStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

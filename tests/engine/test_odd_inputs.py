@@ -14,9 +14,9 @@ import pytest
 import tidemark as tm
 from tests.engine.lab import Lab, elements
 from tidemark.errors import UserCodeError
-from tidemark.graph.nodes import SourceNode
-from tidemark.spark.expressions import SPLIT, TIME, VERDICT
-from tidemark.spark.tallies import ALIVE, MALFORMED, Figures, Tally
+from tidemark.graph.model.nodes import SourceNode
+from tidemark.spark.columns.expressions import SPLIT, TIME, VERDICT
+from tidemark.spark.columns.tallies import ALIVE, MALFORMED, Figures, Tally
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 import tidemark as tm
 from tests.engine.lab import MINUTE, Lab, elements
 from tidemark.errors import UserCodeError
-from tidemark.semantics.event_time import MAX_EVENT_TIME, MIN_EVENT_TIME
+from tidemark.semantics.watermarks.event_time import MAX_EVENT_TIME, MIN_EVENT_TIME
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -13,9 +13,9 @@ import pytest
 from tests.engine.drive import Seen, aggregated, run_engine
 from tests.engine.expected import run_expected
 from tests.engine.streams import Operator, Row, Scenario, Shape, Source, fill
-from tidemark.semantics.assigners import Cumulative, Sliding, Tumbling
-from tidemark.semantics.builtin_triggers import CountTrigger, EachEpochTrigger, EventTimeTrigger, PurgingTrigger
-from tidemark.semantics.watermarks import BoundedOutOfOrderness, WatermarkStrategy
+from tidemark.semantics.triggers.builtin_triggers import CountTrigger, EachEpochTrigger, EventTimeTrigger, PurgingTrigger
+from tidemark.semantics.watermarks.watermarks import BoundedOutOfOrderness, WatermarkStrategy
+from tidemark.semantics.windows.assigners import Cumulative, Sliding, Tumbling
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

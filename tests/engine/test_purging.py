@@ -15,11 +15,11 @@ from tests.engine.merging_early import merge_early
 from tests.engine.streams import assigners, purging_triggers, scenarios, sliced_assigners
 from tests.engine.test_reference_agreement import require_variety, see_agreement
 from tests.seeds import new_seeds, times
-from tidemark.graph.native_windows import is_native
-from tidemark.graph.nodes import WindowNode
-from tidemark.semantics.assigners import GlobalWindows
-from tidemark.semantics.builtin_triggers import PurgingTrigger
-from tidemark.spark.windows import triggered
+from tidemark.graph.model.nodes import WindowNode
+from tidemark.graph.windows.native_windows import is_native
+from tidemark.semantics.triggers.builtin_triggers import PurgingTrigger
+from tidemark.semantics.windows.assigners import GlobalWindows
+from tidemark.spark.operators.aligned import triggered
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -21,7 +21,7 @@ from tests.engine.expected import run_expected
 from tests.engine.streams import Case, Scenario, assigners, scenarios, sliced_assigners, triggers_with_rules
 from tests.seeds import REPEATABLE, times
 from tests.short_lived import compiling
-from tidemark.semantics.assigners import GlobalWindows
+from tidemark.semantics.windows.assigners import GlobalWindows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -86,7 +86,7 @@ def test_two_sources_with_splits_that_fall_silent(spark: SparkSession, tmp_path:
 @pytest.mark.parametrize("stacks", [False, True])
 def test_windows_of_slices(stacks: bool, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: FBT001
     if stacks:
-        monkeypatch.setattr("tidemark.spark.windows.sliced.MANY_ROWS", 0)
+        monkeypatch.setattr("tidemark.spark.operators.aligned.sliced.MANY_ROWS", 0)
     examples = times(2)
     drawn = scenarios(sources=1, operator_count=4, keys=30, rows=200, kinds=sliced_assigners)
     cases = see_agreement(drawn, spark, tmp_path, examples=examples)

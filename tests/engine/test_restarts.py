@@ -16,11 +16,11 @@ import pytest
 import tidemark as tm
 from tests.engine.lab import IN_ORDER, NOW, elements
 from tidemark.errors import CorruptStoreError, StateMismatchError, UserCodeError
-from tidemark.spark.session import engine_settings
-from tidemark.state.plans import read_plan
-from tidemark.state.progress import EpochProgress
-from tidemark.state.status import JobStatus, read_status
-from tidemark.state.store import JobStore
+from tidemark.spark.env.session import engine_settings
+from tidemark.state.log.plans import read_plan
+from tidemark.state.log.progress import EpochProgress
+from tidemark.state.status.status import JobStatus, read_status
+from tidemark.state.store.store import JobStore
 from tidemark.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:

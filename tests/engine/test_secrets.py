@@ -11,12 +11,12 @@ from deltalake.exceptions import DeltaError
 
 import tidemark as tm
 from tidemark.errors import EngineError, PublishError, SinkError, SourceError, TidemarkError, UserCodeError
-from tidemark.graph.nodes import SourceNode
-from tidemark.spark.delta_sink import DeltaSink
-from tidemark.spark.failures import translate
-from tidemark.spark.sources import open_source
-from tidemark.state.records import OutputRecord, StagedFile
-from tidemark.state.store import JobStore
+from tidemark.graph.model.nodes import SourceNode
+from tidemark.spark.loop.failures import translate
+from tidemark.spark.sinks.delta.delta_sink import DeltaSink
+from tidemark.spark.sources.sources import open_source
+from tidemark.state.log.records import OutputRecord, StagedFile
+from tidemark.state.store.store import JobStore
 
 pyspark_errors = pytest.importorskip("pyspark.errors")
 
@@ -38,7 +38,7 @@ def check(error: TidemarkError) -> None:
 
 
 def test_a_table_that_cannot_be_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidemark.spark.delta_sink.DeltaTable", fail(DeltaError(LEAK)))
+    monkeypatch.setattr("tidemark.spark.sinks.delta.delta_sink.DeltaTable", fail(DeltaError(LEAK)))
     sink = DeltaSink("rows", str(tmp_path))
     with pytest.raises(SinkError) as raised:
         sink.shown()
@@ -50,7 +50,7 @@ def test_a_table_that_cannot_be_committed_to(tmp_path: Path, monkeypatch: pytest
     sink.staging.put("tidemark-x/part-0.parquet", b"rows")
     record = OutputRecord("delta", str(tmp_path), SCHEMA, (StagedFile("tidemark-x/part-0.parquet", 1, 1),), 1)
     with monkeypatch.context() as patch:
-        patch.setattr("tidemark.spark.delta_commits.AddAction", fail(OSError(LEAK)))
+        patch.setattr("tidemark.spark.sinks.delta.delta_commits.AddAction", fail(OSError(LEAK)))
         with pytest.raises(PublishError) as raised:
             sink.publish(record, "l1", 0)
     check(raised.value)

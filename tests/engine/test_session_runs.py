@@ -13,10 +13,10 @@ import tidemark as tm
 from tests.engine.lab import NOW, Lab, elements, run_on
 from tests.engine.test_sessions import put_off
 from tests.milliseconds import ms
-from tidemark.spark.windows import session_deferral, session_run
-from tidemark.spark.windows.session_state import SessionState
-from tidemark.state.joblog import JobLog
-from tidemark.state.store import JobStore
+from tidemark.spark.operators.session import session_deferral, session_run
+from tidemark.spark.operators.session.session_state import SessionState
+from tidemark.state.log.joblog import JobLog
+from tidemark.state.store.store import JobStore
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

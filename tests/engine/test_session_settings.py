@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.spark.session import JAVA_OPTIONS, LOCAL, local_settings
+from tidemark.spark.env.session import JAVA_OPTIONS, LOCAL, local_settings
 
 
 def test_java_options_of_the_users_configuration_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,8 @@ from tests.engine.session_cases import require_same, run_engine, run_expected, t
 from tests.engine.test_sessions import SCHEMA, merge_files_early, take_rows_one_by_one, write_touched_only
 from tests.milliseconds import ms
 from tests.seeds import new_seeds, times
-from tidemark.graph.nodes import WindowNode
-from tidemark.semantics.builtin_triggers import (
+from tidemark.graph.model.nodes import WindowNode
+from tidemark.semantics.triggers.builtin_triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
     CountTrigger,
@@ -24,10 +24,10 @@ from tidemark.semantics.builtin_triggers import (
     ProcessingTimeTrigger,
     PurgingTrigger,
 )
-from tidemark.semantics.triggers import Trigger
-from tidemark.spark.windows.session_triggers import TriggeredSessionStep
-from tidemark.spark.windows.steps import step_of
-from tidemark.state.records import OperatorState, StateFile
+from tidemark.semantics.triggers.triggers import Trigger
+from tidemark.spark.operators.registry.steps import step_of
+from tidemark.spark.operators.session.session_triggers import TriggeredSessionStep
+from tidemark.state.log.records import OperatorState, StateFile
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

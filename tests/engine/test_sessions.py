@@ -21,11 +21,11 @@ from tests.milliseconds import ms
 from tests.seeds import PROFILE, new_seeds, times
 from tests.short_lived import compiling
 from tidemark.errors import UserCodeError
-from tidemark.graph.nodes import WindowNode
-from tidemark.semantics.assigners import DynamicSession, Session
-from tidemark.spark.windows import session_deferral, session_run, sessions
-from tidemark.state.compaction import plan_compaction
-from tidemark.state.records import OperatorState, StateFile
+from tidemark.graph.model.nodes import WindowNode
+from tidemark.semantics.windows.assigners import DynamicSession, Session
+from tidemark.spark.operators.session import session_deferral, session_run, sessions
+from tidemark.state.gc.compaction import plan_compaction
+from tidemark.state.log.records import OperatorState, StateFile
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

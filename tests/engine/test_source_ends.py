@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.graph.nodes import FilesSpec, FormatSpec
-from tidemark.semantics.watermarks import SourceEnd
-from tidemark.spark.checkpoint import SparkCheckpoint
-from tidemark.spark.epoch_input import EpochInput, input_of_batch
-from tidemark.spark.source_ends import elements_end, files_end, format_end, may_wait_unseen
-from tidemark.state.store import JobStore
+from tidemark.graph.model.nodes import FilesSpec, FormatSpec
+from tidemark.semantics.watermarks.watermarks import SourceEnd
+from tidemark.spark.sources.checkpoint import SparkCheckpoint
+from tidemark.spark.sources.epoch_input import EpochInput, input_of_batch
+from tidemark.spark.sources.source_ends import elements_end, files_end, format_end, may_wait_unseen
+from tidemark.state.store.store import JobStore
 
 ALL, PART, UNKNOWN = SourceEnd(caught_up=True), SourceEnd(caught_up=False), SourceEnd(caught_up=False, known=False)
 BEFORE = {"rides": {"0": 10, "1": 20, "2": 30}}

@@ -18,8 +18,8 @@ from deltalake import DeltaTable
 import tidemark as tm
 from tests.engine.lab import NOW, Lab, elements, require_conservation
 from tidemark.errors import FencedError, JobRunningError, SinkError, SourceError, UserCodeError
-from tidemark.graph.sources import FileFormat
-from tidemark.state.progress import EpochProgress
+from tidemark.graph.api.sources import FileFormat
+from tidemark.state.log.progress import EpochProgress
 from tidemark.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import tidemark as tm
-from tidemark.state.progress import EpochProgress
+from tidemark.state.log.progress import EpochProgress
 from tidemark.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:

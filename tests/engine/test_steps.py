@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 import tidemark as tm
-from tidemark.graph.nodes import WindowNode
-from tidemark.semantics.triggers import QuietTrigger
-from tidemark.spark.windows.buffered import BufferedStep
-from tidemark.spark.windows.contract import WindowStep
-from tidemark.spark.windows.counted import CountedStep
-from tidemark.spark.windows.result_functions import ResultFunctionStep
-from tidemark.spark.windows.steps import step_of
-from tidemark.spark.windows.triggered import TriggeredStep
+from tidemark.graph.model.nodes import WindowNode
+from tidemark.semantics.triggers.triggers import QuietTrigger
+from tidemark.spark.operators.aligned.triggered import TriggeredStep
+from tidemark.spark.operators.base.contract import WindowStep
+from tidemark.spark.operators.count.counted import CountedStep
+from tidemark.spark.operators.process.buffered import BufferedStep
+from tidemark.spark.operators.process.result_functions import ResultFunctionStep
+from tidemark.spark.operators.registry.steps import step_of
 
 EARLY = tm.event_time_trigger(early=tm.count_trigger(3))
 THEN = tm.window_function(lambda rows, _context: rows, "n BIGINT")

@@ -15,10 +15,10 @@ import pytest
 
 import tidemark as tm
 from tests.engine.lab import NOW, elements
-from tidemark.state.heartbeat import read_heartbeat
-from tidemark.state.progress import EpochProgress
-from tidemark.state.status import JobStatus, read_status
-from tidemark.state.store import JobStore
+from tidemark.state.log.heartbeat import read_heartbeat
+from tidemark.state.log.progress import EpochProgress
+from tidemark.state.status.status import JobStatus, read_status
+from tidemark.state.store.store import JobStore
 from tidemark.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:

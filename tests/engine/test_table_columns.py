@@ -18,19 +18,19 @@ from deltalake.schema import PrimitiveType
 from tests.savepoints.delta_jobs import job_with_tables, run_epoch
 from tests.savepoints.delta_jobs import publish as publish_others
 from tidemark.errors import PublishError, SinkError
-from tidemark.savepoints.rewinding import preview_rewind, rewind
-from tidemark.spark import delta_commits, delta_sink
-from tidemark.spark.delta_files import LiveFile
-from tidemark.spark.delta_rewrite import Change
-from tidemark.spark.delta_sink import DeltaSink
-from tidemark.spark.delta_upsert import Upsert
-from tidemark.spark.parquet_sink import ParquetSink
-from tidemark.spark.staging import new_staging
-from tidemark.state.delta_tags import COLUMNS_FOR, EPOCH, MAINTENANCE
-from tidemark.state.delta_tags import LINEAGE as LINEAGE_TAG
-from tidemark.state.parquet_files import describe_parquet
-from tidemark.state.records import OutputRecord, StagedFile
-from tidemark.state.store import JobStore
+from tidemark.savepoints.rewind.rewinding import preview_rewind, rewind
+from tidemark.spark.sinks.delta import delta_commits, delta_sink
+from tidemark.spark.sinks.delta.delta_files import LiveFile
+from tidemark.spark.sinks.delta.delta_rewrite import Change
+from tidemark.spark.sinks.delta.delta_sink import DeltaSink
+from tidemark.spark.sinks.delta.delta_upsert import Upsert
+from tidemark.spark.sinks.parquet_sink import ParquetSink
+from tidemark.spark.sinks.staging.staging import new_staging
+from tidemark.state.delta.delta_tags import COLUMNS_FOR, EPOCH, MAINTENANCE
+from tidemark.state.delta.delta_tags import LINEAGE as LINEAGE_TAG
+from tidemark.state.log.parquet_files import describe_parquet
+from tidemark.state.log.records import OutputRecord, StagedFile
+from tidemark.state.store.store import JobStore
 from tidemark.testing.crash import run_until_crash
 
 T = pytest.importorskip("pyspark.sql.types")
@@ -184,7 +184,7 @@ def test_another_commit_comes_first(upsert: Upsert | None, tmp_path: Path, monke
         return add(found, *rest)
 
     monkeypatch.setattr(delta_sink, "add_columns", slow)
-    monkeypatch.setattr("tidemark.spark.delta_merge.add_columns", slow)
+    monkeypatch.setattr("tidemark.spark.sinks.delta.delta_merge.add_columns", slow)
     sink.publish(record, LINEAGE, 1)
     assert [row["k"] for row in rows_of(table)] == ["a", "b", "z"]
     # A rewind that closes the table to the epoch leaves no columns behind either.

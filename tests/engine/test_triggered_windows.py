@@ -9,14 +9,14 @@ import pytest
 
 import tidemark as tm
 from tests.engine.lab import Lab, elements
-from tidemark.graph.nodes import WindowNode
-from tidemark.spark.windows.steps import step_of
-from tidemark.state.records import OperatorState, StateFile
+from tidemark.graph.model.nodes import WindowNode
+from tidemark.spark.operators.registry.steps import step_of
+from tidemark.state.log.records import OperatorState, StateFile
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tidemark.semantics.triggers import Trigger
+    from tidemark.semantics.triggers.triggers import Trigger
 
 SCHEMA = "k STRING, t BIGINT, v INT"
 HOUR = 3_600_000

@@ -15,9 +15,9 @@ from deltalake import DeltaTable, Schema
 import tidemark as tm
 from tests.engine.lab import NOW, elements
 from tests.milliseconds import ms
-from tidemark.semantics.assigners import DynamicSession
-from tidemark.semantics.reference import Epoch, EpochResult, ReferenceJob, run_reference
-from tidemark.semantics.reference_results import Element, Fold
+from tidemark.semantics.reference.reference import Epoch, EpochResult, ReferenceJob, run_reference
+from tidemark.semantics.reference.reference_results import Element, Fold
+from tidemark.semantics.windows.assigners import DynamicSession
 from tidemark.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from tidemark.semantics.function_calls import WindowContext
+    from tidemark.semantics.process.function_calls import WindowContext
 
 SCHEMA = "k STRING, t BIGINT, g BIGINT"
 LATENESS = 30

@@ -16,12 +16,12 @@ from py4j.protocol import Py4JError
 from tests.engine.delta_rig import LINEAGE, SESSIONS, WINDOWS, Rig, Row, as_table, row, write
 from tests.engine.test_delta_tables import ROWS, features, make_table
 from tidemark.errors import ConservationError, PublishError, SinkError
-from tidemark.spark.delta_files import UNKNOWN, Bounds, bounds_of_staged, live_files
-from tidemark.spark.delta_maintenance import Maintenance
-from tidemark.spark.delta_sink import DeltaSink
-from tidemark.spark.delta_upsert import Upsert
-from tidemark.spark.sinks import BoundSink, require_not_ahead, sink_of_record
-from tidemark.state.records import StagedFile
+from tidemark.spark.sinks.delta.delta_files import UNKNOWN, Bounds, bounds_of_staged, live_files
+from tidemark.spark.sinks.delta.delta_maintenance import Maintenance
+from tidemark.spark.sinks.delta.delta_sink import DeltaSink
+from tidemark.spark.sinks.delta.delta_upsert import Upsert
+from tidemark.spark.sinks.sinks import BoundSink, require_not_ahead, sink_of_record
+from tidemark.state.log.records import StagedFile
 
 
 @pytest.fixture
@@ -246,11 +246,11 @@ class Killed(BaseException):
 
 
 STEPS = {
-    "before anything": "tidemark.spark.delta_merge.live_files",
-    "the keys are read": "tidemark.spark.delta_merge.new_attempt",
-    "the files are rewritten": "tidemark.spark.delta_merge.crash_point",
-    "just before the commit": "tidemark.spark.delta_commits.CommitProperties",
-    "the commit is done": "tidemark.spark.delta_maintenance.Maintenance.after_publication",
+    "before anything": "tidemark.spark.sinks.delta.delta_merge.live_files",
+    "the keys are read": "tidemark.spark.sinks.delta.delta_merge.new_attempt",
+    "the files are rewritten": "tidemark.spark.sinks.delta.delta_merge.crash_point",
+    "just before the commit": "tidemark.spark.sinks.delta.delta_commits.CommitProperties",
+    "the commit is done": "tidemark.spark.sinks.delta.delta_maintenance.Maintenance.after_publication",
 }
 
 

@@ -18,13 +18,13 @@ import tidemark as tm
 from tests.engine.delta_rig import COLUMNS, LINEAGE, SESSIONS, WINDOWS, Rig, Row, as_table, row
 from tests.engine.lab import MINUTE, NOW, elements
 from tidemark.errors import SinkError
-from tidemark.spark.delta_files import live_files
-from tidemark.spark.delta_maintenance import Maintenance
-from tidemark.spark.delta_rewrite import SparkRewriter
-from tidemark.spark.delta_sink import DeltaSink
-from tidemark.spark.delta_upsert import Upsert
-from tidemark.spark.sinks import BoundSink
-from tidemark.spark.staging import folder_of
+from tidemark.spark.sinks.delta.delta_files import live_files
+from tidemark.spark.sinks.delta.delta_maintenance import Maintenance
+from tidemark.spark.sinks.delta.delta_rewrite import SparkRewriter
+from tidemark.spark.sinks.delta.delta_sink import DeltaSink
+from tidemark.spark.sinks.delta.delta_upsert import Upsert
+from tidemark.spark.sinks.sinks import BoundSink
+from tidemark.spark.sinks.staging.staging import folder_of
 from tidemark.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:

@@ -16,13 +16,13 @@ import pytest
 import tidemark as tm
 from tests.control.drivers import until
 from tidemark.clock import SYSTEM_CLOCK
-from tidemark.control.observe import observe
-from tidemark.control.view import Pressure
-from tidemark.control.viewing import view_of
-from tidemark.graph.nodes import FilesSpec, FormatSpec, SourceNode
-from tidemark.spark.waiting import FilesRead, by_metrics, read_of, waiting
-from tidemark.state.load import Waiting
-from tidemark.state.store import JobStore
+from tidemark.control.model.view import Pressure
+from tidemark.control.observed.observe import observe
+from tidemark.control.view.viewing import view_of
+from tidemark.graph.model.nodes import FilesSpec, FormatSpec, SourceNode
+from tidemark.spark.sources.waiting import FilesRead, by_metrics, read_of, waiting
+from tidemark.state.status.load import Waiting
+from tidemark.state.store.store import JobStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -100,7 +100,7 @@ def test_files_of_one_instant_are_told_apart(tmp_path: Path) -> None:
 
 def test_a_folder_of_very_many_files_is_not_looked_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = landed(tmp_path)
-    monkeypatch.setattr("tidemark.spark.waiting.MOST_ENTRIES", 4)
+    monkeypatch.setattr("tidemark.spark.sources.waiting.MOST_ENTRIES", 4)
     assert waits(landing(tmp_path), paths[:1]) is None
 
 

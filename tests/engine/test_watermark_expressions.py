@@ -11,7 +11,7 @@ import pytest
 
 import tidemark as tm
 from tests.engine.lab import Lab, elements
-from tidemark.semantics.watermarks import SplitStats
+from tidemark.semantics.watermarks.watermarks import SplitStats
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

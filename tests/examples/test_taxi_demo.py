@@ -10,8 +10,8 @@ from rich.console import Console
 
 from examples.taxi import demo, report
 from tidemark.errors import SetupError
-from tidemark.state.status import JobStatus
-from tidemark.state.totals import Totals
+from tidemark.state.log.totals import Totals
+from tidemark.state.status.status import JobStatus
 
 
 def status(*, late: int) -> JobStatus:

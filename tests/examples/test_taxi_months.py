@@ -31,7 +31,7 @@ from tidemark.testing.manual_clock import ManualClock
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tidemark.state.progress import EpochProgress
+    from tidemark.state.log.progress import EpochProgress
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data" / "taxi"
 FILES_PER_WAVE = 10

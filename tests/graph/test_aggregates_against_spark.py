@@ -14,12 +14,12 @@ from pyspark.sql.types import StructType
 
 import tidemark as tm
 from tidemark.errors import ExpressionError
-from tidemark.graph.aggregate_types import aggregate_type
-from tidemark.graph.aggregates import Aggregate
-from tidemark.graph.columns import schema_of
-from tidemark.graph.function_names import called_functions
-from tidemark.graph.spark_functions import SPARK_FUNCTIONS, SYNTAX
-from tidemark.spark.session import engine_settings
+from tidemark.graph.aggregates.aggregate_types import aggregate_type
+from tidemark.graph.api.columns import schema_of
+from tidemark.graph.checks.function_names import called_functions
+from tidemark.graph.expressions.spark_functions import SPARK_FUNCTIONS, SYNTAX
+from tidemark.graph.model.aggregates import Aggregate
+from tidemark.spark.env.session import engine_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,8 +8,8 @@ import pytest
 
 import tidemark as tm
 from tidemark.errors import ColumnError
-from tidemark.graph.aggregates import Aggregate
-from tidemark.graph.columns import lineage, schema_of
+from tidemark.graph.api.columns import lineage, schema_of
+from tidemark.graph.model.aggregates import Aggregate
 
 ONE_COLUMN = (
     "count sum avg min max first last stddev stddev_pop variance variance_pop collect_list collect_set count_distinct approx_count_distinct"

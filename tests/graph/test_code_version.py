@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 import tidemark as tm
-from tidemark.graph.aggregates import Aggregate, Partial, PythonFunction
-from tidemark.graph.code_version import code_version
-from tidemark.graph.function_text import function_text
+from tidemark.graph.definition.code_version import code_version
+from tidemark.graph.expressions.function_text import function_text
+from tidemark.graph.model.aggregates import Aggregate, Partial, PythonFunction
 
 COUNT = Aggregate("count", (), (Partial("n", "count(1)", "sum({n})"),), "{n}")
 BASE: dict[str, Any] = {}
@@ -194,7 +194,7 @@ def test_values_that_a_function_uses_count(one: object, other: object) -> None:
 def test_same_in_another_process_and_at_another_line(tmp_path: Path) -> None:
     program = """
 import tidemark as tm
-from tidemark.graph.code_version import code_version
+from tidemark.graph.definition.code_version import code_version
 class Strategy:
     bound_ms = 0
     metrics = {}

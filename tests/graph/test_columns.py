@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import tidemark as tm
-from tidemark.graph.aggregates import Aggregate, Partial
-from tidemark.graph.columns import lineage, referenced_columns, schema_of
+from tidemark.graph.api.columns import lineage, referenced_columns, schema_of
+from tidemark.graph.model.aggregates import Aggregate, Partial
 
 TRIP = (
     "zone INT, pickup_at TIMESTAMP, fare DOUBLE, tip DECIMAL(8,2), note STRING, stops ARRAY<STRING>, place STRUCT<lat: DOUBLE>, vendor INT"

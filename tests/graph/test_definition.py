@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 import tidemark as tm
-from tidemark.graph.aggregates import Aggregate, Partial, PythonFunction
-from tidemark.graph.definition import operator_definition
-from tidemark.graph.definition_changes import definition_changes
-from tidemark.graph.nodes import WindowNode
-from tidemark.semantics.assigners import Tumbling
-from tidemark.semantics.windows import Window
+from tidemark.graph.definition.definition import operator_definition
+from tidemark.graph.definition.definition_changes import definition_changes
+from tidemark.graph.model.aggregates import Aggregate, Partial, PythonFunction
+from tidemark.graph.model.nodes import WindowNode
+from tidemark.semantics.windows.assigners import Tumbling
+from tidemark.semantics.windows.windows import Window
 
 COUNT = Aggregate("count", (), (Partial("n", "count(1)", "sum({n})"),), "{n}")
 

@@ -12,8 +12,8 @@ import pytest
 
 import tidemark as tm
 from tidemark.errors import ColumnError, DefinitionError, DurationError, ExpressionError, InvalidNameError, TidemarkError
-from tidemark.graph.aggregates import Aggregate, Partial
-from tidemark.semantics.watermarks import WatermarkStrategy
+from tidemark.graph.model.aggregates import Aggregate, Partial
+from tidemark.semantics.watermarks.watermarks import WatermarkStrategy
 
 TRIP = "zone INT, pickup_at TIMESTAMP, fare DOUBLE, note STRING, stops ARRAY<STRING>, place STRUCT<lat: DOUBLE, lon: DOUBLE>"
 LATE = tm.OutputTag("late")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 import tidemark as tm
-from tidemark.graph.aggregates import Aggregate, Partial
-from tidemark.semantics.windows import WindowAssigner
+from tidemark.graph.model.aggregates import Aggregate, Partial
+from tidemark.semantics.windows.windows import WindowAssigner
 
 COUNT = Aggregate("count", (), (Partial("n", "count(1)", "sum({n})"),), "{n}")
 REJECTED, LATE, BAD = (tm.OutputTag(name) for name in ("rejected", "late", "bad"))

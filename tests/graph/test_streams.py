@@ -6,10 +6,20 @@ import inspect
 from typing import TYPE_CHECKING
 
 import tidemark as tm
-from tidemark.graph.aggregates import Aggregate, Partial
-from tidemark.graph.nodes import FilterNode, Node, SelectNode, SideOutputNode, SourceNode, SplitNode, UnionNode, WindowNode, WithColumnsNode
-from tidemark.semantics.assigners import Tumbling
-from tidemark.semantics.watermarks import BoundedOutOfOrderness, IngestionTime, Punctuated
+from tidemark.graph.model.aggregates import Aggregate, Partial
+from tidemark.graph.model.nodes import (
+    FilterNode,
+    Node,
+    SelectNode,
+    SideOutputNode,
+    SourceNode,
+    SplitNode,
+    UnionNode,
+    WindowNode,
+    WithColumnsNode,
+)
+from tidemark.semantics.watermarks.watermarks import BoundedOutOfOrderness, IngestionTime, Punctuated
+from tidemark.semantics.windows.assigners import Tumbling
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

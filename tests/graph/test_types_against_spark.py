@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tidemark.errors import ExpressionError
-from tidemark.graph.aggregate_types import aggregate_type
-from tidemark.graph.aggregates import Aggregate, Partial
-from tidemark.graph.ddl import parse_schema
-from tidemark.graph.expression_types import type_of
-from tidemark.graph.expressions import Site, parse_sql
-from tidemark.graph.sql_functions import forbidden_function
+from tidemark.graph.aggregates.aggregate_types import aggregate_type
+from tidemark.graph.expressions.ddl import parse_schema
+from tidemark.graph.expressions.expression_types import type_of
+from tidemark.graph.expressions.expressions import Site, parse_sql
+from tidemark.graph.expressions.sql_functions import forbidden_function
+from tidemark.graph.model.aggregates import Aggregate, Partial
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,7 +10,7 @@ import pytest
 import tidemark as tm
 from tests.graph.test_definition_errors import Case, job, trips, wrong
 from tidemark.errors import DefinitionError, DurationError, ExpressionError, TidemarkError
-from tidemark.graph.function_names import called_functions
+from tidemark.graph.checks.function_names import called_functions
 
 ROWS = "zone INT, at TIMESTAMP, day DATE, fare DOUBLE, user STRING, paid BOOLEAN, tags MAP<STRING, INT>, stops ARRAY<MAP<INT, INT>>"
 LATE = tm.OutputTag("late")
@@ -158,7 +158,7 @@ def test_what_runs_without_a_cast_passes() -> None:
 
 
 def test_the_type_of_a_percentile_is_known() -> None:
-    from tidemark.graph.columns import schema_of
+    from tidemark.graph.api.columns import schema_of
 
     found = schema_of(hourly(one=tm.approx_percentile("fare", 0.5), many=tm.approx_percentile("fare", [0.5, 0.9])).node)
     assert found is not None

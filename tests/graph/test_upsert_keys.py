@@ -9,9 +9,9 @@ import pytest
 
 import tidemark as tm
 from tidemark.errors import ColumnError, DefinitionError
-from tidemark.graph.nodes import DeltaSpec, Output, WindowNode
-from tidemark.graph.streams import Stream
-from tidemark.semantics.assigners import Session
+from tidemark.graph.api.streams import Stream
+from tidemark.graph.model.nodes import DeltaSpec, Output, WindowNode
+from tidemark.semantics.windows.assigners import Session
 
 TRIPS = tm.source(
     "trips",

@@ -11,11 +11,11 @@ import pytest
 
 import tidemark as tm
 from tidemark.errors import DefinitionError
-from tidemark.graph.nodes import WindowNode
-from tidemark.semantics import builtin_triggers as rules
-from tidemark.semantics.assigners import CountWindows, Cumulative, DynamicSession, GlobalWindows, Session, Sliding, Tumbling
-from tidemark.semantics.evictors import CountEvictor, DeltaEvictor, TimeEvictor
-from tidemark.semantics.windows import WindowAssigner
+from tidemark.graph.model.nodes import WindowNode
+from tidemark.semantics.process.evictors import CountEvictor, DeltaEvictor, TimeEvictor
+from tidemark.semantics.triggers import builtin_triggers as rules
+from tidemark.semantics.windows.assigners import CountWindows, Cumulative, DynamicSession, GlobalWindows, Session, Sliding, Tumbling
+from tidemark.semantics.windows.windows import WindowAssigner
 
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
 LATE = tm.OutputTag("late")

@@ -13,14 +13,14 @@ from deltalake import DeltaTable
 
 import tidemark as tm
 from tests.kafka.broker import Topics
-from tidemark.semantics.assigners import Tumbling
-from tidemark.semantics.reference import Epoch, EpochResult, ReferenceJob, run_reference
-from tidemark.semantics.reference_results import Element, Fold
-from tidemark.semantics.watermarks import MIN_WATERMARK, WatermarkStrategy
-from tidemark.state.joblog import JobLog
-from tidemark.state.offsets import positions
-from tidemark.state.progress import EpochProgress
-from tidemark.state.store import JobStore
+from tidemark.semantics.reference.reference import Epoch, EpochResult, ReferenceJob, run_reference
+from tidemark.semantics.reference.reference_results import Element, Fold
+from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK, WatermarkStrategy
+from tidemark.semantics.windows.assigners import Tumbling
+from tidemark.state.log.joblog import JobLog
+from tidemark.state.log.offsets import positions
+from tidemark.state.log.progress import EpochProgress
+from tidemark.state.store.store import JobStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,10 +13,10 @@ import tidemark as tm
 from tests.control.drivers import until
 from tests.kafka.broker import NEEDS_JARS
 from tests.kafka.fares import MINUTE, FareJob, Fares
-from tidemark.cli.main import main
+from tidemark.cli.program.main import main
 from tidemark.errors import SourceError
-from tidemark.savepoints.savepoint_store import SavepointStore
-from tidemark.state.store import JobStore
+from tidemark.savepoints.core.savepoint_store import SavepointStore
+from tidemark.state.store.store import JobStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

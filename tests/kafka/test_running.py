@@ -14,9 +14,9 @@ from tests.kafka.broker import NEEDS_JARS, connector_settings
 from tests.kafka.fares import MINUTE, FareJob, Fares
 from tests.savepoints.running import RunningJobs
 from tests.short_lived import SHORT_LIVED
-from tidemark.control.spec import JobSpec
-from tidemark.control.wishes import Wishes
-from tidemark.state.log_folder import LOGS_VARIABLE
+from tidemark.control.client.wishes import Wishes
+from tidemark.control.model.spec import JobSpec
+from tidemark.state.status.log_folder import LOGS_VARIABLE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

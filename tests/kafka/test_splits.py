@@ -13,7 +13,7 @@ import tidemark as tm
 from tests.control.drivers import until
 from tests.kafka.broker import NEEDS_JARS
 from tests.kafka.fares import MINUTE, START, TIMESTAMP, FareJob, Fares, require_agreement
-from tidemark.spark.adaptive_intake import AdaptiveIntake
+from tidemark.spark.sources.adaptive_intake import AdaptiveIntake
 from tidemark.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ import pytest
 from tests.control.worlds import World
 from tests.object_store.s3_server import S3Server, server
 from tests.state.conftest import clock, elsewhere, log, make_file, make_progress, make_record, owner
-from tidemark.state import object_stores
-from tidemark.state.store import JobStore
+from tidemark.state.store import object_stores
+from tidemark.state.store.store import JobStore
 
 __all__ = ["clock", "elsewhere", "log", "make_file", "make_progress", "make_record", "owner"]
 

@@ -15,7 +15,7 @@ from functools import cache
 from io import BytesIO
 from typing import TYPE_CHECKING, Final, Literal
 
-from tidemark.state.store import JobStore
+from tidemark.state.store.store import JobStore
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment

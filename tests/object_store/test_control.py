@@ -33,10 +33,10 @@ from tests.dagster.control_world import launchers
 from tests.dagster.instances import temporary_instance
 from tests.dagster.test_progress_sensor import Rig, epoch
 from tests.object_store.s3_server import server
-from tidemark.control.leases import LEASE_MS, release_lease, take_lease
-from tidemark.control.spec import RestartPolicy
+from tidemark.control.model.spec import RestartPolicy
+from tidemark.control.observed.leases import LEASE_MS, release_lease, take_lease
 from tidemark.sensors import build_reconcile_sensor
-from tidemark.state.store import JobStore
+from tidemark.state.store.store import JobStore
 
 
 @pytest.fixture

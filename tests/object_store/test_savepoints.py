@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, settings
 from tests.object_store.s3_server import server
 from tests.savepoints.stored_jobs import LEASE, StoredJob, clock_ahead
 from tests.savepoints.test_store_property import ManyJobs
-from tidemark.cli.main import main
-from tidemark.savepoints.restore import Restore
-from tidemark.state.store import JobStore
+from tidemark.cli.program.main import main
+from tidemark.savepoints.model.restore import Restore
+from tidemark.state.store.store import JobStore
 
 
 class ManyJobsOnS3(ManyJobs):

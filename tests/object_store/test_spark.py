@@ -9,11 +9,11 @@ import pytest
 
 import tidemark as tm
 from tidemark.errors import SetupError
-from tidemark.spark.file_systems import readable, require_file_systems
-from tidemark.spark.run import run
-from tidemark.state.joblog import JobLog
-from tidemark.state.status import read_status
-from tidemark.state.store import JobStore
+from tidemark.spark.env.file_systems import readable, require_file_systems
+from tidemark.spark.loop.run import run
+from tidemark.state.log.joblog import JobLog
+from tidemark.state.status.status import read_status
+from tidemark.state.store.store import JobStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

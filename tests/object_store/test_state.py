@@ -45,7 +45,7 @@ from tests.state.test_sweep import (
     test_tombstones_outlive_their_driver,
 )
 from tidemark.errors import UnknownStoreError
-from tidemark.state.store import JobStore
+from tidemark.state.store.store import JobStore
 
 
 def test_addresses_are_those_of_obstore_and_of_spark(root: JobStore) -> None:

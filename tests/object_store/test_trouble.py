@@ -14,14 +14,14 @@ from tests.control.worlds import World, lifecycle
 from tests.http_server import free_port
 from tests.object_store.s3_server import ACCESS_KEY, SECRET, Fault, Now, S3Server
 from tests.savepoints.stored_jobs import StoredJob, live_files
-from tidemark.cli.command_groups import TEMPORARY
-from tidemark.cli.main import main
-from tidemark.control.spec import JobSpec
-from tidemark.control.wishes import Wishes
+from tidemark.cli.program.command_groups import TEMPORARY
+from tidemark.cli.program.main import main
+from tidemark.control.client.wishes import Wishes
+from tidemark.control.model.spec import JobSpec
 from tidemark.errors import StoreError
-from tidemark.savepoints.restore import Restore
-from tidemark.state import object_stores
-from tidemark.state.store import JobStore
+from tidemark.savepoints.model.restore import Restore
+from tidemark.state.store import object_stores
+from tidemark.state.store.store import JobStore
 
 
 @pytest.fixture

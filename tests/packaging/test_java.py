@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tidemark.errors import SetupError
-from tidemark.spark.java import ensure_java, find_java_home
+from tidemark.spark.env.java import ensure_java, find_java_home
 
 
 def put_java(home: Path, version: str, *, code: int = 0) -> Path:
@@ -32,7 +32,7 @@ printf '%s\\n' "$@"
 
 @pytest.fixture
 def no_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidemark.spark.java.find_spec", lambda _: None)
+    monkeypatch.setattr("tidemark.spark.env.java.find_spec", lambda _: None)
 
 
 @pytest.fixture

@@ -76,7 +76,7 @@ def run(*command: str, cwd: Path | None = None) -> str:
 @pytest.mark.packaging
 def test_every_module_imports_from_the_installed_wheel(installed: Path, tmp_path: Path) -> None:
     modules = modules_of_checkout()
-    assert {"tidemark", "tidemark.errors", "tidemark.spark.java", "tidemark.assets"} <= modules
+    assert {"tidemark", "tidemark.errors", "tidemark.spark.env.java", "tidemark.assets"} <= modules
     assert run(sys.executable, "-I", "-c", IMPORT_ALL, str(installed), *sorted(modules), cwd=tmp_path).strip() == ""
 
 
@@ -99,4 +99,4 @@ def test_a_missing_module_is_found(installed: Path, tmp_path: Path) -> None:
 @pytest.mark.packaging
 def test_the_command_is_installed(installed: Path) -> None:
     entries = next(installed.glob("tidemark-*.dist-info/entry_points.txt")).read_text(encoding="utf-8")
-    assert "tidemark = tidemark.cli.main:main" in entries
+    assert "tidemark = tidemark.cli.program.main:main" in entries

@@ -10,13 +10,13 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from tests.savepoints.stored_jobs import StoredJob
 from tidemark.errors import TidemarkError
-from tidemark.savepoints.rewinding import rewind
-from tidemark.spark.delta_commits import add_actions, new_attempt, remove_actions, rewrite
-from tidemark.spark.delta_files import live_files
-from tidemark.state.delta_hooks import KEEP_LOG
-from tidemark.state.delta_tags import EPOCH, JOB, LINEAGE, MAINTENANCE, REWRITE_FOLDER
-from tidemark.state.records import EpochRecord, OutputRecord, StagedFile
-from tidemark.state.store import JobStore
+from tidemark.savepoints.rewind.rewinding import rewind
+from tidemark.spark.sinks.delta.delta_commits import add_actions, new_attempt, remove_actions, rewrite
+from tidemark.spark.sinks.delta.delta_files import live_files
+from tidemark.state.delta.delta_hooks import KEEP_LOG
+from tidemark.state.delta.delta_tags import EPOCH, JOB, LINEAGE, MAINTENANCE, REWRITE_FOLDER
+from tidemark.state.log.records import EpochRecord, OutputRecord, StagedFile
+from tidemark.state.store.store import JobStore
 
 TABLES = ("hourly", "late")
 

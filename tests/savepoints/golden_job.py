@@ -16,7 +16,7 @@ from tests.savepoints.operator_runs import OperatorRuns, Rows, as_texts
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tidemark.spark.state_processor import StoredState
+    from tidemark.spark.state_api.state_processor import StoredState
 
 NAME = "golden"
 EPOCH = 1

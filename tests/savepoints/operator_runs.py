@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 import tidemark as tm
 from tests.engine.drive import Memory
 from tests.savepoints.every_operator import streams_of
-from tidemark.state.progress import EpochProgress
+from tidemark.state.log.progress import EpochProgress
 from tidemark.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:

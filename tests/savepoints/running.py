@@ -18,16 +18,16 @@ from deltalake import DeltaTable
 import tidemark as tm
 from tests.control.drivers import until
 from tests.short_lived import SHORT_LIVED
-from tidemark.cli.main import main
+from tidemark.cli.program.main import main
 from tidemark.clock import SYSTEM_CLOCK
-from tidemark.control.local_launcher import LocalLauncher
-from tidemark.control.observe import Observation, job_names, observe
-from tidemark.control.records import Lifecycle, ProcessHandle
-from tidemark.control.spec import JobSpec
-from tidemark.control.wishes import Wishes
-from tidemark.state.joblog import JobLog
-from tidemark.state.records import EpochRecord
-from tidemark.state.store import JobStore
+from tidemark.control.client.wishes import Wishes
+from tidemark.control.launch.local_launcher import LocalLauncher
+from tidemark.control.model.records import Lifecycle, ProcessHandle
+from tidemark.control.model.spec import JobSpec
+from tidemark.control.observed.observe import Observation, job_names, observe
+from tidemark.state.log.joblog import JobLog
+from tidemark.state.log.records import EpochRecord
+from tidemark.state.store.store import JobStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

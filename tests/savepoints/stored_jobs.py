@@ -8,26 +8,26 @@ from pathlib import Path
 from obstore.store import MemoryStore
 
 from tidemark.locations import Location
-from tidemark.savepoints.exporting import export_savepoint
-from tidemark.savepoints.importing import import_savepoint
-from tidemark.savepoints.loans import settle
-from tidemark.savepoints.mark_retention import retire_marks
-from tidemark.savepoints.restore import Claimed, Mode, Restore
-from tidemark.savepoints.restoring import begin_lineage, prepared
-from tidemark.savepoints.savepoint_store import SavepointStore
-from tidemark.semantics.watermarks import SourceState, SplitState
-from tidemark.spark.local_sinks import ConsoleSink
-from tidemark.spark.sink_sweep import sweep_outputs
-from tidemark.spark.sinks import BoundSink
-from tidemark.spark.staging import new_staging
-from tidemark.state.joblog import Driver, JobLog
-from tidemark.state.owners import current_owner
-from tidemark.state.progress import EpochProgress, OperatorProgress, OutputProgress, SourceProgress
-from tidemark.state.records import EpochRecord, OperatorState, OutputRecord, SourceLogFile, SourceLogRef, StagedFile, StateFile
-from tidemark.state.retention import retire
-from tidemark.state.store import JobStore
-from tidemark.state.sweep import SweepReport, kept_epochs, sweep
-from tidemark.state.totals import add_epoch, empty_totals
+from tidemark.savepoints.core.savepoint_store import SavepointStore
+from tidemark.savepoints.export.exporting import export_savepoint
+from tidemark.savepoints.export.importing import import_savepoint
+from tidemark.savepoints.model.restore import Claimed, Mode, Restore
+from tidemark.savepoints.restore.loans import settle
+from tidemark.savepoints.restore.mark_retention import retire_marks
+from tidemark.savepoints.restore.restoring import begin_lineage, prepared
+from tidemark.semantics.watermarks.watermarks import SourceState, SplitState
+from tidemark.spark.sinks.local_sinks import ConsoleSink
+from tidemark.spark.sinks.sink_sweep import sweep_outputs
+from tidemark.spark.sinks.sinks import BoundSink
+from tidemark.spark.sinks.staging.staging import new_staging
+from tidemark.state.gc.retention import retire
+from tidemark.state.gc.sweep import SweepReport, kept_epochs, sweep
+from tidemark.state.log.joblog import Driver, JobLog
+from tidemark.state.log.owners import current_owner
+from tidemark.state.log.progress import EpochProgress, OperatorProgress, OutputProgress, SourceProgress
+from tidemark.state.log.records import EpochRecord, OperatorState, OutputRecord, SourceLogFile, SourceLogRef, StagedFile, StateFile
+from tidemark.state.log.totals import add_epoch, empty_totals
+from tidemark.state.store.store import JobStore
 from tidemark.testing.manual_clock import ManualClock
 
 LEASE = 30_000

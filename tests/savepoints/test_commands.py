@@ -12,16 +12,16 @@ from tests.control.beating import BeatingLauncher
 from tests.savepoints.delta_jobs import job_with_tables, rows, run_epoch, write
 from tests.savepoints.stored_jobs import StoredJob
 from tests.upgrade.upgrade_worlds import fits
-from tidemark.cli.main import main
+from tidemark.cli.program.main import main
 from tidemark.clock import SYSTEM_CLOCK
-from tidemark.control import forks
-from tidemark.control.generations import read_spec
-from tidemark.control.observe import observe
-from tidemark.control.promoting import promotion_of
-from tidemark.control.spec import JobSpec
-from tidemark.control.wishes import Wishes
-from tidemark.savepoints.restore import Claimed
-from tidemark.state.records import OutputRecord
+from tidemark.control.client.wishes import Wishes
+from tidemark.control.desired.generations import read_spec
+from tidemark.control.forks import forks
+from tidemark.control.forks.promoting import promotion_of
+from tidemark.control.model.spec import JobSpec
+from tidemark.control.observed.observe import observe
+from tidemark.savepoints.model.restore import Claimed
+from tidemark.state.log.records import OutputRecord
 from tidemark.testing.manual_clock import ManualClock
 
 
@@ -133,7 +133,7 @@ def test_a_rewind_that_stops_the_job_first_starts_it_again_and_says_all_of_it_in
     job.savepoints.take("a", epoch=0)
     Wishes(job.root).submit(JobSpec("taxi", "examples.taxi.job:job"))
     launcher = BeatingLauncher(tmp_path)
-    monkeypatch.setattr("tidemark.cli.rewinding.launchers_here", lambda: {"local": launcher})
+    monkeypatch.setattr("tidemark.cli.savepoints.rewinding.launchers_here", lambda: {"local": launcher})
     try:
         rewound, started = map(json.loads, said(tmp_path, "rewind", "taxi", "--to", "a", "--stop", "--json").splitlines())
     finally:

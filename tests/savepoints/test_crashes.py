@@ -8,12 +8,12 @@ import pytest
 
 from tests.savepoints.stored_jobs import StoredJob, export_in_process, import_in_process, live_files, on_disk
 from tidemark.errors import CorruptStoreError
-from tidemark.savepoints.export_format import require_index
-from tidemark.savepoints.loans import loans_of
-from tidemark.savepoints.restore import Restore
-from tidemark.savepoints.restore_marks import is_restore_due, note_restored
-from tidemark.state.holds import ABANDONED_MS, Holds
-from tidemark.state.store import JobStore
+from tidemark.savepoints.export.export_format import require_index
+from tidemark.savepoints.model.restore import Restore
+from tidemark.savepoints.model.restore_marks import is_restore_due, note_restored
+from tidemark.savepoints.restore.loans import loans_of
+from tidemark.state.gc.holds import ABANDONED_MS, Holds
+from tidemark.state.store.store import JobStore
 from tidemark.testing.crash import run_until_crash
 
 pytestmark = pytest.mark.crash

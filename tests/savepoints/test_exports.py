@@ -9,17 +9,26 @@ import pytest
 
 from tests.savepoints.stored_jobs import StoredJob, clock_ahead, live_files
 from tidemark.errors import CorruptStoreError, DefinitionError, InvalidNameError
-from tidemark.savepoints.export_format import INDEX, RECORD, CopyProgress, ExportedFile, ExportIndex, encoded, require_index, write_index
-from tidemark.savepoints.exporting import export_savepoint
-from tidemark.savepoints.importing import import_savepoint
-from tidemark.savepoints.restore import Restore
-from tidemark.savepoints.savepoint import SavepointInfo
-from tidemark.spark.checkpoint import SparkCheckpoint
-from tidemark.state.codec import to_plain
-from tidemark.state.envelope import sha256
-from tidemark.state.holds import Holds
-from tidemark.state.records import EpochRecord, OperatorState, SourceLogFile, SourceLogRef, StateFile
-from tidemark.state.store import JobStore
+from tidemark.savepoints.export.export_format import (
+    INDEX,
+    RECORD,
+    CopyProgress,
+    ExportedFile,
+    ExportIndex,
+    encoded,
+    require_index,
+    write_index,
+)
+from tidemark.savepoints.export.exporting import export_savepoint
+from tidemark.savepoints.export.importing import import_savepoint
+from tidemark.savepoints.model.restore import Restore
+from tidemark.savepoints.model.savepoint import SavepointInfo
+from tidemark.spark.sources.checkpoint import SparkCheckpoint
+from tidemark.state.encoding.codec import to_plain
+from tidemark.state.encoding.envelope import sha256
+from tidemark.state.gc.holds import Holds
+from tidemark.state.log.records import EpochRecord, OperatorState, SourceLogFile, SourceLogRef, StateFile
+from tidemark.state.store.store import JobStore
 
 Change = Callable[[EpochRecord], EpochRecord]
 X = sha256(b"x")

@@ -19,10 +19,10 @@ import tidemark as tm
 from tests.savepoints.golden_job import EXPORT, elements_of, land_rest, read_expected, rows_of, windows_of
 from tests.savepoints.operator_runs import OperatorRuns, require_rest
 from tests.savepoints.stored_jobs import StoredJob, clock_ahead, live_files
-from tidemark.savepoints.importing import import_savepoint
-from tidemark.savepoints.restore import Restore
-from tidemark.savepoints.savepoint_store import SavepointStore
-from tidemark.state.store import JobStore
+from tidemark.savepoints.core.savepoint_store import SavepointStore
+from tidemark.savepoints.export.importing import import_savepoint
+from tidemark.savepoints.model.restore import Restore
+from tidemark.state.store.store import JobStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -4,13 +4,13 @@ import pytest
 
 from tests.savepoints.stored_jobs import StoredJob, live_files, store_in_memory
 from tidemark.errors import CorruptStoreError
-from tidemark.savepoints import restoring
-from tidemark.savepoints.loans import loans_of
-from tidemark.savepoints.restore import Restore
-from tidemark.savepoints.restoring import begin_lineage, prepared
-from tidemark.savepoints.rewind_note import RewindNote, read_rewind, remove_rewind, write_rewind
-from tidemark.savepoints.rewinding import rewind
-from tidemark.state.layout import HOLDS, loan_path
+from tidemark.savepoints.model.restore import Restore
+from tidemark.savepoints.model.rewind_note import RewindNote, read_rewind, remove_rewind, write_rewind
+from tidemark.savepoints.restore import restoring
+from tidemark.savepoints.restore.loans import loans_of
+from tidemark.savepoints.restore.restoring import begin_lineage, prepared
+from tidemark.savepoints.rewind.rewinding import rewind
+from tidemark.state.store.layout import HOLDS, loan_path
 
 
 @pytest.fixture

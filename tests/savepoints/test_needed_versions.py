@@ -15,15 +15,15 @@ import tidemark as tm
 from tests.savepoints.delta_jobs import job_with_tables, maintain, publish, rows, run_epoch
 from tests.savepoints.stored_jobs import StoredJob
 from tidemark.errors import SinkError
-from tidemark.savepoints import savepoint_store
-from tidemark.savepoints.needed_versions import LOOK_AGAIN_MS, NeededVersionsSearch
-from tidemark.savepoints.rewinding import preview_rewind, rewind
-from tidemark.savepoints.savepoint import Savepoint, TableVersion
-from tidemark.savepoints.upkeep import vacuum_tables
-from tidemark.spark.delta_sink import DeltaSink
-from tidemark.spark.housekeeping import SWEEP_INTERVAL_MS, Housekeeping
-from tidemark.spark.sinks import BoundSink
-from tidemark.state.status import read_status
+from tidemark.savepoints.api.upkeep import vacuum_tables
+from tidemark.savepoints.core import savepoint_store
+from tidemark.savepoints.core.needed_versions import LOOK_AGAIN_MS, NeededVersionsSearch
+from tidemark.savepoints.model.savepoint import Savepoint, TableVersion
+from tidemark.savepoints.rewind.rewinding import preview_rewind, rewind
+from tidemark.spark.loop.housekeeping import SWEEP_INTERVAL_MS, Housekeeping
+from tidemark.spark.sinks.delta.delta_sink import DeltaSink
+from tidemark.spark.sinks.sinks import BoundSink
+from tidemark.state.status.status import read_status
 
 AT_ONCE = {"delta.deletedFileRetentionDuration": "interval 0 seconds"}
 
@@ -113,7 +113,7 @@ def test_what_upkeep_may_still_move_on_is_looked_up_anew_and_nothing_else(
     # As a rewind would find it.
     assert preview_rewind(job.root, "taxi", "keep", clock=job.clock).tables["hourly"].version == 4
     assert needed(job, tmp_path, search) == (frozenset({4}), ())
-    monkeypatch.setattr("tidemark.savepoints.needed_versions.table_versions", None)
+    monkeypatch.setattr("tidemark.savepoints.core.needed_versions.table_versions", None)
     assert needed(job, tmp_path, search) == (frozenset({4}), ())
 
 
@@ -194,7 +194,7 @@ def test_the_driver_tells_its_tables_and_says_what_is_lost(job: StoredJob, tmp_p
         assert "old" not in [savepoint.name for savepoint in job.savepoints.list()]
         assert kept() == [frozenset({2, 3})] * 2, "what a rewind keeps for itself is needed, too"
     # As long as a table cannot be read nothing is given up.
-    monkeypatch.setattr("tidemark.savepoints.needed_versions.open_table", refuse)
+    monkeypatch.setattr("tidemark.savepoints.core.needed_versions.open_table", refuse)
     assert kept() == [None, None]
     assert "no way" in put_off()[0]
 

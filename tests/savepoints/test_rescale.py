@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 
 from tests.savepoints.stored_jobs import store_in_memory
-from tidemark.control.attempts import create_attempt
-from tidemark.control.layout import SPECS, numbered
-from tidemark.control.records import Attempt
-from tidemark.control.spec import JobSpec
-from tidemark.control.spec_watch import SpecWatch
-from tidemark.control.wishes import Wishes
-from tidemark.savepoints.restore import Restore
-from tidemark.state.layout import job_folder
+from tidemark.control.client.wishes import Wishes
+from tidemark.control.desired.attempts import create_attempt
+from tidemark.control.driver.spec_watch import SpecWatch
+from tidemark.control.model.layout import SPECS, numbered
+from tidemark.control.model.records import Attempt
+from tidemark.control.model.spec import JobSpec
+from tidemark.savepoints.model.restore import Restore
+from tidemark.state.store.layout import job_folder
 
 
 def test_a_running_driver_takes_another_parallelism_up_and_goes_on() -> None:

@@ -19,17 +19,17 @@ from hypothesis import strategies as st
 import tidemark as tm
 from tests.savepoints.delta_jobs import job_with_tables, run_epoch
 from tests.savepoints.stored_jobs import StoredJob
-from tidemark.cli.main import main
-from tidemark.graph.nodes import SourceNode, SourceSpec
-from tidemark.savepoints import limits, source_files
-from tidemark.savepoints.limits import Limit, Restorable, SeenFile, files_limit
-from tidemark.savepoints.restore import Restore
-from tidemark.savepoints.retention import DAY_MS
-from tidemark.savepoints.source_files import FileLooks
-from tidemark.savepoints.source_kinds import source_status
-from tidemark.state.records import EpochRecord, SourceLogFile, SourceLogRef
-from tidemark.state.status import JobStatus, SourceStatus, write_status
-from tidemark.state.store import JobStore
+from tidemark.cli.program.main import main
+from tidemark.graph.model.nodes import SourceNode, SourceSpec
+from tidemark.savepoints.core import limits, source_files
+from tidemark.savepoints.core.limits import Limit, Restorable, SeenFile, files_limit
+from tidemark.savepoints.core.retention import DAY_MS
+from tidemark.savepoints.core.source_files import FileLooks
+from tidemark.savepoints.model.restore import Restore
+from tidemark.savepoints.model.source_kinds import source_status
+from tidemark.state.log.records import EpochRecord, SourceLogFile, SourceLogRef
+from tidemark.state.status.status import JobStatus, SourceStatus, write_status
+from tidemark.state.store.store import JobStore
 
 NOW = 1_800_000_000_000
 NOTHING = object()

@@ -10,10 +10,10 @@ import pytest
 
 import tidemark as tm
 from tidemark.clock import SYSTEM_CLOCK
-from tidemark.savepoints.limits import Limit
-from tidemark.savepoints.retention import DAY_MS
-from tidemark.state.root_store import root_store
-from tidemark.state.status import SourceStatus, read_status
+from tidemark.savepoints.core.limits import Limit
+from tidemark.savepoints.core.retention import DAY_MS
+from tidemark.state.status.status import SourceStatus, read_status
+from tidemark.state.store.root_store import root_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

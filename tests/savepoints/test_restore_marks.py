@@ -6,13 +6,13 @@ import pytest
 
 from tests.savepoints.stored_jobs import StoredJob, store_in_memory
 from tidemark.errors import FencedError
-from tidemark.savepoints import mark_retention
-from tidemark.savepoints.loans import loans_of
-from tidemark.savepoints.mark_retention import KEPT_MS, retire_marks
-from tidemark.savepoints.restore import Restore
-from tidemark.savepoints.restore_marks import is_restore_due, read_mark, renew_mark
-from tidemark.state.layout import RESTORED
-from tidemark.state.sweep import kept_epochs
+from tidemark.savepoints.model.restore import Restore
+from tidemark.savepoints.model.restore_marks import is_restore_due, read_mark, renew_mark
+from tidemark.savepoints.restore import mark_retention
+from tidemark.savepoints.restore.loans import loans_of
+from tidemark.savepoints.restore.mark_retention import KEPT_MS, retire_marks
+from tidemark.state.gc.sweep import kept_epochs
+from tidemark.state.store.layout import RESTORED
 
 KEPT = 5
 

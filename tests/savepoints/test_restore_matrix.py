@@ -18,13 +18,13 @@ import tidemark as tm
 from tests.savepoints.every_operator import FILES, land, streams_of
 from tests.savepoints.operator_runs import OperatorRuns, Rows, require_rest
 from tests.seeds import PROFILE
-from tidemark.graph.nodes import Node, WindowNode
-from tidemark.semantics import assigners
-from tidemark.spark import windows
-from tidemark.spark.windows.contract import WindowStep
-from tidemark.spark.windows.steps import step_of
-from tidemark.state.compaction import CompactionPlan, plan_compaction
-from tidemark.state.records import StateFile
+from tidemark.graph.model.nodes import Node, WindowNode
+from tidemark.semantics.windows import assigners
+from tidemark.spark import operators
+from tidemark.spark.operators.base.contract import WindowStep
+from tidemark.spark.operators.registry.steps import step_of
+from tidemark.state.gc.compaction import CompactionPlan, plan_compaction
+from tidemark.state.log.records import StateFile
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,7 +57,7 @@ RESUMPTIONS = (
 
 
 def modules_of_windows() -> list[ModuleType]:
-    return [importlib.import_module(f"{windows.__name__}.{found.name}") for found in pkgutil.iter_modules(windows.__path__)]
+    return [importlib.import_module(found.name) for found in pkgutil.walk_packages(operators.__path__, f"{operators.__name__}.")]
 
 
 def kinds_of(base: type) -> Iterator[type]:

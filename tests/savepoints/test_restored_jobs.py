@@ -14,8 +14,8 @@ from deltalake import DeltaTable
 
 import tidemark as tm
 from tidemark.errors import RewindError, StateMismatchError
-from tidemark.savepoints.rewind_note import RewindNote, remove_rewind, write_rewind
-from tidemark.state.joblog import JobLog
+from tidemark.savepoints.model.rewind_note import RewindNote, remove_rewind, write_rewind
+from tidemark.state.log.joblog import JobLog
 from tidemark.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:

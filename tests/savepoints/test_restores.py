@@ -6,14 +6,14 @@ import pytest
 
 from tests.savepoints.stored_jobs import StoredJob, live_files, store_in_memory
 from tidemark.errors import CorruptStoreError, DefinitionError, StateMismatchError, UnknownSavepointError
-from tidemark.savepoints.loans import give_up, loans_of
-from tidemark.savepoints.positions import sources_of
-from tidemark.savepoints.restore import Claimed, Restore
-from tidemark.savepoints.restore_marks import is_restore_due
-from tidemark.savepoints.restoring import begin_lineage, prepared
-from tidemark.state.holds import ABANDONED_MS, Hold, Holds
-from tidemark.state.joblog import JobLog
-from tidemark.state.records import ParentRef
+from tidemark.savepoints.model.positions import sources_of
+from tidemark.savepoints.model.restore import Claimed, Restore
+from tidemark.savepoints.model.restore_marks import is_restore_due
+from tidemark.savepoints.restore.loans import give_up, loans_of
+from tidemark.savepoints.restore.restoring import begin_lineage, prepared
+from tidemark.state.gc.holds import ABANDONED_MS, Hold, Holds
+from tidemark.state.log.joblog import JobLog
+from tidemark.state.log.records import ParentRef
 
 
 @pytest.fixture

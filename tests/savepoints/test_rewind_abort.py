@@ -13,21 +13,21 @@ from click.testing import CliRunner
 import tidemark as tm
 from tests.savepoints.delta_jobs import TABLES, job_with_tables, publish, rows, run_epoch
 from tests.savepoints.stored_jobs import StoredJob
-from tidemark.cli.main import main
+from tidemark.cli.program.main import main
 from tidemark.errors import JobRunningError, PublishError, RewindError, TidemarkError, UpgradeError
-from tidemark.savepoints import rewind_abort, rewind_tables, rewinding
-from tidemark.savepoints.retention import SavepointRetention
-from tidemark.savepoints.rewind_abort import abort_rewind
-from tidemark.savepoints.rewind_note import RewindNote, read_rewind, write_rewind
-from tidemark.savepoints.rewind_plan import commits_since
-from tidemark.savepoints.rewind_tables import put_back
-from tidemark.savepoints.rewinding import rewind
-from tidemark.savepoints.savepoint import TableVersion
-from tidemark.savepoints.table_versions import Commit
-from tidemark.savepoints.upgrade_note import UpgradeNote, remove_upgrade, write_upgrade
-from tidemark.state.layout import REWIND
-from tidemark.state.records import EpochRecord, ParentRef
-from tidemark.state.store import JobStore
+from tidemark.savepoints.core.retention import SavepointRetention
+from tidemark.savepoints.delta.table_versions import Commit
+from tidemark.savepoints.model.rewind_note import RewindNote, read_rewind, write_rewind
+from tidemark.savepoints.model.savepoint import TableVersion
+from tidemark.savepoints.model.upgrade_note import UpgradeNote, remove_upgrade, write_upgrade
+from tidemark.savepoints.rewind import rewind_abort, rewind_tables, rewinding
+from tidemark.savepoints.rewind.rewind_abort import abort_rewind
+from tidemark.savepoints.rewind.rewind_plan import commits_since
+from tidemark.savepoints.rewind.rewind_tables import put_back
+from tidemark.savepoints.rewind.rewinding import rewind
+from tidemark.state.log.records import EpochRecord, ParentRef
+from tidemark.state.store.layout import REWIND
+from tidemark.state.store.store import JobStore
 
 ALL = list(range(6))
 LEASE_MS = 31_000

@@ -12,13 +12,13 @@ from tests.savepoints.delta_jobs import job_with_tables, rows, run_epoch, write
 from tests.savepoints.stored_jobs import StoredJob
 from tests.savepoints.test_rewinds import begin_only, go
 from tidemark.errors import RewindError, TidemarkError
-from tidemark.savepoints import rewinding
-from tidemark.savepoints.rewind_note import read_rewind
-from tidemark.savepoints.rewind_tables import put_back
-from tidemark.savepoints.rewinding import preview_rewind
-from tidemark.state.delta_tags import EPOCH, JOB, LINEAGE
-from tidemark.state.joblog import DEFAULT_LEASE_MS as LEASE_MS
-from tidemark.state.joblog import Driver
+from tidemark.savepoints.model.rewind_note import read_rewind
+from tidemark.savepoints.rewind import rewinding
+from tidemark.savepoints.rewind.rewind_tables import put_back
+from tidemark.savepoints.rewind.rewinding import preview_rewind
+from tidemark.state.delta.delta_tags import EPOCH, JOB, LINEAGE
+from tidemark.state.log.joblog import DEFAULT_LEASE_MS as LEASE_MS
+from tidemark.state.log.joblog import Driver
 
 
 @pytest.fixture

@@ -15,18 +15,18 @@ from deltalake import CommitProperties, DeltaTable
 from tests.savepoints.delta_jobs import write
 from tests.savepoints.stored_jobs import StoredJob
 from tidemark.errors import PublishError, RewindError
-from tidemark.savepoints import rewinding
-from tidemark.savepoints.rewind_abort import abort_rewind
-from tidemark.savepoints.rewind_tables import put_back
-from tidemark.savepoints.rewinding import preview_rewind, rewind
-from tidemark.spark.delta_sink import DeltaSink
-from tidemark.spark.late_publication import late_publisher
-from tidemark.spark.parquet_sink import ParquetSink
-from tidemark.spark.publication import publish
-from tidemark.spark.sinks import BoundSink
-from tidemark.state.delta_tags import EPOCH, LINEAGE
-from tidemark.state.records import EpochRecord, OutputRecord, StagedFile
-from tidemark.state.store import JobStore
+from tidemark.savepoints.rewind import rewinding
+from tidemark.savepoints.rewind.rewind_abort import abort_rewind
+from tidemark.savepoints.rewind.rewind_tables import put_back
+from tidemark.savepoints.rewind.rewinding import preview_rewind, rewind
+from tidemark.spark.loop.late_publication import late_publisher
+from tidemark.spark.sinks.delta.delta_sink import DeltaSink
+from tidemark.spark.sinks.parquet_sink import ParquetSink
+from tidemark.spark.sinks.publication import publish
+from tidemark.spark.sinks.sinks import BoundSink
+from tidemark.state.delta.delta_tags import EPOCH, LINEAGE
+from tidemark.state.log.records import EpochRecord, OutputRecord, StagedFile
+from tidemark.state.store.store import JobStore
 
 SCHEMA = json.dumps({"type": "struct", "fields": [{"name": "epoch", "type": "long", "nullable": True, "metadata": {}}]})
 NAMES = ("always", "at-times")

@@ -11,7 +11,7 @@ from tests.savepoints.delta_jobs import maintain, rows
 from tests.savepoints.stored_jobs import StoredJob
 from tests.savepoints.test_rewinds import begin_only, go, six_epochs
 from tidemark.errors import RewindError
-from tidemark.savepoints.rewinding import preview_rewind
+from tidemark.savepoints.rewind.rewinding import preview_rewind
 
 
 @pytest.fixture

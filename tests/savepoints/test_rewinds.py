@@ -20,20 +20,21 @@ from tidemark.errors import (
     UnknownSavepointError,
     UpgradeError,
 )
-from tidemark.savepoints import rewinding, savepoint_store
-from tidemark.savepoints.exporting import export_savepoint
-from tidemark.savepoints.importing import import_savepoint
-from tidemark.savepoints.restore import Restore
-from tidemark.savepoints.retention import SavepointRetention
-from tidemark.savepoints.rewind_note import RewindNote, read_rewind, require_no_rewind, write_rewind
-from tidemark.savepoints.rewinding import preview_rewind, require_possible, rewind
-from tidemark.savepoints.savepoint import TableVersion
-from tidemark.savepoints.table_versions import table_versions
-from tidemark.savepoints.upgrade_note import UpgradeNote, remove_upgrade, write_upgrade
-from tidemark.state.load import Load
-from tidemark.state.records import OwnerInfo
-from tidemark.state.status import JobStatus, State, read_status, write_status
-from tidemark.state.store import JobStore
+from tidemark.savepoints.core import savepoint_store
+from tidemark.savepoints.core.retention import SavepointRetention
+from tidemark.savepoints.delta.table_versions import table_versions
+from tidemark.savepoints.export.exporting import export_savepoint
+from tidemark.savepoints.export.importing import import_savepoint
+from tidemark.savepoints.model.restore import Restore
+from tidemark.savepoints.model.rewind_note import RewindNote, read_rewind, require_no_rewind, write_rewind
+from tidemark.savepoints.model.savepoint import TableVersion
+from tidemark.savepoints.model.upgrade_note import UpgradeNote, remove_upgrade, write_upgrade
+from tidemark.savepoints.rewind import rewinding
+from tidemark.savepoints.rewind.rewinding import preview_rewind, require_possible, rewind
+from tidemark.state.log.records import OwnerInfo
+from tidemark.state.status.load import Load
+from tidemark.state.status.status import JobStatus, State, read_status, write_status
+from tidemark.state.store.store import JobStore
 from tidemark.testing.crash import run_until_crash
 
 

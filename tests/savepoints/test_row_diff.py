@@ -10,7 +10,7 @@ from deltalake import write_deltalake
 
 from tests.seeds import new_seeds
 from tidemark.errors import DefinitionError, SinkError
-from tidemark.savepoints.row_diff import Earlier, diff_tables
+from tidemark.savepoints.delta.row_diff import Earlier, diff_tables
 
 SCHEMA = pa.schema([("zone", pa.string()), ("window_start", pa.int64()), ("n", pa.int64()), ("x", pa.float64())])
 Row = tuple[str | None, int | None, int | None, float | None]

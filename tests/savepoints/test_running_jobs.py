@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from tests.savepoints.running import RunningJobs, Tables, Undisturbed, require_widened, seconds_for, tables_in
-from tidemark.control.driver import FINISHED
-from tidemark.control.generations import require_spec
-from tidemark.control.upgrade_records import newest_step
-from tidemark.savepoints.savepoint import Savepoint
-from tidemark.savepoints.savepoint_store import SavepointStore
-from tidemark.state.log_folder import LOGS_VARIABLE
-from tidemark.state.records import EpochRecord
+from tidemark.control.desired.generations import require_spec
+from tidemark.control.driver.driver import FINISHED
+from tidemark.control.model.upgrade_records import newest_step
+from tidemark.savepoints.core.savepoint_store import SavepointStore
+from tidemark.savepoints.model.savepoint import Savepoint
+from tidemark.state.log.records import EpochRecord
+from tidemark.state.status.log_folder import LOGS_VARIABLE
 from tidemark.testing.crash import run_until_crash
 
 if TYPE_CHECKING:

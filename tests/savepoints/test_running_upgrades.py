@@ -14,15 +14,15 @@ import pytest
 from tests.control.drivers import until
 from tests.savepoints.running import MINUTE, RunningJobs, Tables, Undisturbed, require_widened
 from tests.soak.keepers import Keeper
-from tidemark.control.attempts import newest_attempt
-from tidemark.control.generations import require_spec
-from tidemark.control.processes import facts_of
-from tidemark.control.upgrade_carrying import upgrading_reconciler
-from tidemark.control.upgrade_records import UpgradeStep, newest_step
+from tidemark.control.desired.attempts import newest_attempt
+from tidemark.control.desired.generations import require_spec
+from tidemark.control.launch.processes import facts_of
+from tidemark.control.model.upgrade_records import UpgradeStep, newest_step
+from tidemark.control.upgrade.upgrade_carrying import upgrading_reconciler
 from tidemark.crashpoints import KILLED
-from tidemark.savepoints.savepoint_store import SavepointStore
-from tidemark.savepoints.upgrade_note import read_upgrade
-from tidemark.state.log_folder import LOGS_VARIABLE
+from tidemark.savepoints.core.savepoint_store import SavepointStore
+from tidemark.savepoints.model.upgrade_note import read_upgrade
+from tidemark.state.status.log_folder import LOGS_VARIABLE
 from tidemark.testing.crash import Ending, run_until_crash
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.crash]

@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 import tidemark as tm
 from tests.savepoints.stored_jobs import StoredJob, store_in_memory
 from tidemark.errors import CorruptStoreError, InvalidNameError, UnknownSavepointError
-from tidemark.graph.nodes import DeltaSpec
-from tidemark.savepoints.isolation import isolated
-from tidemark.savepoints.restore import Restore
-from tidemark.savepoints.retention import DAY_MS, SavepointRetention, plan_disposal
-from tidemark.savepoints.savepoint import AUTOMATIC, Kind, Savepoint, SavepointInfo
-from tidemark.spark.delta_maintenance import Maintenance
-from tidemark.spark.delta_rewrite import SparkRewriter
-from tidemark.state import pins
-from tidemark.state.pins import Pins
-from tidemark.state.retention import retire
-from tidemark.state.store import JobStore
+from tidemark.graph.model.nodes import DeltaSpec
+from tidemark.savepoints.core.retention import DAY_MS, SavepointRetention, plan_disposal
+from tidemark.savepoints.model.isolation import isolated
+from tidemark.savepoints.model.restore import Restore
+from tidemark.savepoints.model.savepoint import AUTOMATIC, Kind, Savepoint, SavepointInfo
+from tidemark.spark.sinks.delta.delta_maintenance import Maintenance
+from tidemark.spark.sinks.delta.delta_rewrite import SparkRewriter
+from tidemark.state.gc import pins
+from tidemark.state.gc.pins import Pins
+from tidemark.state.gc.retention import retire
+from tidemark.state.store.store import JobStore
 
 
 @pytest.fixture

@@ -8,13 +8,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tests.savepoints.stored_jobs import LEASE, StoredJob, clock_ahead, live_files, store_in_memory
 from tidemark.errors import CorruptStoreError
-from tidemark.savepoints.loans import borrow
-from tidemark.savepoints.restore import Mode, Restore
-from tidemark.savepoints.restoring import begin_lineage, prepared
-from tidemark.state.joblog import JobLog
-from tidemark.state.pins import Pins
-from tidemark.state.records import EpochRecord
-from tidemark.state.store import JobStore
+from tidemark.savepoints.model.restore import Mode, Restore
+from tidemark.savepoints.restore.loans import borrow
+from tidemark.savepoints.restore.restoring import begin_lineage, prepared
+from tidemark.state.gc.pins import Pins
+from tidemark.state.log.joblog import JobLog
+from tidemark.state.log.records import EpochRecord
+from tidemark.state.store.store import JobStore
 
 JOBS = ("one", "two", "three")
 job_names = st.sampled_from(JOBS)

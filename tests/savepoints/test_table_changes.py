@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from tidemark.savepoints.missing_records import Retained, to_publish_again
-from tidemark.savepoints.table_changes import Shown, judge, shown_epochs
-from tidemark.savepoints.table_entries import Entry, entry_of
-from tidemark.state.delta_tags import EPOCH, JOB, LINEAGE, MAINTENANCE, REWIND
-from tidemark.state.records import SinkPosition
+from tidemark.savepoints.delta.missing_records import Retained, to_publish_again
+from tidemark.savepoints.delta.table_changes import Shown, judge, shown_epochs
+from tidemark.savepoints.delta.table_entries import Entry, entry_of
+from tidemark.state.delta.delta_tags import EPOCH, JOB, LINEAGE, MAINTENANCE, REWIND
+from tidemark.state.log.records import SinkPosition
 
 OURS = "tidemark-a-000000000003-0/part-0.parquet"
 KNOWN = SinkPosition("id", 10, "sum", "a", 3, since=8)

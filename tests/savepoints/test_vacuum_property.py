@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from tests.savepoints.delta_jobs import TABLES, job_with_tables, maintain, rows, run_epoch
 from tests.savepoints.stored_jobs import StoredJob
 from tidemark.clock import SYSTEM_CLOCK
-from tidemark.savepoints.needed_versions import NeededVersionsSearch
-from tidemark.savepoints.rewinding import preview_rewind, rewind
-from tidemark.savepoints.upkeep import vacuum_tables
-from tidemark.spark.delta_maintenance import Maintenance
-from tidemark.spark.delta_rewrite import SparkRewriter
-from tidemark.state.store import JobStore
+from tidemark.savepoints.api.upkeep import vacuum_tables
+from tidemark.savepoints.core.needed_versions import NeededVersionsSearch
+from tidemark.savepoints.rewind.rewinding import preview_rewind, rewind
+from tidemark.spark.sinks.delta.delta_maintenance import Maintenance
+from tidemark.spark.sinks.delta.delta_rewrite import SparkRewriter
+from tidemark.state.store.store import JobStore
 
 GIVEN_UP_AT_ONCE = {
     "delta.logRetentionDuration": "interval 0 seconds",

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.savepoints.golden_job import write_golden
 from tests.short_lived import SHORT_LIVED
-from tidemark.spark.session import build_session
+from tidemark.spark.env.session import build_session
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from tidemark.errors import DefinitionError, DurationError, UserCodeError
-from tidemark.semantics.assigners import CountWindows, GlobalWindows, Session, Tumbling
-from tidemark.semantics.builtin_triggers import (
+from tidemark.semantics.triggers.builtin_triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
     CountTrigger,
@@ -22,12 +21,13 @@ from tidemark.semantics.builtin_triggers import (
     PurgingTrigger,
     default_trigger,
 )
-from tidemark.semantics.operator_clock import OperatorClock
-from tidemark.semantics.trigger_calls import MOST_FIRINGS, DueTimers, StoredContext
-from tidemark.semantics.trigger_scope import MergeScope, TriggerScope
-from tidemark.semantics.triggers import QuietTrigger, Trigger, TriggerContext, TriggerResult
-from tidemark.semantics.window_state import WindowState
-from tidemark.semantics.windows import Window
+from tidemark.semantics.triggers.trigger_calls import MOST_FIRINGS, DueTimers, StoredContext
+from tidemark.semantics.triggers.trigger_scope import MergeScope, TriggerScope
+from tidemark.semantics.triggers.triggers import QuietTrigger, Trigger, TriggerContext, TriggerResult
+from tidemark.semantics.triggers.window_state import WindowState
+from tidemark.semantics.watermarks.operator_clock import OperatorClock
+from tidemark.semantics.windows.assigners import CountWindows, GlobalWindows, Session, Tumbling
+from tidemark.semantics.windows.windows import Window
 
 WINDOW = Window(0, 10)
 CLOCK = OperatorClock("event", epoch=0, before=-1, watermark=100, processing_time=50)

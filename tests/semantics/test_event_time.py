@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tidemark.semantics.event_time import (
+from tidemark.semantics.watermarks.event_time import (
     MAX_EVENT_TIME,
     MIN_EVENT_TIME,
     NULL_EVENT_TIME,
@@ -14,7 +14,7 @@ from tidemark.semantics.event_time import (
     floor_to_millis,
     malformed_reason,
 )
-from tidemark.semantics.watermarks import DEFAULT_FUTURE_SKEW_MS
+from tidemark.semantics.watermarks.watermarks import DEFAULT_FUTURE_SKEW_MS
 
 DAY = 86_400_000
 

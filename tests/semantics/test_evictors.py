@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidemark.errors import DefinitionError, DurationError, UserCodeError
-from tidemark.semantics.evictors import CountEvictor, DeltaEvictor, Evictor, TimedRow, TimeEvictor
+from tidemark.semantics.process.evictors import CountEvictor, DeltaEvictor, Evictor, TimedRow, TimeEvictor
 
 ELEMENTS = st.lists(st.builds(TimedRow, st.integers(-20, 20), st.integers(0, 9).map(lambda x: {"x": x})), min_size=1, max_size=12)
 

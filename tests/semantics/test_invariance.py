@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from tests.semantics.process_runs import TAKEN, ProcessRun, compare
 from tests.semantics.window_settings import ASSIGNERS, COUNTS, KEYS, TRIGGERS, epochs, jobs
-from tidemark.semantics.assigners import CountWindows
-from tidemark.semantics.panes import Pane
-from tidemark.semantics.reference import Epoch, EpochResult, ReferenceJob, run_reference
-from tidemark.semantics.reference_operator import Element, Key
-from tidemark.semantics.watermarks import BoundedOutOfOrderness, WatermarkStrategy
-from tidemark.semantics.windows import Window
+from tidemark.semantics.reference.reference import Epoch, EpochResult, ReferenceJob, run_reference
+from tidemark.semantics.reference.reference_operator import Element, Key
+from tidemark.semantics.triggers.panes import Pane
+from tidemark.semantics.watermarks.watermarks import BoundedOutOfOrderness, WatermarkStrategy
+from tidemark.semantics.windows.assigners import CountWindows
+from tidemark.semantics.windows.windows import Window
 
 ANY_JOB = jobs(st.one_of(*ASSIGNERS.values()), st.one_of(*TRIGGERS.values())).filter(
     lambda job: not job.assigner.merging or job.trigger is None or job.trigger.can_merge

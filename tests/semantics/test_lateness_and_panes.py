@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from tidemark.semantics.lateness import Verdict, cleanup_time, is_due, is_expired, is_late, judge
-from tidemark.semantics.panes import Pane, PaneTiming, due_timing, next_index
-from tidemark.semantics.watermarks import MAX_WATERMARK, MIN_WATERMARK
-from tidemark.semantics.windows import GLOBAL_WINDOW, Window
+from tidemark.semantics.triggers.panes import Pane, PaneTiming, due_timing, next_index
+from tidemark.semantics.watermarks.lateness import Verdict, cleanup_time, is_due, is_expired, is_late, judge
+from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
+from tidemark.semantics.windows.windows import GLOBAL_WINDOW, Window
 
 WINDOW = Window(0, 10)
 

@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 import pytest
 
 from tidemark.errors import DefinitionError
-from tidemark.semantics.assigners import Tumbling
-from tidemark.semantics.event_time import NULL_EVENT_TIME, OUT_OF_RANGE, TOO_FAR_AHEAD
-from tidemark.semantics.panes import Pane
-from tidemark.semantics.reference import Epoch, EpochResult, Malformed, OperatorCounts, ReferenceJob, SourceCounts, run_reference
-from tidemark.semantics.reference_operator import Element, Fold, OpenWindow
-from tidemark.semantics.watermarks import (
+from tidemark.semantics.reference.reference import Epoch, EpochResult, Malformed, OperatorCounts, ReferenceJob, SourceCounts, run_reference
+from tidemark.semantics.reference.reference_operator import Element, Fold, OpenWindow
+from tidemark.semantics.triggers.panes import Pane
+from tidemark.semantics.watermarks.event_time import NULL_EVENT_TIME, OUT_OF_RANGE, TOO_FAR_AHEAD
+from tidemark.semantics.watermarks.watermarks import (
     MAX_WATERMARK,
     MIN_WATERMARK,
     Ascending,
@@ -22,7 +21,8 @@ from tidemark.semantics.watermarks import (
     Punctuated,
     WatermarkStrategy,
 )
-from tidemark.semantics.windows import MergedWindow, TimeDomain, Window, WindowAssigner, merge_touching
+from tidemark.semantics.windows.assigners import Tumbling
+from tidemark.semantics.windows.windows import MergedWindow, TimeDomain, Window, WindowAssigner, merge_touching
 
 TAKEN = Fold[tuple[object, ...]](
     create=tuple, add=lambda taken, value, _timestamp, _position: (*taken, value), result=lambda taken: "".join(map(str, taken))

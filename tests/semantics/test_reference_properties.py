@@ -13,12 +13,12 @@ from random import Random
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from tidemark.semantics.assigners import Tumbling
-from tidemark.semantics.panes import Pane
-from tidemark.semantics.reference import Epoch, EpochResult, ReferenceJob, run_reference
-from tidemark.semantics.reference_operator import Element, Fold, Key
-from tidemark.semantics.watermarks import MAX_WATERMARK, MIN_WATERMARK, BoundedOutOfOrderness, WatermarkStrategy
-from tidemark.semantics.windows import Window
+from tidemark.semantics.reference.reference import Epoch, EpochResult, ReferenceJob, run_reference
+from tidemark.semantics.reference.reference_operator import Element, Fold, Key
+from tidemark.semantics.triggers.panes import Pane
+from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK, BoundedOutOfOrderness, WatermarkStrategy
+from tidemark.semantics.windows.assigners import Tumbling
+from tidemark.semantics.windows.windows import Window
 
 Slot = tuple[Key, Window]
 Taken = tuple[tuple[int, object], ...]

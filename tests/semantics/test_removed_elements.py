@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidemark.semantics.removed_elements import NOTHING_REMOVED, Area, all_of, bury, removed_from_json, united
-from tidemark.semantics.windows import Window
+from tidemark.semantics.windows.removed_elements import NOTHING_REMOVED, Area, all_of, bury, removed_from_json, united
+from tidemark.semantics.windows.windows import Window
 
 WINDOW = Window(0, 50)
 STEPS = st.lists(

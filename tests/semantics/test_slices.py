@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.semantics.assigners import Cumulative, Sliding
-from tidemark.semantics.lateness import is_due, is_expired
-from tidemark.semantics.slices import Slices
+from tidemark.semantics.watermarks.lateness import is_due, is_expired
+from tidemark.semantics.windows.assigners import Cumulative, Sliding
+from tidemark.semantics.windows.slices import Slices
 
 TIMES = st.integers(-300, 300)
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tidemark.errors import CorruptStoreError, FormatError, TidemarkError
-from tidemark.semantics.watermarks import MAX_WATERMARK, MIN_WATERMARK, SourceState, SplitState, decode_source, encode_source
+from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK, SourceState, SplitState, decode_source, encode_source
 
 STATE = SourceState(
     {"p1": SplitState(watermark=94, max_event_time=100, last_active=7, idle=True, rows=3), "p0": SplitState(last_active=5)},

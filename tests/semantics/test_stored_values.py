@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidemark.errors import CorruptStoreError, FormatError, UserCodeError
-from tidemark.semantics.panes import ReplacedSession
-from tidemark.semantics.removed_elements import Area, RemovedElements
-from tidemark.semantics.stored_values import dump, from_json, to_json
-from tidemark.semantics.window_state import KeyState, WindowState, order_of, read_state, write_state
-from tidemark.semantics.windows import GLOBAL_WINDOW, Window
+from tidemark.semantics.triggers.panes import ReplacedSession
+from tidemark.semantics.triggers.window_state import KeyState, WindowState, order_of, read_state, write_state
+from tidemark.semantics.windows.removed_elements import Area, RemovedElements
+from tidemark.semantics.windows.stored_values import dump, from_json, to_json
+from tidemark.semantics.windows.windows import GLOBAL_WINDOW, Window
 
 GOLDEN = Path(__file__).parent / "golden" / "key-state-1.json"
 """A key's state as the first release wrote it. It is never changed: later releases read it."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from tidemark.errors import DefinitionError, DurationError, TidemarkError
-from tidemark.semantics.watermarks import (
+from tidemark.semantics.watermarks.watermarks import (
     MIN_WATERMARK,
     Ascending,
     BoundedOutOfOrderness,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from tidemark.errors import UserCodeError
-from tidemark.semantics.watermarks import (
+from tidemark.semantics.watermarks.watermarks import (
     MAX_WATERMARK,
     MIN_WATERMARK,
     Ascending,

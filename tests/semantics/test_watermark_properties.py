@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidemark.semantics.watermarks import (
+from tidemark.semantics.watermarks.watermarks import (
     MIN_WATERMARK,
     Ascending,
     BoundedOutOfOrderness,

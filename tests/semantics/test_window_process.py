@@ -12,17 +12,17 @@ from weakref import WeakSet
 import pytest
 
 from tidemark.errors import CorruptStoreError, DefinitionError, DurationError, FormatError, UserCodeError
-from tidemark.semantics.assigners import CountWindows, DynamicSession, GlobalWindows, Session, Sliding, Tumbling
-from tidemark.semantics.builtin_triggers import CountTrigger, EachEpochTrigger, EventTimeTrigger, PurgingTrigger
-from tidemark.semantics.evictors import CountEvictor
-from tidemark.semantics.fired_panes import Deadlines, Firing
-from tidemark.semantics.function_calls import FunctionState, Row, WindowContext, WindowFunction, call_function
-from tidemark.semantics.key_epoch import Arrival
-from tidemark.semantics.operator_clock import OperatorClock, operator_clock
-from tidemark.semantics.watermarks import MAX_WATERMARK, MIN_WATERMARK
-from tidemark.semantics.window_process import WindowProcess, run_key
-from tidemark.semantics.window_state import HeldElement, order_of
-from tidemark.semantics.windows import GLOBAL_WINDOW, Window
+from tidemark.semantics.process.evictors import CountEvictor
+from tidemark.semantics.process.function_calls import FunctionState, Row, WindowContext, WindowFunction, call_function
+from tidemark.semantics.process.key_epoch import Arrival
+from tidemark.semantics.process.window_process import WindowProcess, run_key
+from tidemark.semantics.triggers.builtin_triggers import CountTrigger, EachEpochTrigger, EventTimeTrigger, PurgingTrigger
+from tidemark.semantics.triggers.fired_panes import Deadlines, Firing
+from tidemark.semantics.triggers.window_state import HeldElement, order_of
+from tidemark.semantics.watermarks.operator_clock import OperatorClock, operator_clock
+from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
+from tidemark.semantics.windows.assigners import CountWindows, DynamicSession, GlobalWindows, Session, Sliding, Tumbling
+from tidemark.semantics.windows.windows import GLOBAL_WINDOW, Window
 
 
 def clock(number: int, before: int, watermark: int, now: int = 0) -> OperatorClock:

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from tests.semantics.process_runs import FUNCTIONS, compare
 from tests.semantics.window_settings import ASSIGNERS, COUNTS, TRIGGERS, epochs, jobs
 from tidemark.errors import DefinitionError
-from tidemark.semantics.assigners import Session
-from tidemark.semantics.element_triggers import DeltaTrigger
-from tidemark.semantics.window_process import WindowProcess
+from tidemark.semantics.process.window_process import WindowProcess
+from tidemark.semantics.triggers.element_triggers import DeltaTrigger
+from tidemark.semantics.windows.assigners import Session
 
 EXAMPLES = settings.default.max_examples // 5 if settings.default is not None else 10
 """With three functions each, 300 cases in continuous integration for each assigner with each trigger."""

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidemark.errors import DurationError
-from tidemark.semantics.assigners import Tumbling
-from tidemark.semantics.windows import GLOBAL_WINDOW, MergedWindow, MergingWindowAssigner, Window, merge_touching
+from tidemark.semantics.windows.assigners import Tumbling
+from tidemark.semantics.windows.windows import GLOBAL_WINDOW, MergedWindow, MergingWindowAssigner, Window, merge_touching
 
 WINDOWS = st.builds(lambda start, size: Window(start, start + size), st.integers(-50, 50), st.integers(1, 15))
 

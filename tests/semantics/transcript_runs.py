@@ -25,14 +25,16 @@ import yaml  # type: ignore[import-untyped]
 
 from tests.semantics.process_runs import TAKEN, KeyStore, ProcessRun, in_contract_order
 from tests.semantics.window_settings import apart
-from tidemark.semantics import assigners, builtin_triggers, evictors
-from tidemark.semantics.assigners import CountWindows
-from tidemark.semantics.panes import Pane
-from tidemark.semantics.reference import ReferenceJob
-from tidemark.semantics.reference_operator import Element, Key
-from tidemark.semantics.watermarks import MAX_WATERMARK, MIN_WATERMARK
-from tidemark.semantics.window_state import read_state
-from tidemark.semantics.windows import GLOBAL_WINDOW, Window
+from tidemark.semantics.process import evictors
+from tidemark.semantics.reference.reference import ReferenceJob
+from tidemark.semantics.reference.reference_operator import Element, Key
+from tidemark.semantics.triggers import builtin_triggers
+from tidemark.semantics.triggers.panes import Pane
+from tidemark.semantics.triggers.window_state import read_state
+from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
+from tidemark.semantics.windows import assigners
+from tidemark.semantics.windows.assigners import CountWindows
+from tidemark.semantics.windows.windows import GLOBAL_WINDOW, Window
 
 FOLDER = Path(__file__).parent / "transcripts"
 _ELEMENT = re.compile(r"(?:(?P<key>\w+):)?(?P<time>-?\d+) (?P<id>\w+)(?: gap (?P<gap>\d+))?(?: amount (?P<amount>-?\d+))?")

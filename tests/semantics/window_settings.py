@@ -9,8 +9,10 @@ from itertools import pairwise
 from hypothesis import strategies as st
 
 from tests.semantics.process_runs import FUNCTIONS
-from tidemark.semantics.assigners import CountWindows, Cumulative, DynamicSession, GlobalWindows, Session, Sliding, Tumbling
-from tidemark.semantics.builtin_triggers import (
+from tidemark.semantics.process.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
+from tidemark.semantics.reference.reference import Epoch, ReferenceJob
+from tidemark.semantics.reference.reference_operator import Element, Key
+from tidemark.semantics.triggers.builtin_triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
     CountTrigger,
@@ -21,12 +23,10 @@ from tidemark.semantics.builtin_triggers import (
     ProcessingTimeTrigger,
     PurgingTrigger,
 )
-from tidemark.semantics.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
-from tidemark.semantics.reference import Epoch, ReferenceJob
-from tidemark.semantics.reference_operator import Element, Key
-from tidemark.semantics.triggers import MergeContext, QuietTrigger, Trigger, TriggerContext, TriggerResult
-from tidemark.semantics.watermarks import BoundedOutOfOrderness, WatermarkStrategy
-from tidemark.semantics.windows import TimeDomain, Window, WindowAssigner
+from tidemark.semantics.triggers.triggers import MergeContext, QuietTrigger, Trigger, TriggerContext, TriggerResult
+from tidemark.semantics.watermarks.watermarks import BoundedOutOfOrderness, WatermarkStrategy
+from tidemark.semantics.windows.assigners import CountWindows, Cumulative, DynamicSession, GlobalWindows, Session, Sliding, Tumbling
+from tidemark.semantics.windows.windows import TimeDomain, Window, WindowAssigner
 
 
 def apart(last: Mapping[str, object], element: Mapping[str, object]) -> float:

@@ -15,10 +15,10 @@ from typing import Literal
 from tests.soak.keepers import Keeper
 from tests.soak.streams import JOBS
 from tidemark.clock import SYSTEM_CLOCK
-from tidemark.control.launcher import Launcher
-from tidemark.control.observe import observe
-from tidemark.control.processes import end_session, session_members
-from tidemark.state.store import JobStore
+from tidemark.control.launch.processes import end_session, session_members
+from tidemark.control.model.launcher import Launcher
+from tidemark.control.observed.observe import observe
+from tidemark.state.store.store import JobStore
 
 Target = Literal["python", "jvm", "session"]
 

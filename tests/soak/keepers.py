@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from tests.control.beating import CHECKOUT
-from tidemark.control.processes import end_session
-from tidemark.state.log_folder import LOGS_VARIABLE
+from tidemark.control.launch.processes import end_session
+from tidemark.state.status.log_folder import LOGS_VARIABLE
 
 DEFINITIONS: Final = """
 import logging

@@ -9,10 +9,10 @@ from typing import Final
 from tests.control.log_proofs import Term
 from tests.soak.chaos import Kill
 from tests.soak.streams import BOUND_MS, TRIGGER_MS
-from tidemark.control.attempts import read_attempt
-from tidemark.control.records import attempt_of
-from tidemark.state.records import EpochRecord
-from tidemark.state.store import JobStore
+from tidemark.control.desired.attempts import read_attempt
+from tidemark.control.model.records import attempt_of
+from tidemark.state.log.records import EpochRecord
+from tidemark.state.store.store import JobStore
 
 USUAL_LAG_MS: Final = BOUND_MS + TRIGGER_MS
 """What an epoch lags by that reads all there is: the bound, and what landed since the last trigger."""

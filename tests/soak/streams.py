@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 
 from tests.short_lived import SHORT_LIVED
 from tidemark.clock import SYSTEM_CLOCK
-from tidemark.control.spec import JobSpec, RestartPolicy
+from tidemark.control.model.spec import JobSpec, RestartPolicy
 
 JOBS: Final = ("tens", "slides", "bursts")
 BOUND_MS: Final = 2_000

@@ -27,12 +27,12 @@ from tests.soak.keepers import Keeper, daemon, logs_folder, sensor_log, supervis
 from tests.soak.recovery import outages, recoveries
 from tests.soak.streams import JOBS, Feeder, feeding, spec_of, table, write_code
 from tidemark.clock import SYSTEM_CLOCK
-from tidemark.control.alert_book import read_alerts
-from tidemark.control.local_launcher import LocalLauncher
-from tidemark.control.observe import observe, read_control_status
-from tidemark.control.wishes import Wishes
-from tidemark.state.status import read_status
-from tidemark.state.store import JobStore
+from tidemark.control.alerts.engine.alert_book import read_alerts
+from tidemark.control.client.wishes import Wishes
+from tidemark.control.launch.local_launcher import LocalLauncher
+from tidemark.control.observed.observe import observe, read_control_status
+from tidemark.state.status.status import read_status
+from tidemark.state.store.store import JobStore
 
 SECONDS = float(os.environ.get("SOAK_SECONDS", "600"))
 SEED = int(os.environ.get("SOAK_SEED", "7"))

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.semantics.watermarks import SourceState, SplitState
-from tidemark.state.joblog import JobLog
-from tidemark.state.owners import current_owner
-from tidemark.state.progress import EpochProgress, OperatorProgress, OutputProgress, SourceProgress, SplitProgress
-from tidemark.state.records import (
+from tidemark.semantics.watermarks.watermarks import SourceState, SplitState
+from tidemark.state.log.joblog import JobLog
+from tidemark.state.log.owners import current_owner
+from tidemark.state.log.progress import EpochProgress, OperatorProgress, OutputProgress, SourceProgress, SplitProgress
+from tidemark.state.log.records import (
     EpochRecord,
     OperatorState,
     OutputRecord,
@@ -20,8 +20,8 @@ from tidemark.state.records import (
     StagedFile,
     StateFile,
 )
-from tidemark.state.store import JobStore
-from tidemark.state.totals import add_epoch, empty_totals
+from tidemark.state.log.totals import add_epoch, empty_totals
+from tidemark.state.store.store import JobStore
 
 
 @dataclass

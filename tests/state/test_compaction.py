@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.state.compaction import FANOUT, SMALLEST_TIER, plan_compaction, tier_of
-from tidemark.state.records import StateFile
+from tidemark.state.gc.compaction import FANOUT, SMALLEST_TIER, plan_compaction, tier_of
+from tidemark.state.log.records import StateFile
 
 
 def file(number: int, size: int = 1000, *, last: int | None = 0) -> StateFile:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.state.history import read_history
-from tidemark.state.joblog import JobLog
-from tidemark.state.pins import Pins
-from tidemark.state.store import JobStore
+from tidemark.state.gc.pins import Pins
+from tidemark.state.log.joblog import JobLog
+from tidemark.state.status.history import read_history
+from tidemark.state.store.store import JobStore
 
 EPOCHS = 6
 
@@ -21,15 +21,15 @@ EPOCHS = 6
 # lease per epoch and is far ahead of the disk's, so that files count as old.
 DRIVER = """
 import sys
-from tidemark.state.history import HistoryWriter
-from tidemark.state.joblog import JobLog
-from tidemark.state.owners import current_owner
-from tidemark.state.pins import Pins
-from tidemark.state.progress import EpochProgress
-from tidemark.state.records import EpochRecord, OperatorState, StateFile
-from tidemark.state.retention import retire
-from tidemark.state.store import JobStore
-from tidemark.state.sweep import sweep
+from tidemark.state.status.history import HistoryWriter
+from tidemark.state.log.joblog import JobLog
+from tidemark.state.log.owners import current_owner
+from tidemark.state.gc.pins import Pins
+from tidemark.state.log.progress import EpochProgress
+from tidemark.state.log.records import EpochRecord, OperatorState, StateFile
+from tidemark.state.gc.retention import retire
+from tidemark.state.store.store import JobStore
+from tidemark.state.gc.sweep import sweep
 
 class Clock:
     def __init__(self, start): self.now = start

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from tidemark.errors import CorruptStoreError, FormatError
-from tidemark.state.epochs_after import epoch_numbered, epochs_after
-from tidemark.state.history import HistoryWriter
-from tidemark.state.history_blocks import BLOCK_LINES
-from tidemark.state.layout import history_path
-from tidemark.state.progress import EpochProgress
-from tidemark.state.store import JobStore
+from tidemark.state.log.progress import EpochProgress
+from tidemark.state.status.epochs_after import epoch_numbered, epochs_after
+from tidemark.state.status.history import HistoryWriter
+from tidemark.state.status.history_blocks import BLOCK_LINES
+from tidemark.state.store.layout import history_path
+from tidemark.state.store.store import JobStore
 
 JOB = "taxi"
 Mark = tuple[str, int]

@@ -9,11 +9,11 @@ from typing import Protocol
 import pytest
 
 from tidemark.errors import FormatError, JobRunningError
-from tidemark.state.heartbeat import Heartbeat, read_heartbeat, write_heartbeat
-from tidemark.state.joblog import JobLog
-from tidemark.state.layout import HEARTBEAT
-from tidemark.state.owners import current_owner, known_dead, process_birth
-from tidemark.state.records import OwnerInfo
+from tidemark.state.log.heartbeat import Heartbeat, read_heartbeat, write_heartbeat
+from tidemark.state.log.joblog import JobLog
+from tidemark.state.log.owners import current_owner, known_dead, process_birth
+from tidemark.state.log.records import OwnerInfo
+from tidemark.state.store.layout import HEARTBEAT
 
 
 class Clock(Protocol):

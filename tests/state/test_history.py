@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from tidemark.errors import CorruptStoreError, FormatError, InvalidNameError
-from tidemark.state import history
-from tidemark.state.history import HistoryWriter, read_history
-from tidemark.state.layout import history_path
-from tidemark.state.progress import EpochProgress
-from tidemark.state.records import EpochRecord
-from tidemark.state.store import JobStore
+from tidemark.state.log.progress import EpochProgress
+from tidemark.state.log.records import EpochRecord
+from tidemark.state.status import history
+from tidemark.state.status.history import HistoryWriter, read_history
+from tidemark.state.store.layout import history_path
+from tidemark.state.store.store import JobStore
 
 GOLDEN = Path(__file__).parent / "golden" / "history-1.jsonl"
 MakeProgress = Callable[..., EpochProgress]

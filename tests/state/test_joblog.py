@@ -8,12 +8,12 @@ from typing import Protocol
 import pytest
 
 from tidemark.errors import CorruptStoreError, FencedError, FormatError, JobRunningError, StateMismatchError, StoreError
-from tidemark.state.envelope import seal
-from tidemark.state.joblog import Driver, JobLog
-from tidemark.state.layout import HEARTBEAT, floor_path, record_path
-from tidemark.state.records import EpochRecord, OwnerInfo, ParentRef, StateFile
-from tidemark.state.retention import plan_retention, retire
-from tidemark.state.store import JobStore
+from tidemark.state.encoding.envelope import seal
+from tidemark.state.gc.retention import plan_retention, retire
+from tidemark.state.log.joblog import Driver, JobLog
+from tidemark.state.log.records import EpochRecord, OwnerInfo, ParentRef, StateFile
+from tidemark.state.store.layout import HEARTBEAT, floor_path, record_path
+from tidemark.state.store.store import JobStore
 
 MakeRecord = Callable[..., EpochRecord]
 MakeFile = Callable[..., StateFile]

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 import pytest
 
 from tidemark.errors import EngineError
-from tidemark.state.heartbeat import Heartbeat, read_heartbeat, write_heartbeat
-from tidemark.state.load import EPOCHS, EpochSample, LoadGauge, Look, Recent, Waiting, catch_up_ms, load_of
-from tidemark.state.pulse import Pulse
-from tidemark.state.records import OwnerInfo
-from tidemark.state.status import JobStatus, read_status, write_failure, write_status
-from tidemark.state.store import JobStore
+from tidemark.state.log.heartbeat import Heartbeat, read_heartbeat, write_heartbeat
+from tidemark.state.log.pulse import Pulse
+from tidemark.state.log.records import OwnerInfo
+from tidemark.state.status.load import EPOCHS, EpochSample, LoadGauge, Look, Recent, Waiting, catch_up_ms, load_of
+from tidemark.state.status.status import JobStatus, read_status, write_failure, write_status
+from tidemark.state.store.store import JobStore
 from tidemark.testing.manual_clock import ManualClock
 
 

@@ -14,8 +14,8 @@ from obstore.store import MemoryStore
 
 from tidemark.errors import CorruptStoreError
 from tidemark.locations import Location
-from tidemark.state.parquet_files import ParquetSummary, describe_parquet, parquet_schema
-from tidemark.state.store import JobStore
+from tidemark.state.log.parquet_files import ParquetSummary, describe_parquet, parquet_schema
+from tidemark.state.store.store import JobStore
 
 
 def parquet(columns: dict[str, object], **options: object) -> bytes:

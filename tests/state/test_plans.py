@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tidemark.errors import FormatError
-from tidemark.state.plans import PlannedEpoch, read_plan, write_plan
-from tidemark.state.store import JobStore
+from tidemark.state.log.plans import PlannedEpoch, read_plan, write_plan
+from tidemark.state.store.store import JobStore
 
 GOLDEN = Path(__file__).parent / "golden" / "plan-1.json"
 PLAN = PlannedEpoch("a1", 7, "00ff", 1_700_000_000_000)

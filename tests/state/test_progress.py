@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tidemark.errors import CorruptStoreError
-from tidemark.state.progress import EpochProgress, decode_progress, encode_progress, format_progress
+from tidemark.state.log.progress import EpochProgress, decode_progress, encode_progress, format_progress
 
 MakeProgress = Callable[..., EpochProgress]
 

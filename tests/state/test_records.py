@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.errors import CorruptStoreError, FormatError, RecordTooLargeError
-from tidemark.semantics.watermarks import MAX_WATERMARK, MIN_WATERMARK
-from tidemark.state.codec import from_plain, to_plain
-from tidemark.state.envelope import canonical, seal, sha256, unseal
-from tidemark.state.epoch_codec import (
+from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
+from tidemark.state.encoding.codec import from_plain, to_plain
+from tidemark.state.encoding.envelope import canonical, seal, sha256, unseal
+from tidemark.state.log.epoch_codec import (
     OPERATOR_BOUND,
     RECORD_LIMIT,
     DecodedEpoch,
@@ -22,9 +22,9 @@ from tidemark.state.epoch_codec import (
     decode_epoch,
     encode_epoch,
 )
-from tidemark.state.heartbeat import Heartbeat
-from tidemark.state.progress import EpochProgress, OutputRepair
-from tidemark.state.records import (
+from tidemark.state.log.heartbeat import Heartbeat
+from tidemark.state.log.progress import EpochProgress, OutputRepair
+from tidemark.state.log.records import (
     EpochRecord,
     OperatorState,
     OutputRecord,

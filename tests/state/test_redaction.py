@@ -7,7 +7,7 @@ import traceback
 import pytest
 
 from tidemark.errors import StoreError
-from tidemark.state.redaction import redacted, without_secrets
+from tidemark.state.encoding.redaction import redacted, without_secrets
 
 SECRET = "hunter2"  # noqa: S105 - what must not be shown
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from tidemark.errors import CorruptStoreError, FormatError, InvalidNameError
-from tidemark.state.joblog import JobLog
-from tidemark.state.progress import EpochProgress
-from tidemark.state.records import OwnerInfo
-from tidemark.state.status import JobStatus, OutputStatus, SourceStatus, list_jobs, read_status, write_status
-from tidemark.state.store import JobStore
-from tidemark.state.totals import add_epoch, empty_totals
+from tidemark.state.log.joblog import JobLog
+from tidemark.state.log.progress import EpochProgress
+from tidemark.state.log.records import OwnerInfo
+from tidemark.state.log.totals import add_epoch, empty_totals
+from tidemark.state.status.status import JobStatus, OutputStatus, SourceStatus, list_jobs, read_status, write_status
+from tidemark.state.store.store import JobStore
 
 GOLDEN = Path(__file__).parent / "golden" / "status-1.json"
 MakeProgress = Callable[..., EpochProgress]
@@ -96,7 +96,7 @@ def test_names_cannot_lead_elsewhere(root: JobStore) -> None:
 
 def test_readers_load_neither_spark_nor_dagster_nor_arrow() -> None:
     code = (
-        "import sys, tidemark.state.status, tidemark.state.history, tidemark.state.joblog, tidemark.state.sweep;"
+        "import sys, tidemark.state.status.status, tidemark.state.status.history, tidemark.state.log.joblog, tidemark.state.gc.sweep;"
         "print([name for name in ('pyspark', 'dagster', 'pyarrow', 'deltalake', 'pandas') if name in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"

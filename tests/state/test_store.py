@@ -12,8 +12,8 @@ from obstore.store import MemoryStore
 
 from tidemark.errors import CorruptStoreError, InvalidNameError, LinkedPathError, StoreError
 from tidemark.locations import Location
-from tidemark.state import layout
-from tidemark.state.store import JobStore
+from tidemark.state.store import layout
+from tidemark.state.store.store import JobStore
 
 
 def test_reads_what_it_wrote(root: JobStore) -> None:

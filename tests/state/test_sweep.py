@@ -13,15 +13,15 @@ from obstore.store import MemoryStore
 
 from tidemark.errors import CorruptStoreError, FencedError, InvalidNameError
 from tidemark.locations import Location
-from tidemark.state.joblog import Driver, JobLog
-from tidemark.state.layout import pin_path, record_path
-from tidemark.state.owners import current_owner
-from tidemark.state.pins import Pins
-from tidemark.state.progress import EpochProgress
-from tidemark.state.records import EpochRecord, OperatorState, OwnerInfo, SourceLogFile, SourceLogRef, StateFile
-from tidemark.state.retention import retire
-from tidemark.state.store import JobStore, ListedFile
-from tidemark.state.sweep import plan_sweep, referenced_files, sweep
+from tidemark.state.gc.pins import Pins
+from tidemark.state.gc.retention import retire
+from tidemark.state.gc.sweep import plan_sweep, referenced_files, sweep
+from tidemark.state.log.joblog import Driver, JobLog
+from tidemark.state.log.owners import current_owner
+from tidemark.state.log.progress import EpochProgress
+from tidemark.state.log.records import EpochRecord, OperatorState, OwnerInfo, SourceLogFile, SourceLogRef, StateFile
+from tidemark.state.store.layout import pin_path, record_path
+from tidemark.state.store.store import JobStore, ListedFile
 
 MakeRecord = Callable[..., EpochRecord]
 MakeFile = Callable[..., StateFile]

@@ -13,9 +13,9 @@ from click.testing import CliRunner
 
 import tidemark as tm
 from tests.state_processor.operators import BEFORE, HOUR, MINUTE, RIDES, Lab, add, nothing, same
-from tidemark.cli.main import main
+from tidemark.cli.program.main import main
 from tidemark.errors import DefinitionError, StateMismatchError
-from tidemark.spark.state_processor import first_rows, savepoint
+from tidemark.spark.state_api.state_processor import first_rows, savepoint
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

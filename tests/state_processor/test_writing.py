@@ -13,12 +13,12 @@ from tests.engine.lab import NOW, elements
 from tests.engine.test_sessions import put_off
 from tests.state_processor.operators import AFTER, BEFORE, MINUTE, RIDES, Lab, first_aggregates, operators
 from tidemark.errors import CorruptStoreError, DefinitionError, UserCodeError
-from tidemark.savepoints.importing import import_savepoint
-from tidemark.savepoints.restore import Restore
-from tidemark.savepoints.savepoint_store import SavepointStore
-from tidemark.spark.savepoint_writer import SavepointWriter
-from tidemark.spark.windows.session_deferral import PUT_OFF
-from tidemark.state.store import JobStore
+from tidemark.savepoints.core.savepoint_store import SavepointStore
+from tidemark.savepoints.export.importing import import_savepoint
+from tidemark.savepoints.model.restore import Restore
+from tidemark.spark.operators.session.session_deferral import PUT_OFF
+from tidemark.spark.state_api.savepoint_writer import SavepointWriter
+from tidemark.state.store.store import JobStore
 from tidemark.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:

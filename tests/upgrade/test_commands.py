@@ -13,14 +13,14 @@ from click.testing import CliRunner, Result
 from tests.docs.page_commands import require_understood
 from tests.savepoints.delta_jobs import job_with_tables, run_epoch
 from tests.upgrade.upgrade_worlds import JOB, NEW, OLD, UpgradeWorld, fits
-from tidemark.cli.main import main
-from tidemark.control.forks import fork
-from tidemark.control.promoting import promotion_of
-from tidemark.control.spec import JobSpec
-from tidemark.control.upgrade_request import begin_upgrade
-from tidemark.control.upgrade_verdict import Maps, judge_code
+from tidemark.cli.program.main import main
+from tidemark.control.forks.forks import fork
+from tidemark.control.forks.promoting import promotion_of
+from tidemark.control.model.spec import JobSpec
+from tidemark.control.upgrade.upgrade_request import begin_upgrade
+from tidemark.control.upgrade.upgrade_verdict import Maps, judge_code
 from tidemark.errors import UpgradeError
-from tidemark.savepoints.savepoint_store import SavepointStore
+from tidemark.savepoints.core.savepoint_store import SavepointStore
 
 CODE = """
 import os

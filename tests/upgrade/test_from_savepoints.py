@@ -16,20 +16,20 @@ from tests.upgrade.test_promotions import suspended
 from tests.upgrade.test_supervised_upgrades import Axe, killed, step_of, supervise
 from tests.upgrade.test_upgrades import TEN_MINUTES, check_end
 from tests.upgrade.upgrade_worlds import JOB, NEW, OLD, UpgradeWorld, fits
-from tidemark.cli import upgrading
-from tidemark.control.generations import require_spec
-from tidemark.control.upgrade_records import newest_step
-from tidemark.control.upgrade_request import begin_upgrade
-from tidemark.control.upgrade_verdict import Maps
+from tidemark.cli.jobs import upgrading
+from tidemark.control.desired.generations import require_spec
+from tidemark.control.model.upgrade_records import newest_step
+from tidemark.control.upgrade.upgrade_request import begin_upgrade
+from tidemark.control.upgrade.upgrade_verdict import Maps
 from tidemark.errors import PublishError, RewindError, SavepointInUseError, UnknownSavepointError, UpgradeError
-from tidemark.savepoints import rewinding
-from tidemark.savepoints.export_format import encoded
-from tidemark.savepoints.restore import Restore
-from tidemark.savepoints.rewinding import require_possible, rewind
-from tidemark.savepoints.savepoint import SavepointInfo
-from tidemark.savepoints.savepoint_store import SavepointStore
-from tidemark.savepoints.verdict import Verdict
-from tidemark.state.codec import to_plain
+from tidemark.savepoints.core.savepoint_store import SavepointStore
+from tidemark.savepoints.export.export_format import encoded
+from tidemark.savepoints.model.restore import Restore
+from tidemark.savepoints.model.savepoint import SavepointInfo
+from tidemark.savepoints.model.verdict import Verdict
+from tidemark.savepoints.rewind import rewinding
+from tidemark.savepoints.rewind.rewinding import require_possible, rewind
+from tidemark.state.encoding.codec import to_plain
 
 RENAMED = Maps({"hourly": "hourly"})
 """A map, so that the new code is restored from the savepoint after the job was put back to it."""

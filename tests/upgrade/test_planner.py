@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 from obstore.store import MemoryStore
 
-from tidemark.control.layout import UPGRADE_TROUBLE, UPGRADES, numbered
-from tidemark.control.records import Failure
-from tidemark.control.spec import JobSpec
-from tidemark.control.upgrade_plan import Act, Go, Move, Sight, Wait, decide, with_code_of
-from tidemark.control.upgrade_records import (
+from tidemark.control.model.layout import UPGRADE_TROUBLE, UPGRADES, numbered
+from tidemark.control.model.records import Failure
+from tidemark.control.model.spec import JobSpec
+from tidemark.control.model.upgrade_records import (
     Step,
     Upgrade,
     UpgradeCheck,
@@ -23,13 +22,14 @@ from tidemark.control.upgrade_records import (
     read_upgrade_checks,
     report_upgrade_check,
 )
-from tidemark.control.upgrade_trouble import UpgradeTrouble, note_trouble, read_trouble
+from tidemark.control.model.upgrade_trouble import UpgradeTrouble, note_trouble, read_trouble
+from tidemark.control.upgrade.upgrade_plan import Act, Go, Move, Sight, Wait, decide, with_code_of
 from tidemark.errors import EngineError, StoreError
 from tidemark.locations import Location
-from tidemark.savepoints.restore import Restore
-from tidemark.savepoints.upgrade_note import UpgradeNote, read_upgrade, write_upgrade
-from tidemark.state.layout import UPGRADE
-from tidemark.state.store import JobStore
+from tidemark.savepoints.model.restore import Restore
+from tidemark.savepoints.model.upgrade_note import UpgradeNote, read_upgrade, write_upgrade
+from tidemark.state.store.layout import UPGRADE
+from tidemark.state.store.store import JobStore
 
 GOLDEN = Path(__file__).parent / "golden"
 NOW = 1_700_000_000_000

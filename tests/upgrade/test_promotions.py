@@ -13,13 +13,13 @@ from tests.control.worlds import Process
 from tests.upgrade.test_supervised_upgrades import Axe, killed, step_of, supervise
 from tests.upgrade.test_upgrades import TEN_MINUTES, check_end
 from tests.upgrade.upgrade_worlds import JOB, NEW, OLD, UpgradeWorld
-from tidemark.control.attempts import claim_attempt
-from tidemark.control.wishes import Wishes
+from tidemark.control.client.wishes import Wishes
+from tidemark.control.desired.attempts import claim_attempt
 from tidemark.errors import DefinitionError, RewindError, SavepointInUseError
-from tidemark.savepoints.rewind_note import read_rewind, require_no_rewind
-from tidemark.savepoints.rewinding import rewind
-from tidemark.savepoints.savepoint_store import SavepointStore
-from tidemark.state.status import write_failure
+from tidemark.savepoints.core.savepoint_store import SavepointStore
+from tidemark.savepoints.model.rewind_note import read_rewind, require_no_rewind
+from tidemark.savepoints.rewind.rewinding import rewind
+from tidemark.state.status.status import write_failure
 
 
 class Unloadable(UpgradeWorld):

@@ -13,19 +13,19 @@ from tests.control.worlds import Process
 from tests.upgrade.test_promotions import suspended
 from tests.upgrade.test_upgrades import TEN_MINUTES
 from tests.upgrade.upgrade_worlds import JOB, NEW, OLD, UpgradeWorld
-from tidemark.cli.main import main
-from tidemark.control.generations import change_spec
-from tidemark.control.renamed_again import renamed_again, renames_text
-from tidemark.control.rewinds import Rewinder
-from tidemark.control.spec import JobSpec, SpecGeneration
-from tidemark.control.upgrade_verdict import Maps
-from tidemark.control.wishes import Wishes
+from tidemark.cli.program.main import main
+from tidemark.control.client.wishes import Wishes
+from tidemark.control.desired.generations import change_spec
+from tidemark.control.model.spec import JobSpec, SpecGeneration
+from tidemark.control.rewind.renamed_again import renamed_again, renames_text
+from tidemark.control.rewind.rewinds import Rewinder
+from tidemark.control.upgrade.upgrade_verdict import Maps
 from tidemark.errors import StateMismatchError
-from tidemark.graph.state_columns import element_column
-from tidemark.savepoints.restore import Restore
-from tidemark.savepoints.savepoint_store import SavepointStore
-from tidemark.state.joblog import JobLog
-from tidemark.state.records import EpochRecord, OperatorState
+from tidemark.graph.checks.state_columns import element_column
+from tidemark.savepoints.core.savepoint_store import SavepointStore
+from tidemark.savepoints.model.restore import Restore
+from tidemark.state.log.joblog import JobLog
+from tidemark.state.log.records import EpochRecord, OperatorState
 
 UIDS = {OLD: "hourly", NEW: "per-hour"}
 MAPS = Maps({"hourly": "per-hour"}, {"per-hour": {"fares": "total"}})
@@ -115,8 +115,8 @@ def test_of_a_job_that_is_not_started_it_is_said_what_to_do(tmp_path: Path, monk
     assert rewinder(world, said).rewind(JOB, "old", stop=False).started is None
     assert said[-1].startswith("its code has renamed what it is back at (--map hourly=per-hour --column per-hour:fares=total): ")
     # As it says.
-    monkeypatch.setattr("tidemark.cli.rewinding.launchers_here", lambda: world.launchers)
-    monkeypatch.setattr("tidemark.cli.rewinding.Rewinder", partial(Rewinder, clock=world.clock))
+    monkeypatch.setattr("tidemark.cli.savepoints.rewinding.launchers_here", lambda: world.launchers)
+    monkeypatch.setattr("tidemark.cli.savepoints.rewinding.Rewinder", partial(Rewinder, clock=world.clock))
     _, resume, again = said[-1].split("`tidemark ")
     for words in (resume, again):
         result = CliRunner().invoke(main, [*words.partition("`")[0].split(), "--store", world.store.uri])

@@ -17,16 +17,16 @@ from tests.control.worlds import WatchedStore
 from tests.upgrade.test_promotions import suspended
 from tests.upgrade.test_upgrades import TEN_MINUTES
 from tests.upgrade.upgrade_worlds import JOB, NEW, OLD, UpgradeWorld
-from tidemark.cli.main import main
-from tidemark.control import rewinds
-from tidemark.control.generations import require_spec
-from tidemark.control.rewinds import Rewinder
-from tidemark.control.wishes import Wishes
+from tidemark.cli.program.main import main
+from tidemark.control.client.wishes import Wishes
+from tidemark.control.desired.generations import require_spec
+from tidemark.control.rewind import rewinds
+from tidemark.control.rewind.rewinds import Rewinder
 from tidemark.errors import RewindError, UnknownSavepointError, UpgradeError
-from tidemark.savepoints.restore import Restore
-from tidemark.savepoints.rewinding import rewind
-from tidemark.savepoints.savepoint_store import SavepointStore
-from tidemark.state.store import JobStore
+from tidemark.savepoints.core.savepoint_store import SavepointStore
+from tidemark.savepoints.model.restore import Restore
+from tidemark.savepoints.rewind.rewinding import rewind
+from tidemark.state.store.store import JobStore
 
 
 class Killed(BaseException):
@@ -208,8 +208,8 @@ def test_one_that_its_owner_stopped_stays_so(world: UpgradeWorld, monkeypatch: p
 def test_as_it_is_typed_again(world: UpgradeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     wishes(world).stop(JOB, for_rewind=True)
     world.run(world.reconciler(), 20)
-    monkeypatch.setattr("tidemark.cli.rewinding.launchers_here", lambda: world.launchers)
-    monkeypatch.setattr("tidemark.cli.rewinding.Rewinder", partial(Rewinder, clock=world.clock))
+    monkeypatch.setattr("tidemark.cli.savepoints.rewinding.launchers_here", lambda: world.launchers)
+    monkeypatch.setattr("tidemark.cli.savepoints.rewinding.Rewinder", partial(Rewinder, clock=world.clock))
     result = CliRunner().invoke(main, ["rewind", JOB, "--to", "good", "--stop", "--json", "--store", world.store.uri])
     assert result.exit_code == 0, result.output
     done, view = map(json.loads, result.stdout.splitlines())

@@ -12,15 +12,15 @@ from tests.upgrade.test_promotions import promoted, suspended
 from tests.upgrade.test_supervised_upgrades import step_of, supervise
 from tests.upgrade.test_upgrades import BREAKS, TEN_MINUTES
 from tests.upgrade.upgrade_worlds import JOB, NEW, OLD, UpgradeWorld
-from tidemark.control.leases import LEASE_MS
-from tidemark.control.reconciler import Reconciler
-from tidemark.control.upgrade_records import Step
-from tidemark.control.wishes import Wishes
+from tidemark.control.client.wishes import Wishes
+from tidemark.control.model.upgrade_records import Step
+from tidemark.control.observed.leases import LEASE_MS
+from tidemark.control.reconcile.reconciler import Reconciler
 from tidemark.errors import RewindError, UpgradeError
-from tidemark.savepoints.rewind_abort import abort_rewind
-from tidemark.savepoints.rewind_note import RewindNote, read_rewind, write_rewind
-from tidemark.savepoints.rewinding import rewind
-from tidemark.savepoints.savepoint_store import SavepointStore
+from tidemark.savepoints.core.savepoint_store import SavepointStore
+from tidemark.savepoints.model.rewind_note import RewindNote, read_rewind, write_rewind
+from tidemark.savepoints.rewind.rewind_abort import abort_rewind
+from tidemark.savepoints.rewind.rewinding import rewind
 
 
 def asleep_before_a_term(world: UpgradeWorld, step: Step | None, meanwhile: Callable[[], None]) -> Callable[[str], None]:

@@ -11,12 +11,12 @@ from click.testing import CliRunner
 from tests.upgrade.test_promotions import Unloadable, suspended
 from tests.upgrade.test_upgrades import BREAKS, TEN_MINUTES
 from tests.upgrade.upgrade_worlds import JOB, NEW, OLD, UpgradeWorld
-from tidemark.cli.main import main
-from tidemark.control.rewinds import Rewinder
-from tidemark.control.upgrade_plan import Wait
-from tidemark.control.upgrading import Upgrading
-from tidemark.control.wishes import Wishes
-from tidemark.savepoints.savepoint_store import SavepointStore
+from tidemark.cli.program.main import main
+from tidemark.control.client.wishes import Wishes
+from tidemark.control.rewind.rewinds import Rewinder
+from tidemark.control.upgrade.upgrade_plan import Wait
+from tidemark.control.upgrade.upgrading import Upgrading
+from tidemark.savepoints.core.savepoint_store import SavepointStore
 
 
 def rolled_back(world: UpgradeWorld) -> Upgrading:
@@ -102,10 +102,10 @@ def test_new_code_that_was_accepted_is_started_too(tmp_path: Path) -> None:
 def test_as_it_is_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = UpgradeWorld(tmp_path).started()
     SavepointStore(world.store, JOB, world.clock).take("good", epoch=1)
-    monkeypatch.setattr("tidemark.cli.rewinding.launchers_here", lambda: world.launchers)
-    monkeypatch.setattr("tidemark.cli.rewinding.Rewinder", partial(Rewinder, clock=world.clock))
-    monkeypatch.setattr("tidemark.cli.upgrading.launchers_here", lambda: world.launchers)
-    monkeypatch.setattr("tidemark.cli.upgrading.Upgrading", partial(Upgrading, clock=world.clock))
+    monkeypatch.setattr("tidemark.cli.savepoints.rewinding.launchers_here", lambda: world.launchers)
+    monkeypatch.setattr("tidemark.cli.savepoints.rewinding.Rewinder", partial(Rewinder, clock=world.clock))
+    monkeypatch.setattr("tidemark.cli.jobs.upgrading.launchers_here", lambda: world.launchers)
+    monkeypatch.setattr("tidemark.cli.jobs.upgrading.Upgrading", partial(Upgrading, clock=world.clock))
     rolled_back(world)
     result = CliRunner().invoke(main, ["upgrade", JOB, "--store", world.store.uri])
     assert (result.exit_code, result.stdout.splitlines()[-1]) == (3, "fares: running, epoch 3")
@@ -128,8 +128,8 @@ def test_a_job_that_does_not_start_after_a_rewind_ends_the_command_with_another_
     world = Unloadable(tmp_path)
     world.started()
     SavepointStore(world.store, JOB, world.clock).take("good", epoch=1)
-    monkeypatch.setattr("tidemark.cli.rewinding.launchers_here", lambda: world.launchers)
-    monkeypatch.setattr("tidemark.cli.rewinding.Rewinder", partial(Rewinder, clock=world.clock))
+    monkeypatch.setattr("tidemark.cli.savepoints.rewinding.launchers_here", lambda: world.launchers)
+    monkeypatch.setattr("tidemark.cli.savepoints.rewinding.Rewinder", partial(Rewinder, clock=world.clock))
     world.unloadable = (OLD,)
     result = CliRunner().invoke(main, ["rewind", JOB, "--to", "good", "--stop", "--store", world.store.uri])
     assert (result.exit_code, "[TM100] there is no module" in result.stderr) == (3, True)

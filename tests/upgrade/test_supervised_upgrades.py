@@ -13,16 +13,16 @@ from deltalake import write_deltalake
 from tests.control.worlds import Process
 from tests.upgrade.test_upgrades import BREAKS, TEN_MINUTES, check_end
 from tests.upgrade.upgrade_worlds import JOB, NEW, OLD, UpgradeWorld
-from tidemark.cli.view_text import view_text
+from tidemark.cli.show.view_text import view_text
 from tidemark.clock import format_ms
-from tidemark.control import upgrade_carrying
-from tidemark.control.layout import UPGRADE_TROUBLE
-from tidemark.control.leases import LEASE_MS
-from tidemark.control.reconciler import Reconciler, Report
-from tidemark.control.upgrade_records import UpgradeStep, newest_step
-from tidemark.control.viewing import view_of
+from tidemark.control.model.layout import UPGRADE_TROUBLE
+from tidemark.control.model.upgrade_records import UpgradeStep, newest_step
+from tidemark.control.observed.leases import LEASE_MS
+from tidemark.control.reconcile.reconciler import Reconciler, Report
+from tidemark.control.upgrade import upgrade_carrying
+from tidemark.control.view.viewing import view_of
 from tidemark.errors import EngineError, RewindError, TidemarkError
-from tidemark.savepoints.upgrade_note import UpgradeNote, read_upgrade, write_upgrade
+from tidemark.savepoints.model.upgrade_note import UpgradeNote, read_upgrade, write_upgrade
 
 WRITES = ("create control/upgrades", "create control/specs", "create refs", "create log", "put refs", "delete ('refs")
 """What an upgrade does to the store, but for leases. Tables are put back between two of them."""

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.upgrade.upgrade_worlds import JOB, NEW, UpgradeWorld
-from tidemark.control.alert_checks import CheckVerdict, report_check
-from tidemark.control.upgrade_records import UpgradeCheck, newest_step, report_upgrade_check
+from tidemark.control.alerts.engine.alert_checks import CheckVerdict, report_check
+from tidemark.control.model.upgrade_records import UpgradeCheck, newest_step, report_upgrade_check
 from tidemark.errors import InvalidNameError, NotReachedError
 
 TEN_MINUTES = 600_000

@@ -12,14 +12,14 @@ from deltalake import DeltaTable, write_deltalake
 
 from tests.control.worlds import START
 from tests.upgrade.upgrade_worlds import JOB, NEW, OLD, UpgradeWorld, fits
-from tidemark.control import upgrade_deeds
-from tidemark.control.generations import KIND as SPEC_KIND
-from tidemark.control.layout import SPECS, numbered
-from tidemark.control.spec import JobSpec, SpecGeneration
-from tidemark.control.upgrade_records import UpgradeStep, newest_step
-from tidemark.control.upgrade_request import begin_upgrade
-from tidemark.control.upgrade_verdict import Maps
-from tidemark.control.wishes import Wishes
+from tidemark.control.client.wishes import Wishes
+from tidemark.control.desired.generations import KIND as SPEC_KIND
+from tidemark.control.model.layout import SPECS, numbered
+from tidemark.control.model.spec import JobSpec, SpecGeneration
+from tidemark.control.model.upgrade_records import UpgradeStep, newest_step
+from tidemark.control.upgrade import upgrade_deeds
+from tidemark.control.upgrade.upgrade_request import begin_upgrade
+from tidemark.control.upgrade.upgrade_verdict import Maps
 from tidemark.errors import (
     DefinitionError,
     JobRunningError,
@@ -30,14 +30,14 @@ from tidemark.errors import (
     UnknownSavepointError,
     UpgradeError,
 )
-from tidemark.savepoints.rewind_note import read_rewind
-from tidemark.savepoints.rewinding import rewind
-from tidemark.savepoints.savepoint_store import SavepointStore
-from tidemark.savepoints.upgrade_note import read_upgrade
-from tidemark.savepoints.verdict import Finding, OperatorVerdict, Verdict
-from tidemark.state.records import EpochRecord
-from tidemark.state.sealed import create_sealed
-from tidemark.state.store import JobStore
+from tidemark.savepoints.core.savepoint_store import SavepointStore
+from tidemark.savepoints.model.rewind_note import read_rewind
+from tidemark.savepoints.model.upgrade_note import read_upgrade
+from tidemark.savepoints.model.verdict import Finding, OperatorVerdict, Verdict
+from tidemark.savepoints.rewind.rewinding import rewind
+from tidemark.state.log.records import EpochRecord
+from tidemark.state.store.sealed import create_sealed
+from tidemark.state.store.store import JobStore
 from tidemark.testing.crash import run_until_crash
 
 TEN_MINUTES = 600_000

@@ -13,25 +13,25 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from tests.control.worlds import START, FakeLauncher, Hook, Process, WatchedStore, World
-from tidemark.control.attempts import read_attempt
-from tidemark.control.generations import read_generation, require_spec
-from tidemark.control.launcher import Launcher
-from tidemark.control.records import ProcessHandle
-from tidemark.control.spec import JobSpec
-from tidemark.control.upgrade_request import UpgradeRequest, begin_upgrade
-from tidemark.control.upgrade_verdict import Maps
-from tidemark.control.upgrading import Upgrading
+from tidemark.control.desired.attempts import read_attempt
+from tidemark.control.desired.generations import read_generation, require_spec
+from tidemark.control.model.launcher import Launcher
+from tidemark.control.model.records import ProcessHandle
+from tidemark.control.model.spec import JobSpec
+from tidemark.control.upgrade.upgrade_request import UpgradeRequest, begin_upgrade
+from tidemark.control.upgrade.upgrade_verdict import Maps
+from tidemark.control.upgrade.upgrading import Upgrading
 from tidemark.errors import EngineError, NotReachedError, TidemarkError
-from tidemark.savepoints.restore import Restore
-from tidemark.savepoints.restore_marks import is_restore_due
-from tidemark.savepoints.restoring import begin_lineage, prepared
-from tidemark.savepoints.rewind_note import require_no_rewind
-from tidemark.savepoints.savepoint_store import SavepointStore
-from tidemark.savepoints.verdict import Verdict
-from tidemark.state.delta_tags import EPOCH, LINEAGE
-from tidemark.state.progress import EpochProgress
-from tidemark.state.records import EpochRecord, OperatorState, OutputRecord, StagedFile, StateFile
-from tidemark.state.store import JobStore
+from tidemark.savepoints.core.savepoint_store import SavepointStore
+from tidemark.savepoints.model.restore import Restore
+from tidemark.savepoints.model.restore_marks import is_restore_due
+from tidemark.savepoints.model.rewind_note import require_no_rewind
+from tidemark.savepoints.model.verdict import Verdict
+from tidemark.savepoints.restore.restoring import begin_lineage, prepared
+from tidemark.state.delta.delta_tags import EPOCH, LINEAGE
+from tidemark.state.log.progress import EpochProgress
+from tidemark.state.log.records import EpochRecord, OperatorState, OutputRecord, StagedFile, StateFile
+from tidemark.state.store.store import JobStore
 from tidemark.testing.manual_clock import ManualClock
 
 JOB = "fares"

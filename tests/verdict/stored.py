@@ -8,16 +8,16 @@ from dataclasses import replace
 from typing import Any
 
 import tidemark as tm
-from tidemark.graph.definition import operator_definition
-from tidemark.graph.native_windows import is_native
-from tidemark.graph.nodes import WindowNode
-from tidemark.graph.state_columns import ELEMENT_ORDER, state_columns
-from tidemark.savepoints.judging import verdict
-from tidemark.savepoints.stored_types import type_of_ddl
-from tidemark.savepoints.verdict import OperatorVerdict, Verdict
-from tidemark.semantics.watermarks import SourceState
-from tidemark.state.progress import EpochProgress
-from tidemark.state.records import EpochRecord, OperatorState, StateFile
+from tidemark.graph.checks.state_columns import ELEMENT_ORDER, state_columns
+from tidemark.graph.definition.definition import operator_definition
+from tidemark.graph.model.nodes import WindowNode
+from tidemark.graph.windows.native_windows import is_native
+from tidemark.savepoints.compatibility.judging import verdict
+from tidemark.savepoints.model.stored_types import type_of_ddl
+from tidemark.savepoints.model.verdict import OperatorVerdict, Verdict
+from tidemark.semantics.watermarks.watermarks import SourceState
+from tidemark.state.log.progress import EpochProgress
+from tidemark.state.log.records import EpochRecord, OperatorState, StateFile
 
 SCHEMA = "zone INT, borough STRING, fare DOUBLE, tip DECIMAL(8, 2), seats INT, at TIMESTAMP"
 OFFSETS = 'v2\n{}\ntrips:{"logOffset":3}'

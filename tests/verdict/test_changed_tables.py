@@ -11,9 +11,9 @@ from deltalake import DeltaTable
 import tidemark as tm
 from tests.bad_inputs import HOUR, ROWS, Lab
 from tidemark.errors import SinkError
-from tidemark.savepoints.restore import Restore
-from tidemark.state.joblog import JobLog
-from tidemark.state.store import JobStore
+from tidemark.savepoints.model.restore import Restore
+from tidemark.state.log.joblog import JobLog
+from tidemark.state.store.store import JobStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

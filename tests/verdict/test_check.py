@@ -13,14 +13,14 @@ from click.testing import CliRunner, Result
 
 import tidemark as tm
 from tests.verdict.stored import record_of, trips
-from tidemark.cli import checking
-from tidemark.cli.main import main
+from tidemark.cli.jobs import checking
+from tidemark.cli.program.main import main
 from tidemark.errors import StoreError, UnknownJobError
-from tidemark.savepoints.checking import check
-from tidemark.savepoints.savepoint_store import SavepointStore
-from tidemark.state.joblog import JobLog
-from tidemark.state.owners import current_owner
-from tidemark.state.store import JobStore
+from tidemark.savepoints.compatibility.checking import check
+from tidemark.savepoints.core.savepoint_store import SavepointStore
+from tidemark.state.log.joblog import JobLog
+from tidemark.state.log.owners import current_owner
+from tidemark.state.store.store import JobStore
 
 COUNT, FARES = tm.count(), tm.sum("fare")
 

@@ -6,8 +6,8 @@ import pytest
 
 import tidemark as tm
 from tests.verdict.stored import job_of, record_of, trips
-from tidemark.graph.nodes import SourceSpec
-from tidemark.savepoints.judging import verdict
+from tidemark.graph.model.nodes import SourceSpec
+from tidemark.savepoints.compatibility.judging import verdict
 
 
 def counted(stream: tm.Stream, uid: str, **aggregates: tm.Aggregate) -> tm.Stream:

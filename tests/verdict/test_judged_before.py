@@ -10,18 +10,18 @@ from click.testing import CliRunner, Result
 
 import tidemark as tm
 from tests.verdict.stored import SCHEMA, record_of, trips
-from tidemark.cli.main import main
-from tidemark.control.forks import fork
-from tidemark.control.generations import read_spec
-from tidemark.control.spec import JobSpec
-from tidemark.control.upgrade_verdict import Maps, judge_code
-from tidemark.control.wishes import Wishes
+from tidemark.cli.program.main import main
+from tidemark.control.client.wishes import Wishes
+from tidemark.control.desired.generations import read_spec
+from tidemark.control.forks.forks import fork
+from tidemark.control.model.spec import JobSpec
+from tidemark.control.upgrade.upgrade_verdict import Maps, judge_code
 from tidemark.errors import StateMismatchError, UpgradeError
-from tidemark.savepoints.savepoint_store import SavepointStore
-from tidemark.spark import session
-from tidemark.state.joblog import JobLog
-from tidemark.state.owners import current_owner
-from tidemark.state.store import JobStore
+from tidemark.savepoints.core.savepoint_store import SavepointStore
+from tidemark.spark.env import session
+from tidemark.state.log.joblog import JobLog
+from tidemark.state.log.owners import current_owner
+from tidemark.state.store.store import JobStore
 
 CODE: Final = f"""
 import tidemark as tm

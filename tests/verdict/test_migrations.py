@@ -12,11 +12,11 @@ import pytest
 import tidemark as tm
 from tests.state_processor.operators import AFTER, BEFORE, Lab, columns, listed
 from tidemark.errors import StateMismatchError
-from tidemark.savepoints.checking import check
-from tidemark.savepoints.restore import Restore
-from tidemark.savepoints.savepoint_store import SavepointStore
-from tidemark.state.joblog import JobLog
-from tidemark.state.store import JobStore
+from tidemark.savepoints.compatibility.checking import check
+from tidemark.savepoints.core.savepoint_store import SavepointStore
+from tidemark.savepoints.model.restore import Restore
+from tidemark.state.log.joblog import JobLog
+from tidemark.state.store.store import JobStore
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -11,11 +11,11 @@ import pytest
 import tidemark as tm
 from tests.verdict.stored import SCHEMA, Declare, columns, job_of, judged, node_of, record_of, trips, whole
 from tidemark.errors import StateMismatchError
-from tidemark.graph.native_windows import is_native
-from tidemark.graph.state_columns import ELEMENT_ORDER
-from tidemark.savepoints.judging import verdict
-from tidemark.savepoints.verdict import OperatorVerdict
-from tidemark.state.codec import to_plain
+from tidemark.graph.checks.state_columns import ELEMENT_ORDER
+from tidemark.graph.windows.native_windows import is_native
+from tidemark.savepoints.compatibility.judging import verdict
+from tidemark.savepoints.model.verdict import OperatorVerdict
+from tidemark.state.encoding.codec import to_plain
 
 
 def each(elements: Any, context: Any) -> list[dict[str, object]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidemark.savepoints.stored_types import shown_type, stored_columns, type_change, type_of_ddl
+from tidemark.savepoints.model.stored_types import shown_type, stored_columns, type_change, type_of_ddl
 
 
 def struct(**fields: object) -> dict[str, object]:

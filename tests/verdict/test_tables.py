@@ -18,22 +18,22 @@ from deltalake.schema import PrimitiveType
 
 import tidemark as tm
 from tests.verdict.stored import record_of, trips
-from tidemark.cli.main import main
-from tidemark.control.spec import JobSpec
-from tidemark.control.upgrade_verdict import Maps, judge_code
+from tidemark.cli.program.main import main
+from tidemark.control.model.spec import JobSpec
+from tidemark.control.upgrade.upgrade_verdict import Maps, judge_code
 from tidemark.errors import SinkError, StateMismatchError
-from tidemark.savepoints.checking import check
-from tidemark.savepoints.judging import verdict
-from tidemark.savepoints.result_tables import judge_outputs
-from tidemark.savepoints.table_columns import Stored, column_findings
-from tidemark.savepoints.verdict import OutputVerdict, Verdict
-from tidemark.state.codec import from_plain, to_plain
-from tidemark.state.delta_tags import EPOCH, LINEAGE
-from tidemark.state.joblog import JobLog
-from tidemark.state.owners import current_owner
-from tidemark.state.records import EpochRecord, OutputRecord, RestoreRef
-from tidemark.state.store import JobStore
-from tidemark.state.totals import Totals, empty_totals
+from tidemark.savepoints.compatibility.checking import check
+from tidemark.savepoints.compatibility.judging import verdict
+from tidemark.savepoints.delta.result_tables import judge_outputs
+from tidemark.savepoints.model.table_columns import Stored, column_findings
+from tidemark.savepoints.model.verdict import OutputVerdict, Verdict
+from tidemark.state.delta.delta_tags import EPOCH, LINEAGE
+from tidemark.state.encoding.codec import from_plain, to_plain
+from tidemark.state.log.joblog import JobLog
+from tidemark.state.log.owners import current_owner
+from tidemark.state.log.records import EpochRecord, OutputRecord, RestoreRef
+from tidemark.state.log.totals import Totals, empty_totals
+from tidemark.state.store.store import JobStore
 
 TABLE = {"zone": "integer", "n": "long", "f": "double"}
 

@@ -14,7 +14,7 @@ from decimal import ROUND_HALF_UP, Decimal, localcontext
 from fractions import Fraction
 from typing import TypeVar
 
-from tidemark.semantics.reference_operator import Fold, Position
+from tidemark.semantics.reference.reference_operator import Fold, Position
 
 Number = int | float | Decimal
 Value = TypeVar("Value")

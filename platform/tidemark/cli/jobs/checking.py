@@ -1,0 +1,56 @@
+"""``tidemark check``: whether changed code could go on from what is stored, for continuous integration. Starts no JVM."""
+
+from __future__ import annotations
+
+import click
+
+from tidemark.cli.jobs.renaming import map_options, maps_of
+from tidemark.cli.program.answering import NO, AnsweringCommand
+from tidemark.cli.program.options import echo_json, existing_store, json_option, store_option
+from tidemark.control.desired.loading import load_job
+from tidemark.savepoints.compatibility.checking import HEAD, check
+from tidemark.savepoints.model.verdict import Verdict
+from tidemark.state.encoding.codec import to_plain
+
+
+@click.command("check", cls=AnsweringCommand)
+@click.argument("job", metavar="MODULE:JOB")
+@store_option
+@click.option("--against", default=HEAD, show_default=True, metavar="SAVEPOINT", help="A savepoint, or 'head', the newest epoch.")
+@click.option("--of", default=None, metavar="JOB", help="The job whose state it is.  [default: the same]")
+@map_options()
+@json_option
+def check_job(
+    *,
+    job: str,
+    store: str | None,
+    against: str,
+    of: str | None,
+    uids: tuple[str, ...],
+    columns: tuple[str, ...],
+    allow: bool,
+    as_json: bool,
+) -> None:
+    """Check changed code against stored state: exit code 0 if the job could go on, 1 if not, with every finding; 2 for an error."""
+    changed = load_job(job)
+    maps = maps_of(uids, columns, allow=allow)
+    found = check(
+        changed,
+        against,
+        store=existing_store(store or changed.store),
+        of=of,
+        uids=maps.uids,
+        columns=maps.columns,
+        allow_non_restored_state=maps.allow_non_restored_state,
+    )
+    if as_json:
+        echo_json(plain_verdict(found))
+    else:
+        click.echo(found.text())
+    if not found.fits:
+        click.get_current_context().exit(NO)
+
+
+def plain_verdict(found: Verdict) -> dict[str, object]:
+    """Return a verdict as plain JSON, with what follows from it."""
+    return {"status": found.status, "fits": found.fits, **to_plain(found)}

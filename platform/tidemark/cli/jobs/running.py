@@ -1,0 +1,131 @@
+"""``tidemark run`` and ``tidemark graph``: a job in this process, and how it is built."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import click
+
+from tidemark.cli.jobs.renaming import map_options, maps_of
+from tidemark.cli.program.console_log import log_to_console
+from tidemark.cli.program.options import json_option, missing_epochs_option, pairs, store_option
+from tidemark.control.desired.loading import load_job
+from tidemark.control.desired.spec_checks import plain_settings
+from tidemark.durations import to_ms
+from tidemark.errors import DefinitionError
+from tidemark.savepoints.compatibility.checking import check
+from tidemark.savepoints.model.restore import Restore
+from tidemark.state.log.progress import EpochProgress, MissingEpochs, encode_progress, format_progress
+
+
+@click.command()
+@click.argument("job", metavar="MODULE:JOB")
+@store_option
+@click.option("--trigger", default=None, help="Run on, an epoch at most this often, such as '10 seconds'; without it drain and stop.")
+@click.option("--end-of-input", is_flag=True, help="After the drain close all windows: no more will ever come.")
+@click.option("--takeover", is_flag=True, help="Take the job from a driver that is still alive.")
+@click.option("--max-epochs", type=click.IntRange(min=1), default=None, help="Stop after so many epochs.")
+@click.option("--parallelism", type=click.IntRange(min=1), default=None, help="Shuffle partitions.  [default: the job's]")
+@click.option("--restore", "savepoint", default=None, metavar="SAVEPOINT", help="Go on from a savepoint, under a new lineage.")
+@click.option("--restore-of", default="", metavar="JOB", help="The job whose savepoint it is.  [default: the same]")
+@map_options(only_with="--restore")
+@click.option("--claim", is_flag=True, help="With --restore: dispose of the savepoint once the job is past it.")
+@click.option("--master", default="local[*]", show_default=True, help="Spark master.")
+@click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A Spark setting; may be repeated.")
+@missing_epochs_option
+@json_option
+def run(
+    job: str,
+    store: str | None,
+    trigger: str | None,
+    max_epochs: int | None,
+    master: str,
+    *,
+    conf: tuple[str, ...],
+    parallelism: int | None,
+    savepoint: str | None,
+    restore_of: str,
+    uids: tuple[str, ...],
+    columns: tuple[str, ...],
+    allow: bool,
+    claim: bool,
+    missing_epochs: MissingEpochs | None,
+    end_of_input: bool,
+    takeover: bool,
+    as_json: bool,
+) -> None:
+    """Run a job in this process: until its sources are drained, or with --trigger until SIGINT or SIGTERM."""
+    if trigger is not None:
+        to_ms(trigger, what="trigger")
+    settings = plain_settings(pairs("--conf", conf))
+    restore = _restore(savepoint, restore_of, uids, columns, allow=allow, claim=claim)
+    found = load_job(job)
+    if restore is not None:
+        # It takes no JVM to find out; the run itself looks at all of it once more.
+        fit = check(
+            found,
+            restore.savepoint,
+            store=store,
+            of=restore.job or None,
+            uids=restore.uids,
+            columns=restore.columns,
+            allow_non_restored_state=restore.allow_non_restored_state,
+        )
+        fit.require()
+    log_to_console()
+    # It tells of every call between Python and the JVM.
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    from tidemark.spark.env.session import session_of_job
+    from tidemark.spark.loop.run import run as run_job
+
+    def report(progress: EpochProgress) -> None:
+        if as_json:
+            click.echo(json.dumps(encode_progress(progress)))
+
+    result = run_job(
+        found,
+        store=store,
+        trigger=trigger,
+        end_of_input=end_of_input,
+        takeover=takeover,
+        max_epochs=max_epochs,
+        spark=session_of_job(found.name, master, conf=settings),
+        on_epoch=report,
+        restore=restore,
+        parallelism=None if parallelism is None else lambda: parallelism,
+        missing_epochs=missing_epochs,
+    )
+    if not as_json:
+        head = result.head
+        click.echo(f"{result.job}: {len(result.epochs)} epochs, {result.rows_in} rows read")
+        if head is not None:
+            click.echo(format_progress(head))
+
+
+@click.command()
+@click.argument("job", metavar="MODULE:JOB")
+@click.option("--format", "form", type=click.Choice(["text", "mermaid"]), default="text", show_default=True)
+def graph(job: str, form: str) -> None:
+    """Draw a job's graph. Starts no JVM."""
+    click.echo(load_job(job).explain("mermaid" if form == "mermaid" else "text"))
+
+
+def _restore(
+    savepoint: str | None, job: str, uids: tuple[str, ...], columns: tuple[str, ...], *, allow: bool, claim: bool
+) -> Restore | None:
+    if savepoint is None:
+        if job or uids or columns or allow or claim:
+            raise DefinitionError(
+                "--restore-of, --map, --column, --allow-non-restored-state and --claim go with --restore", fix="name the savepoint"
+            )
+        return None
+    maps = maps_of(uids, columns, allow=allow)
+    return Restore(
+        savepoint,
+        uids=maps.uids,
+        allow_non_restored_state=maps.allow_non_restored_state,
+        mode="claim" if claim else "no-claim",
+        job=job,
+        columns=maps.columns,
+    )

@@ -1,0 +1,130 @@
+"""``tidemark submit``: says how a job is wanted, so that a driver is started for it and kept running."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Unpack
+
+import click
+
+from tidemark.cli.jobs.restart_options import RestartGiven, restart_options, restart_policy
+from tidemark.cli.jobs.steering import say_made, wait_for, wait_options
+from tidemark.cli.program.options import (
+    DURATION,
+    absolute_path,
+    json_option,
+    missing_epochs_option,
+    open_store,
+    pairs,
+    store_option,
+    wish_options,
+)
+from tidemark.control.client.wishes import Wishes
+from tidemark.control.desired.loading import load_job
+from tidemark.control.launch.launchers import launchers_here
+from tidemark.control.model.spec import AlertThresholds, JobSpec, LauncherName
+from tidemark.state.log.progress import MissingEpochs
+from tidemark.state.store.store import JobStore
+
+
+class Given(RestartGiven):
+    """What the command was given, by the names of its options."""
+
+    code: str
+    store: str | None
+    name: str | None
+    version: str
+    suspended: bool
+    trigger: int
+    parallelism: int | None
+    launcher: LauncherName
+    master: str
+    conf: tuple[str, ...]
+    code_paths: tuple[str, ...]
+    folder: str | None
+    variables: tuple[str, ...]
+    hang_after: int | None
+    adaptive_intake: bool
+    standby: bool
+    lag_warn: int | None
+    lag_error: int | None
+    missing_epochs: MissingEpochs | None
+    wait: bool
+    timeout: int
+    by: str
+    why: str
+    as_json: bool
+
+
+@click.command()
+@click.argument("code", metavar="MODULE:JOB")
+@store_option
+@click.option("--name", default=None, help="The job's name, instead of importing the code here to learn it.")
+@click.option("--version", default="", help="A label of the code; another one restarts the driver.")
+@click.option("--suspended", is_flag=True, help="Do not start it yet.")
+@click.option("--trigger", type=DURATION, default="10 seconds", show_default=True, help="An epoch at most this often.")
+@click.option("--parallelism", type=click.IntRange(min=1), default=None, help="Shuffle partitions.  [default: the job's]")
+@click.option("--launcher", type=click.Choice(["local", "spark-submit"]), default="local", show_default=True, help="What starts drivers.")
+@click.option("--master", default="local[*]", show_default=True, help="Spark master.")
+@click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A Spark setting; may be repeated.")
+@click.option("--code-path", "code_paths", multiple=True, metavar="PATH", help="Folder, zip or wheel with the code; may be repeated.")
+@click.option("--folder", default=None, help="The driver's working directory.  [default: this one]")
+@click.option("--env", "variables", multiple=True, metavar="KEY=VALUE", help="A variable that the job's module reads; no secrets.")
+@restart_options
+@click.option("--hang-after", type=DURATION, default=None, help="An epoch this long hangs.  [default: 10 triggers, at least 5m]")
+@click.option("--adaptive-intake", is_flag=True, help="Let an epoch's intake follow the time that the last ones took.")
+@click.option("--standby", is_flag=True, help="Keep a second process ready to take over when the driver dies; takes a JVM's memory.")
+@click.option("--lag-warn", type=DURATION, default=None, help="Warn when the watermark lags so much.")
+@click.option("--lag-error", type=DURATION, default=None, help="It is an error from this lag on.")
+@missing_epochs_option
+@wait_options
+@wish_options
+@json_option
+def submit(**given: Unpack[Given]) -> None:
+    """Submit a job, or change how it is wanted, and wait until it works.
+
+    It works once its driver has published an epoch, or has looked for input and found none; what keeps it from that ends the command with
+    the driver's own error and exit code 3. The job's code is imported here first, so that what is wrong with it is found now; with --name
+    it is not.
+    """
+    root, job = _named(given)
+    spec = _spec(job, given)
+    made = Wishes(root, given["by"]).submit(spec, given["why"], missing_epochs=given["missing_epochs"])
+    if given["suspended"] or not given["wait"]:
+        say_made(made, as_json=given["as_json"])
+        return
+    wait_for(root, made, "working", timeout_ms=given["timeout"], as_json=given["as_json"], launchers=launchers_here())
+
+
+def _named(given: Given) -> tuple[JobStore, str]:
+    """Return the store and the job's name: as given, else as the code says."""
+    if given["name"] is not None:
+        return open_store(given["store"]), given["name"]
+    # The driver will have these, so the look at its code has them, too.
+    os.environ.update(pairs("--env", given["variables"]))
+    sys.path[:0] = ["", *map(absolute_path, filter(None, (given["folder"], *given["code_paths"])))]
+    found = load_job(given["code"])
+    return open_store(given["store"] or found.store), found.name
+
+
+def _spec(job: str, given: Given) -> JobSpec:
+    return JobSpec(
+        job,
+        given["code"],
+        version=given["version"],
+        wanted="suspended" if given["suspended"] else "running",
+        trigger_ms=given["trigger"],
+        parallelism=given["parallelism"],
+        launcher=given["launcher"],
+        master=given["master"],
+        conf=pairs("--conf", given["conf"]),
+        code_paths=tuple(absolute_path(path) for path in given["code_paths"]),
+        folder=absolute_path(given["folder"] or "."),
+        variables=pairs("--env", given["variables"]),
+        restart=restart_policy(given),
+        adaptive_intake=given["adaptive_intake"],
+        standby=given["standby"],
+        alerts=AlertThresholds(lag_warn_ms=given["lag_warn"], lag_error_ms=given["lag_error"]),
+        hang_after_ms=given["hang_after"],
+    )

@@ -1,0 +1,104 @@
+"""``tidemark supervise``: keeps the jobs of a store running, tells people, shows metrics."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from tidemark.cli.program.command_groups import TEMPORARY
+from tidemark.cli.program.console_log import log_to_console
+from tidemark.cli.program.options import DURATION, open_store, store_option
+from tidemark.clock import SYSTEM_CLOCK
+from tidemark.control.launch.launchers import launchers_here, some_ended
+from tidemark.control.reconcile.reconciler import Report
+from tidemark.control.supervise.supervisor import Saw, Supervisor
+from tidemark.control.upgrade.upgrade_carrying import upgrading_reconciler
+from tidemark.control.view.viewing import views_of
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from tidemark.control.metrics.metric_board import MetricBoard
+    from tidemark.control.supervise.alert_reporter import AlertReporter
+
+logger = logging.getLogger("tidemark")
+
+
+@click.command()
+@store_option
+@click.option("--every", type=DURATION, default="5 seconds", show_default=True, help="Time between two looks at all jobs.")
+@click.option("--alerts", default=None, type=click.Path(dir_okay=False), help="TOML file that says who is told what.  [default: nobody]")
+@click.option("--metrics", default=None, metavar="[HOST:]PORT", help="Where to answer Prometheus, such as 9464; loopback without a host.")
+@click.option("--once", is_flag=True, help="Look once and end, for a scheduler that calls it again.")
+def supervise(store: str | None, every: int, alerts: str | None, metrics: str | None, *, once: bool) -> None:
+    """Keep the jobs of a store running, until SIGINT or SIGTERM.
+
+    Drivers run on when it ends. Several may run at once, on one machine or on many: what one does the others leave alone.
+    """
+    from tidemark.control.alerts.delivery.alert_config import load_alert_config
+    from tidemark.control.metrics.metric_board import MetricBoard
+    from tidemark.control.metrics.metric_server import listening_place, serve_metrics
+    from tidemark.control.supervise.alert_reporter import AlertReporter
+
+    log_to_console()
+    root = open_store(store)
+    # Without a file nobody is told here: who else watches the store, such as Dagster's sensor, has other receivers.
+    config = load_alert_config(alerts) if alerts is not None else None
+    stop, board = threading.Event(), MetricBoard()
+    launchers = launchers_here()
+    reconciler = upgrading_reconciler(root, launchers, SYSTEM_CLOCK)
+    with ExitStack() as open_:
+        if metrics is not None:
+            host, port = listening_place(metrics)
+            server = serve_metrics(board, port, host=host)
+            open_.callback(server.close)
+            logger.info("metrics at %s", server.url)
+        reporter = None
+        if config is not None:
+            reporter = open_.enter_context(AlertReporter(root, config, board, holder=reconciler.holder))
+        supervisor = Supervisor(reconciler, stop, interval_ms=every, saw=_shown(board, reporter), ended=lambda: some_ended(launchers))
+        with _stopped_by_signals(stop):
+            logger.info("supervises the jobs of %s as %s", root.uri, reconciler.holder)
+            if not once:
+                supervisor.run()
+            elif supervisor.pass_once() is None:
+                click.get_current_context().exit(TEMPORARY)
+            logger.info("ends; drivers run on")
+
+
+def _shown(board: MetricBoard, reporter: AlertReporter | None) -> Saw:
+    """Return what shows a pass as metrics and tells people; without a reporter it tells nobody."""
+    from tidemark.control.metrics.metric_board import Shown
+
+    def saw(report: Report, seconds: float) -> None:
+        if reporter is not None:
+            reporter.saw(report.observations, report.errors, seconds=seconds)
+        else:
+            now = SYSTEM_CLOCK.now_ms()
+            board.show(Shown(views_of(report.observations, report.errors, now), passed_at=now, pass_seconds=seconds))
+
+    return saw
+
+
+@contextmanager
+def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
+    """Let SIGINT and SIGTERM end the supervisor after the job at hand; a second one ends it as signals do."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        stop.set()
+        signal.signal(number, before[signal.Signals(number)])
+
+    for number in before:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

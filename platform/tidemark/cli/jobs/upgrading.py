@@ -1,0 +1,207 @@
+"""``tidemark upgrade`` and ``tidemark promote``: other code for a job that runs on, with a way back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypedDict, TypeVar, Unpack
+
+import click
+
+from tidemark.cli.jobs.next_command import next_command
+from tidemark.cli.jobs.renaming import map_options, maps_of
+from tidemark.cli.program.options import (
+    DURATION,
+    UNHEALTHY_EXIT,
+    absolute_path,
+    echo_json,
+    existing_store,
+    json_option,
+    pairs,
+    store_option,
+    wish_options,
+)
+from tidemark.clock import format_ms
+from tidemark.control.desired.generations import read_spec, who
+from tidemark.control.forks.promoting import promotion_of
+from tidemark.control.launch.launchers import launchers_here
+from tidemark.control.model.spec import JobSpec
+from tidemark.control.model.upgrade_records import UpgradeStep
+from tidemark.control.model.upgrade_trouble import read_trouble
+from tidemark.control.upgrade.upgrade_request import UpgradeRequest, begin_upgrade
+from tidemark.control.upgrade.upgrade_verdict import Maps, judge_code
+from tidemark.control.upgrade.upgrading import Upgrading
+from tidemark.errors import DefinitionError
+from tidemark.savepoints.compatibility.checking import HEAD
+from tidemark.savepoints.core.savepoint_store import SavepointStore
+from tidemark.state.store.store import JobStore
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+class Given(TypedDict):
+    """What ``upgrade`` was given, by the names of its options."""
+
+    job: str
+    store: str | None
+    code: str | None
+    back_to: str | None
+    version: str
+    code_paths: tuple[str, ...]
+    folder: str | None
+    variables: tuple[str, ...]
+    uids: tuple[str, ...]
+    columns: tuple[str, ...]
+    allow: bool
+    good_epochs: int
+    within: int
+    checks: tuple[str, ...]
+    abort: bool
+    accept: bool
+    wait: bool
+    timeout: int
+    by: str
+    why: str
+    as_json: bool
+
+
+def _probation(command: F) -> F:
+    """Add what the new code has to show, and how long to wait."""
+    for add in (
+        json_option,
+        wish_options,
+        click.option("--timeout", type=DURATION, default="30 minutes", show_default=True, help="How long to wait; it can be gone on with."),
+        click.option("--wait/--no-wait", default=True, show_default=True, help="Go on to the end; else only begin it: supervisors go on."),
+        click.option("--check", "checks", multiple=True, metavar="NAME", help="A check that has to pass in time; may be repeated."),
+        click.option("--checks-within", "within", type=DURATION, default="5 minutes", show_default=True, help="For epochs and checks."),
+        click.option("--good-epochs", type=click.IntRange(min=1), default=3, show_default=True, help="The new code has to commit so many."),
+        store_option,
+    ):
+        command = add(command)
+    return command
+
+
+@click.command()
+@click.argument("job")
+@click.option("--to", "code", default=None, metavar="MODULE:JOB", help="The new code; without it, what was begun is gone on with.")
+@click.option(
+    "--from", "back_to", default=None, metavar="SAVEPOINT", help="Put state and tables back to it first.  [default: go on where the job is]"
+)
+@click.option("--version", default="", help="A label of the new code.")
+@click.option("--code-path", "code_paths", multiple=True, metavar="PATH", help="Folder, zip or wheel with it.  [default: as they are]")
+@click.option("--folder", default=None, help="Working directory of its driver.  [default: as it is]")
+@click.option("--env", "variables", multiple=True, metavar="KEY=VALUE", help="A variable more for its driver; no secrets.")
+@map_options()
+@click.option("--abort", is_flag=True, help="Let the upgrade that is under way go back.")
+@click.option("--accept", is_flag=True, help="Let the new code of the upgrade that is under way stay, whatever it showed.")
+@_probation
+def upgrade(**given: Unpack[Given]) -> None:
+    """Give a job other code: judge it, stop, take a savepoint, start it, watch it; if it is not well, put all back.
+
+    After a crash a supervisor goes on, or the command given again; `tidemark status` says where it is heading for. JOB is a job's name.
+    """
+    root, job = existing_store(given["store"]), given["job"]
+    if (given["code"] is not None) + given["abort"] + given["accept"] > 1:
+        raise DefinitionError("--to, --abort and --accept exclude one another", fix="leave all but one of them out")
+    if given["back_to"] is not None and given["code"] is None:
+        raise DefinitionError("--from goes with --to", fix=f"name the new code; without one: `tidemark rewind {job} --to SAVEPOINT`")
+    upgrading = _upgrading(root, given["by"], as_json=given["as_json"])
+    code = given["code"]
+    if code is not None and read_spec(root, job) is None:
+        _prepare(root, job, code, given)
+        return
+    if code is not None:
+        begin_upgrade(root, _request(job, code, given), launchers=launchers_here(), by=given["by"] or who(), why=given["why"])
+    elif given["abort"]:
+        upgrading.require_abort(job, given["why"])
+    elif given["accept"]:
+        upgrading.accept(job, given["why"])
+    _finish(upgrading, job, wait=given["wait"], timeout=given["timeout"], as_json=given["as_json"])
+
+
+@click.command()
+@click.argument("fork")
+@click.option("--version", default="", help="A label of the fork's code.  [default: the one that the fork was given]")
+@_probation
+def promote(
+    *,
+    fork: str,
+    store: str | None,
+    version: str,
+    good_epochs: int,
+    within: int,
+    checks: tuple[str, ...],
+    wait: bool,
+    timeout: int,
+    by: str,
+    why: str,
+    as_json: bool,
+) -> None:
+    """Give a job the code of its fork: the job goes back to where the fork began, and reads on with it. FORK is the fork's name."""
+    root = existing_store(store)
+    request = promotion_of(root, fork, version=version, good_epochs=good_epochs, within_ms=within, checks=checks)
+    begin_upgrade(root, request, launchers=launchers_here(), by=by or who(), why=why or f"promotion of {fork}")
+    _finish(_upgrading(root, by, as_json=as_json), request.job, wait=wait, timeout=timeout, as_json=as_json)
+
+
+def _upgrading(root: JobStore, by: str, *, as_json: bool) -> Upgrading:
+    return Upgrading(root, launchers_here(), by=by or who(), tell=(lambda _: None) if as_json else click.echo)
+
+
+def _finish(upgrading: Upgrading, job: str, *, wait: bool, timeout: int, as_json: bool) -> None:
+    end: UpgradeStep = upgrading.go_on(job, timeout_ms=timeout) if wait else upgrading.require_step(job)
+    if as_json:
+        echo_json(end)
+    elif not wait:
+        click.echo(str(end))
+        trouble = None if end.ended else read_trouble(upgrading.store, end)
+        if trouble is not None:
+            click.echo(f"  stands against it since {format_ms(trouble.since)}: {trouble.text}")
+    if end.step == "rolled-back":
+        click.get_current_context().exit(UNHEALTHY_EXIT)
+
+
+def _request(job: str, code: str, given: Given) -> UpgradeRequest:
+    return UpgradeRequest(
+        job,
+        code,
+        version=given["version"],
+        code_paths=tuple(map(absolute_path, given["code_paths"])) or None,
+        folder=absolute_path(given["folder"]) if given["folder"] is not None else None,
+        variables=pairs("--env", given["variables"]),
+        maps=_maps(given),
+        good_epochs=given["good_epochs"],
+        within_ms=given["within"],
+        checks=given["checks"],
+        back_to=given["back_to"] or "",
+    )
+
+
+def _prepare(root: JobStore, job: str, code: str, given: Given) -> None:
+    """Judge the code and take the savepoint for a job that was not submitted: whoever runs it next runs the new code."""
+    maps = _maps(given)
+    spec = JobSpec(
+        job,
+        code,
+        code_paths=tuple(map(absolute_path, given["code_paths"])),
+        folder=given["folder"],
+        variables=pairs("--env", given["variables"]),
+    )
+    back_to = given["back_to"]
+    judge_code(root, spec, maps, back_to or HEAD).require(by_options=True)
+    taken = SavepointStore(root, job).take(kind="before-upgrade", by=given["by"] or who(), note=given["why"] or f"before {code}")
+    if given["as_json"]:
+        echo_json({"job": job, "savepoint": taken.name, "epoch": taken.record.epoch, "submitted": False})
+        return
+    click.echo(f"{job} was not submitted, so there is no driver to replace. The new code fits its state; savepoint {taken.name} keeps it.")
+    if back_to is not None:
+        click.echo(f"First put it back, with its tables: {next_command('rewind', job, '--to', back_to, store=given['store'])}.")
+    words = ["run", code, *(() if maps.empty else ("--restore", back_to or taken.name))]
+    words += [word for name, texts in (("--map", given["uids"]), ("--column", given["columns"])) for text in texts for word in (name, text)]
+    words += ["--allow-non-restored-state"] if given["allow"] else []
+    place = given["store"]
+    runs = next_command(*words, store=place, variables=spec.variables, code_paths=spec.code_paths, folder=spec.folder)
+    click.echo(f"The next run takes the new code: {runs}. The way back: {next_command('rewind', job, '--to', taken.name, store=place)}.")
+
+
+def _maps(given: Given) -> Maps:
+    return maps_of(given["uids"], given["columns"], allow=given["allow"])

@@ -1,0 +1,1 @@
+"""The command's entry, options and exit codes."""

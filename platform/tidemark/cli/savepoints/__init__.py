@@ -1,0 +1,1 @@
+"""Commands on savepoints, rewinds and forks."""

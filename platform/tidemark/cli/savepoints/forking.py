@@ -1,0 +1,116 @@
+"""``tidemark fork``, ``diff`` and ``discard``: what would have come of other code, beside what came of this one."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from tidemark.cli.jobs.renaming import map_options, maps_of
+from tidemark.cli.jobs.steering import say_made, wait_for, wait_options
+from tidemark.cli.program.answering import NO, AnsweringCommand
+from tidemark.cli.program.options import absolute_path, echo_json, existing_store, json_option, pairs, store_option, views, wish_options
+from tidemark.control.forks import forks
+from tidemark.control.forks.discarding import discard as discard_fork
+from tidemark.control.launch.launchers import launchers_here
+from tidemark.state.encoding.codec import to_plain
+
+
+@click.command()
+@click.argument("job")
+@store_option
+@click.option("--from", "savepoint", required=True, metavar="SAVEPOINT", help="A savepoint of the job's.")
+@click.option("--as", "name", required=True, metavar="NAME", help="The fork's name.")
+@click.option("--code", default=None, metavar="MODULE:JOB", help="The changed code.  [default: the job's own]")
+@click.option("--version", default="", help="A label of the changed code.")
+@click.option("--code-path", "code_paths", multiple=True, metavar="PATH", help="Folder, zip or wheel with it.  [default: the job's own]")
+@click.option("--folder", default=None, help="Working directory of its driver.  [default: the job's own]")
+@click.option("--env", "variables", multiple=True, metavar="KEY=VALUE", help="Another parameter: a variable for its driver; no secrets.")
+@click.option("--outputs", default=None, metavar="ROOT", help="Folder of the fork's tables.  [default: in the fork's own folder]")
+@map_options()
+@click.option("--suspended", is_flag=True, help="Do not start it yet.")
+@wait_options
+@wish_options
+@json_option
+def fork(
+    *,
+    job: str,
+    store: str | None,
+    savepoint: str,
+    name: str,
+    code: str | None,
+    version: str,
+    code_paths: tuple[str, ...],
+    folder: str | None,
+    variables: tuple[str, ...],
+    outputs: str | None,
+    uids: tuple[str, ...],
+    columns: tuple[str, ...],
+    allow: bool,
+    suspended: bool,
+    wait: bool,
+    timeout: int,
+    by: str,
+    why: str,
+    as_json: bool,
+) -> None:
+    """Start a job's variant from a savepoint: the same input, other code or parameters, tables of its own. JOB is a job's name.
+
+    The code is held against the savepoint first, as `tidemark check` does; where it does not fit, nothing is begun.
+    """
+    root, maps = existing_store(store), maps_of(uids, columns, allow=allow)
+    made = forks.fork(
+        root,
+        job,
+        savepoint,
+        name=name,
+        code=code,
+        version=version,
+        code_paths=tuple(map(absolute_path, code_paths)) or None,
+        folder=absolute_path(folder) if folder is not None else None,
+        variables=pairs("--env", variables),
+        outputs=outputs,
+        maps=maps,
+        start=not suspended,
+        by=by,
+        why=why,
+    )
+    if suspended or not wait:
+        say_made(made, as_json=as_json)
+    else:
+        wait_for(root, made, "working", timeout_ms=timeout, as_json=as_json, launchers=launchers_here())
+
+
+@click.command(cls=AnsweringCommand)
+@click.argument("job")
+@click.argument("other")
+@store_option
+@click.option("--output", required=True, help="The output, by its name in both jobs.")
+@click.option("--key", "keys", multiple=True, metavar="COLUMN", help="A column that rows are known by.  [default: as its windows say]")
+@click.option("--samples", type=click.IntRange(min=0), default=10, show_default=True, help="Of how many keys to show rows.")
+@json_option
+def diff(job: str, other: str, store: str | None, *, output: str, keys: tuple[str, ...], samples: int, as_json: bool) -> None:
+    """Compare an output's rows in two jobs' tables: added, removed, changed. Exit code 1 if they differ, 2 for an error."""
+    root = existing_store(store)
+    for name in (job, other):
+        views(root, name)
+    found = forks.diff_output(root, job, other, output, keys=keys, samples=samples)
+    if as_json:
+        click.echo(json.dumps(to_plain(found), default=str))
+    else:
+        click.echo(found.text())
+    if not found.equal:
+        click.get_current_context().exit(NO)
+
+
+@click.command()
+@click.argument("job")
+@store_option
+@json_option
+def discard(job: str, store: str | None, *, as_json: bool) -> None:
+    """Delete a fork that was stopped, with its tables. JOB is the fork's name."""
+    gone = discard_fork(existing_store(store), job)
+    if as_json:
+        echo_json({"job": job, "deleted": list(gone)})
+    else:
+        click.echo("\n".join(f"deleted {place}" for place in gone))

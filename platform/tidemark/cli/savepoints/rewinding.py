@@ -1,0 +1,117 @@
+"""``tidemark rewind`` and ``tidemark rescale``: a job back to a savepoint with its tables; a job at another parallelism."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import click
+
+from tidemark.cli.jobs.steering import require_reached, say_made, say_view, wait_for, wait_options
+from tidemark.cli.program.answering import NO, AnsweringCommand
+from tidemark.cli.program.options import DURATION, echo_json, existing_store, json_option, store_option, wish_options
+from tidemark.clock import SYSTEM_CLOCK
+from tidemark.control.desired.generations import change_spec, require_spec, who
+from tidemark.control.launch.launchers import launchers_here
+from tidemark.control.model.spec import JobSpec, SpecGeneration
+from tidemark.control.rewind.rewinds import Rewinder
+from tidemark.errors import DefinitionError
+from tidemark.savepoints.rewind.rewind_plan import RewindPlan
+from tidemark.savepoints.rewind.rewinding import preview_rewind
+from tidemark.state.encoding.codec import to_plain
+from tidemark.state.store.store import JobStore
+
+
+@click.command(cls=AnsweringCommand)
+@click.argument("job")
+@store_option
+@click.option("--to", "name", default=None, metavar="SAVEPOINT", help="The savepoint.")
+@click.option("--abort", is_flag=True, help="Give up the rewind that was begun and is not done; only as long as no table was put back.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Say what would be done, and what stands against it; exit code 1 if something does, 2 for an error.",
+)
+@click.option("--stop", "stop_first", is_flag=True, help="Stop a submitted job first, start it again afterwards, and wait.")
+@click.option(
+    "--timeout", type=DURATION, default="10 minutes", show_default=True, help="How long to wait for it to stop, and to run again."
+)
+@wish_options
+@json_option
+def rewind(
+    *,
+    job: str,
+    store: str | None,
+    name: str | None,
+    abort: bool,
+    dry_run: bool,
+    stop_first: bool,
+    timeout: int,
+    by: str,
+    why: str,
+    as_json: bool,
+) -> None:
+    """Put a job back to a savepoint, with its Delta tables. Given again after a crash, it goes on. JOB is a job's name."""
+    if (name is not None) == abort or (abort and (dry_run or stop_first)):
+        raise DefinitionError(
+            "rewind takes either --to SAVEPOINT or --abort, and --abort nothing else", fix="leave one of them out", job=job
+        )
+    root = existing_store(store)
+    if name is None:
+        _abort(root, job, by=by, as_json=as_json)
+        return
+    if dry_run:
+        plan = preview_rewind(root, job, name)
+        if as_json:
+            echo_json(to_plain(plan))
+        else:
+            click.echo(_plan_text(plan))
+        if plan.refusals:
+            click.get_current_context().exit(NO)
+        return
+    tell, show = (None, None) if as_json else (click.echo, say_view)
+    done = Rewinder(root, launchers_here(), timeout, by, tell=tell, show=show).rewind(job, name, stop=stop_first, why=why)
+    if as_json:
+        echo_json({"job": job, "savepoint": name, "epoch": done.head.epoch, "lineage": done.head.lineage})
+    if done.view is not None:
+        if as_json:
+            echo_json(done.view)
+        require_reached(done.view, "running")
+
+
+@click.command()
+@click.argument("job")
+@click.argument("parallelism", type=click.IntRange(min=1))
+@store_option
+@wait_options
+@wish_options
+@json_option
+def rescale(job: str, parallelism: int, store: str | None, *, wait: bool, timeout: int, by: str, why: str, as_json: bool) -> None:
+    """Run a submitted job at another parallelism, from its driver's next epoch on, without a restart. JOB is a job's name."""
+    root = existing_store(store)
+
+    def change(newest: SpecGeneration | None) -> JobSpec:
+        return replace((newest or require_spec(root, job)).spec, parallelism=parallelism)
+
+    require_spec(root, job)
+    made = change_spec(root, job, change, by=by or who(), why=why or f"rescale to {parallelism}", clock=SYSTEM_CLOCK)
+    if wait and made.spec.wanted == "running":
+        wait_for(root, made, "running", timeout_ms=timeout, as_json=as_json, launchers=launchers_here())
+    else:
+        say_made(made, as_json=as_json)
+
+
+def _abort(root: JobStore, job: str, *, by: str, as_json: bool) -> None:
+    note = Rewinder(root, launchers_here(), timeout_ms=0, by=by, tell=None if as_json else click.echo).give_up(job)
+    if as_json:
+        echo_json({"job": job, "savepoint": note.savepoint, "aborted": True})
+
+
+def _plan_text(plan: RewindPlan) -> str:
+    lines = [f"from epoch {plan.from_epoch} back to epoch {plan.epoch} ({plan.savepoint})"]
+    lines += [f"  table of {output}: epoch {plan.from_epoch}, which is committed, is published first" for output in plan.unpublished]
+    for output, table in sorted(plan.tables.items()):
+        what = f"back to version {table.version}" if output in plan.changed else f"stays as it is, at what version {table.version} says"
+        lines.append(f"  table of {output}: {what}")
+    lines += [f"  output {output} is not put back: {meaning}" for output, meaning in plan.left.items()]
+    lines += [f"  refused: {reason}" for reason in plan.refusals]
+    return "\n".join(lines)

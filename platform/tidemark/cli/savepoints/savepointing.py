@@ -1,0 +1,206 @@
+"""``tidemark savepoint``: trigger, list, show, export, import, dispose, diff. No JVM is started, and the job may run."""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+import click
+
+from tidemark.cli.jobs.savepoint_text import difference_text, plain_savepoint, savepoint_table, savepoint_text
+from tidemark.cli.program.command_groups import LazyGroup, Sections, entries
+from tidemark.cli.program.options import echo_json, existing_store, json_option, open_store, pairs, store_option, views
+from tidemark.control.desired.generations import who
+from tidemark.durations import to_ms
+from tidemark.errors import DefinitionError
+from tidemark.savepoints.core.retention import SavepointRetention
+from tidemark.savepoints.core.savepoint_store import SavepointStore
+from tidemark.savepoints.export.export_format import CopyProgress, OnCopy
+from tidemark.savepoints.export.exporting import export_savepoint
+from tidemark.savepoints.export.importing import import_savepoint
+from tidemark.state.encoding.codec import to_plain
+
+_SECTIONS: Final[Sections] = {
+    "Savepoints": entries(
+        ("trigger", "savepoints.savepointing:trigger", "Take a savepoint of a job, whether it runs or not."),
+        ("list", "savepoints.savepointing:list_savepoints", "List the savepoints of a job, oldest first."),
+        ("show", "savepoints.savepointing:show", "Show all there is to say of a savepoint."),
+        ("diff", "savepoints.savepointing:diff", "Show what changed from one savepoint to another; `tidemark diff` compares tables."),
+        ("export", "savepoints.savepointing:export", "Copy a savepoint and all it needs into a folder."),
+        ("import", "savepoints.savepointing:import_command", "Copy an exported savepoint into a job's own."),
+        ("dispose", "savepoints.savepointing:dispose", "Dispose of savepoints."),
+    ),
+    "Go back, try other code (also without `savepoint`)": entries(
+        ("rewind", "savepoints.rewinding:rewind", "Put a job back to a savepoint, with its Delta tables."),
+        ("fork", "savepoints.forking:fork", "Start a job's variant from a savepoint, with tables of its own."),
+        ("discard", "savepoints.forking:discard", "Delete a fork that was stopped, with its tables."),
+        ("promote", "jobs.upgrading:promote", "Give a job the code of its fork."),
+    ),
+}
+
+
+_HELP: Final = """Name epochs that a job can go back to; each costs one small file.
+
+\b
+For example:
+  tidemark savepoint trigger fares --name before
+  tidemark savepoint rewind fares --to before --stop
+"""
+
+
+@click.group(cls=LazyGroup, sections=_SECTIONS, help=_HELP)
+def savepoint() -> None:
+    """Name epochs that a job can go back to; each costs one small file."""
+
+
+@savepoint.command()
+@click.argument("job")
+@store_option
+@click.option("--name", default=None, help="Its name.  [default: sp-EPOCH-TIME]")
+@click.option("--epoch", type=click.IntRange(min=0), default=None, help="A retained epoch.  [default: the newest]")
+@click.option("--lineage", default=None, help="Of the epoch.  [default: the newest that has it]")
+@click.option("--note", default="", help="What for, in words.")
+@click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="May be repeated.")
+@click.option("--by", default="", help="Who takes it.  [default: user@host]")
+@json_option
+def trigger(
+    *,
+    job: str,
+    store: str | None,
+    name: str | None,
+    epoch: int | None,
+    lineage: str | None,
+    note: str,
+    labels: tuple[str, ...],
+    by: str,
+    as_json: bool,
+) -> None:
+    """Take a savepoint of a job, whether it runs or not. JOB is a job's name."""
+    found = _savepoints(store, job)
+    taken = found.take(name, epoch=epoch, lineage=lineage, by=by or who(), note=note, labels=pairs("--label", labels))
+    if as_json:
+        echo_json(plain_savepoint(taken, found.restorable(taken)[0]))
+    else:
+        click.echo(str(taken))
+
+
+@savepoint.command("list")
+@click.argument("job")
+@store_option
+@json_option
+def list_savepoints(job: str, store: str | None, *, as_json: bool) -> None:
+    """List the savepoints of a job, oldest first. JOB is a job's name."""
+    savepoints = _savepoints(store, job)
+    found = savepoints.list()
+    restorable = savepoints.restorable(*found)
+    if as_json:
+        for item, limits in zip(found, restorable, strict=True):
+            echo_json(plain_savepoint(item, limits))
+    else:
+        click.echo(savepoint_table(found, restorable) if found else f"{job} has no savepoints")
+
+
+@savepoint.command()
+@click.argument("job")
+@click.argument("name")
+@store_option
+@json_option
+def show(job: str, name: str, store: str | None, *, as_json: bool) -> None:
+    """Show all there is to say of a savepoint. JOB is a job's name, NAME the savepoint's."""
+    found = _savepoints(store, job)
+    item, holds = found.get(name), found.holds(name)
+    (restorable,) = found.restorable(item)
+    if as_json:
+        echo_json(plain_savepoint(item, restorable, holds))
+    else:
+        click.echo(savepoint_text(item, holds, restorable))
+
+
+@savepoint.command()
+@click.argument("job")
+@click.argument("name")
+@click.argument("to")
+@store_option
+@json_option
+def export(job: str, name: str, to: str, store: str | None, *, as_json: bool) -> None:
+    """Copy a savepoint and all it needs into the folder TO; given again, it goes on where it stopped."""
+    found = _savepoints(store, job)
+    index = export_savepoint(found.folder, found.get(name), to, on_copy=_progress(as_json=as_json))
+    if as_json:
+        echo_json({"job": job, "name": name, "to": to, "files": len(index.files), "bytes": index.bytes})
+    else:
+        click.echo(f"{name}: {len(index.files)} files, {index.bytes} bytes at {to}")
+
+
+@savepoint.command("import")
+@click.argument("job")
+@click.argument("source")
+@store_option
+@click.option("--name", default=None, help="Its name here.  [default: the one it had]")
+@click.option("--by", default="", help="Who imports it.  [default: user@host]")
+@json_option
+def import_command(job: str, source: str, store: str | None, name: str | None, *, by: str, as_json: bool) -> None:
+    """Copy an exported savepoint from the folder SOURCE into a job's own; the job need not have run yet."""
+    found = SavepointStore(open_store(store), job)
+    taken = import_savepoint(found, source, name=name, by=by or who(), on_copy=_progress(as_json=as_json))
+    if as_json:
+        echo_json(plain_savepoint(taken, found.restorable(taken)[0]))
+    else:
+        click.echo(str(taken))
+
+
+@savepoint.command()
+@click.argument("job")
+@click.argument("names", nargs=-1)
+@store_option
+@click.option("--retire", is_flag=True, help="Those that were taken automatically and that retention lets go, instead of named ones.")
+@click.option("--keep", type=click.IntRange(min=0), default=10, show_default=True, help="With --retire: how many are kept.")
+@click.option("--age", default="7 days", show_default=True, help="With --retire: how long they are kept.")
+@json_option
+def dispose(job: str, names: tuple[str, ...], store: str | None, *, retire: bool, keep: int, age: str, as_json: bool) -> None:
+    """Dispose of savepoints; what only they kept is deleted by a later sweep. JOB is a job's name, NAMES are the savepoints'."""
+    if bool(names) == retire:
+        raise DefinitionError("dispose takes either names or --retire", fix=f"write `tidemark savepoint dispose {job} NAME`, or --retire")
+    found = _savepoints(store, job)
+    for name in names:
+        found.get(name)
+    gone = found.retire(SavepointRetention(keep, to_ms(age, what="age"))) if retire else tuple(found.dispose(name) for name in names)
+    for item in gone:
+        if as_json:
+            echo_json({"job": job, "name": item.name, "disposed": True})
+        else:
+            click.echo(f"{item.name}: disposed of")
+
+
+@savepoint.command()
+@click.argument("job")
+@click.argument("name")
+@click.argument("other")
+@store_option
+@json_option
+def diff(job: str, name: str, other: str, store: str | None, *, as_json: bool) -> None:
+    """Show what changed from one savepoint of a job to another."""
+    found = _savepoints(store, job).diff(name, other)
+    if as_json:
+        echo_json(to_plain(found))
+    else:
+        click.echo(difference_text(found))
+
+
+def _savepoints(store: str | None, job: str) -> SavepointStore:
+    root = existing_store(store)
+    views(root, job)
+    return SavepointStore(root, job)
+
+
+def _progress(*, as_json: bool) -> OnCopy | None:
+    """Return what shows how far a copy is, on a terminal only."""
+    if as_json or not sys.stderr.isatty():
+        return None
+
+    def show(progress: CopyProgress) -> None:
+        share = 100 * progress.bytes // max(progress.of_bytes, 1)
+        ended = progress.files == progress.of_files
+        click.echo(f"\r{progress.files}/{progress.of_files} files, {share} %", err=True, nl=ended)
+
+    return show

@@ -1,0 +1,71 @@
+"""Status and history as text for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidemark.clock import format_ms
+from tidemark.control.model.view import JobView
+from tidemark.durations import short_duration
+from tidemark.state.log.progress import EpochProgress
+from tidemark.state.status.status import JobStatus
+
+_COLUMNS = ("epoch", "time", "took", "rows in", "rows out", "late", "malformed", "watermark", "lag", "state rows", "state bytes")
+
+
+def status_text(view: JobView, status: JobStatus) -> str:
+    """Return a job that was never submitted as a few lines: its state, what its driver last said, and what to do.
+
+    Args:
+        view: the job as it is seen now.
+        status: what the driver last said.
+    """
+    heartbeat = f", {'no heartbeat since' if view.state == 'dead' else 'heartbeat'} {format_ms(view.heartbeat_at)}"
+    lines = [f"{view.job}: {view.state}{heartbeat if view.heartbeat_at is not None else ''}"]
+    if view.error is not None:
+        lines.append(f"  error: {view.error.message}")
+    if view.advice:
+        lines.append(f"  to do: {view.advice}")
+    return "\n".join([*lines, *progress_lines(status)])
+
+
+def progress_lines(status: JobStatus) -> list[str]:
+    """Return what a driver last said of its epochs: the watermark, and the conservation of every source, filter and window."""
+    lines = []
+    last, totals = status.last, status.totals
+    if last is not None:
+        lines.append(f"  lineage {last.lineage}, epoch {last.epoch}, watermark {format_ms(last.watermark)}")
+    lines += [f"  source {n}: read {c['read']} = passed {c['passed']} + malformed {c['malformed']}" for n, c in totals["sources"].items()]
+    lines += [f"  filter {n}: in {c['in']} = passed {c['passed']} + rejected {c['rejected']}" for n, c in totals["filters"].items()]
+    lines += [f"  window {n}: in {c['in']} = accepted {c['accepted']} + late {c['late']}" for n, c in totals["operators"].items()]
+    for name, output in status.outputs.items():
+        rows = totals["outputs"].get(name, 0)
+        lines.append(f"  output {name}: {rows} rows, {output.sink}{' at ' + output.location if output.location else ''}")
+        lines += [f"    {repair}" for repair in output.repairs]
+    return lines
+
+
+def history_table(epochs: Sequence[EpochProgress]) -> str:
+    """Return epochs as a table with aligned columns, and behind it what was done in them about epochs that outputs had lost."""
+    rows = [_COLUMNS, *(_row(epoch) for epoch in epochs)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
+    lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    lines += [str(output.repair) for epoch in epochs for output in epoch.outputs.values() if output.repair is not None]
+    return "\n".join(lines)
+
+
+def _row(epoch: EpochProgress) -> tuple[str, ...]:
+    lags = [source.lag_ms for source in epoch.sources.values() if source.lag_ms is not None]
+    return (
+        str(epoch.epoch),
+        format_ms(epoch.processing_time),
+        f"{epoch.duration_ms} ms",
+        str(epoch.rows_in),
+        str(epoch.rows_out),
+        str(epoch.rows_late),
+        str(epoch.rows_malformed),
+        format_ms(epoch.watermark),
+        short_duration(max(lags)) if lags else "-",
+        str(sum(operator.state_rows for operator in epoch.operators.values())),
+        str(sum(operator.state_bytes for operator in epoch.operators.values())),
+    )

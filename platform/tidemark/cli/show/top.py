@@ -1,0 +1,71 @@
+"""``tidemark top``: jobs as they go, in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+import click
+from rich.console import Console, ConsoleRenderable
+from rich.live import Live
+
+from tidemark.cli.program.options import DURATION, existing_store, store_option, views
+from tidemark.cli.show.top_display import job_page, jobs_page
+from tidemark.clock import SYSTEM_CLOCK, format_ms
+from tidemark.control.launch.launchers import launchers_here
+from tidemark.control.model.view import JobView
+from tidemark.control.observed.observe import Observer
+from tidemark.errors import CorruptStoreError, StoreError
+from tidemark.state.log.progress import EpochProgress
+from tidemark.state.status.history import read_history
+from tidemark.state.store.store import JobStore
+
+_EPOCHS = 12
+
+
+@click.command()
+@click.argument("job", required=False)
+@store_option
+@click.option("--every", type=DURATION, default="1 second", show_default=True, help="Time between two looks.")
+@click.option("--frames", type=click.IntRange(min=1), default=None, help="End after so many looks, such as 1 for a picture.")
+def top(job: str | None, store: str | None, every: int, frames: int | None) -> None:
+    """Watch a job, or all jobs of the store, until Ctrl-C. JOB is a job's name."""
+    root = existing_store(store)
+    console = Console()
+    pages = _pages(root, job)
+    if frames == 1:
+        console.print(next(pages))
+        return
+    with Live(next(pages), console=console, auto_refresh=False, screen=console.is_terminal) as live:
+        shown = 1
+        with suppress(KeyboardInterrupt):
+            while frames is None or shown < frames:
+                SYSTEM_CLOCK.sleep(every / 1000)
+                live.update(next(pages), refresh=True)
+                shown += 1
+
+
+def _pages(root: JobStore, job: str | None) -> Iterator[ConsoleRenderable]:
+    """Yield what to show, for ever; while the store cannot be reached, what was known last, and that."""
+    observer = Observer(root, launchers_here())
+    known: list[JobView] = []
+    epochs: list[EpochProgress] = []
+    while True:
+        trouble = ""
+        try:
+            known = [view for _, view in views(root, job, observer)]
+            epochs, trouble = _epochs(root, job) if job else ([], "")
+        except StoreError as error:
+            if not known:
+                raise
+            trouble = str(error)
+        title = f"{root.uri}  {format_ms(SYSTEM_CLOCK.now_ms())}"
+        yield job_page(known[0], epochs, title=title, trouble=trouble) if job else jobs_page(known, title=title, trouble=trouble)
+
+
+def _epochs(root: JobStore, job: str) -> tuple[list[EpochProgress], str]:
+    """Return a job's newest epochs; where its history is damaged none, and that: the rest of the page does not need it."""
+    try:
+        return read_history(root, job, _EPOCHS), ""
+    except CorruptStoreError as error:
+        return [], str(error)

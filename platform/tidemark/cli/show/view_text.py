@@ -1,0 +1,130 @@
+"""Jobs as text for a terminal: one in a few lines, many as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tidemark.clock import format_ms
+from tidemark.control.model.driver_starts import in_order
+from tidemark.control.model.records import DriverStart
+from tidemark.control.model.view import JobView
+from tidemark.control.view.restart_text import policy_text
+from tidemark.durations import format_duration, short_duration
+
+COLUMNS = ("job", "state", "health", "gen", "attempt", "epoch", "rows/s", "lag", "busy", "heartbeat", "restarts")
+
+
+def view_text(view: JobView) -> str:
+    """Return a submitted job as a few lines: where it is, since when, why, what to do, its process and its pressure."""
+    health = f", {view.health}" if view.health != view.state else ""
+    since = f", since {format_ms(view.since)}" if view.since is not None else ""
+    return "\n".join(
+        [f"{view.job}: {view.state}{health}{since}", *(f"  {line}" for line in (*_asked(view), *_trouble(view), *_load(view)))]
+    )
+
+
+def _asked(view: JobView) -> Iterator[str]:
+    """Yield why a job is where it is, what is wanted, and its process."""
+    if view.reason:
+        yield f"reason: {view.reason}"
+    upgrade, spec = view.upgrade, view.spec
+    if upgrade is not None and upgrade.trouble:
+        yield f"stands against it since {format_ms(upgrade.trouble_since)}: {upgrade.trouble}"
+    if spec is not None:
+        seen = "" if view.generation == view.generation_seen else f" (seen: {view.generation_seen})"
+        version = f", version {spec.version}" if spec.version else ""
+        trigger = format_duration(spec.trigger_ms)
+        yield f"generation {view.generation}{seen}: wanted {spec.wanted}, {spec.code}{version}, trigger {trigger}"
+        yield f"restarts: {policy_text(spec.restart)}" + (f"; {view.restarts_done} so far" if view.restarts_done else "")
+    yield from _process(view)
+    if view.standby is not None:
+        yield f"standby: {view.standby}"
+
+
+def _trouble(view: JobView) -> Iterator[str]:
+    """Yield what is wrong, and what comes of it or is to be done."""
+    if view.next_start_at is not None:
+        yield f"starts again at {format_ms(view.next_start_at)}"
+    if view.error is not None:
+        yield f"last error ({'may pass' if view.error.transient else 'does not pass by itself'}): {view.error.message}"
+    if view.advice:
+        yield f"to do: {view.advice}"
+    if view.warning:
+        yield f"warning: {view.warning}"
+
+
+def _load(view: JobView) -> Iterator[str]:
+    if view.rows_per_second is not None:
+        yield f"load: {_rate(view.rows_per_second)} rows/s, busy {busy_text(view)}{_waiting(view)}"
+    lags = [f"{name} {short_duration(source.lag_ms)}" for name, source in view.sources.items() if source.lag_ms is not None]
+    if lags:
+        yield f"lag: {', '.join(lags)}"
+
+
+def list_table(views: Sequence[JobView]) -> str:
+    """Return jobs as a table with aligned columns."""
+    rows = [COLUMNS, *(row_of(view) for view in views)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+
+
+def row_of(view: JobView) -> tuple[str, ...]:
+    """Return the cells of a job's row."""
+    age = view.heartbeat_age_ms
+    return (
+        view.job,
+        state_text(view),
+        view.health,
+        str(view.generation) if view.generation else "-",
+        str(view.attempt) if view.attempt else "-",
+        str(view.epoch) if view.epoch is not None else "-",
+        _rate(view.rows_per_second),
+        short_duration(view.lag_ms) if view.lag_ms is not None else "-",
+        busy_text(view),
+        f"{short_duration(age)} ago" if age is not None and view.health != "stopped" else "-",
+        str(view.restarts_done),
+    )
+
+
+def state_text(view: JobView) -> str:
+    """Return where a job is, for a table; of one that is upgraded, at which step and what it is heading for."""
+    upgrade = view.upgrade
+    if view.state != "upgrading" or upgrade is None or upgrade.ended:
+        return view.state
+    return f"upgrading ({upgrade.step.replace('-', ' ')}, for {upgrade.code})"
+
+
+def busy_text(view: JobView) -> str:
+    """Return the share of time in which epochs are at hand."""
+    share = view.pressure.busy_share
+    return "-" if share is None else f"{share:.0%}"
+
+
+def _process(view: JobView) -> Iterator[str]:
+    process = view.process
+    if process is None:
+        return
+    name = process.pid if process.pid is not None else process.application
+    log = f", log {process.log}" if process.log else ""
+    yield f"attempt {view.attempt}: process {name} on host {process.host!r} ({view.process_state or 'unknown'}){log}"
+    start = view.start
+    if start is not None and start.stage and view.process_state != "gone":
+        yield f"starting: {start.stage} for {short_duration(max(0, view.at - start.since))}{_took(start)}"
+
+
+def _took(start: DriverStart) -> str:
+    """Return what the stages of a start took, in seconds."""
+    done = [f"{stage} {ms / 1000:.1f}s" for stage, ms in in_order(start.took)]
+    return f" ({', '.join(done)})" if done else ""
+
+
+def _rate(rows: float | None) -> str:
+    return "-" if rows is None else f"{rows:,.0f}" if rows >= 10 or rows == 0 else f"{rows:.1f}"
+
+
+def _waiting(view: JobView) -> str:
+    pressure = view.pressure
+    counts = (("files", pressure.waiting_files), ("rows", pressure.waiting_rows), ("bytes", pressure.waiting_bytes))
+    known = [f"{count:,} {what}" for what, count in counts if count]
+    catching_up = f", caught up in {short_duration(pressure.catch_up_ms)}" if pressure.catch_up_ms is not None else ""
+    return (f", waiting {' '.join(known)}" if known else "") + catching_up

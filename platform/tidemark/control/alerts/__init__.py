@@ -1,0 +1,1 @@
+"""Alerts: rules, state, delivery."""

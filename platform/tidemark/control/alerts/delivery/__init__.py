@@ -1,0 +1,1 @@
+"""How alerts are delivered."""

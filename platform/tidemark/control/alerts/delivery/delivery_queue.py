@@ -1,0 +1,183 @@
+"""Sends what waits: merges what is old, sums up what is too much, and leaves a receiver that fails alone for a while.
+
+What waits is stored elsewhere; here is only what may be forgotten when the process ends.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from tidemark.clock import Clock
+from tidemark.control.alerts.delivery.delivery import Delivery
+from tidemark.control.alerts.model.alert import Alert
+from tidemark.control.alerts.model.alert_message import digest, for_route, merged, message
+from tidemark.control.alerts.model.alert_settings import Route
+from tidemark.control.alerts.model.alert_state import Notification, Outgoing
+from tidemark.durations import format_duration, short_duration
+from tidemark.errors import AlertError, TidemarkError
+from tidemark.state.encoding.redaction import redacted
+
+KEPT_MS: Final = 7 * 24 * 3_600_000
+"""So long messages wait for a receiver that this process does not have. Another one may have it, and be gone only for a while."""
+
+_LOG = logging.getLogger("tidemark.alerts")
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How fast one receiver is sent to.
+
+    Args:
+        single: up to so many jobs at once get a message each; of more, one message tells all.
+        most: messages in ``per_ms``; what comes then waits, and is told in one.
+        per_ms: that time.
+        first_retry_ms: how long to leave a receiver alone after it failed; each time twice as long.
+        longest_retry_ms: but no longer than this.
+    """
+
+    single: int = 3
+    most: int = 20
+    per_ms: int = 600_000
+    first_retry_ms: int = 2_000
+    longest_retry_ms: int = 300_000
+
+
+@dataclass(frozen=True)
+class Receiver:
+    """Someone to tell: how, and what."""
+
+    delivery: Delivery
+    route: Route = field(default_factory=Route)
+    pace: Pace = Pace()
+
+
+@dataclass
+class ReceiverCounts:
+    """What became of the messages to one receiver since the process began."""
+
+    sent: int = 0
+    failed: int = 0
+
+
+@dataclass
+class _Line:
+    """The way to one receiver: when messages went, how often it failed in a row, and until when it is left alone.
+
+    Seconds of a clock that never goes back.
+    """
+
+    sent_at: list[float] = field(default_factory=list)
+    failures: int = 0
+    rests_until: float = 0.0
+
+
+Taken = tuple[str, int, str]
+"""A job, the number of its notification, and the receiver that has it now, or will never get it."""
+
+
+class DeliveryQueue:
+    """Sends to receivers, by name. One process has one; it is used by one thread.
+
+    Args:
+        receivers: by name.
+        clock: for waiting times.
+    """
+
+    def __init__(self, receivers: Mapping[str, Receiver], clock: Clock) -> None:
+        self.counts: Mapping[str, ReceiverCounts] = {name: ReceiverCounts() for name in receivers}
+        self._receivers = receivers
+        self._clock = clock
+        self._lines = {name: _Line() for name in receivers}
+        self._told: set[str] = set()
+
+    def send(self, waiting: Iterable[Outgoing], *, may_go_on: Callable[[], bool] = lambda: True) -> frozenset[Taken]:
+        """Send what waits, as far as receivers take it, and return what needs to be sent no more.
+
+        Args:
+            waiting: notifications with the receivers that have not taken them, oldest first per job.
+            may_go_on: asked before each message.
+        """
+        taken: set[Taken] = set()
+        by_receiver: dict[str, list[Notification]] = {}
+        for item in waiting:
+            for name in item.receivers:
+                by_receiver.setdefault(name, []).append(item.notification)
+        for name, notifications in sorted(by_receiver.items()):
+            if name in self._receivers:
+                taken |= self._send_to(name, notifications, may_go_on)
+            else:
+                taken |= self._kept_for(name, notifications)
+        return frozenset(taken)
+
+    def _kept_for(self, name: str, notifications: Sequence[Notification]) -> set[Taken]:
+        """Leave what waits for a receiver of others to them, until it is clear that nobody has it any more."""
+        waits_since = min(change.since for item in notifications for change in item.changes)
+        if self._clock.now_ms() - waits_since >= KEPT_MS:
+            text = "%d alerts for receiver %r are dropped: nobody sent them in %s"
+            _LOG.warning(text, len(notifications), name, format_duration(KEPT_MS))
+            return {(item.job, item.number, name) for item in notifications}
+        if name not in self._told:
+            text = "%d alerts wait for receiver %r, which is not configured here; who has it sends them, and after %s they are dropped"
+            _LOG.warning(text, len(notifications), name, format_duration(KEPT_MS))
+            self._told.add(name)
+        return set()
+
+    def _send_to(self, name: str, notifications: Sequence[Notification], may_go_on: Callable[[], bool]) -> set[Taken]:
+        receiver, line, now = self._receivers[name], self._lines[name], self._clock.monotonic()
+        line.sent_at = [at for at in line.sent_at if now - at < receiver.pace.per_ms / 1000]
+        budget = receiver.pace.most - len(line.sent_at)
+        if now < line.rests_until or budget <= 0:
+            return set()
+        by_job: dict[str, list[Notification]] = {}
+        for item in notifications:
+            by_job.setdefault(item.job, []).append(item)
+        taken: set[Taken] = set()
+        telling: list[tuple[Notification, set[Taken]]] = []
+        for job, items in sorted(by_job.items()):
+            mine = {(job, item.number, name) for item in items}
+            parts = [part for item in items if (part := for_route(item, receiver.route)) is not None]
+            if parts:
+                telling.append((merged(parts), mine))
+            else:
+                taken |= mine
+        for alert, mine in _messages(telling, min(receiver.pace.single, budget)):
+            if not may_go_on():
+                break
+            # After one that is not taken the others are tried as well: it may be this one that the receiver cannot take.
+            if self._deliver(name, alert):
+                taken |= mine
+        return taken
+
+    def _deliver(self, name: str, alert: Alert) -> bool:
+        receiver, line = self._receivers[name], self._lines[name]
+        try:
+            receiver.delivery.send(alert)
+        except Exception as error:  # noqa: BLE001 - see below
+            # A receiver may be of the user's own making, and none may stop the supervisor.
+            line.failures += 1
+            wait = min(receiver.pace.first_retry_ms * 2 ** min(line.failures - 1, 30), receiver.pace.longest_retry_ms)
+            line.rests_until = self._clock.monotonic() + wait / 1000
+            self.counts[name].failed += 1
+            told = str(error) if isinstance(error, TidemarkError) else type(error).__name__
+            write = _LOG.warning if isinstance(error, AlertError) else _LOG.error
+            write(
+                "receiver %r took no alert, the %d. time in a row; next try in %s: %s",
+                name,
+                line.failures,
+                short_duration(wait),
+                redacted(told),
+            )
+            return False
+        line.failures, line.rests_until = 0, 0.0
+        line.sent_at.append(self._clock.monotonic())
+        self.counts[name].sent += 1
+        return True
+
+
+def _messages(telling: Sequence[tuple[Notification, set[Taken]]], single: int) -> list[tuple[Alert, set[Taken]]]:
+    if len(telling) <= single:
+        return [(message(told), mine) for told, mine in telling]
+    return [(digest([told for told, _ in telling]), set().union(*(mine for _, mine in telling)))]

@@ -1,0 +1,1 @@
+"""Rules that are evaluated, silences, and when notifications are sent."""

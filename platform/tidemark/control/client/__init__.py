@@ -1,0 +1,1 @@
+"""What programs and commands ask of jobs, and waiting for it."""

@@ -1,0 +1,112 @@
+"""Waits for what was asked of a job, and sees to it meanwhile: whoever waits is a reconciler for that job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Final, Literal
+
+from tidemark.clock import SYSTEM_CLOCK, Clock
+from tidemark.control.model.launcher import Launcher
+from tidemark.control.model.view import JobView
+from tidemark.control.observed.observe import Observation, Observer
+from tidemark.control.reconcile.reconciler import Reconciler
+from tidemark.control.view.viewing import view_of
+from tidemark.durations import format_duration
+from tidemark.errors import NotReachedError
+from tidemark.state.store.store import JobStore
+
+Goal = Literal["working", "running", "ended"]
+"""``working``: a driver has published an epoch, or has looked for input and found none. ``running``: one gives signs of life, which it does
+before it runs the job's first expression. ``ended``: none is there any more."""
+
+POLL_SECONDS: Final = 0.25
+_LOOK_SECONDS: Final = 0.5
+
+
+class Waiting:
+    """Waits for jobs of a store.
+
+    Args:
+        store: the root store.
+        launchers: by name.
+        clock: the time.
+    """
+
+    def __init__(self, store: JobStore, launchers: Mapping[str, Launcher], clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
+        self._observer = Observer(store, launchers)
+        self._reconciler = Reconciler(store, launchers, clock)
+
+    def until(self, job: str, goal: Goal, *, generation: int, timeout_ms: int, tell: Callable[[JobView], None] | None = None) -> JobView:
+        """Wait until a job runs, or has ended, as a generation of its spec wants it; or until it failed for good.
+
+        Args:
+            job: its name.
+            goal: how far.
+            generation: what was asked for; a newer one counts as well.
+            timeout_ms: how long to wait at most.
+            tell: called when what is shown of the job changes, but not with the end, which is returned.
+
+        Raises:
+            NotReachedError: it took too long; the wish stands.
+            TidemarkError: the job's files cannot be read.
+        """
+        begun, looked, shown = self._clock.monotonic(), None, None
+        while True:
+            now = self._clock.monotonic()
+            if looked is None or now - looked >= _LOOK_SECONDS:
+                looked = now
+                errors = self._reconciler.pass_over([job]).errors
+                if job in errors:
+                    raise errors[job]
+            seen = self._observer.observe(job)
+            view = view_of(seen, self._clock.now_ms())
+            if reached(seen, goal, generation):
+                return view
+            if view.state == "running" and goal == "working":
+                view = replace(view, reason="its first epoch is not published yet")
+            line = (view.state, view.reason, view.epoch)
+            # An end that no reconciler has dealt with yet is returned at one of the next looks, and said then.
+            if tell is not None and line != shown and view.state not in {"stopped", "finished", "failed"}:
+                shown = line
+                tell(view)
+            if now - begun >= timeout_ms / 1000:
+                error = f"; its last error: {view.error.message}" if view.error is not None else ""
+                raise NotReachedError(
+                    f"job {job!r} is {view.state} after {format_duration(timeout_ms)}, and not yet {goal}{error}",
+                    fix="wait on with `tidemark top`, or see `tidemark logs`; what was asked for still stands",
+                    job=job,
+                )
+            self._clock.sleep(POLL_SECONDS)
+
+
+def shortfall(view: JobView, goal: Goal) -> str | None:
+    """Return why a job that was waited for did not get there, in words: it failed, or does not run though it was to; else None."""
+    if view.driver_lifecycle == "failed" or (goal != "ended" and view.driver_lifecycle == "finished"):
+        return view.error.message if view.error is not None else f"{view.job} does not run: {view.reason}"
+    return None
+
+
+def reached(seen: Observation, goal: Goal, generation: int) -> bool:
+    """Say whether a job is where a generation wants it, or will not get there any more."""
+    control = seen.control
+    if control is None or control.generation < generation:
+        return False
+    if control.lifecycle in {"failed", "finished"}:
+        return True
+    if control.lifecycle == "suspended":
+        # As asked, or since somebody has stopped it meanwhile.
+        return goal == "ended" or (seen.generation is not None and seen.generation.spec.wanted == "suspended")
+    return control.lifecycle == "running" and (goal == "running" or (goal == "working" and has_started(seen)))
+
+
+def has_started(seen: Observation) -> bool:
+    """Say whether the newest attempt's driver does its work: it has published an epoch, or has looked for input and found none.
+
+    Until then what its code and its places are worth has not shown: most errors of a job come with its first epoch.
+    """
+    driver, beat = seen.own_driver, seen.own_beat
+    if driver is not None and driver.state == "running" and driver.load is not None:
+        return True
+    return beat is not None and not beat.released and beat.looked_at is not None and beat.busy_since is None

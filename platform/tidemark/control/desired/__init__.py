@@ -1,0 +1,1 @@
+"""What is wanted of a job: specs, their checks, attempts."""

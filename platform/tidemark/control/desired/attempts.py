@@ -1,0 +1,111 @@
+"""Attempts to run a driver. Two records, each created once, make sure that an attempt is launched once and run once.
+
+Who creates the *attempt* is the only one that launches it. The process that was launched creates the attempt's *claim*, before it does
+anything else, and ends where there is one. A reconciler that gives up waiting for a process creates the claim itself: a process that
+comes late, or twice, finds it taken. So at any time it is known who may run, or that nobody may.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tidemark.control.model.layout import ATTEMPTS, CLAIMS, STARTS, WARNINGS, number_in, numbered
+from tidemark.control.model.records import Attempt, Claim, ProcessHandle
+from tidemark.errors import FencedError
+from tidemark.state.store.layout import job_folder
+from tidemark.state.store.sealed import create_sealed, read_sealed
+from tidemark.state.store.store import JobStore
+
+ATTEMPT: Final = "attempt"
+CLAIM: Final = "claim"
+
+
+def create_attempt(store: JobStore, job: str, attempt: Attempt) -> bool:
+    """Create an attempt; False where somebody else did. ``store`` is the root store."""
+    return create_sealed(store.at(job_folder(job)), numbered(ATTEMPTS, attempt.number), kind=ATTEMPT, value=attempt)
+
+
+def read_attempt(store: JobStore, job: str, number: int) -> Attempt | None:
+    """Return an attempt, None where there is none."""
+    return read_sealed(store.at(job_folder(job)), numbered(ATTEMPTS, number), kind=ATTEMPT, form=Attempt)
+
+
+def read_claim(store: JobStore, job: str, number: int) -> Claim | None:
+    """Return the claim of an attempt, None where there is none yet."""
+    return read_sealed(store.at(job_folder(job)), numbered(CLAIMS, number), kind=CLAIM, form=Claim)
+
+
+def newest_attempt(store: JobStore, job: str) -> int:
+    """Return the number of the newest attempt, 0 before the first."""
+    return max(attempt_numbers(store, job), default=0)
+
+
+def attempt_numbers(store: JobStore, job: str) -> tuple[int, ...]:
+    """Return the numbers of the attempts that are kept, oldest first."""
+    files = store.at(job_folder(job)).list(ATTEMPTS)
+    return tuple(sorted(number for file in files if (number := number_in(ATTEMPTS, file.path)) is not None))
+
+
+def claim_attempt(store: JobStore, job: str, number: int, *, process: ProcessHandle, at: int) -> Attempt:
+    """Claim an attempt for this process; a driver calls it before anything else, once.
+
+    Args:
+        store: the root store.
+        job: the job's name.
+        number: of the attempt.
+        process: this process.
+        at: processing time, milliseconds.
+
+    Raises:
+        FencedError: another process has the attempt, it was given up, or there is a newer one.
+    """
+    by = f"process {process.pid} on host {process.host!r}"
+    folder = store.at(job_folder(job))
+    if not create_sealed(folder, numbered(CLAIMS, number), kind=CLAIM, value=Claim(number, at, by, process)):
+        claim = read_claim(store, job, number)
+        raise _not_ours(job, number, f"belongs to {claim.by}" if claim and claim.process else "was given up before its process came")
+    require_newest(store, job, number)
+    attempt = read_attempt(store, job, number)
+    if attempt is None:
+        raise _not_ours(job, number, "has no record")
+    return attempt
+
+
+def require_newest(store: JobStore, job: str, number: int) -> None:
+    """Make sure that no newer attempt was made.
+
+    Raises:
+        FencedError: one was; the driver of this one must end.
+    """
+    newest = newest_attempt(store, job)
+    if newest > number:
+        raise _not_ours(job, number, f"was replaced by attempt {newest}")
+
+
+def give_up_attempt(store: JobStore, job: str, number: int, *, by: str, at: int) -> bool:
+    """Make sure that no process will ever run an attempt; False where one claimed it before."""
+    folder = store.at(job_folder(job))
+    if create_sealed(folder, numbered(CLAIMS, number), kind=CLAIM, value=Claim(number, at, by)):
+        return True
+    claim = read_claim(store, job, number)
+    return claim is not None and claim.process is None
+
+
+def delete_attempts(store: JobStore, job: str, below: int) -> None:
+    """Delete the records of attempts below a number."""
+    folder = store.at(job_folder(job))
+    old = [
+        file.path
+        for kind in (ATTEMPTS, CLAIMS, STARTS, WARNINGS)
+        for file in folder.list(kind)
+        if (number := number_in(kind, file.path)) is not None and number < below
+    ]
+    folder.delete(old)
+
+
+def _not_ours(job: str, number: int, what: str) -> FencedError:
+    return FencedError(
+        f"attempt {number} {what}, so this process may not run it",
+        fix="let the control plane start drivers; `tidemark status` says which one has the job",
+        job=job,
+    )

@@ -1,0 +1,123 @@
+"""What a spec must fulfil before it is written; one that was written is read as it is."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from tidemark.control.model.spec import JobSpec, RestartPolicy
+from tidemark.errors import DefinitionError
+from tidemark.names import validate_name
+from tidemark.state.encoding.redaction import redacted
+
+KEPT_FAILURES: Final = 50
+"""So many failures are remembered, so no rule may need more."""
+
+_TELLS_WHERE = re.compile(r"(?i)(provider|providers|type|class|path|file|endpoint|location|enabled)$")
+"""Settings about secrets that hold none, such as ``fs.s3a.aws.credentials.provider``."""
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def checked_spec(spec: JobSpec, before: JobSpec | None = None) -> JobSpec:
+    """Return the spec.
+
+    Args:
+        spec: to be written.
+        before: the newest that was. What it held already may stay, though it looks like a secret: an older release may have taken it,
+            and whoever stops the job does not change it.
+
+    Raises:
+        DefinitionError: something in it cannot be; it says what, and how to mend it.
+    """
+    validate_name("job", spec.job)
+    if not all(spec.code.partition(":")):
+        raise _wrong(spec, f"code={spec.code!r} does not name a job", "name it as MODULE:JOB, such as examples.taxi.job:job")
+    for what, value, least in (
+        ("trigger_ms", spec.trigger_ms, 0),
+        ("restarts", spec.restarts, 0),
+        ("parallelism", spec.parallelism, 1),
+        ("start_timeout_ms", spec.start_timeout_ms, 1_000),
+        ("hang_after_ms", spec.hang_after_ms, 1_000),
+    ):
+        if value is not None and value < least:
+            raise _wrong(spec, f"{what}={value} is too small", f"give at least {least}")
+    if spec.standby and spec.launcher != "local":
+        raise _wrong(spec, f"standby=True goes with the launcher 'local', not {spec.launcher!r}", "leave standby out")
+    _check_restart(spec, spec.restart)
+    for name in spec.variables:
+        if not _VARIABLE.fullmatch(name):
+            raise _wrong(spec, f"{name!r} cannot be the name of an environment variable", "use letters, digits and '_'")
+    pairs = _pairs(spec)
+    known = frozenset(_pairs(before)) if before is not None else frozenset()
+    for name, text in pairs:
+        if (name, text) not in known and _is_secret(name, text):
+            raise _wrong(
+                spec,
+                f"the value of {name} looks like a secret, and specs are kept for ever and shown",
+                "set it in the environment of who starts the driver (the supervisor's or Dagster's), which a driver inherits",
+            )
+    texts = (spec.code, *(part for pair in pairs for part in pair))
+    if any("\0" in text for text in texts):
+        raise _wrong(spec, "a text holds a null character", "remove it")
+    return spec
+
+
+def plain_settings(settings: Mapping[str, str]) -> Mapping[str, str]:
+    """Return Spark settings as they are, after the same look at them as at those of a spec.
+
+    Raises:
+        DefinitionError: one holds a secret, which the list of processes and Spark's own pages show, or a null character.
+    """
+    for name, text in settings.items():
+        if _is_secret(name, text):
+            raise DefinitionError(
+                f"the value of {name} looks like a secret, and the list of processes and Spark's pages show it",
+                fix="set it in the environment, or in the file spark-defaults.conf of a folder that $SPARK_CONF_DIR names",
+            )
+        if "\0" in name + text:
+            raise DefinitionError("a text holds a null character", fix="remove it")
+    return settings
+
+
+def _pairs(spec: JobSpec) -> tuple[tuple[str, str], ...]:
+    """Return the texts of a spec that may be anything, by their names."""
+    places = (("version", spec.version), ("master", spec.master), ("folder", spec.folder or ""), ("outputs_root", spec.outputs_root or ""))
+    return (*places, *(("code_paths", path) for path in spec.code_paths), *spec.conf.items(), *spec.variables.items())
+
+
+def _is_secret(name: str, value: str) -> bool:
+    """Say whether a setting holds a credential, by its name or by the look of its value."""
+    by_name = not _TELLS_WHERE.search(name) and redacted(f"{name}={value}") != f"{name}={value}"
+    return by_name or redacted(value) != value
+
+
+def _check_restart(spec: JobSpec, policy: RestartPolicy) -> None:
+    for what, value, least in (
+        ("initial_ms", policy.initial_ms, 0),
+        ("longest_ms", policy.longest_ms, policy.initial_ms),
+        ("delay_ms", policy.delay_ms, 0),
+        ("reset_after_ms", policy.reset_after_ms, 1),
+        ("attempts", policy.attempts, 0),
+        ("failures_per", policy.failures_per, 0),
+        ("per_ms", policy.per_ms, 1),
+        ("same_epoch_failures", policy.same_epoch_failures, 0),
+        ("factor", policy.factor, 1),
+        ("jitter", policy.jitter, 0),
+    ):
+        if not value >= least:
+            raise _wrong(spec, f"restart.{what}={value} is too small", f"give at least {least}")
+    if math.isinf(policy.factor):
+        raise _wrong(spec, f"restart.factor={policy.factor} has no end", "give a number, such as 2")
+    if not policy.jitter <= 1:
+        raise _wrong(spec, f"restart.jitter={policy.jitter} is more than the whole delay", "give a share from 0 to 1")
+    counts = {"attempts": policy.attempts, "failures_per": policy.failures_per, "same_epoch_failures": policy.same_epoch_failures}
+    for what, most in counts.items():
+        if most >= KEPT_FAILURES:
+            raise _wrong(spec, f"restart.{what}={most} is more than is remembered", f"give less than {KEPT_FAILURES}, or another kind")
+
+
+def _wrong(spec: JobSpec, what: str, fix: str) -> DefinitionError:
+    return DefinitionError(what, fix=fix, job=spec.job)

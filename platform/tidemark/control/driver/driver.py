@@ -1,0 +1,377 @@
+"""The process of a driver: ``python -m tidemark.control.driver.driver --store URI --job NAME --attempt N``, or by ``spark-submit``.
+
+It claims its attempt, runs the job as the attempt's generation says, and ends when the newest one wants it to. Its exit code says how:
+0 as it was asked to, 64 for an error that trying again does not mend, 70 when another driver has the job, 75 for an error that may pass.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import os
+import socket
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from tidemark.clock import SYSTEM_CLOCK, Clock
+from tidemark.control.desired.attempts import claim_attempt
+from tidemark.control.desired.generations import read_generation
+from tidemark.control.desired.loading import load_job
+from tidemark.control.driver.driver_metrics import driver_metrics
+from tidemark.control.driver.driver_signals import asked_by_signals
+from tidemark.control.driver.spark_start import SparkStart
+from tidemark.control.driver.spec_watch import SpecWatch, watching
+from tidemark.control.launch.logs import OUT, JobLines, keep_bounded, log_format, log_to
+from tidemark.control.launch.run_folder import write_ending
+from tidemark.control.launch.spark_submit import NAME
+from tidemark.control.launch.standby import StandbyKeeper, wait_for_attempt
+from tidemark.control.model.driver_starts import SPARK, StartReport
+from tidemark.control.model.records import ATTEMPT_RUN, Attempt, ProcessHandle
+from tidemark.control.model.spec import JobSpec, SpecGeneration
+from tidemark.control.model.standby_files import LOG as STANDBY_LOG
+from tidemark.control.model.standby_files import OUT as STANDBY_OUT
+from tidemark.errors import DefinitionError, EngineError, FencedError, JobRunningError, StateMismatchError, StoreError, TidemarkError
+from tidemark.graph.job.job import Job
+from tidemark.savepoints.model.isolation import isolated
+from tidemark.state.encoding.redaction import redacted, without_secrets
+from tidemark.state.log.joblog import newest_epoch
+from tidemark.state.log.owners import current_owner, process_birth
+from tidemark.state.log.progress import EpochProgress, MissingEpochs
+from tidemark.state.status.status import read_status, write_failure
+from tidemark.state.store.store import JobStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+logger = logging.getLogger("tidemark")
+
+FINISHED: Final = 0
+TERMINAL: Final = 64
+FENCED: Final = 70
+TEMPORARY: Final = 75
+INTERRUPTED: Final = 130
+
+
+@dataclass(frozen=True)
+class Ready:
+    """What a driver needs before it can begin: the job, and a session to run it in."""
+
+    job: Job
+    session: SparkSession
+
+
+_END_SECONDS: Final = 60.0
+"""So long a process may take to end after its work has, before it is ended."""
+
+
+def drive(
+    store: JobStore,
+    name: str,
+    number: int,
+    *,
+    process: ProcessHandle,
+    lines: JobLines,
+    ready: Ready | None = None,
+    clock: Clock = SYSTEM_CLOCK,
+) -> int:
+    """Run an attempt to its end and return the exit code that says how it ended; the job's status says so, too.
+
+    Args:
+        store: the root store.
+        name: the job's name.
+        number: of the attempt.
+        process: that runs it.
+        lines: of the log, which say how far the job is.
+        ready: what a standby has made ready.
+        clock: processing time.
+    """
+    watch = SpecWatch(store, name, number, leave=lambda: _leave(process))
+    try:
+        attempt = claim_attempt(store, name, number, process=process, at=clock.now_ms())
+        generation = _generation(store, name, attempt.generation)
+        _run_attempt(store, attempt, generation, watch, process=process, lines=lines, ready=ready, clock=clock)
+    except TidemarkError as error:
+        return _ended_by(store, name, number, error, clock)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the status has to say so
+        text = redacted(f"{type(error).__name__}: {error}")
+        unknown = EngineError(f"the driver failed: {text}", fix="see the log for where; nothing was committed", job=name)
+        unknown.__cause__ = without_secrets(error)
+        return _ended_by(store, name, number, unknown, clock)
+    if watch.replaced is not None:
+        return _ended_by(store, name, number, watch.replaced, clock)
+    return FINISHED
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the attempt that the arguments name; returns the exit code."""
+    given = _parsed(arguments)
+    log = Path(given.log) if given.log else None
+    lines = JobLines(given.job, log_format())
+    if given.standby is None:
+        log_to(log, lines)
+    process = _this_process(given.launcher, log)
+    code = TERMINAL
+    try:
+        store = JobStore.open(given.store)
+        if given.standby is not None and log is not None:
+            code = stand_by(store, given.job, given.standby, log=log, process=process, lines=lines)
+        else:
+            code = drive(store, given.job, given.attempt, process=process, lines=lines)
+    except TidemarkError as error:
+        logger.exception("the job store cannot be opened")
+        code = TEMPORARY if error.transient else TERMINAL
+    except KeyboardInterrupt:
+        logger.warning("interrupted again: ending at once")
+        code = INTERRUPTED
+    finally:
+        logger.info("ends with exit code %d", code)
+        _note_ending(process, code)
+    return code
+
+
+def stand_by(store: JobStore, name: str, number: int, *, log: Path, process: ProcessHandle, lines: JobLines) -> int:
+    """Make all ready that a driver needs, and drive the attempt that this process is handed; returns the exit code.
+
+    Args:
+        store: the root store.
+        name: the job's name.
+        number: the generation of the spec to be ready for.
+        log: of the driver; until then this process has its own.
+        process: this one.
+        lines: of the log.
+    """
+    handler = log_to(log.with_name(STANDBY_LOG), lines)
+    try:
+        generation = _generation(store, name, number)
+        spark = SparkStart(generation.spec, lambda _: contextlib.nullcontext(), log=log.with_name(STANDBY_OUT))
+        from tidemark.spark.loop.class_archive_training import rehearse
+
+        job = _loaded(generation.spec)
+        ready = Ready(job, spark.session())
+        with tempfile.TemporaryDirectory(prefix="rehearsal-") as folder:
+            rehearse(ready.session, folder)
+        attempt = wait_for_attempt(store, generation, log.parent)
+    except TidemarkError:
+        # It is not the job that failed: the driver goes on, and will try again to have a standby.
+        logger.exception("cannot stand by")
+        return TERMINAL
+    if attempt is None:
+        ready.session.stop()
+        return FINISHED
+    logging.getLogger().removeHandler(handler)
+    log_to(log, lines)
+    return drive(store, name, attempt, process=process, lines=lines, ready=ready)
+
+
+def _run_attempt(
+    store: JobStore,
+    attempt: Attempt,
+    generation: SpecGeneration,
+    watch: SpecWatch,
+    *,
+    process: ProcessHandle,
+    lines: JobLines,
+    ready: Ready | None,
+    clock: Clock,
+) -> None:
+    spec = generation.spec
+    logger.info("attempt %d of job %s, generation %d: %s", attempt.number, spec.job, attempt.generation, attempt.why)
+    watch.look()
+    if watch.stopping.is_set() and watch.ending != "drain":
+        return
+    start = StartReport(store, spec.job, attempt, clock=clock)
+
+    def after_epoch(progress: EpochProgress) -> None:
+        start.close()
+        lines.after_epoch(progress)
+
+    beside = (*_bounding(process), *_keeping_standby(store, attempt, generation, process, needed=lambda: start.closed))
+    with asked_by_signals(watch), driver_metrics(store, spec.job, attempt.number) as metrics, contextlib.closing(start):
+        ready = ready or _made_ready(spec, start, _printed(process))
+        from tidemark.spark.loop.run import run
+
+        job, session = ready.job, ready.session
+        try:
+            # Once more: Spark has put its own handler for SIGINT in place.
+            with asked_by_signals(watch), watching(watch, *beside, *metrics):
+                if watch.ending is None and not watch.stopping.is_set():
+                    run(
+                        job,
+                        store=store.uri,
+                        trigger=f"{spec.trigger_ms} milliseconds",
+                        spark=session,
+                        on_epoch=after_epoch,
+                        on_stage=start.enter,
+                        stop=watch.stopping,
+                        takeover=attempt.takeover,
+                        run_id=attempt.run_id,
+                        handle_signals=False,
+                        adaptive_intake=spec.adaptive_intake,
+                        restore=spec.restore,
+                        parallelism=watch.next_parallelism,
+                        missing_epochs=_missing_epochs(store, spec),
+                        clock=clock,
+                    )
+                if watch.ending == "drain":
+                    run(
+                        job,
+                        store=store.uri,
+                        end_of_input=True,
+                        spark=session,
+                        on_epoch=after_epoch,
+                        on_stage=start.enter,
+                        stop=watch.until_drained(),
+                        takeover=attempt.takeover,
+                        run_id=attempt.run_id,
+                        handle_signals=False,
+                        restore=spec.restore,
+                        parallelism=watch.next_parallelism,
+                        missing_epochs=_missing_epochs(store, spec),
+                        clock=clock,
+                    )
+        finally:
+            with _ended_in_time(process):
+                session.stop()
+
+
+def _missing_epochs(store: JobStore, spec: JobSpec) -> MissingEpochs | None:
+    """Return what may be done about epochs that an output's place no longer holds."""
+    wish = spec.missing_epochs
+    head = newest_epoch(store, spec.job) if wish is not None else None
+    return wish.after(head.lineage, head.epoch) if wish is not None and head is not None else None
+
+
+def _made_ready(spec: JobSpec, start: StartReport, log: Path | None) -> Ready:
+    spark = SparkStart(spec, start.beside, log=log)
+    # Loaded while the JVM starts.
+    from tidemark.spark.loop import run  # noqa: F401
+
+    job = _loaded(spec)
+    start.enter(SPARK)
+    return Ready(job, spark.session())
+
+
+def _keeping_standby(
+    store: JobStore, attempt: Attempt, generation: SpecGeneration, process: ProcessHandle, *, needed: Callable[[], bool]
+) -> tuple[Callable[[], None], ...]:
+    if not generation.spec.standby or process.log is None:
+        return ()
+    return (StandbyKeeper(store, generation, attempt.number, Path(process.log), needed).keep,)
+
+
+def _generation(store: JobStore, name: str, number: int) -> SpecGeneration:
+    found = read_generation(store, name, number)
+    if found is None:
+        raise StateMismatchError(
+            f"the driver is for generation {number} of the spec, which is not there",
+            fix="submit the job again",
+            job=name,
+        )
+    return found
+
+
+def _loaded(spec: JobSpec) -> Job:
+    job = load_job(spec.code)
+    if spec.outputs_root is not None:
+        return isolated(job, name=spec.job, root=spec.outputs_root)
+    if job.name != spec.job:
+        raise DefinitionError(
+            f"{spec.code} is job {job.name!r}, and was submitted as {spec.job!r}",
+            fix=f"submit it as {job.name!r}; a job's name is part of where its state lies",
+            job=spec.job,
+        )
+    return job
+
+
+def _ended_by(store: JobStore, name: str, number: int, error: TidemarkError, clock: Clock) -> int:
+    """Say what ended the attempt, where the run has not said so itself; returns the exit code."""
+    logger.error("%s", error, exc_info=error)
+    if isinstance(error, FencedError):
+        return FENCED
+    # The status of a job that another driver has is that driver's.
+    if not isinstance(error, JobRunningError):
+        with contextlib.suppress(TidemarkError):
+            owner = current_owner(f"{ATTEMPT_RUN}{number}")
+            known = _known(store, name)
+            if known != (owner.run_id, "failed"):
+                write_failure(store, name, error.with_job(name), owner=owner, at=clock.now_ms())
+    return TEMPORARY if error.transient else TERMINAL
+
+
+def _known(store: JobStore, name: str) -> tuple[str, str] | None:
+    try:
+        status = read_status(store, name)
+    except StoreError:
+        raise
+    except TidemarkError:
+        return None
+    return (status.owner.run_id, status.state) if status is not None and status.owner is not None else None
+
+
+def _this_process(launcher: str, log: Path | None) -> ProcessHandle:
+    """Return this driver as its launcher knows it: where ``spark-submit`` started Python, by the JVM that leads their session."""
+    pid, leader = os.getpid(), os.getsid(0)
+    known = leader if launcher == NAME and leader == os.getppid() else pid
+    return ProcessHandle(
+        launcher, socket.gethostname(), known, started=process_birth(known) or "", log=str(log) if log is not None else None
+    )
+
+
+def _bounding(process: ProcessHandle) -> tuple[Callable[[], None], ...]:
+    out = _printed(process)
+    return () if out is None else (lambda: keep_bounded(out), lambda: keep_bounded(out.with_name(STANDBY_OUT)))
+
+
+def _printed(process: ProcessHandle) -> Path | None:
+    """Return the file of what the process and its JVM print, None where it is not known to us."""
+    return Path(process.log).with_name(OUT) if process.log is not None else None
+
+
+@contextlib.contextmanager
+def _ended_in_time(process: ProcessHandle) -> Iterator[None]:
+    """End the process if the block takes too long, such as the good-bye to a cluster that is gone."""
+    code = FINISHED if sys.exc_info()[0] is None else TEMPORARY
+    timer = threading.Timer(_END_SECONDS, lambda: _leave(process, code=code))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _leave(process: ProcessHandle, *, code: int = FINISHED) -> NoReturn:
+    """End this process at once; its JVM notices and ends, too."""
+    _note_ending(process, code)
+    logging.shutdown()
+    os._exit(code)
+
+
+def _note_ending(process: ProcessHandle, code: int) -> None:
+    if process.log is not None and process.pid is not None:
+        with contextlib.suppress(OSError):
+            write_ending(Path(process.log), pid=process.pid, started=process.started, code=code)
+
+
+def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tidemark.control.driver.driver", description="Run one attempt of a job.")
+    parser.add_argument("--store", required=True, help="root of the job store")
+    parser.add_argument("--job", required=True, help="the job's name")
+    task = parser.add_mutually_exclusive_group(required=True)
+    task.add_argument("--attempt", type=int, help="number of the attempt, which its launcher created")
+    task.add_argument("--standby", type=int, help="generation of the spec to be ready for, until an attempt is handed over")
+    parser.add_argument("--launcher", default="local", help="name of the launcher")
+    parser.add_argument("--log", default="", help="file for the log; standard error by default")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    # As a script, its own folder comes first on the path, and a job's module may have the name of one of the files here.
+    sys.path[:] = [path for path in sys.path if path != str(Path(__file__).parent)]
+    sys.exit(main(sys.argv[1:]))

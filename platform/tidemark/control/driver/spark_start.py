@@ -1,0 +1,82 @@
+"""Spark's start, beside what a driver does until it needs the session: its imports and the job's code."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tidemark.control.model.driver_starts import JVM, SESSION
+from tidemark.control.model.executor_settings import executor_settings
+from tidemark.control.model.spec import JobSpec
+from tidemark.errors import EngineError, TidemarkError
+from tidemark.state.encoding.redaction import without_secrets
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SEE_MASTER: Final = "see that the master can be reached and has room, and the settings in the spec's conf"
+
+
+class SparkStart:
+    """Starts the JVM in a thread, at once.
+
+    The session is built where it is asked for. Python loads modules for both until then, and two threads that load modules which need
+    one another may see them half loaded; so what the thread needs is loaded before it begins.
+
+    Args:
+        spec: of the job.
+        timed: takes the time of a stage.
+        log: the file of what the JVM prints.
+    """
+
+    def __init__(self, spec: JobSpec, timed: Callable[[str], AbstractContextManager[None]], *, log: Path | None) -> None:
+        from tidemark.spark.env.jvm import start_jvm
+        from tidemark.spark.env.session import start_settings
+
+        self._spec = spec
+        self._timed = timed
+        self._log = log
+        self._conf = {**executor_settings(spec), **spec.conf}
+        self._name = f"tidemark {spec.job}"
+        settings = start_settings(spec.master, app_name=self._name, conf=self._conf)
+        self._jvm: Future[None] = Future()
+
+        def start() -> None:
+            try:
+                with timed(JVM):
+                    start_jvm(settings, log=log)
+            except Exception as error:  # noqa: BLE001 - raised where the session is asked for
+                self._jvm.set_exception(error)
+            else:
+                self._jvm.set_result(None)
+
+        threading.Thread(target=start, name="tidemark-jvm", daemon=True).start()
+
+    def session(self) -> SparkSession:
+        """Wait for the JVM, and return the session in it.
+
+        Raises:
+            TidemarkError: it does not start.
+        """
+        from tidemark.spark.columns.engine_causes import engine_cause, whole_text
+        from tidemark.spark.columns.error_text import first_line
+        from tidemark.spark.env.session import build_session
+
+        try:
+            self._jvm.result()
+            with self._timed(SESSION):
+                return build_session(self._spec.master, app_name=self._name, conf=self._conf, log=self._log)
+        except TidemarkError:
+            raise
+        except Exception as error:  # noqa: BLE001 - Java's, Python's and the operating system's: it does not start
+            cause = engine_cause(whole_text(error))
+            behind = f"{cause.what}: " if cause is not None else ""
+            raise EngineError(
+                f"Spark does not start at master {self._spec.master!r}: {behind}{first_line(error)}",
+                fix=cause.fix if cause is not None else _SEE_MASTER,
+                job=self._spec.job,
+            ) from without_secrets(error)

@@ -1,0 +1,126 @@
+"""A driver's eye on what is wanted of it: the newest spec, and whether it is still the one that may run."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from tidemark.control.desired.attempts import require_newest
+from tidemark.control.desired.generations import read_generation, spec_numbers
+from tidemark.control.model.spec import Ending
+from tidemark.errors import FencedError, TidemarkError
+from tidemark.state.store.store import JobStore
+
+logger = logging.getLogger("tidemark")
+
+WATCH_SECONDS = 3.0
+
+
+class SpecWatch:
+    """Reads the newest spec now and then, and asks for an end when it wants one.
+
+    A spec that changes anything but whether the job runs, and how parallel, is not the driver's business: the reconciler starts another
+    one for it.
+
+    Args:
+        store: the root store.
+        job: the job's name.
+        attempt: number of the driver's own attempt.
+        leave: ends the process at once.
+
+    Attributes:
+        parallelism: shuffle partitions that the newest known spec asks for; None leaves them to the job.
+        ending: how the driver is to end; None while it is to run.
+        replaced: the error that says that another attempt has the job now.
+        stopping: set when the driver is to end after the epoch at hand; a new event may be put in its place.
+    """
+
+    def __init__(self, store: JobStore, job: str, attempt: int, *, leave: Callable[[], None]) -> None:
+        self._store = store
+        self._job = job
+        self._attempt = attempt
+        self._leave = leave
+        self._generation = 0
+        self._looking = threading.Lock()
+        self.parallelism: int | None = None
+        self.ending: Ending | None = None
+        self.replaced: FencedError | None = None
+        self.stopping = threading.Event()
+
+    def look(self) -> None:
+        """Look once.
+
+        Raises:
+            TidemarkError: the store cannot be reached, or a file in it is damaged.
+        """
+        try:
+            require_newest(self._store, self._job, self._attempt)
+        except FencedError as error:
+            self.replaced = error
+            self.stopping.set()
+            return
+        with self._looking:
+            self._take_up_newest()
+
+    def next_parallelism(self) -> int | None:
+        """Return the parallelism of the epoch that begins now, as a spec says that was made up to now.
+
+        Costs one look for a file that is not there. Where the store does not answer it is the last one known: the epoch itself will tell.
+        """
+        try:
+            with self._looking:
+                if read_generation(self._store, self._job, self._generation + 1) is not None:
+                    self._take_up_newest()
+        except (TidemarkError, OSError) as error:
+            logger.warning("%s", error)
+        return self.parallelism
+
+    def _take_up_newest(self) -> None:
+        newest = max(spec_numbers(self._store, self._job), default=0)
+        spec = read_generation(self._store, self._job, newest) if newest > self._generation else None
+        if spec is None:
+            return
+        if spec.spec.parallelism != self.parallelism:
+            logger.info("generation %d: parallelism %s from the next epoch on", newest, spec.spec.parallelism or "as the job has it")
+            self.parallelism = spec.spec.parallelism
+        self._generation = newest
+        if spec.spec.wanted == "running":
+            return
+        if spec.spec.stop == "now":
+            logger.info("generation %d asks for an end at once: %s", newest, spec.why or spec.by)
+            self._leave()
+        elif self.ending != spec.spec.stop:
+            logger.info("generation %d asks for an end (%s): %s", newest, spec.spec.stop, spec.why or spec.by)
+            self.ending = spec.spec.stop
+            self.stopping.set()
+
+    def until_drained(self) -> threading.Event:
+        """Return a new event for the drain that follows; only another wish than to drain sets it."""
+        self.stopping = threading.Event()
+        if self.ending != "drain" or self.replaced is not None:
+            self.stopping.set()
+        return self.stopping
+
+
+@contextmanager
+def watching(watch: SpecWatch, *beside: Callable[[], None], seconds: float = WATCH_SECONDS) -> Iterator[None]:
+    """Look every few seconds while the block runs, and do beside it what is to be done as often."""
+    ended = threading.Event()
+
+    def go() -> None:
+        while not ended.wait(seconds):
+            for work in (watch.look, *beside):
+                try:
+                    work()
+                except (TidemarkError, OSError) as error:
+                    logger.warning("%s", error)
+
+    thread = threading.Thread(target=go, name="tidemark-watch", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()

@@ -1,0 +1,1 @@
+"""Forks: discarding and promoting them."""

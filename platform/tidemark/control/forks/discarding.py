@@ -1,0 +1,247 @@
+"""Discarding forks: a fork's tables, state and spec are deleted. What is to go is written down first, so that it can be gone on with."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Final
+
+from tidemark.clock import SYSTEM_CLOCK, Clock
+from tidemark.control.desired.generations import read_spec, require_spec
+from tidemark.control.model.layout import CONTROL
+from tidemark.control.model.spec import ForkOrigin, SpecGeneration
+from tidemark.control.observed.observe import job_names
+from tidemark.crashpoints import crash_point
+from tidemark.errors import CorruptStoreError, DefinitionError, SavepointInUseError, TidemarkError
+from tidemark.locations import Location, leads_into
+from tidemark.savepoints.model.isolation import overlaps
+from tidemark.savepoints.model.restore import Restore
+from tidemark.savepoints.restore.loans import give_up
+from tidemark.savepoints.restore.wished_restores import let_go_for
+from tidemark.state.gc.holds import Holds
+from tidemark.state.gc.pins import Pins
+from tidemark.state.log.joblog import Driver, JobLog
+from tidemark.state.log.owners import current_owner
+from tidemark.state.log.records import EpochRecord
+from tidemark.state.store.layout import DISCARD, LOG, job_folder
+from tidemark.state.store.local_files import linked
+from tidemark.state.store.sealed import read_sealed, write_sealed
+from tidemark.state.store.store import JobStore
+
+logger = logging.getLogger("tidemark")
+
+KIND: Final = "discard-note"
+
+
+@dataclass(frozen=True)
+class DiscardNote:
+    """A fork that is being deleted.
+
+    Args:
+        tables: places that go with it.
+        at: when that was begun, milliseconds.
+        restore: that its spec asks for, of which a hold is let go.
+        of: the job that it is a fork of; empty where that is not known.
+    """
+
+    tables: tuple[str, ...]
+    at: int
+    restore: Restore | None = None
+    of: str = ""
+
+
+def read_discard(folder: JobStore) -> DiscardNote | None:
+    """Return what was begun and is not done, None where that is nothing. ``folder`` is the store at the fork's folder.
+
+    Raises:
+        CorruptStoreError: the note is damaged.
+    """
+    return read_sealed(folder, DISCARD, kind=KIND, form=DiscardNote)
+
+
+def require_fork_of(origin: ForkOrigin | None, name: str, job: str) -> None:
+    """Refuse a fork that another job has.
+
+    Raises:
+        DefinitionError: it was made of another job.
+    """
+    if origin is not None:
+        _require_of(origin.job, name, job)
+
+
+def discard(store: JobStore, name: str, *, of: str = "", clock: Clock = SYSTEM_CLOCK) -> tuple[str, ...]:
+    """Delete a fork that does not run, with its tables, and let go of what it held; returns the places that were deleted.
+
+    A table where another job has anything is left. Called again after a crash it goes on.
+
+    Args:
+        store: the root store.
+        name: the fork's.
+        of: the job that it has to be a fork of; any by default.
+        clock: the time.
+
+    Raises:
+        DefinitionError: it is no fork, or another job's.
+        JobRunningError: a driver of it is alive.
+        LinkedPathError: there are symbolic links in its folder or its tables; nothing was deleted.
+        SavepointInUseError: other jobs read its state. Its savepoints may be gone, if such a job began just now; its state and tables stay.
+        CorruptStoreError: of another job it cannot be told where its tables lie; nothing was deleted.
+        UnknownJobError: there is no such job.
+        StoreError: something cannot be deleted now; the same call goes on with it.
+    """
+    folder = store.at(job_folder(name))
+    log = JobLog(folder, name, clock)
+    begun = read_discard(folder)
+    if begun is not None:
+        return _go_on(store, log, begun, of=of)
+    generation, root = _fork(store, name)
+    if of:
+        require_fork_of(generation.spec.origin, name, of)
+    if generation.spec.wanted == "running":
+        raise DefinitionError(f"the fork {name!r} is wanted running", fix=f"stop it first: `tidemark stop {name}`", job=name)
+    _require_unread(folder, name)
+    driver = log.acquire(current_owner("discard"), instead=f"stop the fork: `tidemark stop {name}`")
+    try:
+        return _delete(store, name, _begin(store, driver, name, generation, root))
+    except BaseException:
+        with suppress(TidemarkError):
+            driver.release()
+        raise
+
+
+def places_of_others(store: JobStore, name: str) -> dict[str, tuple[str, ...]]:
+    """Return where other jobs have anything: their folders, the outputs of what they can go on from or back to, the roots of forks.
+
+    Raises:
+        CorruptStoreError: of one it cannot be told.
+    """
+    found = {}
+    for job in job_names(store):
+        if job == name:
+            continue
+        folder = store.at(job_folder(job))
+        log = JobLog(folder, job)
+        try:
+            head = log.load().epoch
+        except CorruptStoreError:
+            if read_discard(folder) is None:
+                raise
+            # Its tables are gone already.
+            continue
+        records = [*([head] if head is not None else []), *(pin.record for pin in Pins(log).list())]
+        locations = {output.location for record in records for output in record.outputs.values() if output.location is not None}
+        generation = read_spec(store, job)
+        if generation is not None and generation.spec.outputs_root is not None:
+            # One that has not begun has no records of its outputs.
+            locations.add(str(Location.parse(generation.spec.outputs_root)))
+        found[f"job {job!r}"] = (str(folder.location), *sorted(locations))
+    return found
+
+
+def _fork(store: JobStore, name: str) -> tuple[SpecGeneration, str]:
+    there = LOG in store.at(job_folder(name)).folders()
+    generation = read_spec(store, name) if there else require_spec(store, name)
+    root = generation.spec.outputs_root if generation is not None else None
+    if generation is None or root is None:
+        raise DefinitionError(f"job {name!r} is no fork; only forks are discarded", fix="name a fork that `tidemark fork` made", job=name)
+    return generation, root
+
+
+def _begin(store: JobStore, driver: Driver, name: str, generation: SpecGeneration, root: str) -> DiscardNote:
+    """Make sure that nobody else needs what goes, and write down what that is."""
+    tables = _tables(driver.last, root)
+    _require_no_links(driver.log.store, root, tables)
+    others = [place for places in places_of_others(store, name).values() for place in places]
+    # Who is being restored from it holds its files first, and then looks whether the savepoint is still there.
+    pins = Pins(driver.log)
+    for pin in pins.names():
+        pins.remove(pin)
+    _require_unread(driver.log.store, name)
+    apart = []
+    for place in tables:
+        if any(overlaps(place, other) for other in others):
+            logger.warning("%s is left where it is: another job writes there", place)
+        else:
+            apart.append(place)
+    origin = generation.spec.origin
+    note = DiscardNote(tuple(apart), driver.log.clock.now_ms(), generation.spec.restore, origin.job if origin is not None else "")
+    driver.confirm()
+    write_sealed(driver.log.store, DISCARD, kind=KIND, value=note)
+    crash_point("discard-noted")
+    return note
+
+
+def _go_on(store: JobStore, log: JobLog, begun: DiscardNote, *, of: str) -> tuple[str, ...]:
+    if of and begun.of:
+        _require_of(begun.of, log.job, of)
+    _require_not_anew(store, log.job, begun)
+    # As long as its records are whole, a driver may be at work again.
+    with suppress(CorruptStoreError):
+        log.acquire(current_owner("discard"), instead=f"stop the fork: `tidemark stop {log.job}`")
+    return _delete(store, log.job, begun)
+
+
+def _delete(store: JobStore, name: str, begun: DiscardNote) -> tuple[str, ...]:
+    folder = store.at(job_folder(name))
+    for place in begun.tables:
+        _remove_table(place)
+    crash_point("discard-tables-gone")
+    with suppress(CorruptStoreError):
+        give_up(folder, name)
+    if begun.restore is not None:
+        let_go_for(store, name, begun.restore)
+    # Nobody starts what has no spec. The note goes last.
+    folder.remove_folder(CONTROL)
+    crash_point("discard-specs-gone")
+    folder.delete(file.path for file in folder.list() if file.path != DISCARD)
+    crash_point("discard-nearly-done")
+    store.remove_folder(name)
+    return (*begun.tables, str(folder.location))
+
+
+def _require_not_anew(store: JobStore, name: str, note: DiscardNote) -> None:
+    generation = read_spec(store, name)
+    if generation is not None and generation.at > note.at:
+        raise DefinitionError(
+            f"job {name!r} was submitted anew while a fork of that name was being deleted",
+            fix="stop it, or give it another name, and delete its folder in the job store by hand",
+            job=name,
+        )
+
+
+def _require_of(origin: str, name: str, job: str) -> None:
+    if origin != job:
+        raise DefinitionError(f"{name!r} is a fork of job {origin!r}", fix=f"name that job, or a fork of {job!r}", job=job)
+
+
+def _require_unread(folder: JobStore, name: str) -> None:
+    holders = sorted({hold.job for hold in Holds(folder).list()} - {name})
+    if holders:
+        raise SavepointInUseError(f"the state of {name!r} is read by {', '.join(holders)}", fix="discard these first", job=name)
+
+
+def _tables(head: EpochRecord | None, root: str) -> list[str]:
+    """Return the places of a fork's outputs; none outside of its root, whatever its records say."""
+    within = f"{Location.parse(root)}/"
+    outputs = head.outputs.values() if head is not None else ()
+    # Without the dots that a location may have: with them another folder may seem to lie within.
+    places = [str(Location.parse(output.location)) for output in outputs if output.location is not None]
+    return [place for place in places if place.startswith(within) and leads_into(place.removeprefix(within))]
+
+
+def _require_no_links(folder: JobStore, root: str, tables: list[str]) -> None:
+    """Make sure that a fork can be deleted whole: what lies behind symbolic links would be left."""
+    links = list(folder.links())
+    if tables:
+        within, outputs = f"{Location.parse(root)}/", JobStore.open(root)
+        links += [link for place in tables for link in outputs.links(place.removeprefix(within))]
+    if links:
+        raise linked(sorted(set(links)))
+
+
+def _remove_table(place: str) -> None:
+    """Delete a table's folder, from the one that it lies in: it may have been replaced by a link since."""
+    location = Location.parse(place)
+    above, _, name = location.path.rpartition("/")
+    JobStore.open(replace(location, path=above or ("/" if location.scheme == "file" else ""))).remove_folder(name)

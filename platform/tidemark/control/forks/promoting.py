@@ -1,0 +1,93 @@
+"""Promoting a fork: its code takes the job's place, in the job's own tables.
+
+A fork's tables hold results from its savepoint on only, and its state goes with them. So neither is moved: the job goes back to the
+savepoint that the fork began with, state and tables, and the fork's code reads the same input again. No row is lost or doubled, and what
+went before the savepoint stays. It is an upgrade with all that belongs to one: a savepoint, probation, and a way back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tidemark.control.desired.generations import read_spec, require_spec
+from tidemark.control.model.spec import JobSpec
+from tidemark.control.upgrade.upgrade_request import UpgradeRequest
+from tidemark.control.upgrade.upgrade_verdict import Maps
+from tidemark.errors import UpgradeError
+from tidemark.savepoints.core.savepoint_store import SavepointStore
+from tidemark.savepoints.model.restore import Restore
+from tidemark.state.store.store import JobStore
+
+
+def promotion_of(
+    store: JobStore, fork: str, *, version: str = "", good_epochs: int = 3, within_ms: int = 300_000, checks: tuple[str, ...] = ()
+) -> UpgradeRequest:
+    """Return the upgrade by which a fork's code takes the place of that of the job that it is a fork of.
+
+    Args:
+        store: the root store.
+        fork: the fork's name; it may run, and is left as it is.
+        version: a label of its code; the one that the fork was given by default.
+        good_epochs: so many epochs its code has to commit in the job's place.
+        within_ms: how long it has for that, and for its checks.
+        checks: names of checks that have to pass in that time.
+
+    Raises:
+        UnknownJobError: there is no such job.
+        UpgradeError: it is no fork, or its savepoint is another one by now.
+        UnknownSavepointError: its savepoint is gone.
+    """
+    spec = require_spec(store, fork).spec
+    origin = spec.origin
+    if origin is None:
+        raise UpgradeError(f"job {fork!r} is no fork", fix="name a fork that `tidemark fork` made", job=fork)
+    restore = _with_renames_since(origin.restore, spec.restore)
+    found = SavepointStore(store, restore.job).get(restore.savepoint).record
+    if origin.epoch >= 0 and (found.lineage, found.epoch) != (origin.lineage, origin.epoch):
+        raise UpgradeError(
+            f"savepoint {restore.savepoint!r} of job {restore.job!r} is another one by now than that which {fork!r} began with",
+            fix=f"upgrade the job to the fork's code from a savepoint that you name: `tidemark upgrade {restore.job} --to {spec.code} "
+            "--from SAVEPOINT`",
+            job=restore.job,
+            epoch=origin.epoch,
+        )
+    return UpgradeRequest(
+        restore.job,
+        spec.code,
+        version=version or _version(store, spec, restore.job),
+        code_paths=spec.code_paths,
+        folder=spec.folder,
+        variables=spec.variables,
+        maps=Maps(restore.uids, restore.columns, restore.allow_non_restored_state),
+        good_epochs=good_epochs,
+        within_ms=within_ms,
+        checks=checks,
+        back_to=restore.savepoint,
+    )
+
+
+def _with_renames_since(began: Restore, now: Restore | None) -> Restore:
+    """Return the restore that a fork began with, with the names that its code has since it was upgraded itself."""
+    if now is None or now.identity == began.identity:
+        return began
+    uids = {old: now.uids.get(new, new) for old, new in began.uids.items()}
+    uids |= {old: new for old, new in now.uids.items() if old not in began.uids.values()}
+    columns = {now.uids.get(uid, uid): dict(names) for uid, names in began.columns.items()}
+    for uid, names in now.columns.items():
+        earlier = columns.get(uid, {})
+        chained = {old: names.get(new, new) if new is not None else None for old, new in earlier.items()}
+        columns[uid] = {**chained, **{old: new for old, new in names.items() if old not in earlier.values()}}
+    return replace(
+        began,
+        uids=uids,
+        columns=columns,
+        allow_non_restored_state=began.allow_non_restored_state or now.allow_non_restored_state,
+    )
+
+
+def _version(store: JobStore, spec: JobSpec, job: str) -> str:
+    """Return the label of a fork's code: its own, not that which it took over from the job, whose code was another."""
+    submitted = read_spec(store, job)
+    if submitted is None or submitted.spec.code == spec.code:
+        return spec.version
+    return spec.version if spec.version != submitted.spec.version else ""

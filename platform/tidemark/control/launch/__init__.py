@@ -1,0 +1,1 @@
+"""Launchers of drivers: local processes, spark-submit; their logs."""

@@ -1,0 +1,217 @@
+"""Drivers as processes of this machine, which live on when who started them ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from tidemark.control.launch.logs import OUT, rotate, tail
+from tidemark.control.launch.processes import end_session, facts_of, spawn, take_note
+from tidemark.control.launch.run_folder import RunFolder, read_ending, run_folder, write_ending
+from tidemark.control.model.launcher import Probe
+from tidemark.control.model.records import Attempt, ProcessHandle
+from tidemark.control.model.spec import JobSpec, SpecGeneration
+from tidemark.control.model.standby_files import order_standby, read_standby
+from tidemark.errors import LaunchError
+from tidemark.state.encoding.redaction import redacted, without_secrets
+from tidemark.state.log.owners import born_since_boot, known_dead, process_birth
+from tidemark.state.log.records import OwnerInfo
+
+DRIVER: Final = "tidemark.control.driver.driver"
+
+_OF_THE_STARTER: Final = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "_PYSPARK_DRIVER_CONN_INFO_PATH", "SPARK_ENV_LOADED")
+"""Variables by which a process that runs in Spark itself would hand its own JVM on."""
+
+_MARK: Final = "TIDEMARK_DRIVER"
+"""Variable of a driver and of all it starts: where its log is. A number of a process comes to others in time; this does not."""
+
+
+class LocalLauncher:
+    """Starts drivers with this Python on this machine; a ``launcher.Launcher``.
+
+    Args:
+        logs: where logs are kept; else ``$TIDEMARK_LOGS``, or the user's folder for state.
+        name: under which handles are found again.
+    """
+
+    def __init__(self, logs: Path | None = None, *, name: str = "local") -> None:
+        self._logs = logs
+        self._name = name
+        self._host = socket.gethostname()
+        self._alive: dict[int, OwnerInfo] = {}
+
+    def launch(self, spec: SpecGeneration, attempt: Attempt, store_uri: str) -> ProcessHandle:
+        """Start the driver of an attempt and return at once.
+
+        Raises:
+            LaunchError: no process was started.
+        """
+        job = spec.spec
+        files = run_folder(store_uri, job.job, self._logs)
+        try:
+            folder = Path(job.folder).expanduser() if job.folder is not None else None
+            if folder is not None and not folder.is_dir():
+                raise LaunchError(
+                    f"the working directory {folder} of job {job.job!r} is not there", fix="create it, or submit with another"
+                )
+            handed = self._handed(spec, attempt, files)
+            if handed is not None:
+                return handed
+            files.logs.mkdir(parents=True, exist_ok=True, mode=0o700)
+            rotate(files.out)
+            variables = {**self.environment(job, files.scratch_of(attempt.number)), _MARK: str(files.log)}
+            command = self.command(spec, attempt, store_uri, files)
+            pid = spawn(command, variables, out=files.out, folder=folder)
+        # A home that nobody has (~ada/jobs) is a RuntimeError, a text that the system does not take a ValueError.
+        except (OSError, RuntimeError, ValueError) as error:
+            raise LaunchError(
+                f"the driver of job {job.job!r} cannot be started: {redacted(str(error))}",
+                fix="see that the program and the spec's folder and code_paths are there, and room for its log and its temporary files",
+                place=str(files.logs),
+            ) from without_secrets(error)
+        # One that is gone already must not be taken for another that gets its number later.
+        return ProcessHandle(self._name, self._host, pid, started=process_birth(pid) or f"{pid} is gone", log=str(files.log))
+
+    def _handed(self, spec: SpecGeneration, attempt: Attempt, files: RunFolder) -> ProcessHandle | None:
+        """Hand the attempt to the process that stands by for just this spec; None where there is none, and one is to be started."""
+        standby = read_standby(files.logs) if spec.spec.standby else None
+        if standby is None or not standby.ready or not standby.lives or standby.generation != spec.generation:
+            return None
+        if not order_standby(files.logs, standby, attempt.number):
+            return None
+        return ProcessHandle(self._name, self._host, standby.pid, started=standby.started, log=str(files.log))
+
+    def standby_command(self, spec: SpecGeneration, store_uri: str, log: Path) -> Sequence[str]:
+        """Return the program that makes itself ready to drive a job, and its arguments."""
+        arguments = ("--store", store_uri, "--job", spec.spec.job, "--standby", str(spec.generation), "--launcher", self._name)
+        return (sys.executable, "-m", DRIVER, *arguments, "--log", str(log))
+
+    def standby_environment(self, job: JobSpec, scratch: Path, log: Path) -> dict[str, str]:
+        """Return the variables of a standby that a driver starts: its own, but for where temporary files are."""
+        found = self.environment(job, scratch)
+        if found["SPARK_LOCAL_DIRS"] == os.environ.get("TMPDIR"):
+            found["SPARK_LOCAL_DIRS"] = str(scratch)
+        return {**found, _MARK: str(log)}
+
+    def command(self, spec: SpecGeneration, attempt: Attempt, store_uri: str, files: RunFolder) -> Sequence[str]:
+        """Return the program to start, and its arguments."""
+        return (sys.executable, "-m", DRIVER, *driver_arguments(spec.spec.job, attempt, store_uri, launcher=self._name, log=files.log))
+
+    def environment(self, job: JobSpec, scratch: Path) -> dict[str, str]:
+        """Return the variables of a driver: those of this process, the job's own, and where its code is."""
+        found = {key: value for key, value in os.environ.items() if key not in _OF_THE_STARTER}
+        # What a driver that is killed leaves behind lies where the next one removes it.
+        found |= {"TMPDIR": str(scratch), "SPARK_LOCAL_DIRS": found.get("SPARK_LOCAL_DIRS", str(scratch))}
+        found |= job.variables
+        paths = [str(path) for path in code_places(job)] + [path for path in (found.get("PYTHONPATH"),) if path]
+        return {**found, "PYTHONPATH": os.pathsep.join(paths)} if paths else found
+
+    def probe(self, handle: ProcessHandle) -> Probe:
+        """Say whether a process lives."""
+        if not self._is_here(handle) or handle.pid is None:
+            return "unknown"
+        self._take_note(handle)
+        owner = OwnerInfo(handle.host, handle.pid, handle.started)
+        if known_dead(owner):
+            self._alive.pop(handle.pid, None)
+            return "gone"
+        self._alive[handle.pid] = owner
+        return "alive"
+
+    def some_ended(self) -> bool:
+        """Say whether a driver that was alive when it was last probed has ended since; of each it is said once."""
+        ended = [pid for pid, owner in tuple(self._alive.items()) if known_dead(owner)]
+        for pid in ended:
+            self._alive.pop(pid, None)
+        return bool(ended)
+
+    def exit_code(self, handle: ProcessHandle) -> int | None:
+        """Return what a process that is gone ended with, None where nobody took note."""
+        if not self._is_here(handle) or handle.pid is None or handle.log is None:
+            return None
+        self._take_note(handle)
+        return read_ending(Path(handle.log), pid=handle.pid, started=handle.started)
+
+    def ask_to_stop(self, handle: ProcessHandle) -> None:
+        """Send the driver SIGTERM: it finishes its epoch and ends."""
+        pid = self.driver_pid(handle) if self._is_here(handle) else None
+        if pid is not None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGTERM)
+
+    def driver_pid(self, handle: ProcessHandle) -> int | None:
+        """Return the pid of the driver's Python, None where it does not live."""
+        alive = handle.pid is not None and not known_dead(OwnerInfo(handle.host, handle.pid, handle.started))
+        return handle.pid if alive else None
+
+    def kill(self, handle: ProcessHandle) -> None:
+        """End a process at once, with all it started; of one that is gone, what it left running.
+
+        A JVM without its Python, or the other way round, is of no use.
+        """
+        if not self._is_here(handle) or handle.pid is None:
+            return
+        if known_dead(OwnerInfo(handle.host, handle.pid, handle.started)):
+            self._end_rest(handle, handle.pid)
+        else:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(handle.pid, signal.SIGKILL)
+            end_session(handle.pid)
+        self._take_note(handle)
+
+    def logs(self, handle: ProcessHandle, lines: int) -> tuple[str, ...]:
+        """Return the newest lines of the log; where a driver died before it wrote any, of what it printed."""
+        if not self._is_here(handle) or handle.log is None:
+            return ()
+        log = Path(handle.log)
+        return tail(log, lines) or tail(log.with_name(OUT), lines)
+
+    def _is_here(self, handle: ProcessHandle) -> bool:
+        return handle.host == self._host
+
+    def _end_rest(self, handle: ProcessHandle, leader: int) -> None:
+        """End what is left of the session that a driver led; who has its number by now, and does not come from it, is left alone."""
+        facts = facts_of(leader)
+        if (facts is None or facts.ended) and handle.log is not None and born_since_boot(handle.started):
+            end_session(leader, mark=f"{_MARK}={handle.log}")
+
+    def _take_note(self, handle: ProcessHandle) -> None:
+        """Take note of the end of a child of this process: nothing is left of it, and how it ended is written down."""
+        if handle.pid is None:
+            return
+        facts = facts_of(handle.pid)
+        # Another child of this process may have got the number.
+        if facts is not None and (not facts.ended or not handle.started.endswith(f":{facts.started}")):
+            return
+        code = take_note(handle.pid) if facts is not None else None
+        if code is not None and handle.log is not None:
+            log = Path(handle.log)
+            with suppress(OSError):
+                if read_ending(log, pid=handle.pid, started=handle.started) is None:
+                    write_ending(log, pid=handle.pid, started=handle.started, code=code)
+
+
+def driver_arguments(job: str, attempt: Attempt, store_uri: str, *, launcher: str, log: Path | None) -> tuple[str, ...]:
+    """Return the arguments of a driver."""
+    arguments = ("--store", store_uri, "--job", job, "--attempt", str(attempt.number), "--launcher", launcher)
+    return (*arguments, "--log", str(log)) if log is not None else arguments
+
+
+def code_places(job: JobSpec) -> tuple[Path, ...]:
+    """Return the job's code paths, absolute; relative ones begin at its working directory.
+
+    Raises:
+        LaunchError: one is not there.
+    """
+    folder = Path(job.folder or ".").expanduser()
+    places = tuple((folder / Path(path).expanduser()).absolute() for path in job.code_paths)
+    for place in places:
+        if not place.exists():
+            raise LaunchError(f"{place}, of the code of job {job.job!r}, is not there", fix="submit with code_paths that are")
+    return places

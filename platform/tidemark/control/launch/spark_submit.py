@@ -1,0 +1,139 @@
+"""Drivers by ``spark-submit``: to a standalone cluster, YARN or Kubernetes, by the options that one knows.
+
+In *client* mode the driver is a process of this machine, as a local one is, and Spark's executors are elsewhere. In *cluster* mode
+(``spark.submit.deployMode=cluster``; YARN and Kubernetes have it for Python) it runs there too: then only its heartbeat says whether it
+lives, it ends by reading its spec, and one that cannot be reached is fenced off by the next.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from tidemark.control.launch.local_launcher import DRIVER, LocalLauncher, code_places, driver_arguments
+from tidemark.control.launch.processes import session_members
+from tidemark.control.launch.run_folder import RunFolder
+from tidemark.control.launch.shipped_code import shipped
+from tidemark.control.model.executor_settings import executor_settings
+from tidemark.control.model.records import Attempt, ProcessHandle
+from tidemark.control.model.spec import JobSpec, SpecGeneration
+from tidemark.errors import LaunchError
+
+NAME: Final = "spark-submit"
+DEPLOY_MODE: Final = "spark.submit.deployMode"
+
+_LEAVES: Final = {"yarn": "spark.yarn.submit.waitAppCompletion", "k8s": "spark.kubernetes.submission.waitAppCompletion"}
+"""By which ``spark-submit`` ends when a driver on the cluster has started."""
+
+_DRIVER_VARIABLES: Final = {"yarn": "spark.yarn.appMasterEnv", "k8s": "spark.kubernetes.driverEnv"}
+
+
+class SparkSubmitLauncher(LocalLauncher):
+    """Starts drivers with ``spark-submit``; a ``launcher.Launcher``.
+
+    Args:
+        logs: where logs are kept; else ``$TIDEMARK_LOGS``, or the user's folder for state.
+        program: the program; else that of ``$SPARK_HOME``, of the installed PySpark, or on ``PATH``.
+    """
+
+    def __init__(self, logs: Path | None = None, *, program: str | None = None) -> None:
+        super().__init__(logs, name=NAME)
+        self._program = program
+
+    def launch(self, spec: SpecGeneration, attempt: Attempt, store_uri: str) -> ProcessHandle:
+        """Start the driver of an attempt and return at once.
+
+        Raises:
+            LaunchError: no process was started, or the cluster does not take drivers in Python.
+        """
+        if not on_cluster(spec.spec):
+            return super().launch(spec, attempt, store_uri)
+        if _scheduler(spec.spec) not in _LEAVES:
+            raise LaunchError(
+                f"master {spec.spec.master!r} takes no drivers in Python",
+                fix=f"leave {DEPLOY_MODE} out, so that the driver runs on this machine and the executors on the cluster",
+            )
+        if store_uri.startswith("file:"):
+            raise LaunchError(
+                f"a driver on a cluster cannot read the job store {store_uri}",
+                fix="keep the job store where all machines reach it, such as s3://bucket/jobs",
+            )
+        super().launch(spec, attempt, store_uri)
+        # The process here only submits.
+        return ProcessHandle(NAME, "", application=f"{spec.spec.job} {attempt.run_id}")
+
+    def command(self, spec: SpecGeneration, attempt: Attempt, store_uri: str, files: RunFolder) -> Sequence[str]:
+        """Return ``spark-submit`` with its options, the driver's program and its arguments."""
+        job, clustered = spec.spec, on_cluster(spec.spec)
+        archives = shipped(code_places(job), files.scratch / "code")
+        options = ["--master", job.master, "--name", f"tidemark {job.job}"]
+        for key, value in self.conf(job).items():
+            options += ["--conf", f"{key}={value}"]
+        if archives:
+            options += ["--py-files", ",".join(map(str, archives))]
+        log = None if clustered else files.log
+        return (self._found(), *options, _driver_file(), *driver_arguments(job.job, attempt, store_uri, launcher=NAME, log=log))
+
+    def conf(self, job: JobSpec) -> Mapping[str, str]:
+        """Return the Spark settings that must be there before the JVM starts: the job's, before those of a session on one machine."""
+        from tidemark.spark.env.session import local_settings
+
+        local = local_settings() if job.master.startswith("local") else {}
+        leaves = {_LEAVES[_scheduler(job)]: "false"} if on_cluster(job) else {}
+        # Where a task runs, the job's module is imported, too, and reads the same variables.
+        readers = ("spark.executorEnv", *((_DRIVER_VARIABLES[_scheduler(job)],) if on_cluster(job) else ()))
+        variables = {f"{reader}.{key}": value for reader in readers for key, value in job.variables.items()}
+        return {**local, **leaves, **variables, **executor_settings(job), **job.conf}
+
+    def environment(self, job: JobSpec, scratch: Path) -> dict[str, str]:
+        """Return the variables of ``spark-submit``, which the driver inherits."""
+        found = {"PYSPARK_PYTHON": sys.executable, **super().environment(job, scratch)}
+        return {"PYSPARK_DRIVER_PYTHON": sys.executable, **found}
+
+    def driver_pid(self, handle: ProcessHandle) -> int | None:
+        """Return the pid of the driver's Python, a child of the JVM that leads the session; None where it does not live."""
+        leader = super().driver_pid(handle)
+        if leader is None:
+            return None
+        ours = (member.pid for member in session_members(leader) if _runs_driver(member.pid))
+        return next(ours, None)
+
+    def _found(self) -> str:
+        home = os.environ.get("SPARK_HOME")
+        spec = None if self._program or home else find_spec("pyspark")
+        package = [str(Path(place, "bin", NAME)) for place in (spec.submodule_search_locations or ())] if spec is not None else []
+        places = [self._program or "", str(Path(home, "bin", NAME)) if home else "", *package]
+        found = next((place for place in map(shutil.which, filter(None, places)) if place is not None), None) or shutil.which(NAME)
+        if found is None:
+            raise LaunchError("there is no spark-submit", fix="set SPARK_HOME, or install pyspark")
+        return str(Path(found).absolute())
+
+
+def on_cluster(job: JobSpec) -> bool:
+    """Whether a job's driver runs on the cluster, too."""
+    return job.conf.get(DEPLOY_MODE) == "cluster"
+
+
+def _scheduler(job: JobSpec) -> str:
+    return job.master.partition(":")[0]
+
+
+def _driver_file() -> str:
+    spec = find_spec(DRIVER)
+    if spec is None or spec.origin is None:
+        raise LaunchError(f"{DRIVER} is not a file that spark-submit could run", fix="install Tidemark from a folder or a wheel")
+    return spec.origin
+
+
+def _runs_driver(pid: int) -> bool:
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return False
+    # The JVM has the driver's file among its arguments, too.
+    return Path(words[0]).name.startswith("python") and any(word.endswith("driver.py") for word in words)

@@ -1,0 +1,1 @@
+"""What is stored of a job that runs on: specs, attempts, upgrade records."""

@@ -1,0 +1,127 @@
+"""How far the start of an attempt's driver is, and how long its stages took: one small file, written by the driver as it goes along."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Final
+
+from tidemark.clock import SYSTEM_CLOCK, Clock
+from tidemark.control.model.layout import STARTS, numbered
+from tidemark.control.model.records import Attempt, DriverStart
+from tidemark.errors import TidemarkError
+from tidemark.state.store.layout import job_folder
+from tidemark.state.store.sealed import read_undamaged, write_sealed
+from tidemark.state.store.store import JobStore
+
+logger = logging.getLogger("tidemark")
+
+KIND: Final = "driver-start"
+
+PYTHON: Final = "python"
+CODE: Final = "code"
+SPARK: Final = "spark"
+JVM: Final = "jvm"
+SESSION: Final = "session"
+"""Stages before a run's own: the process and its imports since the attempt was written, the job's code, and then the wait for Spark.
+
+What Spark takes in all is ``jvm``, which starts beside the code, and ``session``."""
+
+_ORDER: Final = (PYTHON, CODE, JVM, SESSION, SPARK, "recovery", "checkpoint", "first epoch")
+
+
+def in_order(took: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    """Return stages as they come one after the other."""
+    return tuple(sorted(took.items(), key=lambda item: _ORDER.index(item[0]) if item[0] in _ORDER else len(_ORDER)))
+
+
+class StartReport:
+    """Takes the time of a start's stages, and keeps the file of it up to date, without holding the start up.
+
+    Args:
+        store: the root store.
+        job: the job's name.
+        attempt: whose driver starts; its first stage began when it was written.
+        clock: processing time.
+    """
+
+    def __init__(self, store: JobStore, job: str, attempt: Attempt, *, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._store = store
+        self._job = job
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="tidemark-start")
+        now = clock.now_ms()
+        self._began = clock.monotonic()
+        self._ended = False
+        self._start = DriverStart(attempt.number, attempt.at, CODE, now, {PYTHON: max(0, now - attempt.at)})
+        self._put()
+
+    def enter(self, stage: str) -> None:
+        """Say that the stage so far is done and another begins; after the end of the start nothing more."""
+        with self._lock:
+            self._close(stage)
+
+    def close(self) -> None:
+        """Say that the start is done: the first epoch is published, or the driver ends. Called again it does nothing."""
+        with self._lock:
+            self._close("")
+            if not self._ended:
+                self._ended = True
+                self._writer.shutdown(wait=False)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the start is done."""
+        return self._ended
+
+    def wait(self) -> None:
+        """Wait until all that was said is written; the start is done."""
+        self._writer.shutdown(wait=True)
+
+    @contextmanager
+    def beside(self, stage: str) -> Iterator[None]:
+        """Take the time of work in another thread, beside the stages."""
+        begun = self._clock.monotonic()
+        yield
+        with self._lock:
+            self._took(stage, begun)
+
+    def _close(self, stage: str) -> None:
+        if self._ended:
+            return
+        self._took(self._start.stage, self._began)
+        self._began = self._clock.monotonic()
+        self._start = DriverStart(self._start.attempt, self._start.at, stage, self._clock.now_ms(), self._start.took)
+        self._put()
+
+    def _took(self, stage: str, begun: float) -> None:
+        took = {**self._start.took, stage: round((self._clock.monotonic() - begun) * 1000)}
+        self._start = DriverStart(self._start.attempt, self._start.at, self._start.stage, self._start.since, took)
+
+    def _put(self) -> None:
+        self._writer.submit(self._write, self._start)
+
+    def _write(self, start: DriverStart) -> None:
+        try:
+            write_start(self._store, self._job, start)
+        except TidemarkError as error:
+            # Nothing depends on it, and the run finds out by itself that the store does not answer.
+            logger.debug("%s", error)
+
+
+def write_start(store: JobStore, job: str, start: DriverStart) -> None:
+    """Say how far a start is, over what was said before. ``store`` is the root store."""
+    write_sealed(store.at(job_folder(job)), numbered(STARTS, start.attempt), kind=KIND, value=start)
+
+
+def read_start(store: JobStore, job: str, attempt: int) -> DriverStart | None:
+    """Return how far the start of an attempt's driver is; None where it is not known, or damaged, since nothing depends on it.
+
+    Raises:
+        FormatError: a newer release wrote it.
+    """
+    return read_undamaged(store.at(job_folder(job)), numbered(STARTS, attempt), kind=KIND, form=DriverStart)

@@ -1,0 +1,211 @@
+"""What a job is wanted to be: its code, how it runs, what is done when it fails. Written by people and tools, never by a driver.
+
+A spec is immutable. Each change is a new numbered generation (``generations``); the newest one counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tidemark.savepoints.model.restore import Restore
+from tidemark.state.encoding.codec import later
+from tidemark.state.log.progress import MissingEpochs
+
+Wanted = Literal["running", "suspended"]
+Ending = Literal["finish", "drain", "now"]
+"""How a driver ends when its job is wanted suspended: after the epoch at hand; after all there is to read, with the watermark at
+the end of time, so that every window closes; at once."""
+
+RestartKind = Literal["exponential", "fixed", "rate", "none"]
+LauncherName = Literal["local", "spark-submit"]
+
+
+@dataclass(frozen=True)
+class RestartPolicy:
+    """When a driver that failed is started again; times are milliseconds.
+
+    ``exponential``: after ``initial_ms``, each time ``factor`` longer up to ``longest_ms``, give or take ``jitter`` of it.
+    ``fixed``: after ``delay_ms``, up to ``attempts`` times in a row. ``rate``: after ``delay_ms``, as long as there were no more than
+    ``failures_per`` failures in ``per_ms``. ``none``: never. An attempt that committed an epoch, or ran for ``reset_after_ms``,
+    begins a new row.
+    Whatever the kind, ``same_epoch_failures`` failures in a row at one epoch end it; 0 turns that off.
+    """
+
+    kind: RestartKind = "exponential"
+    initial_ms: int = 1_000
+    longest_ms: int = 300_000
+    factor: float = 2.0
+    jitter: float = 0.1
+    reset_after_ms: int = 3_600_000
+    delay_ms: int = 10_000
+    attempts: int = 3
+    failures_per: int = 3
+    per_ms: int = 300_000
+    same_epoch_failures: int = 3
+
+
+@dataclass(frozen=True)
+class AlertThresholds:
+    """From when on a job is reported; None takes the default that fits the job.
+
+    Lags are milliseconds, late rows are a share of the rows, restarts are counted over ten minutes. By default a lag warns at the
+    greater of five times the bound on out-of-orderness and 5 minutes, and is an error at three times that.
+    """
+
+    lag_warn_ms: int | None = None
+    lag_error_ms: int | None = None
+    late_warn: float = 0.001
+    late_error: float = 0.01
+    restarts_warn: int = 3
+    savepoint_age_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class MissingEpochsWish:
+    """What a driver may do about epochs that an output's place no longer holds: while the job's newest epoch is the one named here.
+
+    What was done is noted by an epoch of its own, so a wish counts once.
+    """
+
+    how: MissingEpochs
+    lineage: str
+    epoch: int
+
+    def after(self, lineage: str, epoch: int) -> MissingEpochs | None:
+        """Return what may be done by a driver that goes on after an epoch, None for another than the one named here."""
+        return self.how if (lineage, epoch) == (self.lineage, self.epoch) else None
+
+
+@dataclass(frozen=True)
+class ForkOrigin:
+    """What a fork began with: the restore, and lineage and epoch of its savepoint, of which another may get the name later.
+
+    An earlier release did not write it down; of its forks the epoch is -1.
+    """
+
+    restore: Restore
+    lineage: str = ""
+    epoch: int = -1
+
+    @property
+    def job(self) -> str:
+        """The job that it is a fork of."""
+        return self.restore.job
+
+
+@dataclass(frozen=True)
+class JobSpec:
+    """A job as it is wanted.
+
+    Args:
+        job: the job's name; its folder in the job store.
+        code: ``module:name`` of the job, or of a function that returns it.
+        version: a label of the code, for people; another one restarts the driver.
+        wanted: whether a driver should run.
+        stop: how a running driver ends when ``wanted`` is suspended.
+        restarts: each increase asks for one restart, also of a job that failed for good.
+        trigger_ms: an epoch at most this often.
+        parallelism: shuffle partitions; None leaves it to the job. A running driver takes it up at its next epoch.
+        launcher: what starts the driver.
+        master: Spark's master.
+        conf: Spark settings.
+        code_paths: folders, zips and wheels that the code is in, besides what is installed.
+        folder: the driver's working directory; None is that of who starts it.
+        variables: environment variables that the job's module reads, such as the roots of its sinks. No secrets: a driver inherits
+            the environment of who starts it.
+        restart: what happens when the driver fails.
+        adaptive_intake: let the intake of an epoch follow the time that the last ones took.
+        standby: keep a process ready that takes the job over as soon as its driver has died; only of local drivers.
+        alerts: when to report.
+        start_timeout_ms: a driver that gives no sign of life for so long after its launch has failed.
+        hang_after_ms: an epoch at hand for so long hangs; None is ten triggers, and at least 5 minutes.
+        restore: the savepoint that the job goes on from; by its identity it is made once, however many drivers start.
+        outputs_root: of a fork: the folder that its tables lie in, apart from those that the code names.
+        forked: of a fork: what it began with. Its ``restore`` may be another one since.
+        missing_epochs: what is done at the start about epochs that an output's place no longer holds; None refuses.
+        for_rewind: of a suspended job: it is so only for a rewind, and who comes to that one's end starts it again.
+    """
+
+    job: str
+    code: str
+    version: str = ""
+    wanted: Wanted = "running"
+    stop: Ending = "finish"
+    restarts: int = 0
+    trigger_ms: int = 10_000
+    parallelism: int | None = None
+    launcher: LauncherName = "local"
+    master: str = "local[*]"
+    conf: Mapping[str, str] = field(default_factory=dict)
+    code_paths: tuple[str, ...] = ()
+    folder: str | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
+    restart: RestartPolicy = RestartPolicy()
+    adaptive_intake: bool = False
+    alerts: AlertThresholds = AlertThresholds()
+    start_timeout_ms: int = 300_000
+    hang_after_ms: int | None = None
+    restore: Restore | None = later(None)  # noqa: RUF009 - it returns a field
+    outputs_root: str | None = later(None)
+    for_rewind: bool = later(False)
+    forked: ForkOrigin | None = later(None)  # noqa: RUF009 - it returns a field
+    missing_epochs: MissingEpochsWish | None = later(None)  # noqa: RUF009 - it returns a field
+    standby: bool = later(False)
+
+    @property
+    def origin(self) -> ForkOrigin | None:
+        """What a fork began with, None for a job that is none."""
+        if self.outputs_root is None or self.forked is not None:
+            return self.forked
+        return ForkOrigin(self.restore) if self.restore is not None and self.restore.job else None
+
+    @property
+    def longest_epoch_ms(self) -> int:
+        """From when on an epoch at hand hangs."""
+        return self.hang_after_ms if self.hang_after_ms is not None else max(10 * self.trigger_ms, 300_000)
+
+    def runs_otherwise_than(self, other: JobSpec) -> bool:
+        """Say whether a driver started for the other spec must be started anew for this one."""
+        return self.for_driver() != other.for_driver()
+
+    def for_driver(self) -> tuple[object, ...]:
+        """Return what a driver takes from the spec once, when it starts."""
+        return (
+            self.code,
+            self.version,
+            self.restarts,
+            self.trigger_ms,
+            self.launcher,
+            self.master,
+            self.conf,
+            self.code_paths,
+            self.folder,
+            self.variables,
+            self.adaptive_intake,
+            self.restore,
+            self.outputs_root,
+            self.missing_epochs,
+            self.standby,
+        )
+
+    def other_code_than(self, other: JobSpec) -> bool:
+        """Say whether the change between the specs is one of code, which makes a restart an upgrade."""
+        return (self.code, self.version, self.code_paths) != (other.code, other.version, other.code_paths)
+
+
+@dataclass(frozen=True)
+class SpecGeneration:
+    """One version of a job's spec; generations count from 1. ``at`` is in milliseconds, ``by`` and ``why`` say who made it and what for."""
+
+    generation: int
+    at: int
+    by: str
+    why: str
+    spec: JobSpec
+
+
+def asked_for(made: SpecGeneration) -> str:
+    """Return who wants a job so and what for, in words."""
+    return f"{made.why} ({made.by})" if made.why else f"asked by {made.by}"

@@ -1,0 +1,215 @@
+"""The steps of upgrades: numbered records, each created once *before* the step is taken. The newest says where an upgrade is.
+
+Of several who go on with an upgrade one creates the next record; the others look anew. Every step may be taken twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+from tidemark.control.model.layout import UPGRADE_CHECKS, UPGRADE_TROUBLE, UPGRADES, number_in, numbered
+from tidemark.control.model.spec import JobSpec
+from tidemark.errors import TidemarkError
+from tidemark.names import validate_name
+from tidemark.state.encoding.redaction import redacted
+from tidemark.state.store.layout import job_folder
+from tidemark.state.store.sealed import create_sealed, read_sealed, write_sealed
+from tidemark.state.store.store import JobStore
+
+KIND: Final = "upgrade"
+CHECK_KIND: Final = "upgrade-check"
+KEPT_STEPS: Final = 100
+
+_TABLES_MS: Final = 300_000
+"""So long it may take to put tables back before somebody should look."""
+
+Step = Literal[
+    "stopping",
+    "saving",
+    "going-back",
+    "starting",
+    "watching",
+    "accepting",
+    "done",
+    "reverting",
+    "putting-back",
+    "starting-old",
+    "rolled-back",
+]
+"""``stopping``: the old code's driver ends. ``saving``: a savepoint is taken. ``going-back``: where that was asked for, the job goes back
+to an older savepoint. ``starting``: the new code is asked for. ``watching``: it has to show that it is well. ``done``. Or else
+``reverting``: the new code's driver ends. ``putting-back``: state and tables go back to the savepoint. ``starting-old``: the old code is
+asked for. ``rolled-back``. ``accepting``: somebody wants the new code whatever it showed."""
+
+ENDS: frozenset[Step] = frozenset(("done", "rolled-back"))
+BACK: frozenset[Step] = frozenset(("reverting", "putting-back", "starting-old", "rolled-back"))
+
+
+@dataclass(frozen=True)
+class Upgrade:
+    """What an upgrade was asked to do; it never changes. Times are milliseconds.
+
+    Args:
+        identity: its own name.
+        job: the job.
+        before: the spec with the old code.
+        after: the spec with the new one.
+        savepoint: the name of the savepoint of where the old code ended; the way back.
+        at: when it was begun.
+        by: who asked.
+        why: what for.
+        back_to: a savepoint that the job goes back to, with its tables, before the new code starts; empty to go on where it is.
+        good_epochs: so many epochs the new code has to commit.
+        within_ms: how long it has for that, and for its checks.
+        checks: checks that have to pass, by name.
+    """
+
+    identity: str
+    job: str
+    before: JobSpec
+    after: JobSpec
+    savepoint: str
+    at: int
+    by: str = ""
+    why: str = ""
+    back_to: str = ""
+    good_epochs: int = 3
+    within_ms: int = 300_000
+    checks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class UpgradeStep:
+    """A step that is to be taken, or an end.
+
+    Args:
+        number: counts from 1, over all upgrades of the job.
+        step: what is to be done.
+        at: when that was decided.
+        by: who decided it.
+        upgrade: what was asked for.
+        reason: why, for people; of what leads back, what was wrong.
+        attempt: the newest attempt before the new code was asked for; those after it are the new code's.
+        epoch: that the new code goes on after; None before the savepoint was taken.
+        generation: of the spec with the new code, once it is there.
+        until: when the new code must have shown that it is well.
+        stopped: whether somebody stopped the job meanwhile; the old code is then not started.
+    """
+
+    number: int
+    step: Step
+    at: int
+    by: str
+    upgrade: Upgrade
+    reason: str = ""
+    attempt: int = 0
+    epoch: int | None = None
+    generation: int = 0
+    until: int | None = None
+    stopped: bool = False
+
+    @property
+    def heading(self) -> str:
+        """Where it is heading for: one of its two ends."""
+        return "rolled-back" if self.step in BACK else "done"
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has come to an end."""
+        return self.step in ENDS
+
+    def __str__(self) -> str:
+        """Return where the upgrade is and why, in one line."""
+        return self.text()
+
+    def text(self, *, told: str = "") -> str:
+        """Return where the upgrade is, in one line, with the reason unless that was ``told`` before."""
+        upgrade = self.upgrade
+        code = code_text(upgrade.before if self.heading == "rolled-back" else upgrade.after)
+        said = f" ({self.reason})" if self.reason and self.reason != told else ""
+        step = self.step.replace("-", " ") + (f" to savepoint {upgrade.back_to}" if self.step == "going-back" else "")
+        if self.ended:
+            return f"upgrade {upgrade.identity} is {step}: {upgrade.job} has {code}{said}"
+        return f"upgrade {upgrade.identity} is {step}, heading for {code}{said}"
+
+
+@dataclass(frozen=True)
+class UpgradeCheck:
+    """What a check said of the new code while it was watched."""
+
+    upgrade: str
+    check: str
+    passed: bool
+    at: int
+    text: str = ""
+
+
+def code_text(spec: JobSpec) -> str:
+    """Return which code a spec names, for people."""
+    return spec.code + (f" version {spec.version}" if spec.version else "")
+
+
+def newest_step(store: JobStore, job: str) -> UpgradeStep | None:
+    """Return where the job's newest upgrade is, or how it ended; None where there was none. ``store`` is the root store.
+
+    Raises:
+        CorruptStoreError: the record is damaged.
+        FormatError: a newer release wrote it.
+    """
+    numbers = _numbers(store.at(job_folder(job)))
+    return read_step(store, job, numbers[-1]) if numbers else None
+
+
+def read_step(store: JobStore, job: str, number: int) -> UpgradeStep | None:
+    """Return one record, None where there is none."""
+    return read_sealed(store.at(job_folder(job)), numbered(UPGRADES, number), kind=KIND, form=UpgradeStep)
+
+
+def create_step(store: JobStore, step: UpgradeStep) -> bool:
+    """Write the next record; False where somebody else was faster, or went on already."""
+    folder = store.at(job_folder(step.upgrade.job))
+    made = create_sealed(folder, numbered(UPGRADES, step.number), kind=KIND, value=step)
+    if made and step.ended:
+        # What is not deleted now is deleted after the next upgrade.
+        with contextlib.suppress(TidemarkError):
+            folder.delete(numbered(UPGRADES, number) for number in _numbers(folder) if number <= step.number - KEPT_STEPS)
+            folder.delete((UPGRADE_TROUBLE, *(file.path for file in folder.list(UPGRADE_CHECKS))))
+    return made
+
+
+def report_upgrade_check(store: JobStore, job: str, check: UpgradeCheck) -> None:
+    """Tell what a check said of the new code; the newest word of each check counts. ``store`` is the root store.
+
+    Raises:
+        InvalidNameError: the name of the check could lead elsewhere.
+    """
+    path = f"{UPGRADE_CHECKS}/{validate_name('upgrade', check.upgrade)}/{validate_name('check', check.check)}.json"
+    # A program's text, which may quote what it was given; what was found counts all the same.
+    write_sealed(store.at(job_folder(job)), path, kind=CHECK_KIND, value=replace(check, text=redacted(check.text)))
+
+
+def read_upgrade_checks(store: JobStore, job: str, identity: str) -> tuple[UpgradeCheck, ...]:
+    """Return what checks said of an upgrade's new code, by name. ``store`` is the root store."""
+    folder = store.at(job_folder(job))
+    files = folder.list(f"{UPGRADE_CHECKS}/{validate_name('upgrade', identity)}")
+    found = (read_sealed(folder, file.path, kind=CHECK_KIND, form=UpgradeCheck) for file in files)
+    return tuple(check for check in found if check is not None)
+
+
+def longest_ms(step: UpgradeStep, spec: JobSpec) -> int:
+    """Return how long a step may take while somebody goes on with the upgrade and nothing stands against it."""
+    match step.step:
+        case "stopping" | "reverting":
+            return spec.longest_epoch_ms
+        case "watching":
+            return max(0, step.until - step.at) if step.until is not None else 0
+        case "going-back" | "putting-back":
+            return _TABLES_MS
+        case _:
+            return 0
+
+
+def _numbers(folder: JobStore) -> list[int]:
+    return sorted(number for file in folder.list(UPGRADES) if (number := number_in(UPGRADES, file.path)) is not None)

@@ -1,0 +1,308 @@
+"""What is known of a job at one moment: a handful of small files, and whether its process lives. No decision is made here."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tidemark.control.desired.attempts import read_attempt, read_claim
+from tidemark.control.desired.generations import read_generation
+from tidemark.control.model.driver_starts import read_start
+from tidemark.control.model.driver_warnings import read_warning
+from tidemark.control.model.launcher import Launcher, Probe
+from tidemark.control.model.layout import (
+    ATTEMPTS,
+    CLAIMS,
+    CONTROL,
+    CONTROL_STATUS,
+    SPECS,
+    STARTS,
+    UPGRADE_TROUBLE,
+    UPGRADES,
+    WARNINGS,
+    number_in,
+)
+from tidemark.control.model.records import Attempt, Claim, ControlStatus, DriverStart, DriverWarning, ProcessHandle, attempt_of
+from tidemark.control.model.spec import SpecGeneration
+from tidemark.control.model.standby_seen import StandbyView, standby_of
+from tidemark.control.model.upgrade_records import UpgradeStep, read_step
+from tidemark.control.model.upgrade_trouble import UpgradeTrouble, read_trouble
+from tidemark.errors import CorruptStoreError
+from tidemark.names import is_name
+from tidemark.state.log.heartbeat import Heartbeat, read_heartbeat
+from tidemark.state.log.owners import known_dead
+from tidemark.state.log.progress import EpochProgress
+from tidemark.state.status.status import JobStatus, read_status
+from tidemark.state.store.layout import job_folder
+from tidemark.state.store.sealed import read_sealed, write_sealed
+from tidemark.state.store.store import JobStore, ListedFile
+
+logger = logging.getLogger("tidemark")
+
+STATUS_KIND = "control-status"
+
+
+@dataclass(frozen=True)
+class Observation:
+    """A job at one moment.
+
+    Args:
+        job: its name.
+        generation: the newest spec; None for a job that was never submitted.
+        control: what reconcilers last wrote.
+        attempt: the newest one.
+        attempted: the spec that it was made for.
+        claim: which process took it.
+        driver: what the job's driver last wrote, whatever attempt it was of.
+        beat: the driver's last heartbeat, whatever attempt it was of.
+        beat_gone: whether the process of that heartbeat is known to be gone.
+        handle: the newest attempt's process, from wherever it is known; None where nobody knows it.
+        process: whether that lives; None without a handle.
+        exit_code: what it ended with, where known.
+        start: how far the start of the newest attempt's driver is.
+        warning: what the newest attempt's driver has to do without.
+        upgrade: where its newest upgrade is, or how it ended.
+        trouble: what stands against the next step of an upgrade that is under way.
+        standby: how the process is that stands by for it; None where none is wanted.
+    """
+
+    job: str
+    generation: SpecGeneration | None = None
+    control: ControlStatus | None = None
+    attempt: Attempt | None = None
+    attempted: SpecGeneration | None = None
+    claim: Claim | None = None
+    driver: JobStatus | None = None
+    beat: Heartbeat | None = None
+    beat_gone: bool = False
+    handle: ProcessHandle | None = None
+    process: Probe | None = None
+    exit_code: int | None = None
+    start: DriverStart | None = None
+    warning: DriverWarning | None = None
+    upgrade: UpgradeStep | None = None
+    trouble: UpgradeTrouble | None = None
+    standby: StandbyView | None = None
+
+    @property
+    def under_upgrade(self) -> UpgradeStep | None:
+        """Where the upgrade is that is under way, None where there is none."""
+        return self.upgrade if self.upgrade is not None and not self.upgrade.ended else None
+
+    @property
+    def own_beat(self) -> Heartbeat | None:
+        """The heartbeat of the newest attempt's driver, None where it has given none."""
+        return self.beat if self.beat is not None and self.attempt is not None and self._is_own(attempt_of(self.beat.owner)) else None
+
+    @property
+    def own_driver(self) -> JobStatus | None:
+        """What the newest attempt's driver has written, None where it has written nothing."""
+        return self.driver if self.driver is not None and self._is_own(attempt_of(self.driver.owner)) else None
+
+    @property
+    def own_last(self) -> EpochProgress | None:
+        """The job's newest epoch as the newest attempt's driver found or made it; None of one that failed.
+
+        That one may have failed before it looked, and what its status says is then what an earlier driver had written.
+        """
+        driver = self.own_driver
+        return driver.last if driver is not None and driver.state != "failed" else None
+
+    def _is_own(self, number: int | None) -> bool:
+        return self.attempt is not None and number == self.attempt.number
+
+
+@dataclass
+class _Known:
+    """What was read of a job and never changes. ``newest`` is the newest spec, as it was listed: another job of that name has another."""
+
+    newest: ListedFile | None = None
+    specs: dict[int, SpecGeneration] = field(default_factory=dict)
+    attempt: Attempt | None = None
+    claim: Claim | None = None
+    upgrade: UpgradeStep | None = None
+
+
+class Observer:
+    """Observes jobs again and again, and reads what never changes only once.
+
+    Args:
+        store: the root store.
+        launchers: by name, to ask whether processes live.
+    """
+
+    def __init__(self, store: JobStore, launchers: Mapping[str, Launcher]) -> None:
+        self._store = store
+        self._launchers = launchers
+        self._jobs: dict[str, _Known] = {}
+
+    def observe(self, job: str) -> Observation:
+        """Return what is known of a job.
+
+        Raises:
+            CorruptStoreError: one of its files is damaged.
+            FormatError: a newer release wrote one of them.
+            StoreError: the store cannot be reached.
+        """
+        folder = self._store.at(job_folder(job))
+        listed = folder.list(CONTROL)
+        paths = [file.path for file in listed]
+        self._forget_former(job, listed)
+        attempt = self._attempt(job, _newest(ATTEMPTS, paths))
+        claim = self._claim(job, attempt.number) if attempt is not None and _holds(CLAIMS, paths, attempt.number) else None
+        control = read_control_status(self._store, job) if CONTROL_STATUS in paths else None
+        begun = attempt is not None and _holds(STARTS, paths, attempt.number)
+        warned = attempt is not None and _holds(WARNINGS, paths, attempt.number)
+        # First what the driver says in its heartbeat, then its status: a status that is final is then never older than a release.
+        beat = read_heartbeat(folder)
+        driver = known_status(self._store, job)
+        attempted = self._spec(job, attempt.generation) if attempt is not None else None
+        launched_by = attempted.spec.launcher if attempted is not None else "local"
+        handle = _handle(attempt, control, claim, _process_of(beat, launched_by))
+        launcher = self._launchers.get(handle.launcher) if handle is not None else None
+        process = None if handle is None else "unknown" if launcher is None else launcher.probe(handle)
+        upgrade = self._upgrade(job, _newest(UPGRADES, paths))
+        stuck = upgrade is not None and not upgrade.ended and UPGRADE_TROUBLE in paths
+        generation = self._spec(job, _newest(SPECS, paths))
+        return Observation(
+            job=job,
+            generation=generation,
+            control=control,
+            attempt=attempt,
+            attempted=attempted,
+            claim=claim,
+            driver=driver,
+            beat=beat,
+            beat_gone=beat is not None and known_dead(beat.owner),
+            handle=handle,
+            process=process,
+            exit_code=launcher.exit_code(handle) if launcher is not None and handle is not None and process == "gone" else None,
+            start=read_start(self._store, job, attempt.number) if attempt is not None and begun else None,
+            warning=read_warning(self._store, job, attempt.number) if attempt is not None and warned else None,
+            upgrade=upgrade,
+            trouble=read_trouble(self._store, upgrade) if upgrade is not None and stuck else None,
+            standby=standby_of(generation, handle),
+        )
+
+    def _forget_former(self, job: str, listed: Sequence[ListedFile]) -> None:
+        """Forget what was read of a job that was removed since, where one of its name was submitted in its place."""
+        known = self._jobs.setdefault(job, _Known())
+        if known.newest not in listed:
+            # Also where so many specs were made since that it was deleted: they are read again.
+            known = self._jobs[job] = _Known()
+        known.newest = max((file for file in listed if number_in(SPECS, file.path) is not None), default=None)
+
+    def _spec(self, job: str, number: int) -> SpecGeneration | None:
+        specs = self._jobs[job].specs
+        if number in specs or not number:
+            return specs.get(number)
+        found = read_generation(self._store, job, number)
+        if found is not None:
+            # The newest two matter: the one that runs, and the one that is wanted.
+            for key in [key for key in specs if key < number - 1]:
+                del specs[key]
+            specs[number] = found
+        return found
+
+    def _upgrade(self, job: str, number: int) -> UpgradeStep | None:
+        known = self._jobs[job].upgrade
+        if not number or (known is not None and known.number == number):
+            return known if number else None
+        try:
+            found = read_step(self._store, job, number)
+        except CorruptStoreError as error:
+            # Its driver is looked after all the same; who goes on with the upgrade is told.
+            logger.warning("%s: the step of its upgrade is left out: %s", job, error)
+            return None
+        if found is not None:
+            self._jobs[job].upgrade = found
+        return found
+
+    def _attempt(self, job: str, number: int) -> Attempt | None:
+        known = self._jobs[job].attempt
+        if known is not None and known.number == number:
+            return known
+        found = read_attempt(self._store, job, number) if number else None
+        if found is not None:
+            self._jobs[job].attempt = found
+        return found
+
+    def _claim(self, job: str, number: int) -> Claim | None:
+        known = self._jobs[job].claim
+        if known is not None and known.attempt == number:
+            return known
+        found = read_claim(self._store, job, number)
+        if found is not None:
+            self._jobs[job].claim = found
+        return found
+
+
+def observe(store: JobStore, job: str, launchers: Mapping[str, Launcher]) -> Observation:
+    """Return what is known of a job, once. ``store`` is the root store."""
+    return Observer(store, launchers).observe(job)
+
+
+def known_status(store: JobStore, job: str) -> JobStatus | None:
+    """Return what a job's driver last wrote; None where there is nothing, or it is damaged: the next start of a driver writes it again.
+
+    Raises:
+        FormatError: a newer release wrote it.
+    """
+    try:
+        return read_status(store, job)
+    except CorruptStoreError as error:
+        logger.warning("%s: the driver's status is left out: %s", job, error)
+        return None
+
+
+def read_control_status(store: JobStore, job: str) -> ControlStatus | None:
+    """Return what reconcilers last wrote of a job; None where there is nothing, or it is damaged: it is then made anew.
+
+    Raises:
+        FormatError: a newer release wrote it.
+    """
+    try:
+        return read_sealed(store.at(job_folder(job)), CONTROL_STATUS, kind=STATUS_KIND, form=ControlStatus)
+    except CorruptStoreError as error:
+        logger.warning("%s: the control status is made anew: %s", job, error)
+        return None
+
+
+def write_control_status(store: JobStore, status: ControlStatus) -> None:
+    """Write what is about to be done. ``store`` is the root store."""
+    write_sealed(store.at(job_folder(status.job)), CONTROL_STATUS, kind=STATUS_KIND, value=status)
+
+
+def job_names(store: JobStore) -> tuple[str, ...]:
+    """Return the names of the folders of a root store that may be jobs, sorted; what they are, ``observe`` tells."""
+    return tuple(name for name in store.folders() if is_name(name))
+
+
+def _newest(folder: str, paths: list[str]) -> int:
+    return max((number for path in paths if (number := number_in(folder, path)) is not None), default=0)
+
+
+def _holds(folder: str, paths: list[str], number: int) -> bool:
+    return any(number_in(folder, path) == number for path in paths)
+
+
+def _handle(
+    attempt: Attempt | None, control: ControlStatus | None, claim: Claim | None, beating: tuple[int, ProcessHandle] | None
+) -> ProcessHandle | None:
+    """Return the attempt's process: as its launcher said, else as it said itself."""
+    if attempt is None:
+        return None
+    if control is not None and control.attempt == attempt.number and control.process is not None:
+        return control.process
+    if claim is not None and claim.process is not None:
+        return claim.process
+    return beating[1] if beating is not None and beating[0] == attempt.number else None
+
+
+def _process_of(beat: Heartbeat | None, launcher: str) -> tuple[int, ProcessHandle] | None:
+    """Return the attempt and the process of a heartbeat, None for a driver that no attempt started."""
+    number = attempt_of(beat.owner) if beat is not None else None
+    if beat is None or number is None:
+        return None
+    return number, ProcessHandle(launcher, beat.owner.host, beat.owner.pid, started=beat.owner.started)

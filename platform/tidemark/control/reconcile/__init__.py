@@ -1,0 +1,1 @@
+"""What follows from what is wanted and observed, and doing it."""

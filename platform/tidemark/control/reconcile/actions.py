@@ -1,0 +1,58 @@
+"""What a plan consists of: data, so that it can be shown, tested, and carried out by somebody else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidemark.control.model.records import ControlStatus, ProcessHandle
+from tidemark.control.model.spec import Ending
+
+
+@dataclass(frozen=True)
+class Say:
+    """Write a status, and do nothing else."""
+
+    status: ControlStatus
+
+
+@dataclass(frozen=True)
+class GiveUp:
+    """Claim an attempt that no process has claimed, so that none can any more; what follows it happens only if that succeeds."""
+
+    attempt: int
+
+
+@dataclass(frozen=True)
+class Start:
+    """Create an attempt and launch its driver; ``status`` is written between the two."""
+
+    attempt: int
+    why: str
+    takeover: bool
+    status: ControlStatus
+
+
+@dataclass(frozen=True)
+class AskToStop:
+    """Ask a driver to end after the epoch at hand."""
+
+    how: Ending
+    process: ProcessHandle
+
+
+@dataclass(frozen=True)
+class Kill:
+    """End a driver's process at once."""
+
+    why: str
+    process: ProcessHandle
+
+
+@dataclass(frozen=True)
+class Clean:
+    """Delete the records of attempts below a number."""
+
+    attempts_below: int
+
+
+Action = Say | GiveUp | Start | AskToStop | Kill | Clean

@@ -1,0 +1,296 @@
+"""What to do next for a job: from its spec, what is known of it, and the time, to actions. Pure; the reconciler carries them out.
+
+A plan is made of what is there, not of what was planned before: a reconciler that dies between two actions is gone on with by the next.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from tidemark.clock import format_ms
+from tidemark.control.desired.spec_checks import KEPT_FAILURES
+from tidemark.control.model.records import ControlStatus, ErrorInfo, Failure, Lifecycle, attempt_of
+from tidemark.control.model.spec import Ending, SpecGeneration, asked_for
+from tidemark.control.observed.evidence import LAUNCH_MS, confirmed, failure, fate, foreign, lasting, suspect
+from tidemark.control.observed.observe import Observation
+from tidemark.control.reconcile.actions import Action, AskToStop, Clean, GiveUp, Kill, Say, Start
+from tidemark.control.reconcile.restarts import NoRestart, decide_restart, longest_delay
+from tidemark.durations import format_duration
+from tidemark.state.encoding.redaction import redacted
+
+KEPT_ATTEMPTS: Final = 100
+ASK_AGAIN_MS: Final = 15_000
+"""So long after a driver was sent the signal to end, and lives on, it is sent it again: whoever was to send it may have died before."""
+
+_CLEAN_EVERY: Final = 10
+_LONGEST_MESSAGE: Final = 1_000
+
+
+def plan(spec: SpecGeneration, observation: Observation, now: int) -> tuple[Action, ...]:
+    """Return what to do next; nothing in the steady state.
+
+    Args:
+        spec: the newest generation.
+        observation: what is known.
+        now: processing time, milliseconds.
+    """
+    case = _Case(spec, observation, now, _status(spec, observation))
+    match fate(observation, now):
+        case "none" | "over":
+            return _without_driver(case)
+        case "unlaunched":
+            return _unlaunched(case)
+        case "ended":
+            return _ended(case)
+        case "starting" | "running" as found:
+            return _with_driver(case, beating=found == "running")
+
+
+def after_failure(spec: SpecGeneration, status: ControlStatus, failed: Failure, now: int) -> ControlStatus:
+    """Return the status of a job whose attempt failed: to be started again at some time, or not any more."""
+    failed = replace(failed, message=_to_keep(failed.message))
+    failures = (*status.failures, failed)[-KEPT_FAILURES:]
+    counted = [*(item for item in failures[:-1] if item.attempt >= status.counted_from), failed]
+    verdict = decide_restart(spec.spec.restart, spec.spec.job, counted)
+    error = ErrorInfo(failed.code, failed.message, failed.transient)
+    if isinstance(verdict, NoRestart):
+        reason = f"attempt {failed.attempt} failed, and is the last one: {verdict.why}"
+        return _moved(status, "failed", now, failures=failures, error=error, reason=reason, process=None)
+    reason = f"attempt {failed.attempt} failed; the next start is due {format_ms(verdict.at)} ({verdict.why})"
+    moved = _moved(status, "failing", now, failures=failures, error=error, reason=reason, process=None)
+    return replace(moved, next_start_at=verdict.at)
+
+
+@dataclass(frozen=True)
+class _Case:
+    """One planning: everything that the rules look at. ``status`` is what was written down, or would have been."""
+
+    spec: SpecGeneration
+    seen: Observation
+    now: int
+    status: ControlStatus
+
+    @property
+    def runs(self) -> bool:
+        return self.spec.spec.wanted == "running"
+
+    @property
+    def drains(self) -> bool:
+        return not self.runs and self.spec.spec.stop == "drain"
+
+    @property
+    def changed(self) -> bool:
+        """Whether the newest attempt was made for a spec that a driver would have to be started anew for."""
+        attempted = self.seen.attempted
+        return attempted is None or self.spec.spec.runs_otherwise_than(attempted.spec)
+
+    @property
+    def last_epoch(self) -> int | None:
+        """The epoch with which the newest attempt ended the input for good, and published it; None where it did not."""
+        last = self.seen.own_last
+        return last.epoch if last is not None and last.end_of_input else None
+
+    def move(self, lifecycle: Lifecycle, **changes: object) -> ControlStatus:
+        return _moved(self.status, lifecycle, self.now, generation=self.spec.generation, **changes)
+
+    def say(self, status: ControlStatus) -> tuple[Action, ...]:
+        return (Say(status),) if status != self.seen.control else ()
+
+
+def _status(spec: SpecGeneration, observation: Observation) -> ControlStatus:
+    """Return the status as it was written; where an attempt is newer, as who created the attempt would have gone on."""
+    control, attempt = observation.control, observation.attempt
+    if control is None:
+        control = ControlStatus(spec.spec.job, "created", since=spec.at, generation=0)
+    if attempt is None or attempt.number <= control.attempt:
+        return control
+    return _starting(control, attempt.at, attempt=attempt.number, generation=attempt.generation, why=attempt.why)
+
+
+def _without_driver(case: _Case) -> tuple[Action, ...]:
+    """No process, and the end of the last one was dealt with."""
+    status = case.status
+    asked_since = status.generation < case.spec.generation
+    if status.lifecycle == "failing" and (case.drains or (case.runs and not case.changed)):
+        return _start(case, "restart after a failure") if _due(case) else case.say(replace(status, generation=case.spec.generation))
+    if not case.runs:
+        if status.lifecycle == "finished" or (status.lifecycle == "failed" and not asked_since):
+            return case.say(replace(status, generation=case.spec.generation))
+        return case.say(case.move("suspended", reason=asked_for(case.spec), next_start_at=None))
+    if status.lifecycle in {"failed", "finished"} and not case.changed:
+        return case.say(replace(status, generation=case.spec.generation))
+    return _start(case, asked_for(case.spec))
+
+
+def _unlaunched(case: _Case) -> tuple[Action, ...]:
+    """Somebody made an attempt, and no process of it is known: it is about to be launched, or whoever was to do so is gone."""
+    attempt, claim = case.seen.attempt, case.seen.claim
+    waited = case.now - (attempt.at if attempt is not None else 0)
+    given_up = claim is not None and claim.process is None
+    if case.runs and not given_up and abs(waited) < LAUNCH_MS:
+        return case.say(case.status)
+    first: tuple[Action, ...] = () if given_up or attempt is None else (GiveUp(attempt.number),)
+    if not case.runs and not case.drains:
+        return (*first, Say(case.move("suspended", reason=asked_for(case.spec), process=None)))
+    return (*first, *_failed(case))
+
+
+def _with_driver(case: _Case, *, beating: bool) -> tuple[Action, ...]:
+    """A process that lives, as far as can be told."""
+    found = suspect(case.spec.spec, case.seen, case.now)
+    if found is not None:
+        before = case.status.suspicion
+        return _suspected(case, replace(case.status, suspicion=lasting(before, found)), certain=confirmed(before, found))
+    case = replace(case, status=replace(case.status, suspicion=None))
+    if not case.runs:
+        return _stopping(case)
+    # One that was suspended and resumed before its driver had ended goes, too: the driver may have been told already.
+    if case.changed or case.status.asked is not None:
+        return _replacing(case)
+    if not beating:
+        return case.say(case.move("starting"))
+    return case.say(case.move("running", error=None, reason="", next_start_at=None))
+
+
+def _suspected(case: _Case, status: ControlStatus, *, certain: bool) -> tuple[Action, ...]:
+    """It looks as if it hung: write that down, and end it when it still does some time later."""
+    suspicion, process = status.suspicion, case.seen.handle
+    if not certain or suspicion is None or process is None:
+        return case.say(status)
+    if case.seen.process == "alive":
+        return (*case.say(status), Kill(suspicion.why, process))
+    # On a machine that cannot be asked, and silent: its driver is fenced off by the next one, or not there any more.
+    return _ended(replace(case, status=status))
+
+
+def _stopping(case: _Case) -> tuple[Action, ...]:
+    """A driver runs and is wanted to end."""
+    spec, process = case.spec.spec, case.seen.handle
+    status, asks = _asked(case, "draining", spec.stop)
+    first = case.say(status)
+    if process is None:
+        return first
+    if spec.stop == "now":
+        return (*first, Kill("it was cancelled", process))
+    if spec.stop == "finish" and _waited(case, status) >= spec.longest_epoch_ms:
+        return (*first, Kill(f"it did not end in {format_duration(spec.longest_epoch_ms)} (hang_after_ms)", process))
+    # One that drains reads the spec itself.
+    return (*first, AskToStop("finish", process)) if asks else first
+
+
+def _replacing(case: _Case) -> tuple[Action, ...]:
+    """A driver runs, and is to be started anew for a changed spec."""
+    attempted, process = case.seen.attempted, case.seen.handle
+    upgrade = attempted is not None and case.spec.spec.other_code_than(attempted.spec)
+    status, asks = _asked(case, "upgrading" if upgrade else "draining", "finish")
+    first, limit = case.say(status), case.spec.spec.longest_epoch_ms
+    if process is None:
+        return first
+    if _waited(case, status) < limit:
+        return (*first, AskToStop("finish", process)) if asks else first
+    if case.seen.process == "alive":
+        return (*first, Kill(f"it did not end in {format_duration(limit)} (hang_after_ms)", process))
+    return _start(replace(case, status=status), f"{asked_for(case.spec)}; the driver on {process.host!r} cannot be reached", takeover=True)
+
+
+def _asked(case: _Case, lifecycle: Lifecycle, how: Ending) -> tuple[ControlStatus, bool]:
+    """Return the status of a job whose driver is asked to end, and whether it is to be sent the signal now.
+
+    However many signals come, a driver ends once; so one that may not have been sent is sent again.
+    """
+    status, now = case.status, case.now
+    before = status.asked
+    again = how == before == "finish" and _to_be_told_again(case)
+    if before is not None and status.generation == case.spec.generation:
+        # From the instant on that the clock was set back to, if it was.
+        asked_at = min(status.asked_at if status.asked_at is not None else now, now)
+        return replace(status, asked_at=asked_at, told_at=now if again else status.told_at), again
+    first = how == "finish" and before != "finish"
+    at = now if first or before is None else status.asked_at
+    asked = before if before == "finish" and how == "drain" else how
+    told_at = now if first or again else status.told_at
+    return case.move(lifecycle, reason=asked_for(case.spec), asked_at=at, asked=asked, told_at=told_at), first or again
+
+
+def _to_be_told_again(case: _Case) -> bool:
+    """Say whether a driver that was asked to finish may not have been told, or not have heard it; not any more when it is to be killed."""
+    status = case.status
+    told_at = status.told_at if status.told_at is not None else status.asked_at
+    told = told_at is not None and abs(case.now - told_at) < ASK_AGAIN_MS
+    return case.seen.process == "alive" and not told and _waited(case, status) < case.spec.spec.longest_epoch_ms
+
+
+def _waited(case: _Case, status: ControlStatus) -> int:
+    return case.now - (status.asked_at if status.asked_at is not None else case.now)
+
+
+def _ended(case: _Case) -> tuple[Action, ...]:
+    """The attempt's process is gone."""
+    asked = case.status.asked
+    epoch = case.last_epoch
+    if epoch is not None:
+        reason = f"its input has ended for good, with epoch {epoch}"
+        return case.say(case.move("finished", reason=reason, process=None, error=None, next_start_at=None))
+    if not case.runs and not case.drains:
+        return case.say(case.move("suspended", reason=asked_for(case.spec), process=None, error=_last_error(case)))
+    if (case.runs and asked is not None) or (case.drains and asked == "finish"):
+        return _start(case, asked_for(case.spec))
+    return _failed(case)
+
+
+def _failed(case: _Case) -> tuple[Action, ...]:
+    status = replace(case.status, generation=case.spec.generation)
+    return (Say(after_failure(case.spec, status, failure(case.seen, case.status, case.now), case.now)),)
+
+
+def _start(case: _Case, why: str, *, takeover: bool = False) -> tuple[Action, ...]:
+    """Start the next attempt, unless somebody drives the job whom no attempt started."""
+    who = foreign(case.seen, case.now)
+    if who is not None and case.seen.beat is not None and attempt_of(case.seen.beat.owner) is None:
+        reason = f"it is driven by {who}, which was not started here; it is started when that ends"
+        return case.say(replace(case.status, reason=reason))
+    status = case.status
+    seen = case.seen.attempt
+    number = max(status.attempt, seen.number if seen is not None else 0) + 1
+    if case.changed:
+        status = replace(status, counted_from=number)  # what other code or settings did says nothing of these
+    elif status.lifecycle == "failing":
+        status = replace(status, restarts_done=status.restarts_done + 1)
+    starting = _starting(status, case.now, attempt=number, generation=case.spec.generation, why=why)
+    # Whoever still gives signs of life was dealt with as gone: killed, or not to be reached. The next term fences it.
+    start = Start(number, why, takeover or who is not None or case.seen.process == "unknown", starting)
+    clean = (Clean(number - KEPT_ATTEMPTS),) if number % _CLEAN_EVERY == 0 and number > KEPT_ATTEMPTS else ()
+    return (start, *clean)
+
+
+def _starting(status: ControlStatus, now: int, *, attempt: int, generation: int, why: str) -> ControlStatus:
+    moved = _moved(status, "starting", now, generation=generation, attempt=attempt, process=None, reason=why, next_start_at=None)
+    return replace(moved, since=now, asked_at=None, asked=None, told_at=None, suspicion=None)
+
+
+def _moved(status: ControlStatus, lifecycle: Lifecycle, now: int, **changes: object) -> ControlStatus:
+    """Return the status with another lifecycle; what belongs to the one before goes with it."""
+    if lifecycle != status.lifecycle:
+        status = replace(status, lifecycle=lifecycle, since=now, suspicion=None)
+        if lifecycle not in {"draining", "upgrading"}:
+            status = replace(status, asked_at=None, asked=None, told_at=None)
+    return replace(status, **changes)  # type: ignore[arg-type]  # the callers name fields with their types
+
+
+def _due(case: _Case) -> bool:
+    """Say whether a failing job is to be started now; also when its clock was set back, and the instant is further off than any delay."""
+    at = case.status.next_start_at
+    return at is None or case.now >= at or at - case.now > longest_delay(case.spec.spec.restart)
+
+
+def _last_error(case: _Case) -> ErrorInfo | None:
+    driver = case.seen.own_driver
+    if driver is None or driver.state != "failed" or driver.error_code is None:
+        return None
+    return ErrorInfo(driver.error_code, _to_keep(driver.error or ""), driver.error_transient)
+
+
+def _to_keep(text: str) -> str:
+    text = redacted(text)
+    return text if len(text) <= _LONGEST_MESSAGE else f"{text[: _LONGEST_MESSAGE - 1]}…"

@@ -1,0 +1,1 @@
+"""Rewinds of jobs that run on."""

@@ -1,0 +1,106 @@
+"""What a supervisor does with what a pass has seen: shows it as metrics, and tells people.
+
+Telling has a thread of its own, so that a receiver which does not answer never delays the start of a driver.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from tidemark.clock import SYSTEM_CLOCK, Clock
+from tidemark.control.alerts.delivery.alert_config import AlertConfig
+from tidemark.control.alerts.engine.alert_watch import AlertWatch, WatchReport
+from tidemark.control.metrics.metric_board import MetricBoard, Shown
+from tidemark.control.model.view import JobView
+from tidemark.control.observed.observe import Observation
+from tidemark.control.view.viewing import view_of, views_of
+from tidemark.errors import TidemarkError
+from tidemark.state.store.store import JobStore
+
+_LOG = logging.getLogger("tidemark.alerts")
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What a pass saw, until it is told."""
+
+    views: tuple[JobView, ...]
+    unreadable: Mapping[str, TidemarkError]
+
+
+class AlertReporter:
+    """Takes what each pass of a supervisor has seen. A context: it tells from entry to exit.
+
+    Args:
+        root: the root store.
+        config: rules and receivers.
+        board: where metrics are put up.
+        holder: this process, by a name that no other has.
+        clock: the time.
+    """
+
+    def __init__(self, root: JobStore, config: AlertConfig, board: MetricBoard, *, holder: str, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._watch = AlertWatch(root, settings=config.settings, receivers=config.receivers, holder=holder, clock=clock)
+        self._board = board
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._next: _Seen | None = None
+        self._ended = False
+        self._told: WatchReport | None = None
+        self._thread = threading.Thread(target=self._tell, name="tidemark-alerts", daemon=True)
+
+    def __enter__(self) -> Self:
+        """Begin to tell."""
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Tell what was seen last, and let another supervisor go on at once."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify()
+        self._thread.join()
+
+    def saw(self, observations: Sequence[Observation], unreadable: Mapping[str, TidemarkError], *, seconds: float) -> None:
+        """Take in a pass; returns at once. Where passes are faster than receivers, only the newest is told.
+
+        Args:
+            observations: of all jobs that are supervised.
+            unreadable: jobs whose files cannot be read, with the error; of one that was observed all the same, what was seen counts.
+            seconds: how long the pass took.
+        """
+        now = self._clock.now_ms()
+        views = tuple(view_of(observation, now) for observation in observations)
+        self._board.show(
+            Shown(
+                views_of(observations, unreadable, now), passed_at=now, pass_seconds=seconds, alerts=self._told, counts=self._watch.counts
+            )
+        )
+        observed = {view.job for view in views}
+        with self._changed:
+            self._next = _Seen(views, {job: error for job, error in unreadable.items() if job not in observed})
+            self._changed.notify()
+
+    def _tell(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._next is not None or self._ended)
+                seen, self._next = self._next, None
+            if seen is None:
+                break
+            try:
+                self._told = self._watch.look(seen.views, unreadable=seen.unreadable)
+            except TidemarkError as error:
+                _LOG.warning("alerts wait for the next pass: %s", error)
+            except Exception:  # noqa: BLE001 - see below
+                # Jobs are supervised whatever becomes of alerts.
+                _LOG.exception("alerts wait for the next pass")
+        try:
+            self._watch.close()
+        except TidemarkError as error:
+            _LOG.warning("the lease of the alerts ends by itself: %s", error)

@@ -1,0 +1,1 @@
+"""Upgrades, step by step."""

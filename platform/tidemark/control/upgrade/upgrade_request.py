@@ -1,0 +1,219 @@
+"""What people ask for when they ask for an upgrade, and the first record that comes of it. Nothing of the job is changed here."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+from tidemark.clock import SYSTEM_CLOCK, Clock
+from tidemark.control.desired.generations import read_spec, who
+from tidemark.control.desired.spec_checks import checked_spec
+from tidemark.control.model.launcher import Launcher
+from tidemark.control.model.spec import JobSpec
+from tidemark.control.model.upgrade_records import Upgrade, UpgradeStep, code_text, create_step, newest_step
+from tidemark.control.observed.evidence import foreign
+from tidemark.control.observed.observe import observe
+from tidemark.control.upgrade.upgrade_deeds import OvertakenError, keep
+from tidemark.control.upgrade.upgrade_verdict import Judge, Maps, judge_code
+from tidemark.crashpoints import crash_point
+from tidemark.errors import JobRunningError, UpgradeError
+from tidemark.names import validate_name
+from tidemark.savepoints.compatibility.checking import HEAD
+from tidemark.savepoints.model.restore import Restore
+from tidemark.savepoints.model.restore_marks import is_restore_due
+from tidemark.savepoints.model.rewind_note import require_no_rewind
+from tidemark.savepoints.rewind.rewinding import preview_rewind
+from tidemark.state.encoding.free_text import require_no_secret
+from tidemark.state.log.joblog import JobLog
+from tidemark.state.store.layout import job_folder
+from tidemark.state.store.store import JobStore
+
+
+@dataclass(frozen=True)
+class UpgradeRequest:
+    """New code for a job.
+
+    Args:
+        job: the job.
+        code: ``module:job`` of the new code.
+        version: a label of it.
+        code_paths: folders, zips and wheels that it is in; None leaves them as they are.
+        folder: working directory of its driver; None leaves it as it is.
+        variables: variables of its driver, besides those that there are.
+        maps: what was renamed, or is left behind.
+        good_epochs: so many epochs it has to commit.
+        within_ms: how long it has for that, and for its checks.
+        checks: checks that have to pass in that time (``report_upgrade_check``).
+        back_to: a savepoint that the job goes back to first, with its tables.
+    """
+
+    job: str
+    code: str
+    version: str = ""
+    code_paths: tuple[str, ...] | None = None
+    folder: str | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
+    maps: Maps = field(default_factory=Maps)
+    good_epochs: int = 3
+    within_ms: int = 300_000
+    checks: tuple[str, ...] = ()
+    back_to: str = ""
+
+
+def begin_upgrade(
+    store: JobStore,
+    request: UpgradeRequest,
+    *,
+    launchers: Mapping[str, Launcher],
+    by: str = "",
+    why: str = "",
+    clock: Clock = SYSTEM_CLOCK,
+    judge: Judge = judge_code,
+) -> UpgradeStep:
+    """Make sure that an upgrade may be, and write down that it is begun; one with the same request that is under way is returned as it is.
+
+    Args:
+        store: the root store.
+        request: what is asked for.
+        launchers: what can start drivers, by name.
+        by: who asks.
+        why: what for.
+        clock: the time.
+        judge: holds the new code against the stored state.
+
+    Raises:
+        UpgradeError: it may not be, or another one is under way.
+        StateMismatchError: the new code does not fit the stored state; every finding is named.
+        RewindError: a rewind is half done.
+        JobRunningError: a driver that no attempt started is alive.
+        DefinitionError: the new spec cannot be.
+        InvalidNameError: no check can have one of the names.
+    """
+    job = request.job
+    require_no_secret(job, by=by, why=why)
+    for check in request.checks:
+        validate_name("check", check)
+    newest = newest_step(store, job)
+    if newest is not None and not newest.ended:
+        return _same(newest, request)
+    submitted = read_spec(store, job)
+    if submitted is None:
+        raise UpgradeError(
+            "the job was not submitted, so there is nothing that runs on", fix="take a savepoint and run the new code", job=job
+        )
+    before = submitted.spec
+    identity = f"upgrade-{secrets.token_hex(4)}"
+    savepoint = f"before-{identity}"
+    after = checked_spec(_after(before, request, identity, savepoint), before)
+    if _place(before) == _place(after):
+        raise UpgradeError(
+            f"the job has that code already ({code_text(before)}); if its place was written over, there is no way back to the old one",
+            fix="put new code beside the old: another module, or a folder, zip or wheel of its own (--code-path); "
+            + (
+                f"to go back with the code that it has, `tidemark rewind {job} --to {request.back_to} --stop`"
+                if request.back_to
+                else "to do without a way back, `tidemark restart`"
+            ),
+            job=job,
+        )
+    _require_possible(store, request, before, launchers, clock)
+    judge(store, after, request.maps, request.back_to or HEAD, job).require(by_options=True)
+    upgrade = Upgrade(
+        identity,
+        job,
+        before,
+        after,
+        savepoint,
+        clock.now_ms(),
+        by or who(),
+        why,
+        request.back_to,
+        request.good_epochs,
+        request.within_ms,
+        request.checks,
+    )
+    first = UpgradeStep(newest.number + 1 if newest is not None else 1, "stopping", upgrade.at, upgrade.by, upgrade)
+    if not create_step(store, first):
+        raise UpgradeError("another upgrade was begun just now", fix="see what it does: `tidemark status`", job=job)
+    crash_point("upgrade-recorded")
+    # Whoever goes on with it does so, too; until then its savepoints are needed already.
+    with suppress(OvertakenError):
+        keep(store, first)
+    return first
+
+
+def _same(newest: UpgradeStep, request: UpgradeRequest) -> UpgradeStep:
+    begun = newest.upgrade
+    if (_after(begun.before, request, begun.identity, begun.savepoint), request.back_to) == (begun.after, begun.back_to):
+        return newest
+    raise UpgradeError(
+        f"another upgrade is under way: {newest}",
+        fix=f"let it come to its end (`tidemark upgrade {request.job}`), or back (`tidemark upgrade {request.job} --abort`)",
+        job=request.job,
+    )
+
+
+def _after(before: JobSpec, request: UpgradeRequest, identity: str, savepoint: str) -> JobSpec:
+    maps = request.maps
+    restore = (
+        before.restore
+        if maps.empty
+        else Restore(
+            request.back_to or savepoint,
+            uids=maps.uids,
+            allow_non_restored_state=maps.allow_non_restored_state,
+            identity=identity,
+            columns=maps.columns,
+        )
+    )
+    return replace(
+        before,
+        code=request.code,
+        version=request.version,
+        code_paths=before.code_paths if request.code_paths is None else request.code_paths,
+        folder=request.folder or before.folder,
+        variables={**before.variables, **request.variables},
+        wanted="running",
+        stop="finish",
+        for_rewind=False,
+        restore=restore,
+    )
+
+
+def _require_possible(store: JobStore, request: UpgradeRequest, before: JobSpec, launchers: Mapping[str, Launcher], clock: Clock) -> None:
+    """Find out what stands against an upgrade, besides the state."""
+    job = request.job
+    folder = store.at(job_folder(job))
+    require_no_rewind(folder, job)
+    head = JobLog(folder, job, clock).load().epoch
+    if head is None:
+        raise UpgradeError("the job has no epoch yet, so it has no state either", fix="submit the new code", job=job)
+    # Not by the lifecycle: a job that was put back to before the end says that it is finished until it is started.
+    if head.end_of_input:
+        raise UpgradeError("the job's input has ended for good", fix="rewind it to a savepoint from before the end first", job=job)
+    wished = before.restore
+    if request.maps.empty and wished is not None and wished.identity and is_restore_due(folder, head, wished):
+        # The new code would make it, and be judged against something else; put back, the job would never get it.
+        raise UpgradeError(
+            f"the job is to go on from savepoint {wished.savepoint!r} when it is started next, which it was not yet",
+            fix=f"start it once (`tidemark start {job}`), then upgrade it; or submit it again without that restore",
+            job=job,
+        )
+    seen = observe(store, job, launchers)
+    hand = foreign(seen, clock.now_ms())
+    if hand is not None and seen.own_beat is None:
+        raise JobRunningError(f"the job is driven by {hand}, which was not started here", fix="end that first", job=job)
+    if request.back_to:
+        plan = preview_rewind(store, job, request.back_to, clock=clock)
+        if plan.refusals:
+            raise UpgradeError(
+                f"the job cannot go back to savepoint {request.back_to!r}: {'; '.join(plan.refusals)}",
+                fix="mend what is listed, or choose another savepoint",
+                job=job,
+            )
+
+
+def _place(spec: JobSpec) -> tuple[object, ...]:
+    return spec.code, spec.code_paths, spec.folder, dict(spec.variables)

@@ -1,0 +1,1 @@
+"""A job as people, metrics and alerts see it."""

@@ -1,0 +1,1 @@
+"""The built-in aggregates and users' own."""

@@ -1,0 +1,67 @@
+"""Arguments of aggregates: checked when an aggregate is declared, and written into templates."""
+
+from __future__ import annotations
+
+from tidemark.errors import DefinitionError
+from tidemark.graph.model.places import user_place
+
+
+def sql_argument(function: str, expression: object) -> str:
+    """Return an SQL expression without the blanks around it; whether it can be parsed is checked where columns are known.
+
+    Raises:
+        DefinitionError: it is not text, or empty.
+    """
+    if not isinstance(expression, str) or not expression.strip():
+        raise DefinitionError(
+            f"{function}({expression!r}): the argument is not an SQL expression",
+            fix=f"pass a column or any SQL expression over the columns as text, such as {function}('fare')",
+            place=user_place(),
+        )
+    return expression.strip()
+
+
+def in_template(expression: str) -> str:
+    """Return an expression as one operand of a template, its own braces doubled.
+
+    >>> in_template("a -> '{'")
+    "(a -> '{{')"
+    """
+    return "(" + expression.replace("{", "{{").replace("}", "}}") + ")"
+
+
+def number_between(function: str, name: str, value: object, *, least: float, most: float) -> float:
+    """Return a number that lies in a range, bounds included.
+
+    Raises:
+        DefinitionError: it is not a number or lies outside.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        raise DefinitionError(
+            f"{function}: {name}={value!r} is not a number from {least:g} to {most:g}",
+            fix=f"pass {name} from {least:g} to {most:g}{_as_share(value, most)}",
+            place=user_place(),
+        )
+    return value
+
+
+def _as_share(value: object, most: float) -> str:
+    """Return what a number was meant to be where it is a percentage and a share is asked for."""
+    if most == 1 and isinstance(value, int | float) and 1 < value <= 100:
+        return f", such as {value / 100:g} for {value:g} per cent"
+    return ""
+
+
+def whole_number(function: str, name: str, value: object, *, least: int, most: int) -> int:
+    """Return a whole number that lies in a range, bounds included.
+
+    Raises:
+        DefinitionError: it is not a whole number or lies outside.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise DefinitionError(
+            f"{function}: {name}={value!r} is not a whole number from {least} to {most}",
+            fix=f"pass {name} from {least} to {most}",
+            place=user_place(),
+        )
+    return value

@@ -1,0 +1,1 @@
+"""What users write: sources, streams, windows, triggers, functions, sinks."""

@@ -1,0 +1,216 @@
+"""Streams: the immutable, fluent face of the graph. Every method returns a new stream and leaves the old one as it is."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidemark.errors import DefinitionError
+from tidemark.graph.api.windowed import KeyedStream, WindowedStream
+from tidemark.graph.checks.propagation import schema_of
+from tidemark.graph.checks.side_outputs import check_has_rows, emitter_of
+from tidemark.graph.checks.validation import check_node, check_uid
+from tidemark.graph.checks.window_checks import check_assigner, check_keys
+from tidemark.graph.expressions.expressions import named_expressions
+from tidemark.graph.expressions.name_checks import check_tag
+from tidemark.graph.model.nodes import (
+    ExplodeNode,
+    Expression,
+    FilterNode,
+    FunctionNode,
+    Node,
+    OutputTag,
+    SelectNode,
+    SideOutputNode,
+    SplitNode,
+    TransformNode,
+    UnionNode,
+    WithColumnsNode,
+)
+from tidemark.graph.model.places import user_place
+from tidemark.graph.model.unknown_members import unknown_member
+from tidemark.graph.windows.descriptions import describe_node, shortened
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from tidemark.semantics.windows.windows import WindowAssigner
+
+
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """Elements with columns and an event time. Started by ``source``; ``node`` is its place in the graph.
+
+    Expressions are SQL text over the stream's columns, or functions without arguments that return a Column and are
+    called when the job runs. Each method checks what can be known at definition; see the errors of each.
+    """
+
+    node: Node
+
+    def __post_init__(self) -> None:
+        """Check the newest operator."""
+        check_node(self.node)
+
+    def __repr__(self) -> str:
+        return f"<Stream: {shortened(describe_node(self.node))}>"
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            """Say what to write for names that other libraries have here."""
+            raise unknown_member(self, name, "stream", dir(self))
+
+    def select(self, *columns: str, **named: Expression) -> Stream:
+        """Keep exactly these columns: first the positional ones (a column, or ``"expression AS name"``), then the named.
+
+        Raises:
+            ColumnError: a column does not exist.
+            ExpressionError: SQL that cannot be parsed or is not an expression over one row.
+        """
+        place = user_place()
+        return Stream(SelectNode(inputs=(self.node,), columns=named_expressions("select", columns, named, place), place=place))
+
+    def with_columns(self, **named: Expression) -> Stream:
+        """Add columns, or replace those of the same name; each expression sees the columns there were before.
+
+        Raises:
+            ColumnError: a column does not exist.
+            ExpressionError: SQL that cannot be parsed or is not an expression over one row.
+        """
+        return Stream(WithColumnsNode(inputs=(self.node,), columns=tuple(named.items()), place=user_place()))
+
+    def filter(self, condition: Expression, *, rejects_to: OutputTag | None = None) -> Stream:
+        """Keep the rows for which the condition is true; send the others (false or null) to a side output, if one is named.
+
+        Raises:
+            ColumnError: a column does not exist.
+            ExpressionError: the condition cannot be parsed or is not a condition.
+        """
+        return Stream(FilterNode(inputs=(self.node,), condition=condition, rejects_to=rejects_to, place=user_place()))
+
+    def explode(self, expression: Expression, *, as_: str, outer: bool = False) -> Stream:
+        """Make one row per item of an array, in the column ``as_`` beside all others; of a map, per entry (``key``, ``value``).
+
+        Args:
+            expression: an array or a map, such as ``"items"`` or ``"split(tags, ',')"``.
+            as_: name of the new column.
+            outer: keep rows whose array is empty or null, with a null item.
+
+        Raises:
+            ColumnError: a column does not exist, or ``as_`` does already.
+        """
+        return Stream(ExplodeNode(inputs=(self.node,), expression=expression, as_=as_, outer=outer, place=user_place()))
+
+    def map(self, function: Callable[..., object], *, returns: str, batches: bool = False) -> Stream:
+        """Turn each row into another with a Python function, run on Arrow batches.
+
+        Args:
+            function: takes a dict of the row's columns, returns a dict of the new ones. With ``batches`` it takes and
+                returns a ``pyarrow.RecordBatch`` of the same length.
+            returns: Spark DDL of the new columns; they replace all columns.
+            batches: give the function whole batches, which is far faster.
+
+        Raises:
+            DefinitionError: ``returns`` cannot be read, or the function is not callable.
+        """
+        return Stream(FunctionNode(inputs=(self.node,), kind="map", function=function, schema=returns, batches=batches, place=user_place()))
+
+    def flat_map(self, function: Callable[..., object], *, returns: str) -> Stream:
+        """Turn each row into any number of others; the function takes a dict and returns an iterable of dicts.
+
+        Raises:
+            DefinitionError: ``returns`` cannot be read, or the function is not callable.
+        """
+        return Stream(FunctionNode(inputs=(self.node,), kind="flat_map", function=function, schema=returns, place=user_place()))
+
+    def transform(self, function: Callable[[DataFrame], DataFrame], *, columns: tuple[str, ...] | list[str] | None = None) -> Stream:
+        """Apply a function from DataFrame to DataFrame, called once per epoch, to an epoch's rows.
+
+        The function works within one row or one epoch, and must keep the column ``__tm_meta``, which times the rows.
+
+        Args:
+            function: what to do.
+            columns: names of the resulting columns, so that later expressions can be checked; None leaves them unknown.
+        """
+        names = None if columns is None else tuple(columns)
+        return Stream(TransformNode(inputs=(self.node,), function=function, columns=names, place=user_place()))
+
+    def split(self, branches: Mapping[OutputTag, Expression], *, otherwise: OutputTag | None = None) -> Stream:
+        """Send each row to the first branch whose condition is true; take the branches with ``side_output(tag)``.
+
+        Args:
+            branches: condition by tag, tried in order.
+            otherwise: tag for the rows that no branch takes; without it they are dropped and counted.
+
+        Raises:
+            ColumnError: a column does not exist.
+        """
+        place = user_place()
+        if not isinstance(branches, Mapping):
+            raise DefinitionError(
+                f"split is given {branches!r}, not conditions by tag", fix="give {tm.OutputTag('big'): 'fare > 100', ...}", place=place
+            )
+        return Stream(SplitNode(inputs=(self.node,), branches=tuple(branches.items()), otherwise=otherwise, place=place))
+
+    def union(self, *others: Stream) -> Stream:
+        """Take all rows of this stream and others, matched by column name; the watermark is the least of theirs.
+
+        Raises:
+            DefinitionError: the streams have different columns.
+        """
+        place = user_place()
+        for other in others:
+            if not isinstance(other, Stream):
+                raise DefinitionError(
+                    f"union is given {shortened(repr(other))}, not a stream", fix="pass streams: .union(other, ...)", place=place
+                )
+        return Stream(UnionNode(inputs=(self.node, *(other.node for other in others)), place=place))
+
+    def key_by(self, *columns: str, **named: Expression) -> KeyedStream:
+        """Group elements by key: columns, or named expressions. A null key is a key like any other.
+
+        Raises:
+            ColumnError: a column does not exist.
+            DefinitionError: no column is named.
+        """
+        place = user_place()
+        if not columns and not named:
+            raise DefinitionError("key_by() names no column", fix="name at least one, or use .window_all(...)", place=place)
+        check_has_rows(self.node, place)
+        keys = named_expressions("key_by", columns, named, place)
+        check_keys(keys, schema_of(self.node), place)
+        return KeyedStream(node=self.node, keys=keys, place=place)
+
+    def window_all(self, assigner: WindowAssigner) -> WindowedStream:
+        """Put all elements, whatever their key, into windows.
+
+        Raises:
+            DefinitionError: not a window assigner.
+        """
+        place = user_place()
+        check_assigner(assigner, place)
+        return WindowedStream(node=self.node, keys=(), assigner=assigner, place=place)
+
+    def side_output(self, tag: OutputTag) -> Stream:
+        """Return the rows that this operator, or one before it, emits under a tag: late, rejected, malformed, split.
+
+        Raises:
+            DefinitionError: nothing before this point emits the tag.
+        """
+        place = user_place()
+        check_tag(tag, "side_output", place)
+        return Stream(SideOutputNode(inputs=(emitter_of(self.node, tag, place),), tag=tag, place=place))
+
+    def uid(self, uid: str) -> Stream:
+        """Name the operator for good: its state is found by this name after every change of the job.
+
+        Side outputs belong to the stream this returns, so take them from it.
+
+        Raises:
+            InvalidNameError: the uid is not allowed.
+        """
+        place = user_place()
+        check_uid(self.node, uid, place)
+        return Stream(dataclasses.replace(self.node, uid=uid))

@@ -1,0 +1,130 @@
+"""Which columns a window operator's state has, under which names, and of which types as far as the graph alone tells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidemark.graph.aggregates.aggregate_types import aggregate_type, argument_type
+from tidemark.graph.checks.propagation import expression_type, schema_of
+from tidemark.graph.expressions.expressions import Site
+from tidemark.graph.model.aggregates import Aggregate
+from tidemark.graph.model.nodes import WindowNode
+from tidemark.graph.model.schema import Schema
+from tidemark.graph.windows.native_windows import is_native
+from tidemark.graph.windows.window_columns import aggregate_columns
+from tidemark.semantics.process.evictors import CountEvictor, TimeEvictor
+from tidemark.semantics.triggers.builtin_triggers import (
+    ContinuousEventTimeTrigger,
+    ContinuousProcessingTimeTrigger,
+    CountTrigger,
+    EachEpochTrigger,
+    EventTimeTrigger,
+    NeverTrigger,
+    ProcessingTimeTrigger,
+    PurgingTrigger,
+)
+
+_SIMPLE = (
+    ContinuousEventTimeTrigger,
+    ContinuousProcessingTimeTrigger,
+    CountTrigger,
+    EachEpochTrigger,
+    NeverTrigger,
+    ProcessingTimeTrigger,
+    CountEvictor,
+    TimeEvictor,
+)
+ELEMENT_ORDER = "__tm_order"
+"""The column that elements in state have, and nothing else: their order of arrival."""
+
+FUNCTION_PART = "function"
+"""The table of what a window function behind aggregates keeps of keys."""
+
+_ELEMENT = "row_"
+_MOMENTS = "STRUCT<n: BIGINT, mean: DOUBLE, m2: DOUBLE>"
+
+
+def key_column(name: str) -> str:
+    """Return the name that a key has in state."""
+    return f"key_{name}"
+
+
+def partial_column(aggregate: str, partial: str) -> str:
+    """Return the name that an aggregate's partial has in state."""
+    return f"{aggregate}__{partial}"
+
+
+def element_column(name: str) -> str:
+    """Return the name that a column of the stream has in state, beside those of the engine."""
+    return f"{_ELEMENT}{name}"
+
+
+def element_name(column: str) -> str | None:
+    """Return the name in the stream of a column of elements in state, None for other columns."""
+    return column.removeprefix(_ELEMENT) if column.startswith(_ELEMENT) else None
+
+
+def looks_at_rows(rule: object) -> bool:
+    """Return whether a trigger or evictor may look at the rows of elements; a user's own may."""
+    if rule is None or isinstance(rule, _SIMPLE):
+        return False
+    if isinstance(rule, EventTimeTrigger):
+        return looks_at_rows(rule.early) or looks_at_rows(rule.late)
+    return looks_at_rows(rule.inner) if isinstance(rule, PurgingTrigger) else True
+
+
+def needed_columns(node: WindowNode) -> frozenset[str] | None:
+    """Return, in lower case, the columns that an operator's results are made of; None for all."""
+    if node.function is not None and not node.aggregates:
+        return None
+    if looks_at_rows(node.trigger) or looks_at_rows(node.evictor):
+        return None
+    sites = ((aggregate, Site(f"aggregate {name!r}", node.place, node.uid)) for name, aggregate in node.aggregates)
+    return frozenset(column.lower() for aggregate, site in sites for column in aggregate_columns(aggregate, site))
+
+
+def state_columns(node: WindowNode) -> dict[str, str | None] | None:
+    """Return the columns of keys, and of partials or elements, with their Spark types, in order; a type is None where it is not certain.
+
+    None where elements are kept of which only the running source knows the columns. The engine's own columns are not among them.
+    """
+    given = schema_of(node.inputs[0]) if node.inputs else None
+    found = {key_column(name): expression_type(expression, given) for name, expression in node.keys}
+    if is_native(node):
+        found |= {
+            partial_column(name, partial): kind for name, aggregate in node.aggregates for partial, kind in _partial_types(aggregate, given)
+        }
+        return found
+    needed = needed_columns(node)
+    if given is None:
+        return None
+    kept = [column for column in given.columns if needed is None or column.name.lower() in needed]
+    return found | {element_column(column.name): column.type for column in kept}
+
+
+def _partial_types(aggregate: Aggregate, given: Schema | None) -> Iterator[tuple[str, str | None]]:
+    for partial in aggregate.partials:
+        yield partial.name, _partial_type(aggregate, partial.name, given)
+
+
+def _partial_type(aggregate: Aggregate, partial: str, given: Schema | None) -> str | None:
+    match aggregate.kind, partial:
+        case _ if (aggregate.kind, partial) in _FIXED:
+            return _FIXED[aggregate.kind, partial]
+        case ("sum" | "min" | "max", _):
+            return aggregate_type(aggregate, given)
+        case ("avg", "sum" | "mean"):
+            # Of decimals these have types that no rule here knows.
+            return aggregate_type(aggregate, given)
+        case ("collect_set" | "count_distinct", "values") if len(aggregate.arguments) == 1:
+            argument = argument_type(aggregate, given)
+            return f"ARRAY<{argument}>" if argument else None
+    return None
+
+
+_FIXED = {
+    ("count", "count"): "BIGINT",
+    ("avg", "count"): "BIGINT",
+    ("approx_count_distinct", "sketch"): "BINARY",
+    **{(kind, "moments"): _MOMENTS for kind in ("variance", "variance_pop", "stddev", "stddev_pop")},
+}

@@ -1,0 +1,119 @@
+"""By which columns an upserting sink knows a row again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+from tidemark.errors import ColumnError, DefinitionError
+from tidemark.graph.checks.propagation import schema_of
+from tidemark.graph.model.nodes import Expression, FilterNode, Node, SelectNode, WindowNode, WithColumnsNode
+from tidemark.semantics.windows.assigners import CountWindows
+
+START, END, REPLACES, INDEX = "window_start", "window_end", "replaces", "pane_index"
+
+
+def upsert_keys(node: Node, keys: object, place: str) -> tuple[str, ...]:
+    """Return the key columns of an upserting output.
+
+    The results of windows have their own: the key's columns and both bounds of the window; of groups by number, which have no bounds,
+    the group's index. A session whose bounds move lists those that it had in ``replaces``. Any other stream needs ``keys``.
+
+    Args:
+        node: whose rows are written.
+        keys: the user's choice, None for the window's.
+        place: of the output's definition.
+
+    Raises:
+        DefinitionError: no keys are known, they are no list of names, or a column on the way to the output changes one of them.
+        ColumnError: the stream has no such column.
+    """
+    return _keys_of_window(node, place) if keys is None else _given_keys(node, keys, place)
+
+
+def _given_keys(node: Node, keys: object, place: str) -> tuple[str, ...]:
+    if isinstance(keys, str) or not isinstance(keys, Sequence) or not keys or not all(isinstance(key, str) for key in keys):
+        raise DefinitionError(f"delta(keys={keys!r}) is not a list of columns", fix="write keys=['zone', 'day']", place=place)
+    if len({key.lower() for key in keys}) < len(keys):
+        raise DefinitionError(f"delta(keys={keys!r}) names a column twice", fix="name each once", place=place)
+    window, behind = _window_behind(node)
+    lowered = {key.lower() for key in keys}
+    lost = next((step for step in behind if not _keeps(step, REPLACES)), None)
+    if isinstance(window, WindowNode) and window.assigner.merging and {START, END} <= lowered and lost is not None:
+        raise DefinitionError(
+            f"delta(keys={keys!r}) has both bounds of a session, which move when it grows, and {REPLACES!r}, which lists those that it "
+            f"had, is dropped or changed at {lost.place}: the older row would stay",
+            fix=f"keep {REPLACES!r} as it is, or leave {END!r} out",
+            place=place,
+        )
+    schema = schema_of(node)
+    if schema is None:
+        return tuple(keys)
+    found = []
+    for key in keys:
+        column = schema.find(key)
+        if column is None:
+            near = schema.nearest(key)
+            hint = f"; did you mean {near!r}?" if near else "."
+            raise ColumnError(
+                f"delta(keys=...) names unknown column {key!r}{hint} The columns are: {', '.join(schema.names)}",
+                fix=f"write {near!r}" if near else "name columns of the stream",
+                place=place,
+            )
+        if column.type is not None and "MAP<" in column.type:
+            raise DefinitionError(
+                f"delta(keys=...) names {key!r} of type {column.type}, and maps cannot be compared", fix="name other columns", place=place
+            )
+        found.append(column.name)
+    return tuple(found)
+
+
+def _keys_of_window(node: Node, place: str) -> tuple[str, ...]:
+    window, behind = _window_behind(node)
+    if not isinstance(window, WindowNode):
+        raise DefinitionError(
+            "delta(mode='upsert') does not know by which columns a row replaces an older one",
+            fix="name them: keys=['zone', 'day']; only the results of windows have keys of their own",
+            place=place,
+        )
+    merging = window.assigner.merging
+    bounds = (INDEX,) if isinstance(window.assigner, CountWindows) else (START, END)
+    keys = (*(name for name, _ in window.keys), *bounds)
+    for key in (*keys, *((REPLACES,) if merging else ())):
+        changed = next((step for step in behind if not _keeps(step, key)), None)
+        if changed is not None:
+            _refuse(key, changed, place)
+    return keys
+
+
+def _window_behind(node: Node) -> tuple[Node, list[SelectNode | WithColumnsNode]]:
+    """Return the node whose rows come to an output, and the steps on the way that make columns."""
+    behind: list[SelectNode | WithColumnsNode] = []
+    while isinstance(node, FilterNode | SelectNode | WithColumnsNode):
+        if not isinstance(node, FilterNode):
+            behind.append(node)
+        node = node.inputs[0]
+    return node, behind
+
+
+def _keeps(step: SelectNode | WithColumnsNode, name: str) -> bool:
+    """Whether a column comes out of a step under its name, spelt as it was, and unchanged."""
+    made = [(made, expression) for made, expression in step.columns if made.lower() == name.lower()]
+    if not made:
+        return isinstance(step, WithColumnsNode)
+    spelt, expression = made[0]
+    return spelt == name and _is_column(expression, name)
+
+
+def _is_column(expression: Expression, name: str) -> bool:
+    return isinstance(expression, str) and expression.strip().strip("`").lower() == name.lower()
+
+
+def _refuse(key: str, step: Node, place: str) -> NoReturn:
+    what = "lists which sessions it replaces" if key == REPLACES else "is part of the key of the window's results"
+    keep = "" if key == REPLACES else ", or name other columns in keys=[...]"
+    raise DefinitionError(
+        f"delta(mode='upsert') needs column {key!r}, which {what}, and it is dropped or changed at {step.place}",
+        fix=f"keep {key!r} as it is{keep}",
+        place=place,
+    )

@@ -1,0 +1,1 @@
+"""A job's definition as stored, and what a change of it means."""

@@ -1,0 +1,85 @@
+"""What a window operator's state means, as plain JSON: recorded with the state, and compared before it is read again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tidemark.graph.definition.rule_definition import own_text, rule_definition, settings_of
+from tidemark.graph.expressions.function_text import function_text, text_hash
+from tidemark.graph.model.aggregates import Aggregate
+from tidemark.graph.model.nodes import Expression, WindowNode
+from tidemark.semantics.triggers.builtin_triggers import default_trigger
+from tidemark.semantics.windows.windows import WindowAssigner
+
+DEFINITION_FORMAT = 1
+
+
+def operator_definition(node: WindowNode) -> dict[str, object]:
+    """Return a window operator's definition as plain JSON.
+
+    ``keys``: name and expression, or a hash of the function's text. ``assigner``: kind and fields, and a hash of its text if it is the
+    user's own. ``aggregates``, in order: name, kind, arguments, partial columns with their create and merge templates, result.
+    ``allowed_lateness_ms``. ``trigger`` and ``evictor``, where there are other than the windows' own: kind and settings. ``function``: a
+    hash of its text, and what it returns.
+    Functions written in Python are named ``function_1``, … in templates, and hashed, so that equal declarations are equal here.
+    """
+    return {
+        "format": DEFINITION_FORMAT,
+        "kind": "window",
+        "keys": [{"name": name, "expression": _expression(expression)} for name, expression in node.keys],
+        "assigner": _assigner(node.assigner),
+        "aggregates": [aggregate_definition(name, aggregate) for name, aggregate in node.aggregates],
+        "allowed_lateness_ms": node.allowed_lateness_ms,
+        **_firing(node),
+    }
+
+
+def _firing(node: WindowNode) -> dict[str, object]:
+    """Return trigger, evictor and function where they are not what goes without saying: before they could be given, none were recorded."""
+    found: dict[str, object] = {}
+    if node.trigger is not None and node.trigger != default_trigger(node.assigner):
+        found["trigger"] = rule_definition(node.trigger)
+    if node.evictor is not None:
+        found["evictor"] = rule_definition(node.evictor)
+    if node.function is not None:
+        text = function_text(node.function.function)
+        found["function"] = {"hash": text_hash(text), "returns": node.function.returns, "batches": node.function.batches}
+    return found
+
+
+def aggregate_definition(name: str, aggregate: Aggregate) -> dict[str, object]:
+    """Return an aggregate's definition as plain JSON; part of ``operator_definition``."""
+    renamed = {function.name: f"function_{number}" for number, function in enumerate(aggregate.functions, start=1)}
+    functions = [{"returns": each.returns, "hash": text_hash(function_text(each.function))} for each in aggregate.functions]
+    partials = [
+        {"name": part.name, "create": _renamed(part.create, renamed), "merge": _renamed(part.merge, renamed)} for part in aggregate.partials
+    ]
+    return {
+        "name": name,
+        "kind": aggregate.kind,
+        "arguments": list(aggregate.arguments),
+        "partials": partials,
+        "result": _renamed(aggregate.result, renamed),
+        **({"functions": functions} if functions else {}),
+    }
+
+
+def _expression(expression: Expression) -> str:
+    return expression if isinstance(expression, str) else f"function {text_hash(function_text(expression))}"
+
+
+def _assigner(assigner: WindowAssigner) -> dict[str, object]:
+    settings = settings_of(assigner) or {"description": assigner.describe()}
+    # Event time goes without saying, as it did before there was another.
+    return {
+        "kind": type(assigner).__name__,
+        **own_text(type(assigner)),
+        **{name: value for name, value in settings.items() if (name, value) != ("domain", "event")},
+    }
+
+
+def _renamed(template: str, names: Mapping[str, str]) -> str:
+    # Longest first: one generated name may begin with another.
+    for name in sorted(names, key=len, reverse=True):
+        template = template.replace(name, names[name])
+    return template

@@ -1,0 +1,255 @@
+"""What differs between two definitions of a window operator, and what that means for its stored state."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from string import Formatter
+from types import MappingProxyType
+from typing import Literal, cast
+
+from tidemark.durations import format_duration
+from tidemark.errors import ExpressionError
+from tidemark.graph.definition.recorded_rules import describe_recorded_evictor, describe_recorded_trigger, describe_recorded_windows
+from tidemark.graph.expressions.expressions import Site, parse_sql
+
+Names = Mapping[str, str | None]
+"""New names by old ones, of keys, aggregates and columns of the stream; None for an aggregate that is left behind."""
+
+Kept = Literal["elements", "partials"]
+"""What is kept of a window: its elements, or partial results."""
+
+About = Literal["kind", "key", "windows", "lateness", "trigger", "evictor", "function", "kept", "aggregate"]
+
+Effect = Literal["none", "renamed", "added", "left", "gone", "other"]
+"""``none``: stored state fits as it is. ``renamed``, ``added``, ``left``: it fits once it is rewritten. ``gone``: it would lose an
+aggregate that nobody said to leave. ``other``: it means something else."""
+
+SAME: Names = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class DefinitionChange:
+    """One difference, in words.
+
+    ``name`` is that of a key or aggregate: the new one, of what is gone or left the old one; ``before`` is the old name of what is renamed.
+    """
+
+    about: About
+    effect: Effect
+    what: str
+    name: str = ""
+    before: str = ""
+
+
+def definition_changes(
+    old: Mapping[str, object], new: Mapping[str, object], names: Names = SAME, *, kept: tuple[Kept, Kept] | None = None
+) -> tuple[DefinitionChange, ...]:
+    """Return all differences between two definitions, as ``operator_definition`` makes them.
+
+    The allowed lateness, the order of keys and aggregates, and how a result is computed from the state (also by a function) may change
+    freely; so may a trigger's settings, but not its kind, since each keeps other things of a window, and an evictor's.
+
+    Args:
+        old: as stored.
+        new: as the job says.
+        names: what was renamed.
+        kept: what either keeps of a window, where that is known better than by the definitions.
+
+    >>> old = {"kind": "window", "keys": [{"name": "zone", "expression": "zone"}], "assigner": {"kind": "Tumbling"}, "aggregates": []}
+    >>> [change.what for change in definition_changes(old, {**old, "keys": []})]
+    ["the key 'zone' is gone"]
+    """
+    if old.get("kind") != new.get("kind"):
+        what = f"it was a {old.get('kind')} operator and is now a {new.get('kind')} operator"
+        return (DefinitionChange("kind", "other", what),)
+    before, after = kept or (_kept(old), _kept(new))
+    changes = [*_key_changes(_items(old, "keys"), _items(new, "keys"), names), *_firing_changes(old, new, names)]
+    if before != after:
+        shown = {"partials": "aggregates", "elements": "all elements of a window"}
+        what = f"it kept {shown[before]} and is now to keep {shown[after]}, which the stored windows do not have"
+        if _kept(old) == _kept(new) and all(change.effect != "other" for change in changes):
+            held = {"partials": "partial results", "elements": "elements"}
+            what = f"the stored windows hold {held[before]}, as those of an earlier build did; now they are to hold {held[after]}"
+        return (*changes, DefinitionChange("kept", "other", what))
+    if after == "partials":
+        changes += _aggregate_changes(_items(old, "aggregates"), _items(new, "aggregates"), names)
+    return (*changes, *_function_changes(old, new))
+
+
+def renamed(name: str, names: Names) -> str:
+    """Return the new name of something, its old one if it has no other."""
+    return names.get(name) or name
+
+
+def same_expression(old: str, new: str, names: Names = SAME) -> bool:
+    """Return whether two SQL texts say the same, up to blanks, letter case, quotes of names, and columns that were renamed.
+
+    >>> same_expression("zone+1", "`Area` + 1", {"zone": "area"})
+    True
+    """
+    if old == new:
+        return True
+    try:
+        return _canonical(new, SAME) in {_canonical(old, SAME), _canonical(old, names)}
+    except ExpressionError:
+        return False
+
+
+def _canonical(text: str, names: Names) -> str:
+    from sqlglot import exp
+
+    parsed = parse_sql(text, Site("expression", "")).copy()
+    for column in parsed.find_all(exp.Column):
+        first = column.parts[0]
+        if names.get(first.name):
+            first.set("this", names[first.name])
+    for name in parsed.find_all(exp.Identifier):
+        name.set("this", name.name.lower())
+        name.set("quoted", True)
+    return parsed.sql(dialect="spark")
+
+
+def _kept(definition: Mapping[str, object]) -> Kept:
+    return "partials" if definition.get("aggregates") or "function" not in definition else "elements"
+
+
+def _key_changes(old: Mapping[str, Mapping[str, object]], new: Mapping[str, Mapping[str, object]], names: Names) -> list[DefinitionChange]:
+    found, claimed = [], set()
+    for name, before in old.items():
+        now = renamed(name, names)
+        if now not in new:
+            found.append(DefinitionChange("key", "other", f"the key {name!r} is gone", name))
+            continue
+        claimed.add(now)
+        was, is_now = str(before.get("expression")), str(new[now].get("expression"))
+        if not same_expression(was, is_now, names):
+            found.append(DefinitionChange("key", "other", f"the key {now!r} was {was} and is now {is_now}", now))
+        elif now != name:
+            found.append(DefinitionChange("key", "renamed", f"the key {name!r} is now called {now!r}", now, name))
+    return found + [DefinitionChange("key", "other", f"the key {name!r} is new", name) for name in new if name not in claimed]
+
+
+def _firing_changes(old: Mapping[str, object], new: Mapping[str, object], names: Names) -> Iterator[DefinitionChange]:
+    if not _same_assigner(old.get("assigner"), new.get("assigner"), names):
+        was, now = (describe_recorded_windows(each.get("assigner")) for each in (old, new))
+        what = f"the windows were {was} and are now {now}{' by other code' if was == now else ''}"
+        yield DefinitionChange("windows", "other", what)
+    before, after = old.get("allowed_lateness_ms"), new.get("allowed_lateness_ms")
+    if before != after:
+        yield DefinitionChange("lateness", "none", f"the allowed lateness was {_duration(before)} and is now {_duration(after)}")
+    before, after = old.get("trigger"), new.get("trigger")
+    if before != after:
+        effect: Effect = "none" if _kinds(before) == _kinds(after) else "other"
+        yield DefinitionChange(
+            "trigger", effect, f"the trigger was {describe_recorded_trigger(before)} and is now {describe_recorded_trigger(after)}"
+        )
+    before, after = old.get("evictor"), new.get("evictor")
+    if before != after:
+        what = f"the evictor was {describe_recorded_evictor(before)} and is now {describe_recorded_evictor(after)}"
+        yield DefinitionChange("evictor", "none", what)
+
+
+def _same_assigner(old: object, new: object, names: Names) -> bool:
+    if old == new or not (isinstance(old, Mapping) and isinstance(new, Mapping)):
+        return old == new
+    # An earlier build did not record the text of one's own.
+    left = {"gap_by"} if "text" in old else {"gap_by", "text"}
+    others = [{key: value for key, value in each.items() if key not in left} for each in (old, new)]
+    gaps = old.get("gap_by"), new.get("gap_by")
+    return others[0] == others[1] and (gaps == (None, None) or same_expression(str(gaps[0]), str(gaps[1]), names))
+
+
+def _kinds(rule: object) -> object:
+    """Return the kinds of a trigger and of those in it, without their settings."""
+    if not isinstance(rule, Mapping):
+        return None
+    inner = {name: _kinds(value) for name, value in rule.items() if isinstance(value, Mapping) and "kind" in value}
+    return {"kind": rule.get("kind"), **inner}
+
+
+def _duration(milliseconds: object) -> str:
+    return format_duration(milliseconds) if isinstance(milliseconds, int) and milliseconds else "none"
+
+
+def _aggregate_changes(
+    old: Mapping[str, Mapping[str, object]], new: Mapping[str, Mapping[str, object]], names: Names
+) -> list[DefinitionChange]:
+    found, claimed = [], set()
+    for name, before in old.items():
+        now = renamed(name, names)
+        if name in names and names[name] is None:
+            found.append(DefinitionChange("aggregate", "left", f"the aggregate {name!r} is left behind", name))
+        elif now not in new:
+            found.append(DefinitionChange("aggregate", "gone", f"the aggregate {name!r} is gone", name))
+        else:
+            claimed.add(now)
+            found += _one_aggregate(name, before, now, new[now], names)
+    added = (name for name in new if name not in claimed)
+    return found + [
+        DefinitionChange("aggregate", "added", f"the aggregate {name!r} is new, and the stored windows have no state of it", name)
+        for name in added
+    ]
+
+
+def _one_aggregate(
+    name: str, before: Mapping[str, object], now: str, after: Mapping[str, object], names: Names
+) -> Iterator[DefinitionChange]:
+    old_arguments, new_arguments = (cast("list[str]", each.get("arguments", [])) for each in (before, after))
+    same = len(old_arguments) == len(new_arguments) and all(
+        same_expression(was, is_now, names) for was, is_now in zip(old_arguments, new_arguments, strict=True)
+    )
+    if before.get("kind") != after.get("kind") or not same:
+        yield DefinitionChange("aggregate", "other", f"the aggregate {now!r} was {_call(before)} and is now {_call(after)}", now, name)
+    elif not _same_state(before, after, names):
+        yield DefinitionChange(
+            "aggregate", "other", f"the state of aggregate {now!r}, {_call(after)}, is made in another way than before", now
+        )
+    elif now != name:
+        yield DefinitionChange("aggregate", "renamed", f"the aggregate {name!r} is now called {now!r}", now, name)
+
+
+def _same_state(before: Mapping[str, object], after: Mapping[str, object], names: Names) -> bool:
+    """Return whether two aggregates make and merge their partials in the same way; how a result is made of them does not matter."""
+    old, new = (cast("list[Mapping[str, str]]", each.get("partials", [])) for each in (before, after))
+    if [part["name"] for part in old] != [part["name"] for part in new] or _functions_of(before, old) != _functions_of(after, new):
+        return False
+    return all(
+        _same_template(was["create"], is_now["create"], names) and _same_template(was["merge"], is_now["merge"], SAME)
+        for was, is_now in zip(old, new, strict=True)
+    )
+
+
+def _functions_of(aggregate: Mapping[str, object], partials: Sequence[Mapping[str, str]]) -> list[tuple[str, object]]:
+    """Return the Python functions that partials are made or merged by, with the names that these call them by."""
+    functions = cast("list[object]", aggregate.get("functions", []))
+    templates = " ".join(template for part in partials for template in (part["create"], part["merge"]))
+    named = [(f"function_{number}", function) for number, function in enumerate(functions, start=1)]
+    return [(name, function) for name, function in named if re.search(rf"\b{name}\b", templates)]
+
+
+def _same_template(old: str, new: str, names: Names) -> bool:
+    """Return whether two templates of SQL say the same, as ``same_expression`` does; placeholders stand for themselves."""
+    return old == new or same_expression(_filled(old), _filled(new), names)
+
+
+def _filled(template: str) -> str:
+    return template.format_map({name: f"`{{{name}}}`" for _, name, _, _ in Formatter().parse(template) if name})
+
+
+def _function_changes(old: Mapping[str, object], new: Mapping[str, object]) -> Iterator[DefinitionChange]:
+    before, after = old.get("function"), new.get("function")
+    if before != after:
+        changed = "is another, and is given what the old one kept" if before and after else "is new" if after else "is gone"
+        yield DefinitionChange("function", "none", f"the window function {changed}")
+
+
+def _items(definition: Mapping[str, object], kind: str) -> dict[str, Mapping[str, object]]:
+    entries = cast("list[Mapping[str, object]]", definition.get(kind, []))
+    return {str(entry["name"]): entry for entry in entries}
+
+
+def _call(aggregate: Mapping[str, object]) -> str:
+    arguments = cast("list[str]", aggregate.get("arguments", []))
+    return f"{aggregate.get('kind')}({', '.join(arguments)})"

@@ -1,0 +1,137 @@
+"""A window operator as its stored definition tells it: enough to read its state, without the job's code."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import Final, cast
+
+from tidemark.errors import StateMismatchError
+from tidemark.graph.model.aggregates import Aggregate, Partial
+from tidemark.graph.model.nodes import WindowFunction, WindowNode
+from tidemark.semantics.triggers.builtin_triggers import (
+    ContinuousEventTimeTrigger,
+    ContinuousProcessingTimeTrigger,
+    CountTrigger,
+    EachEpochTrigger,
+    EventTimeTrigger,
+    NeverTrigger,
+    ProcessingTimeTrigger,
+    PurgingTrigger,
+)
+from tidemark.semantics.triggers.triggers import QuietTrigger, Trigger
+from tidemark.semantics.windows.assigners import CountWindows, Cumulative, DynamicSession, GlobalWindows, Session, Sliding, Tumbling
+from tidemark.semantics.windows.windows import WindowAssigner
+
+_ASSIGNERS: Final[Mapping[str, Callable[..., WindowAssigner]]] = {
+    kind.__name__: kind for kind in (CountWindows, Cumulative, DynamicSession, GlobalWindows, Session, Sliding, Tumbling)
+}
+_TRIGGERS: Final[Mapping[str, Callable[..., Trigger]]] = {
+    kind.__name__: kind
+    for kind in (
+        ContinuousEventTimeTrigger,
+        ContinuousProcessingTimeTrigger,
+        CountTrigger,
+        EachEpochTrigger,
+        EventTimeTrigger,
+        NeverTrigger,
+        ProcessingTimeTrigger,
+        PurgingTrigger,
+    )
+}
+
+
+def node_of_definition(definition: Mapping[str, object], uid: str) -> WindowNode:
+    """Return an operator that keeps what the definition says; what only makes it go on, such as its functions, is not there.
+
+    Args:
+        definition: as ``operator_definition`` made it, through JSON.
+        uid: of the operator.
+
+    Raises:
+        StateMismatchError: its windows are of a kind that this release does not know, or of the user's own.
+    """
+    function = definition.get("function")
+    return WindowNode(
+        uid=uid,
+        keys=tuple((str(entry["name"]), str(entry["expression"])) for entry in _entries(definition, "keys")),
+        assigner=_assigner(definition.get("assigner"), uid),
+        aggregates=tuple((str(entry["name"]), _aggregate(entry)) for entry in _entries(definition, "aggregates")),
+        allowed_lateness_ms=int(cast("int", definition.get("allowed_lateness_ms", 0))),
+        trigger=trigger_of_definition(definition.get("trigger")),
+        function=WindowFunction(_gone, str(function.get("returns"))) if isinstance(function, Mapping) else None,
+    )
+
+
+def functions_of(definition: Mapping[str, object]) -> list[str]:
+    """Return the names of the aggregates whose state only the job's own Python functions can merge."""
+    return [str(entry["name"]) for entry in _entries(definition, "aggregates") if entry.get("functions")]
+
+
+def _aggregate(entry: Mapping[str, object]) -> Aggregate:
+    parts = cast("list[Mapping[str, str]]", entry.get("partials", []))
+    return Aggregate(
+        str(entry["kind"]),
+        tuple(cast("list[str]", entry.get("arguments", []))),
+        tuple(Partial(part["name"], part["create"], part["merge"]) for part in parts),
+        str(entry["result"]),
+    )
+
+
+def assigner_of_definition(stored: object) -> WindowAssigner | None:
+    """Return the windows that a definition names, None where they are not among those that come with this release."""
+    kind = _ASSIGNERS.get(str(stored.get("kind"))) if isinstance(stored, Mapping) else None
+    if kind is None or not isinstance(stored, Mapping):
+        return None
+    # Those without settings are recorded with their description.
+    settings = {str(name): value for name, value in stored.items() if name not in {"kind", "description"}}
+    with contextlib.suppress(TypeError):
+        return kind(**settings)
+    return None
+
+
+def _assigner(stored: object, uid: str) -> WindowAssigner:
+    assigner = assigner_of_definition(stored)
+    if assigner is not None:
+        return assigner
+    raise StateMismatchError(
+        f"the state of {uid!r} is of windows {stored!r}, which are not among those that come with this release",
+        fix="pass the job whose state it is: savepoint(job, ...)",
+        uid=uid,
+    )
+
+
+def trigger_of_definition(stored: object) -> Trigger | None:
+    """Return the trigger; one that looks at elements keeps them, and then it does not matter here which one it was."""
+    if not isinstance(stored, Mapping):
+        return None
+    kind = _TRIGGERS.get(str(stored.get("kind")))
+    if kind is None or "text" in stored:
+        return _Unknown()
+    settings = {
+        str(name): trigger_of_definition(value) if isinstance(value, Mapping) else value for name, value in stored.items() if name != "kind"
+    }
+    if any(isinstance(value, _Unknown) for value in settings.values()):
+        return _Unknown()
+    return kind(**settings)
+
+
+def is_known_trigger(trigger: Trigger) -> bool:
+    """Return whether a trigger, and what is in it, could be made from its settings."""
+    return not isinstance(trigger, _Unknown)
+
+
+class _Unknown(QuietTrigger):
+    """Stands for a trigger that cannot be made from its settings; there is no rule for it, so that elements are kept."""
+
+    def describe(self) -> str:
+        """Return what it stands for."""
+        return "a trigger of the job's own"
+
+
+def _gone(*_: object) -> object:
+    raise StateMismatchError("the window function is not stored", fix="run the job that has it")
+
+
+def _entries(definition: Mapping[str, object], kind: str) -> list[Mapping[str, object]]:
+    return cast("list[Mapping[str, object]]", definition.get(kind, []))

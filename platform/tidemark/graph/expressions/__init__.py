@@ -1,0 +1,1 @@
+"""SQL expressions, types and functions as definitions see them, without a JVM."""

@@ -1,0 +1,53 @@
+"""Checks of the names of columns and tags."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tidemark.errors import DefinitionError, InvalidNameError
+from tidemark.graph.model.nodes import HIDDEN_PREFIX, OutputTag
+from tidemark.names import validate_name
+
+
+def check_column_names(names: Iterable[object], where: str, place: str, *, uid: str | None = None) -> None:
+    """Check the names of columns that something makes.
+
+    Raises:
+        InvalidNameError: a name is empty, is the engine's own, or there twice (case does not count).
+    """
+    seen: dict[str, str] = {}
+    for name in names:
+        if not isinstance(name, str) or not name.strip():
+            raise InvalidNameError(f"{where} has the column name {name!r}", fix="give the column a name", uid=uid, place=place)
+        if name.lower().startswith(HIDDEN_PREFIX):
+            raise InvalidNameError(
+                f"{where} has column {name!r}, but names that begin with {HIDDEN_PREFIX!r} are the engine's own",
+                fix="give the column another name",
+                uid=uid,
+                place=place,
+            )
+        if name.lower() in seen:
+            raise InvalidNameError(
+                f"{where} has columns {seen[name.lower()]!r} and {name!r}, which are one name to Spark",
+                fix="give each column another name",
+                uid=uid,
+                place=place,
+            )
+        seen[name.lower()] = name
+
+
+def check_tag(tag: object, argument: str, place: str) -> OutputTag:
+    """Return a side output's tag if it is one.
+
+    Raises:
+        DefinitionError: not a tag.
+        InvalidNameError: its name is not allowed.
+    """
+    if not isinstance(tag, OutputTag):
+        raise DefinitionError(
+            f"{argument} is {tag!r}, not an output tag",
+            fix=f"write tm.OutputTag({tag!r})" if isinstance(tag, str) else "write tm.OutputTag('name')",
+            place=place,
+        )
+    validate_name("output tag", tag.name, place=place)
+    return tag

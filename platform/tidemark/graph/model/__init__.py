@@ -1,0 +1,1 @@
+"""The nodes of a job's graph and the schemas of streams."""

@@ -1,0 +1,280 @@
+"""The job graph: immutable nodes that say what is to be done, with no Spark in sight.
+
+Users build nodes through ``tidemark.graph.api.streams``; the engine (``tidemark.spark``) reads them. A node is identified by
+object identity: two equal declarations are two operators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from tidemark.graph.model.aggregates import Aggregate
+from tidemark.graph.model.unknown_members import unknown_member
+from tidemark.semantics.process.evictors import Evictor
+from tidemark.semantics.triggers.triggers import Trigger
+from tidemark.semantics.watermarks.watermarks import WatermarkStrategy
+from tidemark.semantics.windows.windows import WindowAssigner
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+Expression = str | Callable[[], "Column"]
+"""An SQL expression, or a function without arguments that returns a Column and is called when the job runs."""
+
+HIDDEN_PREFIX = "__tm_"
+"""Columns that begin so are the engine's own; users may not name one so."""
+
+PATTERN_CHARACTERS = "*?[]{}\\"
+"""Of a path: one with any of them is a pattern, which may stand for several folders."""
+
+
+@dataclass(frozen=True)
+class OutputTag:
+    """Name of a side output: late, rejected, malformed or split rows.
+
+    Identified by its name within a job; it becomes part of paths and asset names.
+    """
+
+    name: str
+
+
+@dataclass(frozen=True)
+class ElementsSpec:
+    """Elements given in the program; each batch is one epoch's input, in this order."""
+
+    batches: tuple[tuple[tuple[object, ...], ...], ...] = field(repr=False)
+    schema: str
+
+
+@dataclass(frozen=True)
+class FilesSpec:
+    """A folder of files that arrive over time; each file is read once, oldest first."""
+
+    path: str
+    format: Literal["json", "csv", "parquet", "orc", "text"]
+    schema: str
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    max_files_per_epoch: int | None = None
+    max_bytes_per_epoch: int | None = None
+
+
+@dataclass(frozen=True)
+class FormatSpec:
+    """Any Structured Streaming source by its format name and options."""
+
+    format: str
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    schema: str | None = None
+
+
+@dataclass(frozen=True)
+class RateSpec:
+    """Spark's rate source: columns ``timestamp`` and ``value``."""
+
+    rows_per_second: int
+    partitions: int | None = None
+
+
+SourceSpec = ElementsSpec | FilesSpec | FormatSpec | RateSpec
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Node:
+    """What all nodes have: inputs in order, the uid if one was given, and the user's file and line."""
+
+    inputs: tuple[Node, ...] = field(default=(), repr=False)
+    uid: str | None = None
+    place: str = ""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SourceNode(Node):
+    """Where elements enter; names them, times them, and sets malformed ones aside."""
+
+    name: str
+    spec: SourceSpec
+    watermarks: WatermarkStrategy
+    malformed_to: OutputTag | None = None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SelectNode(Node):
+    """Exactly these columns, in this order."""
+
+    columns: tuple[tuple[str, Expression], ...]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class WithColumnsNode(Node):
+    """All columns of the input, with these added or replaced; each sees the input's columns only."""
+
+    columns: tuple[tuple[str, Expression], ...]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FilterNode(Node):
+    """Rows for which the condition is true; the others (false or null) are rejected or filtered away."""
+
+    condition: Expression
+    rejects_to: OutputTag | None = None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ExplodeNode(Node):
+    """One row per item of an array (or entry of a map: ``key`` and ``value`` in a struct); ``outer`` keeps empty ones with null."""
+
+    expression: Expression
+    as_: str
+    outer: bool = False
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FunctionNode(Node):
+    """A Python function over elements, run on Arrow batches.
+
+    ``map``: ``function(row: dict) -> dict``, one row for each. ``flat_map``: ``function(row: dict) -> iterable of dict``.
+    With ``batches`` (map only): ``function(pyarrow.RecordBatch) -> pyarrow.RecordBatch`` of the same length.
+    """
+
+    kind: Literal["map", "flat_map"]
+    function: Callable[..., object]
+    schema: str
+    batches: bool = False
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TransformNode(Node):
+    """A function from DataFrame to DataFrame, called once per epoch; it must keep the column ``__tm_meta``."""
+
+    function: Callable[[DataFrame], DataFrame]
+    columns: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SplitNode(Node):
+    """Each row goes to the first branch whose condition is true; ``otherwise`` takes the rest, else it is dropped and counted."""
+
+    branches: tuple[tuple[OutputTag, Expression], ...]
+    otherwise: OutputTag | None = None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SideOutputNode(Node):
+    """The rows that its one input (source, filter, split or window) emits under a tag."""
+
+    tag: OutputTag
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class UnionNode(Node):
+    """All rows of the inputs, matched by column name; the watermark is the least of theirs."""
+
+
+@dataclass(frozen=True)
+class WindowFunction:
+    """A Python function over a window, run once per pane: ``function(elements, context) -> iterable of dict``.
+
+    ``elements`` are the window's elements as dicts; with ``batches`` an iterator of ``pyarrow.RecordBatch``. Behind aggregates there is
+    one element: a dict of the aggregates' results by name. ``returns`` is Spark DDL of what it yields.
+    """
+
+    function: Callable[..., object]
+    returns: str
+    batches: bool = False
+    place: str = ""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class WindowNode(Node):
+    """Keyed windows and what is made of them. ``keys`` empty: one window over all rows (``window_all``).
+
+    Made of a window are, per pane: aggregates; or, with ``reduced``, one aggregate whose result is a struct of these columns, each
+    with the SQL that merges it (None: in Python); or, with ``function`` and no aggregates, what it makes of all elements; or, with
+    both, what it makes of the aggregates' results.
+
+    ``trigger`` None is what the assigner goes by: for count windows their counts, else the end of the window in its time.
+    Result columns: keys, window_start, window_end, then these results, pane_timing, pane_index, and ``replaces`` where windows merge.
+    """
+
+    keys: tuple[tuple[str, Expression], ...]
+    assigner: WindowAssigner
+    aggregates: tuple[tuple[str, Aggregate], ...]
+    allowed_lateness_ms: int = 0
+    late_to: OutputTag | None = None
+    trigger: Trigger | None = None
+    evictor: Evictor | None = None
+    function: WindowFunction | None = None
+    reduced: tuple[tuple[str, str | None], ...] = ()
+
+
+@dataclass(frozen=True)
+class DeltaSpec:
+    """A Delta table; exactly once, by an application transaction per (lineage, output, epoch).
+
+    ``append`` adds every row. ``upsert`` has a row replace the one whose ``keys`` are the same, nulls included.
+    """
+
+    path: str
+    mode: Literal["append", "upsert"] = "append"
+    keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ParquetSpec:
+    """A folder of Parquet files; each file appears exactly once, the files of one epoch one after the other.
+
+    ``readers_move_files`` says that readers take files away, so that missing ones say nothing.
+    """
+
+    path: str
+    readers_move_files: bool = False
+
+
+@dataclass(frozen=True)
+class ConsoleSpec:
+    """Prints rows; at least once."""
+
+    rows: int = 20
+
+
+@dataclass(frozen=True)
+class MemorySpec:
+    """Keeps rows in this process under a name, for tests and notebooks; exactly once within the process."""
+
+    name: str
+
+
+SinkSpec = DeltaSpec | ParquetSpec | ConsoleSpec | MemorySpec
+
+
+@dataclass(frozen=True)
+class Output:
+    """A stream bound to a sink; ``place`` is the user's file and line."""
+
+    node: Node = field(repr=False)
+    sink: SinkSpec
+    place: str = ""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            """Say what to write for names that other libraries have here."""
+            raise unknown_member(self, name, "output", dir(self))
+
+
+def walk(roots: Iterable[Node]) -> tuple[Node, ...]:
+    """Return all nodes reachable from the roots, each once, inputs before consumers."""
+    order: list[Node] = []
+    seen: set[int] = set()
+    stack: list[tuple[Node, bool]] = [(root, False) for root in reversed(tuple(roots))]
+    while stack:
+        node, expanded = stack.pop()
+        if expanded:
+            order.append(node)
+        elif id(node) not in seen:
+            seen.add(id(node))
+            stack.append((node, True))
+            stack.extend((child, False) for child in reversed(node.inputs))
+    return tuple(order)

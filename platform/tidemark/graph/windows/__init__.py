@@ -1,0 +1,1 @@
+"""What follows from a window's definition: columns, descriptions, thresholds, how it is run."""

@@ -1,0 +1,168 @@
+"""Nodes, sources, strategies and sinks in words, for drawings of the graph."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from tidemark.durations import format_duration
+from tidemark.graph.model.nodes import (
+    ConsoleSpec,
+    DeltaSpec,
+    ElementsSpec,
+    ExplodeNode,
+    Expression,
+    FilesSpec,
+    FilterNode,
+    FormatSpec,
+    FunctionNode,
+    MemorySpec,
+    Node,
+    ParquetSpec,
+    RateSpec,
+    SelectNode,
+    SideOutputNode,
+    SinkSpec,
+    SourceNode,
+    SourceSpec,
+    SplitNode,
+    TransformNode,
+    UnionNode,
+    WindowNode,
+    WithColumnsNode,
+)
+from tidemark.graph.windows.window_descriptions import describe_firing, describe_results
+from tidemark.semantics.watermarks.watermarks import Ascending, BoundedOutOfOrderness, IngestionTime, Punctuated, WatermarkStrategy
+
+_CREDENTIALS = re.compile(r"://[^/@]*:[^/@]*@")
+
+
+def describe_node(node: Node) -> str:
+    """Return what a node does, in one line.
+
+    >>> describe_node(FilterNode(condition="fare >= 0"))
+    'filter fare >= 0'
+    """
+    match node:
+        case SourceNode():
+            return f"source {node.name}: {describe_spec(node.spec)}"
+        case SelectNode():
+            return f"select {_columns(node.columns)}"
+        case WithColumnsNode():
+            return f"with_columns {_columns(node.columns)}"
+        case FilterNode():
+            return f"filter {describe_expression(node.condition)}"
+        case ExplodeNode():
+            return f"explode {describe_expression(node.expression)} as {node.as_}{', outer' if node.outer else ''}"
+        case FunctionNode():
+            return f"{node.kind} {_name(node.function)}{' on batches' if node.batches else ''} returns {node.schema}"
+        case TransformNode():
+            return f"transform {_name(node.function)}"
+        case _:
+            return _describe_flow(node)
+
+
+def _describe_flow(node: Node) -> str:
+    match node:
+        case SplitNode():
+            branches = [f"{tag.name}: {describe_expression(condition)}" for tag, condition in node.branches]
+            return f"split {'; '.join([*branches, *([f'{node.otherwise.name}: otherwise'] if node.otherwise else [])])}"
+        case SideOutputNode():
+            return f"side output {node.tag.name}"
+        case UnionNode():
+            return "union"
+        case WindowNode():
+            return f"window {describe_window(node)}"
+    return type(node).__name__
+
+
+def describe_window(node: WindowNode) -> str:
+    """Return a window operator's keys, windows, trigger, evictor, lateness and results."""
+    key = f"by {_columns(node.keys)}" if node.keys else "over all rows"
+    return f"{key}, {describe_firing(node)}: {describe_results(node)}"
+
+
+def describe_expression(expression: Expression) -> str:
+    """Return SQL on one line, or the name of a deferred function."""
+    return " ".join(expression.split()) if isinstance(expression, str) else f"{_name(expression)}()"
+
+
+def describe_spec(spec: SourceSpec) -> str:
+    """Return what a source reads; values of options are left out, since they may be secret."""
+    match spec:
+        case ElementsSpec():
+            return f"{sum(len(batch) for batch in spec.batches)} elements in {len(spec.batches)} epochs"
+        case FilesSpec():
+            return f"{spec.format} files in {describe_path(spec.path)}"
+        case FormatSpec():
+            return spec.format
+        case RateSpec():
+            return f"rate, {spec.rows_per_second} rows/s"
+
+
+def describe_watermarks(strategy: WatermarkStrategy) -> str:
+    """Return how elements are timed.
+
+    >>> describe_watermarks(WatermarkStrategy(timestamp="pickup_at", generator=BoundedOutOfOrderness(300_000)))
+    'event time pickup_at, at most 5m out of order'
+    """
+    match strategy.generator:
+        case BoundedOutOfOrderness(bound_ms=bound):
+            order = f"at most {format_duration(bound)} out of order"
+        case Ascending():
+            order = "ascending"
+        case Punctuated(marker=marker):
+            order = f"watermarks from {marker}"
+        case IngestionTime():
+            return "ingestion time"
+        case other:
+            order = f"watermarks by {type(other).__name__}"
+    time = "ingestion time" if strategy.timestamp is None else f"event time {describe_expression(strategy.timestamp)}"
+    parts = [time, order]
+    if strategy.split_by:
+        parts.append(f"split by {strategy.split_by}")
+    if strategy.idle_after_ms:
+        parts.append(f"idle after {format_duration(strategy.idle_after_ms)}{', then advancing' if strategy.advance_when_idle else ''}")
+    return ", ".join(parts)
+
+
+def describe_sink(sink: SinkSpec) -> str:
+    """Return a sink's kind and place."""
+    match sink:
+        case DeltaSpec():
+            upserts = f", upsert by {', '.join(sink.keys)}" if sink.keys else ", upsert" if sink.mode == "upsert" else ""
+            return f"delta {describe_path(sink.path)}{upserts}"
+        case ParquetSpec():
+            return f"parquet {describe_path(sink.path)}{', whose readers move files' if sink.readers_move_files else ''}"
+        case ConsoleSpec():
+            return "console"
+        case MemorySpec():
+            return f"memory {sink.name}"
+
+
+def describe_path(path: str) -> str:
+    """Return a path without the credentials that some URLs hold.
+
+    >>> describe_path("s3://me:secret@bucket/tips")
+    's3://***@bucket/tips'
+    """
+    return _CREDENTIALS.sub("://***@", path)
+
+
+def shortened(text: str, most: int = 80) -> str:
+    """Return a text on one line, cut where it is longer than a message can bear.
+
+    >>> shortened("a  b", 3), shortened("abcdef", 3)
+    ('a b', 'ab…')
+    """
+    line = " ".join(text.split())
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
+def _columns(columns: Iterable[tuple[str, Expression]]) -> str:
+    shown = ((name, describe_expression(expression)) for name, expression in columns)
+    return ", ".join(name if name == text else f"{name} = {text}" for name, text in shown)
+
+
+def _name(function: object) -> str:
+    return str(getattr(function, "__name__", type(function).__name__))

@@ -1,0 +1,135 @@
+"""Window operators in words: their windows, what decides when they fire, and what is made of them."""
+
+from __future__ import annotations
+
+from tidemark.durations import format_duration
+from tidemark.graph.model.aggregates import Aggregate
+from tidemark.graph.model.nodes import WindowFunction, WindowNode
+from tidemark.semantics.process.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
+from tidemark.semantics.triggers.builtin_triggers import (
+    ContinuousEventTimeTrigger,
+    ContinuousProcessingTimeTrigger,
+    CountTrigger,
+    DeltaTrigger,
+    EventTimeTrigger,
+    PurgingTrigger,
+)
+from tidemark.semantics.triggers.triggers import Trigger
+from tidemark.semantics.windows.assigners import CountWindows, Cumulative, DynamicSession, GlobalWindows, Session, Sliding, Tumbling
+from tidemark.semantics.windows.windows import WindowAssigner
+
+
+def describe_firing(node: WindowNode) -> str:
+    """Return a window operator's windows, trigger, evictor and lateness.
+
+    >>> describe_firing(WindowNode(keys=(), assigner=GlobalWindows(), aggregates=(), trigger=CountTrigger(100)))
+    'global, trigger count 100'
+    """
+    parts = [describe_assigner(node.assigner)]
+    if node.trigger is not None:
+        parts.append(f"trigger {describe_trigger(node.trigger)}")
+    if node.evictor is not None:
+        parts.append(f"evictor {describe_evictor(node.evictor)}")
+    if node.allowed_lateness_ms:
+        parts.append(f"allowed lateness {format_duration(node.allowed_lateness_ms)}")
+    return ", ".join(parts)
+
+
+def describe_results(node: WindowNode) -> str:
+    """Return what a window operator makes of each window."""
+    if node.reduced:
+        return "reduce " + ", ".join(name if merge is None else f"{name} = {' '.join(merge.split())}" for name, merge in node.reduced)
+    parts = [", ".join(f"{name} = {describe_aggregate(aggregate)}" for name, aggregate in node.aggregates)] if node.aggregates else []
+    if node.function is not None:
+        parts.append(_function(node.function, then=bool(parts)))
+    return ", ".join(parts)
+
+
+def describe_assigner(assigner: WindowAssigner) -> str:
+    """Return an assigner as a user would say it.
+
+    >>> describe_assigner(Tumbling(3_600_000))
+    'tumbling 1h'
+    """
+    match assigner:
+        case Tumbling():
+            text = f"tumbling {format_duration(assigner.size_ms)}{_offset(assigner.offset_ms)}"
+        case Sliding():
+            size, slide = format_duration(assigner.size_ms), format_duration(assigner.slide_ms)
+            text = f"sliding {size} every {slide}{_offset(assigner.offset_ms)}"
+        case Cumulative():
+            size, step = format_duration(assigner.max_size_ms), format_duration(assigner.step_ms)
+            text = f"cumulative {size} by {step}{_offset(assigner.offset_ms)}"
+        case Session():
+            text = f"session gap {format_duration(assigner.gap_ms)}"
+        case DynamicSession():
+            text = f"session gap by {' '.join(assigner.gap_by.split())}"
+        case CountWindows():
+            text = f"count {assigner.size}" + (f" every {assigner.slide}" if assigner.slide is not None else "")
+        case GlobalWindows():
+            text = "global"
+        case _:
+            text = assigner.describe()
+    return f"{text} of processing time" if assigner.domain == "processing" else text
+
+
+def describe_trigger(trigger: Trigger) -> str:
+    """Return a trigger as a user would say it.
+
+    >>> describe_trigger(PurgingTrigger(EventTimeTrigger(early=CountTrigger(100))))
+    'event time (early: count 100), purging'
+    """
+    match trigger:
+        case EventTimeTrigger():
+            inner = [(name, part) for name, part in (("early", trigger.early), ("late", trigger.late)) if part is not None]
+            shown = "; ".join(f"{name}: {describe_trigger(part)}" for name, part in inner)
+            return f"event time ({shown})" if shown else "event time"
+        case ContinuousEventTimeTrigger():
+            return f"every {format_duration(trigger.interval_ms)} of event time"
+        case ContinuousProcessingTimeTrigger():
+            return f"every {format_duration(trigger.interval_ms)} of processing time"
+        case CountTrigger():
+            return f"count {trigger.count}"
+        case DeltaTrigger():
+            return f"delta {_name(trigger.delta)} > {trigger.threshold:g}"
+        case PurgingTrigger():
+            return f"{describe_trigger(trigger.inner)}, purging"
+        case _:
+            # Those that have no settings, by their names; a user's own as it says.
+            return trigger.describe().removesuffix("()").removesuffix("_trigger").replace("_", " ")
+
+
+def describe_evictor(evictor: Evictor) -> str:
+    """Return an evictor as a user would say it.
+
+    >>> describe_evictor(TimeEvictor(300_000, after=True))
+    'time 5m after the function'
+    """
+    match evictor:
+        case CountEvictor():
+            text = f"count {evictor.count}"
+        case TimeEvictor():
+            text = f"time {format_duration(evictor.size_ms)}"
+        case DeltaEvictor():
+            text = f"delta {_name(evictor.delta)} >= {evictor.threshold:g}"
+        case _:
+            return evictor.describe()
+    return f"{text} after the function" if evictor.after else text
+
+
+def describe_aggregate(aggregate: Aggregate) -> str:
+    """Return an aggregate as a call."""
+    return f"{aggregate.kind}({', '.join(aggregate.arguments)})"
+
+
+def _function(function: WindowFunction, *, then: bool) -> str:
+    on_batches = " on batches" if function.batches else ""
+    return f"{'then ' if then else ''}process {_name(function.function)}{on_batches} returns {function.returns}"
+
+
+def _offset(offset_ms: int) -> str:
+    return f" offset {format_duration(offset_ms)}" if offset_ms else ""
+
+
+def _name(function: object) -> str:
+    return function if isinstance(function, str) else str(getattr(function, "__name__", type(function).__name__))

@@ -1,0 +1,1 @@
+"""Savepoints as jobs' users and programs ask for them."""

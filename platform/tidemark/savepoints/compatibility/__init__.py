@@ -1,0 +1,1 @@
+"""Whether a changed job fits stored state."""

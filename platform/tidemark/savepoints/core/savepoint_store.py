@@ -1,0 +1,261 @@
+"""The savepoints of a job: taken, listed, compared, disposed of. Small files only, of a running job or a stopped one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Final
+
+from tidemark.clock import SYSTEM_CLOCK, Clock
+from tidemark.errors import InvalidNameError, SavepointInUseError, SinkError, UnknownSavepointError
+from tidemark.names import validate_name
+from tidemark.savepoints.core.differences import SavepointDifference, difference
+from tidemark.savepoints.core.limits import Restorable
+from tidemark.savepoints.core.restorable import Restorability
+from tidemark.savepoints.core.retention import SavepointRetention, plan_disposal
+from tidemark.savepoints.delta.table_versions import table_versions
+from tidemark.savepoints.model.rewind_note import how_to_end, read_rewind
+from tidemark.savepoints.model.savepoint import Kind, Savepoint, SavepointInfo, TableVersion, info_of, savepoint_of
+from tidemark.savepoints.model.upgrade_note import read_upgrade
+from tidemark.state.encoding.codec import to_plain
+from tidemark.state.encoding.free_text import require_no_secret
+from tidemark.state.gc.holds import Hold, Holds
+from tidemark.state.gc.pins import LaterLineages, Pins, RetainedEpoch
+from tidemark.state.log.joblog import JobLog
+from tidemark.state.log.records import EpochRecord
+from tidemark.state.store.layout import job_folder, pin_path
+from tidemark.state.store.store import JobStore
+
+_TRIES: Final = 100
+_LOOKS: Final = 10
+_LOOK_SECONDS: Final = 0.1
+
+
+@dataclass(frozen=True)
+class SavepointStore:
+    """The savepoints of one job.
+
+    Args:
+        store: the root store.
+        job: the job's name.
+        clock: the time.
+    """
+
+    store: JobStore
+    job: str
+    clock: Clock = SYSTEM_CLOCK
+
+    @cached_property
+    def folder(self) -> JobStore:
+        """The store at the job's folder."""
+        return self.store.at(job_folder(self.job))
+
+    @cached_property
+    def pins(self) -> Pins:
+        """The pins that the savepoints are."""
+        return Pins(JobLog(self.folder, self.job, self.clock))
+
+    def take(
+        self,
+        name: str | None = None,
+        *,
+        epoch: int | None = None,
+        lineage: str | None = None,
+        kind: Kind = "manual",
+        by: str = "",
+        note: str = "",
+        labels: Mapping[str, str] | None = None,
+    ) -> Savepoint:
+        """Take a savepoint; when this returns, all that it needs is kept until it is disposed of.
+
+        Args:
+            name: its name; by default ``sp-<epoch>-<time>``.
+            epoch: a retained epoch; the newest by default.
+            lineage: of the epoch; the newest that has it by default.
+            kind: what it is taken for.
+            by: who takes it.
+            note: what for, in words.
+            labels: free key-value pairs.
+
+        Raises:
+            InvalidNameError: the name is not allowed, or is taken.
+            DefinitionError: a text holds a secret.
+            CorruptStoreError: the epoch is not retained, or the job has none yet.
+        """
+        pairs = [f"{key}={value}" for key, value in (labels or {}).items()]
+        given = {f"label {number}": text for number, text in enumerate(pairs, start=1)}
+        require_no_secret(self.job, by=by, note=note, **given)
+        if name is not None:
+            require_name(name, self.job)
+        found = self.pins.find(epoch, lineage=lineage)
+        info = replace(info_of(found.record), kind=kind, by=by, note=note, labels=dict(labels or {}), tables=self._tables(found))
+        if name is not None:
+            return savepoint_of(self.job, self.pins.pin(name, found, about=to_plain(info)))
+        return self._take_unnamed(found, info)
+
+    def require_free(self, name: str) -> None:
+        """Look at a name before something is done that a savepoint of that name is to follow.
+
+        Raises:
+            InvalidNameError: it is not allowed, or is taken.
+        """
+        require_name(name, self.job)
+        if name in self.pins.names():
+            raise InvalidNameError(
+                f"there is a savepoint {name!r} already, and nothing was done", fix="choose another name, or leave it out", job=self.job
+            )
+
+    def get(self, name: str) -> Savepoint:
+        """Return a savepoint.
+
+        Raises:
+            UnknownSavepointError: there is none of that name.
+            CorruptStoreError: it is damaged.
+        """
+        if not self.folder.exists(pin_path(name)):
+            known = ", ".join(self.pins.names()) or "none"
+            raise UnknownSavepointError(
+                f"job {self.job!r} has no savepoint {name!r}",
+                fix=f"name one of those there are ({known}), or take one: `tidemark savepoint trigger {self.job}`",
+                job=self.job,
+            )
+        return savepoint_of(self.job, self.pins.get(name))
+
+    def list(self) -> tuple[Savepoint, ...]:
+        """Return all savepoints, oldest first; not what a rewind that is under way keeps for itself.
+
+        Raises:
+            CorruptStoreError: one is damaged.
+        """
+        found, rewind = self.kept(), read_rewind(self.folder)
+        return tuple(savepoint for savepoint in found if rewind is None or savepoint.name != rewind.pin)
+
+    def kept(self) -> tuple[Savepoint, ...]:
+        """Return all whose files and versions of tables are to be left alone, oldest first: also what a rewind keeps for itself.
+
+        Raises:
+            CorruptStoreError: one is damaged.
+        """
+        found = (savepoint_of(self.job, pin) for pin in self.pins.list())
+        return tuple(sorted(found, key=lambda savepoint: (savepoint.taken_at, savepoint.name)))
+
+    def lineages_after(self, record: EpochRecord) -> LaterLineages:
+        """Return the lineages that came after an epoch; also the one that a rewind puts tables back for, before it begins."""
+        # In this order: the note goes when its lineage is in the log.
+        note, later = read_rewind(self.folder), self.pins.lineages_after(record)
+        begins = {note.lineage} - {record.lineage} if note is not None else set()
+        return replace(later, names=later.names | begins)
+
+    def records_after(self, record: EpochRecord) -> Iterator[EpochRecord]:
+        """Yield the job's epochs that came after one, newest first, as far as they are retained or savepoints."""
+        names = self.lineages_after(record).names
+        for each in (*self.pins.log.epochs(), *(savepoint.record for savepoint in reversed(self.list()))):
+            if each.lineage in names or (each.lineage == record.lineage and each.epoch > record.epoch):
+                yield each
+
+    def restorable(self, *savepoints: Savepoint) -> tuple[Restorable, ...]:
+        """Return of some of the job's savepoints until when the job can be put back to them, and what that follows from.
+
+        Looks at the files and tables that the job reads; what cannot be asked is said to be unknown.
+        """
+        found = self.restorability()
+        return tuple(found.of(savepoint) for savepoint in savepoints)
+
+    def restorability(self) -> Restorability:
+        """Return what finds that out of one savepoint after the other, as of now, without looking at anything twice."""
+        return Restorability(self.store, self.job, now_ms=self.clock.now_ms())
+
+    def holds(self, name: str) -> tuple[Hold, ...]:
+        """Return the holds that were made for a savepoint: of the jobs that were restored from it and still read its files."""
+        return tuple(hold for hold in Holds(self.folder).list() if hold.savepoint == name)
+
+    def dispose(self, name: str) -> Savepoint:
+        """Dispose of a savepoint and return what it was. What only it kept goes with a later sweep; what other jobs read stays.
+
+        Raises:
+            UnknownSavepointError: there is none of that name.
+            SavepointInUseError: a rewind to it, or an upgrade that may go back to it, is under way.
+            LinkedPathError: it lies behind a symbolic link.
+        """
+        savepoint = self.get(name)
+        rewind = read_rewind(self.folder)
+        if rewind is not None and name in (rewind.savepoint, rewind.pin):
+            raise SavepointInUseError(
+                f"a rewind to savepoint {rewind.savepoint!r} is under way",
+                fix=how_to_end(self.folder, self.job, rewind),
+                job=self.job,
+            )
+        upgrade = read_upgrade(self.folder)
+        if upgrade is not None and name in upgrade.savepoints:
+            raise SavepointInUseError(
+                f"an upgrade that may go back to savepoint {name!r} is under way",
+                fix=f"let it be finished first: `tidemark upgrade {self.job}`",
+                job=self.job,
+            )
+        self.folder.require_no_link(pin_path(name))
+        self.pins.remove(name)
+        return savepoint
+
+    def retire(self, retention: SavepointRetention | None = None) -> tuple[Savepoint, ...]:
+        """Dispose of the savepoints that retention lets go, and return them; those that lie behind symbolic links are left.
+
+        Raises:
+            CorruptStoreError: a savepoint or a hold is damaged; nothing was disposed of.
+        """
+        savepoints = self.kept()
+        rewind = read_rewind(self.folder)
+        upgrade = read_upgrade(self.folder)
+        used = {hold.savepoint for hold in Holds(self.folder).list()} | ({rewind.savepoint, rewind.pin} if rewind is not None else set())
+        used |= set(upgrade.savepoints) if upgrade is not None else set()
+        gone = plan_disposal(savepoints, retention or SavepointRetention(), used=used, now_ms=self.clock.now_ms())
+        return tuple(savepoint for savepoint in gone if self.pins.remove(savepoint.name))
+
+    def diff(self, name: str, other: str) -> SavepointDifference:
+        """Return what changed from one savepoint to another.
+
+        Raises:
+            UnknownSavepointError: there is none of one of the names.
+        """
+        return difference(self.get(name), self.get(other))
+
+    def _tables(self, found: RetainedEpoch) -> Mapping[str, TableVersion]:
+        """Return the versions of an epoch's tables; one that a driver is just about to publish is waited for a moment."""
+        record = found.record
+        staged = {name for name, output in record.outputs.items() if output.sink == "delta" and output.files}
+        later, looks = self.lineages_after(record), 0
+        try:
+            while True:
+                tables, looks = table_versions(record, later, now_ms=self.clock.now_ms()), looks + 1
+                before, later = later, self.lineages_after(record)
+                if later != before:
+                    # A rewind that was begun meanwhile may have put back some of the tables.
+                    continue
+                if staged <= set(tables) or looks == _LOOKS or not self.pins.log.is_driven():
+                    return tables
+                self.clock.sleep(_LOOK_SECONDS)
+        except SinkError:
+            # The state is what a savepoint is for; a rewind looks for the version again, and says what is wrong.
+            return {}
+
+    def _take_unnamed(self, found: RetainedEpoch, info: SavepointInfo) -> Savepoint:
+        stamp = datetime.fromtimestamp(self.clock.now_ms() / 1000, UTC)
+        first = f"sp-{found.record.epoch}-{stamp:%Y%m%dT%H%M%SZ}"
+        for number in range(1, _TRIES):
+            try:
+                return savepoint_of(self.job, self.pins.pin(first if number == 1 else f"{first}-{number}", found, about=to_plain(info)))
+            except InvalidNameError:
+                continue
+        raise InvalidNameError(f"{_TRIES} savepoints {first!r} were taken in one second", fix="give a name", job=self.job)
+
+
+def require_name(name: str, job: str) -> str:
+    """Return a savepoint's name if it may be used for a new one.
+
+    Raises:
+        InvalidNameError: it is not allowed.
+        DefinitionError: it looks like a secret.
+    """
+    require_no_secret(job, name=name)
+    return validate_name("savepoint", name)

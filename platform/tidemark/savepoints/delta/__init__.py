@@ -1,0 +1,1 @@
+"""Result tables: versions, differences of rows, vacuum."""

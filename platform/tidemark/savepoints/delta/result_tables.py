@@ -1,0 +1,190 @@
+"""Looks at what lies where a job's outputs go, and says whether their rows fit there. Reads small files, writes nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from tidemark.errors import CorruptStoreError, SinkError, StoreError, UnknownStoreError
+from tidemark.graph.api.columns import schema_of
+from tidemark.graph.job.job import Job
+from tidemark.graph.model.nodes import DeltaSpec, Node, ParquetSpec
+from tidemark.locations import Location
+from tidemark.savepoints.delta.table_versions import commits_back, open_table
+from tidemark.savepoints.model.stored_types import stored_columns, type_of_ddl
+from tidemark.savepoints.model.table_columns import Columns, Stored, column_findings
+from tidemark.savepoints.model.table_demands import asks_too_much
+from tidemark.savepoints.model.verdict import Finding, Fit, OutputVerdict
+from tidemark.state.delta.delta_tags import CREATED, JOB, MAINTENANCE
+from tidemark.state.log.parquet_files import parquet_schema
+from tidemark.state.log.records import EpochRecord
+from tidemark.state.store.store import JobStore
+
+_OTHER_TABLE: Final = "write to another path, or change the table's columns to match the output's"
+_OTHER_FOLDER: Final = "write to another folder, move the old files away, or write to a Delta table (tm.delta), which gets new columns"
+_OFF: Final = "write to another path (the table is made there), or take these demands off the table"
+SPARK_SCHEMA: Final = b"org.apache.spark.sql.parquet.row.metadata"
+"""Where Spark says in a Parquet file which types its columns have."""
+
+COLUMNS_FILE: Final = "part-columns.parquet"
+"""A file without rows that a folder gets before it has any, so that its readers know the columns."""
+
+
+@dataclass(frozen=True)
+class ParquetColumns:
+    """Those of a file: where it lies in its folder, its schema, and the types of its columns where Spark wrote it."""
+
+    path: str
+    schema: pa.Schema
+    columns: Columns
+
+
+def judge_outputs(
+    job: Job, record: EpochRecord, head: EpochRecord | None = None, known: Mapping[str, Columns] | None = None
+) -> tuple[OutputVerdict, ...]:
+    """Return whether the rows of a job's outputs fit what is where they go; outputs that go where nothing is are left out.
+
+    Args:
+        job: that is to go on.
+        record: of the epoch that it goes on from.
+        head: the job's newest one. Both tell which places its outputs have had.
+        known: columns of outputs, by name, where Spark has told them; else they are what the graph is certain of.
+    """
+    found = []
+    for name, output in job.outputs.items():
+        wanted = (known or {}).get(name) or columns_of(output.node)
+        match output.sink:
+            case DeltaSpec(path, mode, keys):
+                place = str(Location.parse(path))
+                own = any(each.job == job.name and had_place(each, name, place) for each in (record, head) if each is not None)
+                found.append(_delta(name, place, wanted, keys=keys if mode == "upsert" else None, own=own, job=job.name))
+            case ParquetSpec(path):
+                found.append(_parquet(name, str(Location.parse(path)), wanted))
+    return tuple(each for each in found if each is not None)
+
+
+def judge_table(
+    name: str, table: DeltaTable, place: str, wanted: Columns, *, keys: Collection[str] | None, own: Callable[[], bool]
+) -> OutputVerdict:
+    """Return whether rows fit a Delta table.
+
+    Args:
+        name: of the output.
+        table: that is there.
+        place: where.
+        wanted: types of the rows' columns.
+        keys: of an upsert, None for an append.
+        own: says whether the output went there by what its job's log says. Asked where it matters, and the table's log then, too.
+    """
+    fields = json.loads(table.schema().to_json())["fields"]
+    columns = {field["name"]: field["type"] for field in fields}
+    required = {field["name"] for field in fields if not field["nullable"]}
+    follows = wanted.keys() == columns.keys() or (own() and _written_by_tidemark(table, place))
+    stored = Stored("table", columns, follows, _OTHER_TABLE, required, keys or ())
+    rows = {"type": "struct", "fields": [{"name": key, "type": kind, "nullable": True, "metadata": {}} for key, kind in wanted.items()]}
+    demands = (Finding(each, "incompatible", fix=_OFF) for each in asks_too_much(table, rows, replacing=keys is not None))
+    return _verdict(name, "delta", place, (*column_findings(wanted, stored), *demands))
+
+
+def judge_folder(name: str, columns: Columns, place: str, wanted: Columns) -> OutputVerdict:
+    """Return whether rows fit a folder of Parquet files: readers take the columns of one file for those of all, so none may differ."""
+    return _verdict(name, "parquet", place, column_findings(wanted, Stored("folder", columns, follows=False, fix=_OTHER_FOLDER)))
+
+
+def had_place(record: EpochRecord | None, output: str, place: str) -> bool:
+    """Say whether a job's output has had rows for a place already, by what one of its epochs says.
+
+    An epoch names the places of all outputs, also of those that had no rows yet. A job that was put back counts from there again, though
+    its table has been its own.
+    """
+    stored = record.outputs.get(output) if record is not None else None
+    if record is None or stored is None or stored.location != place:
+        return False
+    return record.totals["outputs"].get(output, 0) > 0 or record.restored is not None
+
+
+def columns_of(node: Node) -> Columns | None:
+    """Return the columns of a node's rows as far as the graph tells, None where it does not."""
+    schema = schema_of(node)
+    return None if schema is None else {column.name: type_of_ddl(column.type) if column.type else None for column in schema.columns}
+
+
+def parquet_columns(store: JobStore) -> ParquetColumns | None:
+    """Return the columns of a file of a folder that readers see, None where there is none.
+
+    Raises:
+        StoreError: the folder, or the file, cannot be read.
+        CorruptStoreError: the file is no Parquet file, or is gone meanwhile.
+    """
+    there = next(iter(visible_files(store)), None)
+    if there is None:
+        return None
+    schema = parquet_schema(store, there)
+    text = (schema.metadata or {}).get(SPARK_SCHEMA)
+    types = stored_columns(json.loads(text)) if text else {}
+    return ParquetColumns(there, schema, {name: types.get(name) for name in schema.names})
+
+
+def visible_files(store: JobStore) -> list[str]:
+    """Return the files of a folder that readers take for data, those with rows first: the file that only tells the columns is the last.
+
+    Raises:
+        StoreError: the folder cannot be listed.
+    """
+    return sorted((file.path for file in store.list() if _visible(file.path)), key=lambda path: path == COLUMNS_FILE)
+
+
+def _delta(name: str, place: str, wanted: Columns | None, *, keys: Collection[str] | None, own: bool, job: str) -> OutputVerdict | None:
+    try:
+        table = open_table(name, place)
+    except SinkError as error:
+        return _unknown(name, "delta", place, error.what)
+    if table is None or is_blank(table, place, job):
+        return None
+    return _no_columns(name, "delta", place) if wanted is None else judge_table(name, table, place, wanted, keys=keys, own=lambda: own)
+
+
+def _parquet(name: str, place: str, wanted: Columns | None) -> OutputVerdict | None:
+    try:
+        found = parquet_columns(JobStore.open(place, make=False))
+    except UnknownStoreError:
+        return None
+    except (StoreError, CorruptStoreError) as error:
+        return _unknown(name, "parquet", place, error.what)
+    if found is None or found.path == COLUMNS_FILE:
+        return None
+    return _no_columns(name, "parquet", place) if wanted is None else judge_folder(name, found.columns, place, wanted)
+
+
+def _no_columns(name: str, sink: str, place: str) -> OutputVerdict:
+    return _unknown(name, sink, place, "which columns its rows have is known when the job runs")
+
+
+def _unknown(name: str, sink: str, place: str, why: str) -> OutputVerdict:
+    return OutputVerdict(name, sink, place, "unknown", (Finding(why, "compatible"),))
+
+
+def _verdict(name: str, sink: str, place: str, findings: tuple[Finding, ...]) -> OutputVerdict:
+    fits = {finding.fit for finding in findings}
+    status: Fit = "incompatible" if "incompatible" in fits else "migrates" if "migrates" in fits else "compatible"
+    return OutputVerdict(name, sink, place, status, findings)
+
+
+def is_blank(table: DeltaTable, place: str, job: str) -> bool:
+    """Say whether a table is as a job made it before it had rows: nothing was ever written there."""
+    made = (commit.tags.get(MAINTENANCE) == CREATED and commit.tags.get(JOB, "") == job for commit in commits_back(place, table.version()))
+    return all(made)
+
+
+def _written_by_tidemark(table: DeltaTable, place: str) -> bool:
+    commits = commits_back(place, table.version())
+    return any(commit.lineage is not None or commit.tags.get(MAINTENANCE) == CREATED for commit in commits)
+
+
+def _visible(path: str) -> bool:
+    return path.endswith(".parquet") and not any(part.startswith(("_", ".")) for part in path.split("/"))

@@ -1,0 +1,139 @@
+"""Whether a table still holds what a job published to it, decided by what the job's log knows and what the table's log says since. Pure.
+
+A partial DELETE, UPDATE or MERGE of somebody else's is theirs to make. A table that is restored to an older version, emptied or replaced
+has lost epochs, and its application transaction does not show that: a RESTORE leaves it as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from tidemark.savepoints.delta.table_entries import Entry
+from tidemark.state.log.records import SinkPosition
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What became of published rows.
+
+    Args:
+        since: the first version from which on the table holds all of them.
+        loss: how epochs were lost, in words; None where all are there.
+        others: partial changes by somebody else, in words.
+    """
+
+    since: int
+    loss: str | None = None
+    others: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Content:
+    """What a version holds: the rows of the epoch that version ``since`` showed and of all before it, unless some were lost."""
+
+    since: int
+    loss: str | None = None
+
+
+def judge(
+    position: SinkPosition,
+    entries: Iterable[Entry],
+    *,
+    job: str,
+    has_staged: Callable[[], bool] = lambda: True,
+    needed: Callable[[str, int], bool] = lambda _lineage, _epoch: True,
+) -> Judged:
+    """Return whether a table holds what a job published to it.
+
+    Args:
+        position: of the table, as the job's log knows it.
+        entries: of the table's log since, oldest first; some may have expired.
+        job: its name.
+        has_staged: says whether the newest version has files that jobs wrote; asked only after somebody else removed some.
+        needed: which epochs, by lineage and number, have to be there; later ones may be lost, such as those that a restore leaves behind.
+    """
+    now = _Content(position.since)
+    last = position.since
+    contents = {position.version: now}
+    others: list[str] = []
+    for entry in entries:
+        if entry.of_job(job) and needed(*(entry.epoch or ("", -1))):
+            last = entry.version
+            # A rewind has the table as the job's log has it, whatever was before.
+            now = _Content(last, None if entry.restores else now.loss)
+        elif entry.restores:
+            now = _restored(entry, now, last, position, contents)
+        elif entry.foreign and entry.removed and last >= 0:
+            if _is_lost(entry, has_staged):
+                now = replace(now, loss=now.loss or str(entry))
+            elif entry.removes_staged:
+                others.append(str(entry))
+        contents[entry.version] = now
+    return Judged(now.since, now.loss, tuple(others))
+
+
+def _restored(entry: Entry, now: _Content, last: int, position: SinkPosition, contents: dict[int, _Content]) -> _Content:
+    target = entry.restored_version
+    if target is None:
+        # Which version that was is unknown: it has lost rows if files that jobs wrote had to go.
+        return replace(now, loss=now.loss or str(entry)) if entry.removes_staged and last >= 0 else now
+    if target < position.version:
+        then = _Content(position.since, None if target >= position.since else str(entry))
+    else:
+        # An entry between may have expired.
+        then = contents[max(version for version in contents if version <= target)]
+    return then if then.since >= last or then.loss else replace(then, loss=str(entry))
+
+
+def _is_lost(entry: Entry, has_staged: Callable[[], bool]) -> bool:
+    if entry.replaces_all:
+        return True
+    if not entry.removes_staged:
+        return False
+    return not entry.replaces_some or (not entry.added and not has_staged())
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Which epochs a table's newest version shows.
+
+    Args:
+        epochs: by lineage and number, as far back as the table's log tells.
+        complete: whether it tells of all; else those before the oldest are there, too.
+        unclear: why it does not tell which are there, in words; empty where it does.
+    """
+
+    epochs: frozenset[tuple[str, int]]
+    complete: bool
+    unclear: str = ""
+
+
+def shown_epochs(entry_at: Callable[[int], Entry | None], newest: int, *, job: str) -> Shown:
+    """Return which epochs of a job a table shows: back from the newest version, and past what a RESTORE or a rewind left out.
+
+    Args:
+        entry_at: returns the entry of a version, None where it has expired.
+        newest: the table's version.
+        job: its name.
+    """
+    found: set[tuple[str, int]] = set()
+    version = newest
+    while version >= 0:
+        entry = entry_at(version)
+        if entry is None:
+            return Shown(frozenset(found), complete=False)
+        if entry.of_job(job) and entry.epoch is not None:
+            found.add(entry.epoch)
+        before = version - 1
+        if entry.restores:
+            target = entry.restored_version
+            if target is None or target >= version:
+                return Shown(frozenset(found), complete=False, unclear=f"{entry}, which names no version")
+            before = target
+        elif entry.foreign and entry.replaces_all:
+            break
+        elif entry.foreign and entry.removes_staged and not (entry.replaces_some and entry.added):
+            return Shown(frozenset(found), complete=False, unclear=f"{entry}, which removed {entry.removes_staged} of the jobs' files")
+        version = before
+    return Shown(frozenset(found), complete=True)

@@ -1,0 +1,152 @@
+"""Where a job's Delta table stands, for the job's log; and whether a table that is there is still the one, and holds what it held."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from deltalake import DeltaTable
+
+from tidemark.savepoints.delta.table_changes import judge
+from tidemark.savepoints.delta.table_entries import STAGED, Entry, read_entries, read_entry
+from tidemark.savepoints.delta.table_versions import open_table
+from tidemark.state.log.records import EpochRecord, SinkPosition
+from tidemark.state.store.store import JobStore
+
+logger = logging.getLogger("tidemark")
+
+NO_TABLE = SinkPosition()
+"""Of a place where nothing is, and nothing was published."""
+
+_DIGITS = 32
+
+
+@dataclass(frozen=True)
+class Lost:
+    """Epochs that a table no longer holds: its version, -1 where there is none, and why, in words."""
+
+    version: int
+    why: str
+
+
+def position_of(table: DeltaTable | None, store: JobStore, *, lineage: str = "", epoch: int = -1) -> SinkPosition:
+    """Return where a table stands at the version that it was loaded at, taken for right as it is.
+
+    Args:
+        table: None where there is none.
+        store: at the table.
+        lineage: of the newest rows of the job that it holds.
+        epoch: of the same, -1 where there are none.
+    """
+    if table is None:
+        return NO_TABLE
+    version = table.version()
+    entry = read_entry(store, version)
+    since = version if epoch >= 0 else -1
+    return SinkPosition(str(table.metadata().id), version, _checksum(entry), lineage, epoch, since)
+
+
+def is_continued(position: SinkPosition, store: JobStore) -> bool | None:
+    """Say whether a table's log has the entry that a job saw last; None where that cannot be known, since there is none of that number."""
+    if position.version < 0:
+        return True
+    entry = read_entry(store, position.version) if position.entry else None
+    return None if entry is None else _checksum(entry) == position.entry
+
+
+def lost_at_once(position: SinkPosition, table: DeltaTable | None, application: str, *, continued: bool | None) -> Lost | None:
+    """Return what a table has lost whose log does not continue what a job saw of it; to be called where ``is_continued`` is not true.
+
+    Args:
+        position: as the job's log knows it, with rows.
+        table: as it is loaded now, None where there is none.
+        application: of the table's transactions that the job's newest rows came with.
+        continued: what ``is_continued`` said.
+    """
+    if table is None:
+        return Lost(-1, "there is no table any more")
+    version = table.version()
+    other = str(table.metadata().id) != position.table
+    if version < position.version:
+        return Lost(version, "it is another table" if other else "its log ends there: an older copy was restored, or entries were deleted")
+    done = table.transaction_version(application)
+    if continued is False or (continued is None and (done is None or done < position.epoch)):
+        return Lost(version, "it is another table" if other else f"its version {position.version} is not the one that the job saw")
+    return None
+
+
+def followed(
+    position: SinkPosition,
+    table: DeltaTable,
+    store: JobStore,
+    *,
+    job: str,
+    say: Callable[[str], None] = lambda _: None,
+    needed: Callable[[str, int], bool] = lambda _lineage, _epoch: True,
+) -> SinkPosition | Lost:
+    """Return where a table stands at its newest version, by what its log says since a position; or what it has lost.
+
+    Args:
+        position: of the same table, before.
+        table: at its newest version.
+        store: at the table.
+        job: its name.
+        say: is called with each partial change that somebody else made.
+        needed: which epochs have to be there, as in ``judge``.
+
+    Raises:
+        SinkError: an entry is damaged.
+        StoreError: an entry cannot be read.
+    """
+    newest = table.version()
+    if newest <= position.version:
+        return position
+    entries = read_entries(store, position.version + 1, newest)
+    judged = judge(position, entries, job=job, has_staged=lambda: _has_staged(table), needed=needed)
+    for other in judged.others:
+        say(other)
+    if judged.loss is not None:
+        return Lost(newest, judged.loss)
+    last = entries[-1] if entries and entries[-1].version == newest else None
+    return replace(position, table=str(table.metadata().id), version=newest, entry=_checksum(last), since=judged.since)
+
+
+def lost_of_record(record: EpochRecord, output: str, *, only: bool = True) -> Lost | None:
+    """Return what the table of an output has lost since an epoch was committed; None where nothing, or where it is not known.
+
+    Args:
+        record: of the epoch, with the positions of before.
+        output: its name; it goes to a Delta table.
+        only: whether only the epochs up to this one have to be there, and later ones may be lost.
+
+    Raises:
+        SinkError: the table cannot be read.
+    """
+    stored = record.outputs.get(output)
+    position = stored.before if stored is not None else None
+    if stored is None or stored.location is None or position is None:
+        return None
+    table = open_table(output, stored.location)
+    if table is None:
+        return Lost(-1, "there is no table any more") if position.epoch >= 0 or stored.files else None
+    store = JobStore.open(stored.location)
+    continued = is_continued(position, store)
+    if continued is not True:
+        lost = lost_at_once(position, table, f"{position.lineage}/{output}", continued=continued)
+        if lost is not None:
+            return lost
+
+    def needed(lineage: str, epoch: int) -> bool:
+        return not only or (lineage == record.lineage and epoch <= record.epoch)
+
+    found = followed(position, table, store, job=record.job, needed=needed)
+    return found if isinstance(found, Lost) else None
+
+
+def _has_staged(table: DeltaTable) -> bool:
+    return any(str(path).startswith(STAGED) for path in table.get_add_actions()["path"].to_pylist())
+
+
+def _checksum(entry: Entry | None) -> str:
+    return entry.digest[:_DIGITS] if entry is not None else ""

@@ -1,0 +1,231 @@
+"""Which version of a Delta table shows an epoch and nothing later, told from the tags of the table's commits."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Final
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from tidemark.locations import Location
+from tidemark.savepoints.delta.delta_log_damage import damaged, require_no_empty_entry, unreadable
+from tidemark.savepoints.delta.table_entries import Entry
+from tidemark.savepoints.model.savepoint import Savepoint, TableVersion
+from tidemark.state.delta.delta_tags import COLUMNS_FOR, EPOCH, JOB, LINEAGE, MAINTENANCE
+from tidemark.state.encoding.redaction import without_secrets
+from tidemark.state.gc.pins import LaterLineages
+from tidemark.state.log.records import EpochRecord, OutputRecord
+from tidemark.state.store.store import JobStore
+
+_DAY_MS: Final = 24 * 60 * 60 * 1000
+_KEPT: Final = {"delta.logRetentionDuration": 30 * _DAY_MS, "delta.deletedFileRetentionDuration": 7 * _DAY_MS}
+"""Settings that say how long an older version can be read, with Delta's defaults."""
+
+_UNITS: Final = {"millisecond": 1, "second": 1_000, "minute": 60_000, "hour": 3_600_000, "day": _DAY_MS, "week": 7 * _DAY_MS}
+_INTERVAL: Final = re.compile(r"(?:interval\s+)?(\d+)\s*([a-z]+?)s?", re.IGNORECASE)
+_BATCHES: Final = (1, 8, 32)
+_THREADS: Final = 16
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A version of a table: when it was made (milliseconds), what its operation was, and the tags of its metadata.
+
+    ``restored`` is the version that somebody else restored by it, None where it is no RESTORE of theirs, or names a time.
+    """
+
+    version: int
+    at: int | None
+    operation: str
+    tags: Mapping[str, str]
+    restored: int | None = None
+
+    @property
+    def lineage(self) -> str | None:
+        """The lineage whose epoch it shows, None for a commit that shows none."""
+        return self.tags.get(LINEAGE)
+
+    @property
+    def prepares(self) -> tuple[str, int] | None:
+        """Lineage and epoch of the rows that it gives the table columns for, None for a commit that gives it none."""
+        lineage, _, epoch = self.tags.get(COLUMNS_FOR, "").partition("/")
+        return (lineage, int(epoch)) if epoch else None
+
+    @property
+    def epoch(self) -> tuple[str, int] | None:
+        """Lineage and epoch that it shows or prepares; an epoch that it does not tell is -1."""
+        shown = None if self.lineage is None else (self.lineage, int(self.tags.get(EPOCH, "-1")))
+        return shown or self.prepares
+
+    @property
+    def foreign(self) -> bool:
+        """Whether somebody else made it."""
+        return LINEAGE not in self.tags and MAINTENANCE not in self.tags
+
+    def keeps(self, version: int) -> bool:
+        """Whether it is somebody else's RESTORE that left a version's rows alone: going back to that version undoes nothing of theirs."""
+        return self.restored is not None and self.restored >= version
+
+    def of_other(self, job: str) -> bool:
+        """Whether it has rows of another job's."""
+        return MAINTENANCE not in self.tags and self.tags.get(JOB, job) != job
+
+
+def open_table(output: str, location: str) -> DeltaTable | None:
+    """Return a table at its newest version, None where there is none yet.
+
+    Raises:
+        SinkError: it cannot be read.
+        StoreError: its log cannot be listed.
+    """
+    try:
+        table = DeltaTable(Location.parse(location).uri)
+    except TableNotFoundError:
+        return None
+    except (DeltaError, OSError) as error:
+        fix = "repair the table, or see to its place and the credentials in the environment"
+        raise unreadable(output, location, error, fix=fix) from without_secrets(error)
+    require_no_empty_entry(output, location)
+    return table
+
+
+def commits_back(location: str, newest: int) -> Iterator[Commit]:
+    """Yield a table's commits from a version back, as far as its log goes; each read as it is asked for, several at a time.
+
+    Raises:
+        SinkError: an entry is damaged, or has no content.
+    """
+    log = JobStore.open(location).at("_delta_log")
+    upper, round_ = newest, 0
+    with ThreadPoolExecutor(_THREADS) as threads:
+        while upper >= 0:
+            count = _BATCHES[min(round_, len(_BATCHES) - 1)]
+            versions = range(upper, max(-1, upper - count), -1)
+            for commit in threads.map(lambda version: _commit(log, version), versions):
+                if commit is None:
+                    return
+                yield commit
+            upper, round_ = versions[-1] - 1, round_ + 1
+
+
+def table_versions(record: EpochRecord, later: LaterLineages, *, now_ms: int, only: str | None = None) -> dict[str, TableVersion]:
+    """Return the versions of an epoch's tables, by output; without those that do not show the epoch yet, or no longer.
+
+    Args:
+        record: of the epoch.
+        later: lineages of the job that came after that epoch.
+        now_ms: the time.
+        only: the output that is asked for; all of them by default.
+
+    Raises:
+        SinkError: a table cannot be read.
+    """
+    found = {}
+    for name, output in record.outputs.items():
+        if output.sink == "delta" and output.location is not None and only in (None, name):
+            version = _version(name, output.location, record, later, staged=bool(output.files), now_ms=now_ms)
+            if version is not None:
+                found[name] = version
+    return found
+
+
+def savepoint_versions(
+    savepoint: Savepoint, outputs: Mapping[str, OutputRecord], later: LaterLineages, *, now_ms: int
+) -> dict[str, TableVersion]:
+    """Return the versions of tables at a savepoint: noted when it was taken, or else told from the tables as far as they do.
+
+    Args:
+        savepoint: the job's.
+        outputs: as the job has them now.
+        later: lineages of the job that came after the savepoint's epoch.
+        now_ms: the time.
+
+    Raises:
+        SinkError: a table cannot be read.
+    """
+    stored, noted = savepoint.record, savepoint.info.tables
+    unknown = {
+        name: _then(stored.outputs.get(name), output)
+        for name, output in outputs.items()
+        if output.sink == "delta" and name not in noted and output.location
+    }
+    return {**table_versions(replace(stored, outputs=unknown), later, now_ms=now_ms), **noted}
+
+
+def _then(stored: OutputRecord | None, now: OutputRecord) -> OutputRecord:
+    """Return an output as an older epoch has it; one that was no table of the job's then had no rows."""
+    return stored if stored is not None and stored.sink == "delta" and stored.location else replace(now, files=())
+
+
+def shows(table: DeltaTable, output: str, record: EpochRecord) -> bool:
+    """Say whether an epoch was published to the table of an output, by its transaction; one without rows for it needs not be."""
+    if output not in record.outputs or not record.outputs[output].files:
+        return True
+    done = table.transaction_version(f"{record.lineage}/{output}")
+    return done is not None and done >= record.epoch
+
+
+def _version(name: str, location: str, record: EpochRecord, later: LaterLineages, *, staged: bool, now_ms: int) -> TableVersion | None:
+    table = open_table(name, location)
+    if table is None:
+        return None
+    version, follower = table.version(), None
+    shown: Commit | None = None
+    before = {record.lineage, record.parent.lineage if record.parent is not None else None}
+    for commit in commits_back(location, version):
+        if commit.epoch is None or commit.of_other(record.job):
+            continue
+        lineage, epoch = commit.epoch
+        if lineage in later.names or (lineage == record.lineage and epoch > record.epoch):
+            version, follower = commit.version - 1, commit
+        elif not later.all and lineage not in before:
+            # It may be of a lineage that came later and was retired.
+            return None
+        elif commit.prepares is None:
+            shown = commit
+            break
+    # Committed and not published yet: the driver is just about to, or the next one will.
+    if version < 0 or (staged and not _shows(shown, record)):
+        return None
+    since = now_ms if follower is None or follower.at is None else follower.at
+    metadata = table.metadata()
+    return TableVersion(location, version, since + kept_ms(metadata.configuration), str(metadata.id))
+
+
+def _shows(commit: Commit | None, record: EpochRecord) -> bool:
+    return commit is not None and commit.lineage == record.lineage and commit.tags.get(EPOCH) == str(record.epoch)
+
+
+def _commit(log: JobStore, version: int) -> Commit | None:
+    name = f"{version:020d}.json"
+    try:
+        actions = [json.loads(line) for line in log.get(name).decode().splitlines() if line.strip()]
+    except FileNotFoundError:  # expired
+        return None
+    except ValueError as error:
+        raise damaged("", str(log.above.location), name) from error
+    if not actions:
+        raise damaged("", str(log.above.location), name)
+    infos = [action["commitInfo"] for action in actions if "commitInfo" in action]
+    info = infos[0] if infos else {}
+    tags = {key: str(value) for key, value in info.items() if key.startswith("tidemark.")}
+    at = info.get("timestamp")
+    made = Entry(version, str(info.get("operation", "")), info.get("operationParameters") or {}, tags)
+    restored = made.restored_version if made.foreign and made.restores else None
+    return Commit(version, at if isinstance(at, int) else None, made.operation, tags, restored)
+
+
+def kept_ms(configuration: Mapping[str, str | None]) -> int:
+    """Return for how long (milliseconds) a table's settings keep what an older version needs."""
+    return min(_interval_ms(configuration.get(key), default) for key, default in _KEPT.items())
+
+
+def _interval_ms(text: str | None, default: int) -> int:
+    found = _INTERVAL.fullmatch(text.strip()) if text else None
+    unit = _UNITS.get(found[2].lower()) if found else None
+    return default if found is None or unit is None else int(found[1]) * unit

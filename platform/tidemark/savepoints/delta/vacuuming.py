@@ -1,0 +1,43 @@
+"""A vacuum of a Delta table: the files go that its settings give up, but for those of versions that savepoints need."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from tidemark.locations import leads_into
+from tidemark.state.store.store import JobStore
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+
+logger = logging.getLogger("tidemark")
+
+
+def vacuum(table: DeltaTable, store: JobStore, needed: Collection[int]) -> list[str]:
+    """Delete files that the table's own settings give up, and return their paths within the table.
+
+    Only what lies in the table's folder is deleted. A log may name files elsewhere: a shallow clone's does, and so may one that somebody
+    changed. These are left, as are symbolic links and what lies behind them.
+
+    Nothing is committed: deltalake's own vacuum gives up expired entries of the log behind its two commits, whatever it is told, and with
+    them the versions that were to be kept.
+
+    Args:
+        table: at its newest version.
+        store: at the table.
+        needed: versions whose files stay.
+
+    Raises:
+        DeltaError: the table cannot be read.
+        StoreError: some files cannot be deleted; others may have been.
+    """
+    given_up = table.vacuum(dry_run=True, keep_versions=sorted(needed) or None)
+    gone = [path for path in given_up if leads_into(path)]
+    if len(gone) < len(given_up):
+        elsewhere = next(path for path in given_up if not leads_into(path))
+        logger.warning("the log of table %s names %s, which is no file of its own and is not deleted", store.location, elsewhere)
+    left = store.delete(gone)
+    return [path for path in gone if path not in left]

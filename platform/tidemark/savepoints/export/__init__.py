@@ -1,0 +1,1 @@
+"""Savepoints that can be moved."""

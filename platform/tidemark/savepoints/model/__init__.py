@@ -1,0 +1,1 @@
+"""What a savepoint, a restore and a verdict are."""

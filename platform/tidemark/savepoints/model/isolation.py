@@ -1,0 +1,80 @@
+"""A job whose results lie apart from those of the job that it is a variant of."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from tidemark.errors import DefinitionError
+from tidemark.graph.job.job import Job
+from tidemark.graph.model.nodes import DeltaSpec, MemorySpec, Output, ParquetSpec, SinkSpec
+from tidemark.locations import Location
+
+
+def isolated(job: Job, *, name: str, root: str) -> Job:
+    """Return the job under another name, with its tables and folders under another root: each as ``<root>/<output>``.
+
+    What it prints is printed as ever; what it keeps in memory is kept under the fork's name.
+
+    Raises:
+        DefinitionError: the root cannot be read as a location, or the results would lie where the job's own do.
+        InvalidNameError: the name is not allowed.
+    """
+    place = Location.parse(root)
+
+    def moved(output_name: str, sink: SinkSpec) -> SinkSpec:
+        match sink:
+            case DeltaSpec() | ParquetSpec():
+                return replace(sink, path=str(place.joined(output_name)))
+            case MemorySpec(table):
+                return MemorySpec(f"{name}_{table}")
+        return sink
+
+    outputs = {key: Output(output.node, moved(key, output.sink), output.place) for key, output in job.outputs.items()}
+    require_apart(name, _places(outputs), {f"job {job.name!r}": _places(job.outputs)})
+    return replace(job, name=name, outputs=outputs)
+
+
+def require_apart(name: str, places: Collection[str], others: Mapping[str, Collection[str]]) -> None:
+    """Make sure that a fork's results lie in no place of somebody else's, around none and within none.
+
+    Args:
+        name: the fork's.
+        places: where its results would lie.
+        others: places of others, by who has them, in words.
+
+    Raises:
+        DefinitionError: one of them does; nothing may be written there, since a fork's tables go with it.
+    """
+    for whose, taken in others.items():
+        for place in taken:
+            near = next((each for each in places if overlaps(each, place)), None)
+            if near is not None:
+                raise DefinitionError(
+                    f"the fork {name!r} would write to {near}, and {whose} writes to {place}",
+                    fix="give the fork's outputs a folder of their own (--outputs), or none: then they lie in the fork's own",
+                    job=name,
+                    place=near,
+                )
+
+
+def overlaps(one: str, other: str) -> bool:
+    """Say whether two places are the same, or one lies within the other.
+
+    >>> overlaps("/lake/hourly", "/lake/hourly/"), overlaps("/lake", "s3://lake/x"), overlaps("/lake/hourly", "/lake/hourly_2")
+    (True, False, False)
+    """
+    first, second = _parts(one), _parts(other)
+    return all(left == right for left, right in zip(first, second, strict=False))
+
+
+def _parts(place: str) -> tuple[str, ...]:
+    location = Location.parse(place)
+    # Two ways may lead to one folder.
+    path = os.path.realpath(location.path) if location.scheme == "file" else location.path
+    return (location.scheme, location.bucket, *filter(None, path.split("/")))
+
+
+def _places(outputs: Mapping[str, Output]) -> tuple[str, ...]:
+    return tuple(output.sink.path for output in outputs.values() if isinstance(output.sink, DeltaSpec | ParquetSpec))

@@ -1,0 +1,1 @@
+"""Restoring a savepoint, and the files that jobs share."""

@@ -1,0 +1,1 @@
+"""Rewinding a job together with its tables."""

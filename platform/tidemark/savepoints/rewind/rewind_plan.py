@@ -1,0 +1,251 @@
+"""What a rewind would do, and why it may not: found out before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from urllib.parse import unquote
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from tidemark.errors import SinkError
+from tidemark.locations import Location
+from tidemark.savepoints.delta.table_position import lost_of_record
+from tidemark.savepoints.delta.table_versions import Commit, commits_back, open_table, savepoint_versions, shows, table_versions
+from tidemark.savepoints.model.rewind_note import FORMER
+from tidemark.savepoints.model.savepoint import Savepoint, TableVersion
+from tidemark.state.delta.delta_tags import JOB
+from tidemark.state.gc.pins import LaterLineages
+from tidemark.state.log.records import EpochRecord, OutputRecord
+from tidemark.state.store.store import JobStore
+
+NOT_TAKEN_BACK = {
+    "parquet": "files that were written since stay in the folder, and their rows come again",
+    "console": "what was printed stays printed",
+    "memory": "it lives within one process and begins anew with it",
+}
+
+
+OF_OTHERS = "versions of somebody else's since"
+
+
+@dataclass(frozen=True)
+class RewindPlan:
+    """What a rewind does.
+
+    Args:
+        savepoint: its name.
+        epoch: the savepoint's.
+        from_epoch: the job's newest epoch.
+        tables: the versions that the Delta tables are put back to, by output; a former table under a name of its own, as in the note.
+        changed: tables that are not at that version's content now; the others need nothing.
+        left: outputs that cannot be put back, and what that means.
+        refusals: why it may not be done; empty where it may.
+        unpublished: outputs whose tables do not show the newest epoch yet, which is committed; it is published before anything is done,
+            since it could not be afterwards, and the way back leads to it.
+    """
+
+    savepoint: str
+    epoch: int
+    from_epoch: int
+    tables: Mapping[str, TableVersion]
+    changed: tuple[str, ...]
+    left: Mapping[str, str]
+    refusals: tuple[str, ...]
+    unpublished: tuple[str, ...] = ()
+
+
+def plan_rewind(
+    savepoint: Savepoint,
+    head: EpochRecord,
+    later: LaterLineages,
+    *,
+    now_ms: int,
+    between: Iterable[EpochRecord] = (),
+    although_unpublished: bool = False,
+) -> RewindPlan:
+    """Return what putting a job back to a savepoint comes to.
+
+    Args:
+        savepoint: the job's own.
+        head: its newest epoch.
+        later: lineages of the job that came after the savepoint's epoch.
+        now_ms: the time.
+        between: epochs that came after the savepoint's, as far as they are known; tables that were outputs then are put back, too.
+        although_unpublished: whether tables need not show the newest epoch: a driver is just about to publish it, or nobody wants it back.
+
+    Raises:
+        SinkError: a table cannot be read.
+    """
+    savepoint = _with_former_tables(savepoint, head)
+    stored = savepoint.record
+    outputs = {**stored.outputs, **head.outputs}
+    tables = savepoint_versions(savepoint, outputs, later, now_ms=now_ms)
+    refusals: list[str] = []
+    changed: list[str] = []
+    unpublished: list[str] = []
+    for name in sorted(outputs):
+        output, version = outputs[name], tables.get(name)
+        if output.sink != "delta" or output.location is None:
+            continue
+        table = open_table(name, output.location)
+        # What a table has lost is no epoch that can still be published: a start refuses it.
+        if not although_unpublished and _is_unpublished(table, name, head) and lost_of_record(head, name, only=False) is None:
+            unpublished.append(name)
+        elif version is None:
+            refusals += _unversioned(name, output.location, table, stored)
+        if version is not None:
+            # Another job may have been given the place since.
+            own = {stored.lineage, *later.names} if name.endswith(FORMER) else None
+            reasons, moved = _against(name, version, table, savepoint.job, own)
+            refusals += reasons
+            if moved and not reasons:
+                changed.append(name)
+    left = {name: NOT_TAKEN_BACK.get(output.sink, "it is no table") for name, output in outputs.items() if output.sink != "delta"}
+    for name, output in _bygone(between, outputs).items():
+        found = _of_bygone(name, output, savepoint, later, now_ms=now_ms)
+        if isinstance(found, str):
+            left[name] = f"what was written to it since stays: {found}"
+        elif found is not None:
+            tables[name] = found
+            changed.append(name)
+    return RewindPlan(savepoint.name, stored.epoch, head.epoch, tables, tuple(changed), left, tuple(refusals), tuple(unpublished))
+
+
+def shown(commits: Iterable[Commit]) -> list[Commit]:
+    """Return commits of a table but those that changed nothing of what it says."""
+    return [commit for commit in commits if commit.epoch is not None or commit.foreign]
+
+
+def standing(commits: Iterable[Commit]) -> list[Commit]:
+    """Return commits of a table, newest first, without those that somebody undid since by a RESTORE to a version before them."""
+    found: list[Commit] = []
+    for commit in commits:
+        later = found[-1].restored if found else None
+        if later is None or commit.version <= later:
+            found.append(commit)
+    return found
+
+
+def commits_since(version: TableVersion, newest: int) -> list[Commit]:
+    """Return all commits of a table after a version, newest first; one whose entry is gone ends the list."""
+    return list(takewhile(lambda commit: commit.version > version.version, commits_back(version.location, newest)))
+
+
+def is_cut_off(version: TableVersion, newest: int, since: Sequence[Commit]) -> bool:
+    """Say whether commits since a version are missing: their entries are gone, so that nobody can tell what they did."""
+    return len(since) < newest - version.version
+
+
+def _with_former_tables(savepoint: Savepoint, head: EpochRecord) -> Savepoint:
+    """Return a savepoint in which the tables of outputs that lie elsewhere now, or are no tables, have names of their own."""
+    outputs, tables = dict(savepoint.record.outputs), dict(savepoint.info.tables)
+    for name, now in head.outputs.items():
+        then = outputs.get(name)
+        place = tables[name].location if name in tables else then.location if then is not None and then.sink == "delta" else None
+        if place is not None and not _lies_at(now, place):
+            outputs[name + FORMER] = then if then is not None else OutputRecord("delta", place)
+            outputs.pop(name, None)
+            if name in tables:
+                tables[name + FORMER] = tables.pop(name)
+    return replace(savepoint, record=replace(savepoint.record, outputs=outputs), info=replace(savepoint.info, tables=tables))
+
+
+def _bygone(between: Iterable[EpochRecord], outputs: Mapping[str, OutputRecord]) -> dict[str, OutputRecord]:
+    """Return the tables that were outputs only between the savepoint and now, as former ones."""
+    places = {Location.parse(output.location) for output in outputs.values() if output.sink == "delta" and output.location is not None}
+    found: dict[str, OutputRecord] = {}
+    for record in between:
+        for name, output in record.outputs.items():
+            if output.sink != "delta" or output.location is None or Location.parse(output.location) in places:
+                continue
+            former = name + FORMER
+            while former in {*found, *outputs}:
+                former += FORMER
+            places.add(Location.parse(output.location))
+            found[former] = replace(output, files=())
+    return found
+
+
+def _of_bygone(name: str, output: OutputRecord, savepoint: Savepoint, later: LaterLineages, *, now_ms: int) -> TableVersion | str | None:
+    """Return the version that a table of ``_bygone`` is put back to, why it cannot be, or None where there is nothing to do."""
+    stored = savepoint.record
+    try:
+        table = open_table(name, str(output.location))
+        version = table_versions(replace(stored, outputs={name: output}), later, now_ms=now_ms).get(name)
+    except SinkError as error:
+        return error.what
+    if table is None:
+        return None
+    if version is None:
+        return f"no version of it is known to show nothing later than epoch {stored.epoch}"
+    reasons, moved = _against(name, version, table, savepoint.job, {stored.lineage, *later.names})
+    return "; ".join(reasons) if reasons else version if moved else None
+
+
+def _lies_at(output: OutputRecord, place: str) -> bool:
+    return output.sink == "delta" and output.location is not None and Location.parse(output.location) == Location.parse(place)
+
+
+def _is_unpublished(table: DeltaTable | None, name: str, head: EpochRecord) -> bool:
+    """Say whether the newest epoch has rows for an output that its table, which need not be there yet, does not show."""
+    if table is None:
+        return name in head.outputs and bool(head.outputs[name].files)
+    return not shows(table, name, head)
+
+
+def _unversioned(name: str, location: str, table: DeltaTable | None, stored: EpochRecord) -> list[str]:
+    """Return why an output is not to be left alone for which no version is known that shows the savepoint's epoch."""
+    if table is not None:
+        return [f"output {name!r}: no version of the table at {location} is known to show epoch {stored.epoch} and nothing later"]
+    if name not in stored.outputs or not stored.outputs[name].files:
+        return []
+    # Its rows would never be shown; or whoever stopped before it published them would show them after all.
+    return [f"output {name!r}: epoch {stored.epoch} has rows for it, and there is no table at {location}"]
+
+
+def _against(name: str, version: TableVersion, table: DeltaTable | None, job: str, own: Collection[str] | None) -> tuple[list[str], bool]:
+    """Return why a table cannot be put back to a version, and whether it says anything else now.
+
+    Args:
+        name: of the output.
+        version: of the table.
+        table: at its newest version, None where it is gone.
+        job: that is to be put back.
+        own: the lineages of that job that may have written to it since; None for any.
+    """
+    place = f"output {name!r}: the table at {version.location}"
+    if table is None:
+        return [f"{place} is gone"], False
+    newest = table.version()
+    if version.table is not None and str(table.metadata().id) != version.table:
+        return [f"{place} is another one than that of the savepoint: it was made anew"], False
+    if newest < version.version:
+        return [f"{place} is at version {newest}, which comes before version {version.version}: it was made anew"], False
+    commits = commits_since(version, newest)
+    since = shown(standing(commits))
+    theirs = [commit for commit in since if not commit.keeps(version.version)]
+    foreign = [
+        commit for commit in theirs if commit.epoch is None or commit.of_other(job) or (own is not None and commit.epoch[0] not in own)
+    ]
+    if foreign:
+        listed = ", ".join(f"{commit.version} ({_maker(commit, job)})" for commit in foreign[:3])
+        return [f"{place} has {OF_OTHERS}, which would be undone: {listed}"], True
+    if is_cut_off(version, newest, commits):
+        return [f"{place} no longer has version {version.version}: its log was cleaned up"], True
+    if not since:
+        return [], False
+    try:
+        table.load_as_version(version.version)
+    except (DeltaError, OSError):
+        return [f"{place} no longer has version {version.version}: its log was cleaned up"], True
+    paths = {unquote(str(path)) for path in table.get_add_actions()["path"].to_pylist()}
+    there = {file.path for file in JobStore.open(version.location).list()}
+    missing = [path for path in paths if path not in there and "://" not in path and not path.startswith("/")]
+    return ([f"{place} has lost {len(missing)} of {len(paths)} files of version {version.version} to a vacuum"] if missing else []), True
+
+
+def _maker(commit: Commit, job: str) -> str:
+    return f"job {commit.tags[JOB]!r}" if commit.of_other(job) else commit.operation or "unknown"

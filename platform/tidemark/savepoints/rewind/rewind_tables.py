@@ -1,0 +1,191 @@
+"""What a rewind does to a Delta table: it puts the table back, and closes it to what the lineage that ends there has not published yet.
+
+A driver may have stopped between the commit of an epoch and its publication, and wake long after the rewind. So the transaction by which
+it would know that epoch as published is written by the rewind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import DeltaError
+
+from tidemark.errors import PublishError, RewindError
+from tidemark.savepoints.delta.table_versions import Commit, open_table
+from tidemark.savepoints.model.rewind_note import FORMER, RewindNote
+from tidemark.savepoints.model.savepoint import TableVersion
+from tidemark.savepoints.rewind.rewind_plan import commits_since, is_cut_off, shown, standing
+from tidemark.state.delta.delta_hooks import KEEP_LOG
+from tidemark.state.delta.delta_tags import EPOCH, GIVEN_UP, JOB, LINEAGE, MAINTENANCE, REWIND
+from tidemark.state.encoding.redaction import redacted, without_secrets
+from tidemark.state.log.records import EpochRecord
+
+
+def put_back(job: str, output: str, version: TableVersion, note: RewindNote) -> bool:
+    """Put a table of a job's back, unless that was done; returns whether it had to be.
+
+    Raises:
+        RewindError: the table is gone, somebody else wrote to it since, or the rewind was given up.
+        PublishError: it could not be put back now.
+    """
+    table = open_table(output, version.location)
+    if table is None:
+        raise RewindError(
+            f"the table of output {output!r} is gone in the middle of a rewind",
+            fix="put it back, and give the same command again",
+            uid=output,
+            place=version.location,
+        )
+    after = commits_since(version, table.version())
+    if any(_given_up_since(commit, note) for commit in after):
+        raise RewindError("the rewind was given up meanwhile", fix="begin it anew if it is wanted", uid=output, place=version.location)
+    # Of one that needed nothing the commit that closes it tells, or what the job has published since: who slept may come late.
+    if any(commit.lineage == note.lineage or commit.tags.get(REWIND) == note.identity for commit in after):
+        return False
+    since = shown(standing(after))
+    if is_cut_off(version, table.version(), after):
+        raise RewindError(
+            f"the table of output {output!r} does not tell any more what was done to it: its log was cleaned up",
+            fix="put the entries of its log back from a backup, or write a version of the table (Delta's RESTORE) that has what it had "
+            f"at version {version.version}; nothing of the rewind is lost",
+            uid=output,
+            place=version.location,
+        )
+    if foreign := [commit for commit in since if (commit.foreign and not commit.keeps(version.version)) or commit.of_other(job)]:
+        raise RewindError(
+            f"somebody else wrote version {foreign[0].version} of the table of output {output!r} while the rewind was under way",
+            fix=f"undo that (Delta's RESTORE to version {foreign[-1].version - 1}), see that nobody writes there, and give the same "
+            "command again",
+            uid=output,
+            place=version.location,
+        )
+    try:
+        if since:
+            tags = {JOB: job, LINEAGE: note.lineage, EPOCH: str(note.epoch), REWIND: note.identity}
+            closing = _closing(output, note)
+            table.restore(
+                version.version,
+                commit_properties=CommitProperties(custom_metadata=tags, app_transactions=[closing] if closing else None),
+                post_commithook_properties=KEEP_LOG,
+            )
+        else:
+            _close(table, output, note)
+    except (DeltaError, OSError) as error:
+        text = redacted(str(error)).splitlines()
+        raise PublishError(
+            f"the table of output {output!r} could not be put back to version {version.version}: {text[0] if text else 'no reason given'}",
+            fix="mend the table's place (space, permission, network) and give the same command again: it goes on where it stopped",
+            uid=output,
+            place=version.location,
+        ) from without_secrets(error)
+    return bool(since)
+
+
+def moved(output: str, version: TableVersion, note: RewindNote, head: EpochRecord | None) -> str | None:
+    """Return what a rewind did to a table already that cannot be undone, None where that is nothing.
+
+    Args:
+        output: of the job.
+        version: that the table is to be put back to.
+        note: of the rewind.
+        head: the job's newest epoch.
+
+    Raises:
+        SinkError: the table cannot be read.
+    """
+    table = open_table(output, version.location)
+    return _moved(table, output, version, note, head) if table is not None else f"the table of output {output!r} is gone"
+
+
+def keep_as_it_is(output: str, version: TableVersion, note: RewindNote, head: EpochRecord | None, *, tries: int = 3) -> str | None:
+    """Commit to a table that the rewind is given up, so that one that is asleep does nothing to it; returns what ``moved`` does.
+
+    Raises:
+        SinkError: the table cannot be read.
+        PublishError: it cannot be written to now.
+    """
+    table = open_table(output, version.location)
+    if table is None:
+        return moved(output, version, note, head)
+    reason = _moved(table, output, version, note, head)
+    if reason is not None:
+        return reason
+    try:
+        _commit_nothing(table, {GIVEN_UP: f"{note.identity}/{note.tries}"}, _as_it_is(table, output, note))
+    except (DeltaError, OSError) as error:
+        if tries == 1:
+            raise _not_written(output, version, error) from without_secrets(error)
+        # Who rewinds may have been faster: look again.
+        return keep_as_it_is(output, version, note, head, tries=tries - 1)
+    return None
+
+
+def _not_written(output: str, version: TableVersion, error: Exception) -> PublishError:
+    text = redacted(str(error)).splitlines()
+    return PublishError(
+        f"the table of output {output!r} cannot be written to: {text[0] if text else 'no reason given'}",
+        fix="mend the table's place (space, permission, network) and give the same command again",
+        uid=output,
+        place=version.location,
+    )
+
+
+def _moved(table: DeltaTable, output: str, version: TableVersion, note: RewindNote, head: EpochRecord | None) -> str | None:
+    newest = table.version()
+    after = commits_since(version, newest)
+    if is_cut_off(version, newest, after):
+        return f"the table of output {output!r} does not tell any more what was done to it: its log was cleaned up"
+    own = [commit for commit in after if commit.tags.get(REWIND) == note.identity]
+    if any(commit.lineage is not None for commit in own):
+        return f"the table of output {output!r} is put back already, to version {version.version}"
+    # The newest epoch has rows for the place that an output has now; a former one showed all before it had another.
+    staged = not output.endswith(FORMER) and (head is None or output not in head.outputs or bool(head.outputs[output].files))
+    if own and staged:
+        epoch = f"epoch {note.ended.epoch}" if note.ended is not None else "the newest epoch"
+        return f"the table of output {output!r} is closed to {epoch} already, which it does not show yet"
+    return None
+
+
+def _given_up_since(commit: Commit, note: RewindNote) -> bool:
+    """Say whether a commit gives a rewind up, and whoever goes on with it now did not know."""
+    identity, _, number = commit.tags.get(GIVEN_UP, "").rpartition("/")
+    return identity == note.identity and int(number) > note.tries
+
+
+def _as_it_is(table: DeltaTable, output: str, note: RewindNote) -> Transaction | None:
+    """Return the transaction by which a table is closed, as it stands now: of two who commit it at once one fails."""
+    closing = _closing(output, note)
+    if closing is None:
+        return None
+    done = table.transaction_version(closing.app_id)
+    return Transaction(closing.app_id, done if done is not None else -1)
+
+
+def _close(table: DeltaTable, output: str, note: RewindNote) -> None:
+    """Commit the transaction alone to a table that needs nothing else, if it does not have it."""
+    closing = _closing(output, note)
+    if closing is None:
+        return
+    done = table.transaction_version(closing.app_id)
+    if done is None or done < closing.version:
+        _commit_nothing(table, {REWIND: note.identity}, closing)
+
+
+def _commit_nothing(table: DeltaTable, tags: Mapping[str, str], transaction: Transaction | None) -> None:
+    """Make a commit that changes nothing of what a table says."""
+    table.create_write_transaction(
+        actions=[],
+        mode="append",
+        schema=table.schema(),
+        partition_by=table.metadata().partition_columns,
+        commit_properties=CommitProperties(
+            custom_metadata={MAINTENANCE: "rewind", **tags}, app_transactions=[transaction] if transaction is not None else None
+        ),
+        post_commithook_properties=KEEP_LOG,
+    )
+
+
+def _closing(output: str, note: RewindNote) -> Transaction | None:
+    """Return the transaction of the last epoch that goes, as its publication has it; None where an older release began the rewind."""
+    return Transaction(f"{note.ended.lineage}/{output.partition(FORMER)[0]}", note.ended.epoch) if note.ended is not None else None

@@ -1,0 +1,1 @@
+"""An operator's epoch for one key: elements, functions, evictors, firings."""

@@ -1,0 +1,1 @@
+"""The element-by-element reference that tests compare the engine with."""

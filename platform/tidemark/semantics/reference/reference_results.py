@@ -1,0 +1,105 @@
+"""What the reference makes of a pane's elements: a fold, a process function over all of them, or a function over the fold's result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from tidemark.semantics.process.function_calls import WindowContext, WindowFunction
+from tidemark.semantics.reference.reference_contents import OperatorTimes, Taken
+from tidemark.semantics.triggers.panes import PaneTiming
+from tidemark.semantics.watermarks.lateness import is_expired
+from tidemark.semantics.windows.windows import GLOBAL_WINDOW, Window
+
+Accumulator = TypeVar("Accumulator")
+
+Key = tuple[object, ...]
+"""Values of the key columns; they must be hashable. A null key, ``(None,)``, is a key like any other; ``()`` is ``window_all``."""
+
+Position = tuple[int | str, ...]
+"""Where an element stands in its source (partition and offset; path and row). Positions of one job must be comparable."""
+
+
+@dataclass(frozen=True)
+class Element:
+    """One row as a source read it.
+
+    ``timestamp`` is its event time in milliseconds, none where the record has none (or by ingestion time). ``value`` is what functions and
+    triggers see: its row, as a dict, for those that look at it. ``marks`` are what the watermark
+    generator's metrics are the greatest of, by the metric's name: ``{"marker": 5}`` for punctuated watermarks. ``gap_ms`` is the element's
+    own gap, for sessions that take it from a column.
+    """
+
+    key: Key
+    timestamp: int | None
+    value: object = None
+    source: str = "source"
+    split: str = ""
+    position: Position = ()
+    marks: Mapping[str, int] = field(default_factory=dict)
+    gap_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class Fold(Generic[Accumulator]):
+    """An aggregate in plain Python: ``add(accumulator, value, timestamp, position)`` per element, in the order they were taken."""
+
+    create: Callable[[], Accumulator]
+    add: Callable[[Accumulator, object, int, Position], Accumulator]
+    result: Callable[[Accumulator], object]
+
+    def over(self, contents: Iterable[tuple[Element, int]]) -> object:
+        """Return the result over elements with their event times."""
+        accumulator = self.create()
+        for element, timestamp in contents:
+            accumulator = self.add(accumulator, element.value, timestamp, element.position)
+        return self.result(accumulator)
+
+
+class Results(Generic[Accumulator]):
+    """Makes results, and keeps what a window function keeps.
+
+    With a fold alone a result is the fold's. With a function alone it is the tuple of rows that this gives for the elements' values. With
+    both, of those that it gives for one row: the fold's result, or ``{"result": ...}`` around it where that is no row.
+    """
+
+    def __init__(
+        self, fold: Fold[Accumulator] | None, function: WindowFunction | None, *, key_names: tuple[str, ...], merging: bool
+    ) -> None:
+        self._fold = fold
+        self._function = function
+        self._key_names = key_names
+        self._merging = merging
+        self._of_key: dict[Key, dict[str, object]] = {}
+        self._of_window: dict[tuple[Key, Window], dict[str, object]] = {}
+
+    def of_pane(
+        self, key: Key, window: Window, elements: list[Taken[Element]], *, times: OperatorTimes, timing: PaneTiming, index: int
+    ) -> object:
+        """Return the result of a pane over the elements it shows."""
+        if self._function is None:
+            return self.folded(elements)
+        context = WindowContext(
+            key=dict(zip(self._key_names, key, strict=True)) if self._key_names else {},
+            window=None if window == GLOBAL_WINDOW else window,
+            watermark=times.watermark,
+            processing_time=times.processing_time,
+            timing=timing,
+            index=index,
+            key_state=self._of_key.setdefault(key, {}),
+            of_window=None if self._merging else self._of_window.setdefault((key, window), {}),
+        )
+        values = [taken.element.value for taken in elements] if self._fold is None else [self.folded(elements)]
+        rows = [value if isinstance(value, Mapping) else {"result": value} for value in values]
+        return tuple(self._function(rows, context))
+
+    def folded(self, elements: list[Taken[Element]]) -> object:
+        """Return the fold over elements, none if there is no fold."""
+        return None if self._fold is None else self._fold.over((taken.element, taken.timestamp) for taken in elements)
+
+    def forget_expired(self, allowed_lateness_ms: int, watermark: int) -> None:
+        """Drop what a function keeps of windows that are over."""
+        over = [slot for slot in self._of_window if is_expired(slot[1], allowed_lateness_ms, watermark)]
+        for slot in over:
+            del self._of_window[slot]

@@ -1,0 +1,1 @@
+"""When a window fires: built-in triggers, their calls and scopes, panes."""

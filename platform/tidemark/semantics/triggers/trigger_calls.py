@@ -1,0 +1,114 @@
+"""How a trigger is asked about a stored window: its contexts, and its timers that are due."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from tidemark.errors import UserCodeError
+from tidemark.semantics.triggers.triggers import Trigger, TriggerResult, TriggerValue
+from tidemark.semantics.triggers.window_state import WindowState
+from tidemark.semantics.watermarks.operator_clock import OperatorClock
+from tidemark.semantics.windows.windows import TimeDomain, Window
+
+MOST_FIRINGS: Final = 1_000
+"""How often one timer may fire in an epoch: a trigger that sets it anew each time would never let the epoch end."""
+
+
+class StoredContext:
+    """A trigger's context over the state of one window; ``watermark`` is W(n-1) or W(n), as the operator says."""
+
+    def __init__(self, state: WindowState, clock: OperatorClock, watermark: int, absorbed: Sequence[WindowState] = ()) -> None:
+        self._state = state
+        self._clock = clock
+        self._watermark = watermark
+        self._absorbed = absorbed
+
+    @property
+    def domain(self) -> TimeDomain:
+        """The time that windows are of."""
+        return self._clock.domain
+
+    @property
+    def watermark(self) -> int:
+        """The operator's watermark."""
+        return self._watermark
+
+    @property
+    def processing_time(self) -> int:
+        """The epoch's."""
+        return self._clock.processing_time
+
+    def get(self, name: str) -> TriggerValue | None:
+        """Return a value."""
+        return self._state.trigger.get(name)
+
+    def put(self, name: str, value: TriggerValue | None) -> None:
+        """Keep a value, or remove one."""
+        if value is None:
+            self._state.trigger.pop(name, None)
+        else:
+            self._state.trigger[name] = value
+
+    def register_event_time_timer(self, time: int) -> None:
+        """Set a timer."""
+        self._state.event.add(time)
+
+    def register_processing_time_timer(self, time: int) -> None:
+        """Set a timer."""
+        self._state.processing.add(time)
+
+    def delete_event_time_timer(self, time: int) -> None:
+        """Take a timer back."""
+        self._state.event.discard(time)
+
+    def delete_processing_time_timer(self, time: int) -> None:
+        """Take a timer back."""
+        self._state.processing.discard(time)
+
+    def merged(self, name: str) -> tuple[TriggerValue, ...]:
+        """Return a value of each absorbed session that has one."""
+        return tuple(state.trigger[name] for state in self._absorbed if name in state.trigger)
+
+
+class DueTimers:
+    """Fires the timers of one window at the end of an epoch: event time first, each time in order, those set meanwhile too."""
+
+    def __init__(self, trigger: Trigger, state: WindowState, clock: OperatorClock) -> None:
+        self._trigger = trigger
+        self._state = state
+        self._clock = clock
+        self._context = StoredContext(state, clock, clock.watermark)
+        self._fired: Counter[tuple[TimeDomain, int]] = Counter()
+
+    def fire(self) -> TriggerResult:
+        """Fire until none is due; return all answers in one.
+
+        Raises:
+            UserCodeError: the trigger sets a timer again and again that has fired in this epoch, which would not end.
+        """
+        result = TriggerResult.CONTINUE
+        while True:
+            if self._state.event and (time := min(self._state.event)) <= self._clock.watermark:
+                self._take("event", time)
+                result |= self._trigger.on_event_time(time, self._window, self._context)
+            elif self._state.processing and (time := min(self._state.processing)) <= self._clock.timers_due_until:
+                self._take("processing", time)
+                result |= self._trigger.on_processing_time(time, self._window, self._context)
+            else:
+                return result
+
+    @property
+    def _window(self) -> Window:
+        return self._state.window
+
+    def _take(self, domain: TimeDomain, time: int) -> None:
+        timers = self._state.event if domain == "event" else self._state.processing
+        timers.discard(time)
+        self._fired[domain, time] += 1
+        if self._fired[domain, time] > MOST_FIRINGS:
+            raise UserCodeError(
+                f"{self._trigger.describe()} sets its {domain}-time timer at {time} again each time it fires, which would not end",
+                fix="set the next timer at a later time",
+            )

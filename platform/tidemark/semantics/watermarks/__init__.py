@@ -1,0 +1,1 @@
+"""Event time: watermark strategies and generators, sources' progress, the clock of an operator, lateness."""

@@ -1,0 +1,1 @@
+"""Windows as intervals: assigners, slices, and what a window keeps."""

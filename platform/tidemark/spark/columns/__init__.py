@@ -1,0 +1,1 @@
+"""Engine columns, counts, expressions and state files."""

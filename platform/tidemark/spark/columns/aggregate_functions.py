@@ -1,0 +1,85 @@
+"""The Python functions of aggregates, as a session calls them: what they return is held against its declared type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import DataType
+
+from tidemark.errors import UserCodeError
+from tidemark.graph.aggregates.aggregates_custom import FoldElements, MergeStates
+from tidemark.graph.model.aggregates import Aggregate, PythonFunction
+from tidemark.graph.model.nodes import WindowNode
+from tidemark.semantics.user_lines import defined_at
+from tidemark.spark.columns.user_values import MisfitError, fitted
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class TypedFunction:
+    """A function of an aggregate whose value fits its type, or fails.
+
+    Args:
+        function: what is called.
+        arrow: type of its value.
+        what: the aggregate, and which of the user's functions made the value.
+        fix: what to return.
+        uid: of the operator.
+        place: the user's function, or the operator.
+    """
+
+    function: Callable[..., object]
+    arrow: pa.DataType
+    what: str
+    fix: str
+    uid: str | None
+    place: str
+
+    def __call__(self, *values: object) -> object:
+        """Return the function's value as its type has it.
+
+        Raises:
+            UserCodeError: it does not fit.
+        """
+        returned = self.function(*values)
+        try:
+            return fitted([returned], self.arrow)[0]
+        except MisfitError as misfit:
+            raise UserCodeError(f"{self.what} returned {misfit}", fix=self.fix, uid=self.uid, place=self.place) from None
+
+
+def register_functions(spark: SparkSession, windows: Iterable[WindowNode]) -> None:
+    """Make the Python functions of the windows' aggregates known to a session by their names."""
+    for node in windows:
+        for column, aggregate in node.aggregates:
+            for function in aggregate.functions:
+                spark.udf.register(function.name, _typed(function, column, aggregate, node), function.returns)
+
+
+def _typed(function: PythonFunction, column: str, aggregate: Aggregate, node: WindowNode) -> Callable[..., object]:
+    try:
+        arrow = to_arrow_type(DataType.fromDDL(function.returns), timezone="UTC")
+    except PySparkException:
+        # A type that Arrow does not have, such as an interval of months: Spark takes what fits.
+        return function.function
+    match function.function:
+        case FoldElements() as fold:
+            role, argument, called = "add", "state", fold.add
+        case MergeStates() as merging:
+            role, argument, called = "merge", "state", merging.merge
+        case called:
+            role, argument, called = "result", "returns", getattr(called, "result", called)
+    if aggregate.kind == "reduce":
+        what, fix = "the function given to reduce()", "return values of the types that the columns have"
+    else:
+        what = f"aggregate {column!r}: {role}"
+        fix = f"return a value of the type in {argument}={function.returns!r}, or declare the type of what it returns"
+    place = defined_at(called) or node.place
+    return TypedFunction(function.function, arrow, what, fix, node.uid, place)

@@ -1,0 +1,57 @@
+"""What is fixed before an epoch runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tidemark.graph.model.nodes import SourceNode
+from tidemark.semantics.watermarks.watermarks import SourceEnd, SourceState, with_splits_of
+from tidemark.state.log.records import EpochRecord, OperatorState
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from tidemark.spark.sources.record_texts import RecordTexts
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What the epoch before left: the place to go on from."""
+
+    sources: Mapping[str, SourceState] = field(default_factory=dict)
+    operators: Mapping[str, OperatorState] = field(default_factory=dict)
+
+    @classmethod
+    def after(cls, record: EpochRecord | None, sources: Iterable[SourceNode]) -> Checkpoint:
+        """Return the place to go on from after an epoch, None for the very beginning.
+
+        Args:
+            record: of the epoch.
+            sources: of the job as it is now, which may tell their splits otherwise.
+        """
+        if record is None:
+            return cls()
+        told = {node.name: with_splits_of(node.watermarks, record.sources[node.name]) for node in sources if node.name in record.sources}
+        return cls({**record.sources, **told}, record.operators)
+
+
+@dataclass(frozen=True)
+class EpochPlan:
+    """What is fixed before an epoch runs.
+
+    ``batches`` are the rows of the sources that have any; ``ends`` says how far each source was read; ``strict``
+    names those in which rows too far ahead of processing time are to be expected. ``texts`` read the records of sources once more,
+    with their texts.
+    """
+
+    epoch: int
+    lineage: str
+    processing_time: int
+    before: Checkpoint
+    batches: Mapping[str, DataFrame]
+    ends: Mapping[str, SourceEnd]
+    strict: frozenset[str] = frozenset()
+    texts: Mapping[str, RecordTexts] = field(default_factory=dict)
+    end_of_input: bool = False

@@ -1,0 +1,98 @@
+"""From the graph's expressions to Spark columns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, StructType
+
+from tidemark.graph.model.nodes import Expression
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+TIME = "__tm_time"
+SPLIT = "__tm_split"
+POSITION = "__tm_position"
+VERDICT = "__tm_verdict"
+START = "__tm_start"
+ROWS = "__tm_rows"
+REASON = "__tm_reason"
+CORRUPT = "__tm_corrupt"
+RAW = "__tm_raw"
+META = "__tm_meta"
+SOURCE = "__tm_source"
+HIDDEN = (TIME, SPLIT, POSITION)
+MOST_PIECES: Final = 1 << 16
+"""So many rows made of one have places of their own; those after them share the last."""
+_NAME = re.compile(r"\w+|`[^`]+`")
+
+
+def struct_of(ddl: str) -> StructType:
+    """Return the type of rows with the columns of a DDL text."""
+    found = StructType.fromDDL(ddl)
+    if not isinstance(found, StructType):
+        raise TypeError(f"{ddl!r} declares no columns")
+    return found
+
+
+def quoted(name: str) -> str:
+    """Return a column name as an SQL identifier, whatever characters it has."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def is_name(expression: Expression) -> bool:
+    """Whether an expression is a column as it stands, which cannot fail."""
+    return isinstance(expression, str) and _NAME.fullmatch(expression.strip()) is not None and not expression.strip()[0].isdigit()
+
+
+def nth_position(number: str) -> str:
+    """Return the position of a row that is made of another one, behind those made before it; ``number`` counts from 0.
+
+    What depends on order orders the rows that one row becomes by this.
+    """
+    bits = MOST_PIECES.bit_length() - 1
+    row = f"shiftleft({POSITION}.row, {bits}) | CAST(least({number}, {MOST_PIECES - 1}) AS BIGINT)"
+    return f"named_struct('origin', {POSITION}.origin, 'block', {POSITION}.block, 'row', {row})"
+
+
+def nulls_in(value: str, kind: DataType) -> list[str]:
+    """Return which places of a value are null, as expressions; Spark's hashes pass over these.
+
+    Args:
+        value: an SQL expression.
+        kind: its type.
+
+    >>> from pyspark.sql.types import IntegerType, StructType
+    >>> nulls_in("key", StructType().add("a", IntegerType()))
+    ['key IS NULL', 'key.`a` IS NULL']
+    """
+    found = [f"{value} IS NULL"]
+    if isinstance(kind, StructType):
+        found += [place for field in kind.fields for place in nulls_in(f"{value}.{quoted(field.name)}", field.dataType)]
+    elif isinstance(kind, ArrayType):
+        found.append(f"transform({value}, x -> struct({', '.join(nulls_in('x', kind.elementType))}))")
+    return found
+
+
+def column(expression: Expression) -> Column:
+    """Return the Column of an SQL text or of a deferred function."""
+    return F.expr(expression) if isinstance(expression, str) else expression()
+
+
+def named_columns(pairs: Sequence[tuple[str, Expression]]) -> list[Column]:
+    """Return the columns of (name, expression) pairs, aliased."""
+    return [column(expression).alias(name) for name, expression in pairs]
+
+
+def hidden_of(names: Sequence[str]) -> list[str]:
+    """Return which of the engine's columns that travel with every row are among the names."""
+    return [name for name in HIDDEN if name in names]
+
+
+def visible_of(names: Sequence[str]) -> list[str]:
+    """Return the user's columns among the names, in order."""
+    return [name for name in names if not name.startswith("__tm_")]

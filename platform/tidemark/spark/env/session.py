@@ -1,0 +1,187 @@
+"""Spark sessions: how one is built when the user brings none, and the settings a job needs while it runs."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError
+
+from tidemark.errors import TidemarkError
+from tidemark.spark.env.class_archive import archive_options
+from tidemark.spark.env.java import ensure_java
+from tidemark.spark.env.jvm import shown_to_start, start_jvm
+from tidemark.spark.env.local_files import set_modes_by_call
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SETTINGS: Mapping[str, str] = {
+    "spark.sql.session.timeZone": "UTC",
+    # An overflowing sum is an error, not a wrong number.
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
+    # A job per shuffle more, and epochs are small: measured slower.
+    "spark.sql.adaptive.enabled": "false",
+    # INT96 has no statistics and Delta does not know it.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # Listing a few hundred state files is no work for the executors.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+    # Else a record is malformed or not depending on which columns a job happens to use.
+    "spark.sql.csv.parser.columnPruning.enabled": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.sql.files.ignoreCorruptFiles": "false",
+}
+
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+
+LOCAL: Mapping[str, str] = {
+    # Servers of a session on one machine are nobody else's business.
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # Measured a third faster than G1, which marks the heap all the time beside Spark's large arrays; and Spark's many classes would
+    # else have the whole heap collected several times at the start. Until the first epoch is out a quarter of the work is the second
+    # compiler's, on what hardly runs again (Spark's SQL parser, above all): thirty times the default thresholds leave that compiler to
+    # what a stream runs for long.
+    JAVA_OPTIONS: (
+        "-XX:+UseParallelGC -XX:MetaspaceSize=256m -XX:Tier4InvocationThreshold=150000 -XX:Tier4MinInvocationThreshold=18000"
+        " -XX:Tier4CompileThreshold=450000 -XX:Tier4BackEdgeThreshold=1200000"
+    ),
+}
+"""What a session on one machine is built with, whatever the machine."""
+
+
+def local_settings() -> dict[str, str]:
+    """Return what a session on this machine is built with; where the user's ``spark-defaults.conf`` has Java options, these stay."""
+    import pyspark
+
+    home = os.environ.get("SPARK_HOME") or str(Path(pyspark.__file__).parent)
+    defaults = Path(os.environ.get("SPARK_CONF_DIR") or Path(home, "conf"), "spark-defaults.conf")
+    lines = defaults.read_text(encoding="utf-8").splitlines() if defaults.is_file() else []
+    if any(line.strip().startswith(JAVA_OPTIONS) for line in lines):
+        return {key: value for key, value in LOCAL.items() if key != JAVA_OPTIONS}
+    return {**LOCAL, JAVA_OPTIONS: f"{LOCAL[JAVA_OPTIONS]} {archive_options()}".rstrip()}
+
+
+def start_settings(master: str, *, app_name: str = "tidemark", conf: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return all settings that a session is built with; ``conf`` goes before the defaults.
+
+    Raises:
+        SetupError: no Java 17 or newer is found.
+    """
+    ensure_java()
+    local = local_settings() if master.startswith("local") else {}
+    found = {**local, **SETTINGS, **(conf or {}), "spark.master": master, "spark.app.name": app_name}
+    return {key: value for key, value in found.items() if value}
+
+
+def build_session(
+    master: str = "local[*]", *, app_name: str = "tidemark", conf: Mapping[str, str] | None = None, log: Path | None = None
+) -> SparkSession:
+    """Return the running session, or build one on this machine.
+
+    Servers bind to loopback. ``conf`` goes before the defaults.
+
+    Args:
+        master: Spark's.
+        app_name: as Spark shows it.
+        conf: settings.
+        log: for what the JVM prints, as ``jvm.start_jvm`` has it.
+
+    Raises:
+        SetupError: no Java 17 or newer is found.
+        EngineError: the JVM ended before it could be reached.
+    """
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    settings = start_settings(master, app_name=app_name, conf=conf)
+    with shown_to_start():
+        start_jvm(settings, log=log)
+        builder = SparkSession.builder
+        for key, value in settings.items():
+            builder = builder.config(key, value)
+        session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    if master.startswith("local"):
+        set_modes_by_call(session)
+    return session
+
+
+def session_of_job(job: str, master: str = "local[*]", *, conf: Mapping[str, str] | None = None) -> SparkSession:
+    """Return the running session, or build one for a job, which errors name.
+
+    Raises:
+        SetupError, EngineError: as ``build_session`` does.
+    """
+    try:
+        return build_session(master, app_name=f"tidemark {job}", conf=conf)
+    except TidemarkError as error:
+        raise error.with_job(job) from error.__cause__
+
+
+def spark_jobs(spark: SparkSession) -> int:
+    """Return how many jobs the application has begun so far, whoever asked for them."""
+    # Spark's public tracker lists the jobs of a group one by one, a thousand of them after a while.
+    return int(spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs())  # noqa: SLF001
+
+
+_CHECKPOINT_FILES = "spark.sql.streaming.checkpointFileManagerClass"
+_BY_FILE_SYSTEM = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+
+
+@contextmanager
+def local_checkpoints(spark: SparkSession) -> Iterator[None]:
+    """Let queries that start in the block write their checkpoint in the way that is fastest on a local disk.
+
+    Spark's own choice runs a program for each file that it renames; a fifth of a small epoch goes into that.
+    """
+    earlier = spark.conf.get(_CHECKPOINT_FILES, None)
+    spark.conf.set(_CHECKPOINT_FILES, earlier or _BY_FILE_SYSTEM)
+    try:
+        yield
+    finally:
+        _put_back(spark, {_CHECKPOINT_FILES: earlier})
+
+
+_PARTITIONS = "spark.sql.shuffle.partitions"
+_users: dict[str, tuple[int, Mapping[str, str | None]]] = {}
+_changing = threading.Lock()
+
+
+@contextmanager
+def engine_settings(spark: SparkSession) -> Iterator[None]:
+    """Set what a job needs on a session; the last of the jobs that share the session puts back what was there."""
+    name = str(spark._jsparkSession.sessionUUID())  # noqa: SLF001  # several Python objects may stand for one session
+    with _changing:
+        jobs, before = _users.get(name) or (0, {key: spark.conf.get(key, None) for key in (*SETTINGS, _PARTITIONS)})
+        _users[name] = jobs + 1, before
+        for key, value in SETTINGS.items():
+            spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        with _changing:
+            jobs, before = _users.pop(name)
+            if jobs > 1:
+                _users[name] = jobs - 1, before
+            else:
+                # A session whose JVM is gone has no settings any more; what ended the job is the error to be seen.
+                with suppress(Py4JError, OSError):
+                    _put_back(spark, before)
+
+
+def _put_back(spark: SparkSession, before: Mapping[str, str | None]) -> None:
+    for key, earlier in before.items():
+        if earlier is None:
+            spark.conf.unset(key)
+        else:
+            spark.conf.set(key, earlier)

@@ -1,0 +1,1 @@
+"""One epoch: topology, stateless rows, operators, balance, progress."""

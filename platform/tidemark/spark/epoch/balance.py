@@ -1,0 +1,167 @@
+"""What every node did with its rows in one epoch, from the tallies and the staged files, held against each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tidemark.errors import ConservationError
+from tidemark.graph.model.nodes import (
+    FilterNode,
+    Node,
+    SelectNode,
+    SideOutputNode,
+    SourceNode,
+    SplitNode,
+    UnionNode,
+    WindowNode,
+    WithColumnsNode,
+)
+from tidemark.spark.columns.tallies import ALIVE, MALFORMED, Figures
+from tidemark.spark.epoch.rows import EpochRows
+from tidemark.spark.epoch.topology import Topology
+from tidemark.spark.operators.base.contract import Absorbed, Fired
+from tidemark.state.log.progress import FilterProgress
+from tidemark.state.log.records import OutputRecord
+
+
+@dataclass
+class Balance:
+    """Counts of one epoch.
+
+    ``absorbed`` and ``fired`` are by window, ``staged`` by output name; all exact. ``unstaged`` are side outputs that someone wants
+    and that seemed to have no rows. Tallies are exact unless Spark ran a task
+    twice, which shows as a difference to the exact counts and is mended by counting anew; ``recounted`` says so.
+    """
+
+    topology: Topology
+    rows: EpochRows
+    absorbed: dict[int, Absorbed] = field(default_factory=dict)
+    fired: dict[int, Fired] = field(default_factory=dict)
+    staged: dict[str, OutputRecord] = field(default_factory=dict)
+    unstaged: list[SideOutputNode] = field(default_factory=list)
+    recounted: bool = False
+
+    def figures(self, node: Node) -> Figures | None:
+        """Return the tally of the pass that ends at a node, if that pass ran."""
+        tally = self.rows.tallies.get(id(node))
+        return tally.figures() if tally else None
+
+    def alive(self, node: Node) -> int:
+        """Return how many rows a node emitted."""
+        if not self.rows.available(node):
+            return 0
+        if isinstance(node, UnionNode):
+            return sum(self.alive(parent) for parent in node.inputs)
+        if isinstance(node, SideOutputNode):
+            return self.side_rows(node)
+        if isinstance(node, WindowNode):
+            fired = self.fired.get(id(node))
+            return fired.rows if fired else 0
+        figures = self.figures(node)
+        return figures.alive if figures else 0
+
+    def side_rows(self, node: SideOutputNode) -> int:
+        """Return how many rows a side output has."""
+        emitter = node.inputs[0]
+        if isinstance(emitter, WindowNode):
+            absorbed = self.absorbed.get(id(emitter))
+            return absorbed.late if absorbed else 0
+        if isinstance(emitter, SplitNode):
+            figures = self.figures(emitter)
+            tags = [tag.name for tag, _ in emitter.branches]
+            branch = tags.index(node.tag.name) if node.tag.name in tags else len(tags)
+            return figures.verdicts.get(branch, 0) if figures else 0
+        verdict = MALFORMED if isinstance(emitter, SourceNode) else self.rows.verdict(emitter) if isinstance(emitter, FilterNode) else ALIVE
+        end = self.end_of(emitter)
+        figures = self.figures(end) if end is not None else None
+        return figures.verdicts.get(verdict, 0) if figures else 0
+
+    def end_of(self, node: Node) -> Node | None:
+        """Return the node that ends the pass in which a source or filter is counted."""
+        if isinstance(node, SourceNode):
+            return self.rows.ends.get(node.name)
+        for end in self.topology.nodes:
+            if id(end) in self.rows.tallies and any(found is node for found in self.rows.chain(end)[1]):
+                return end
+        return None
+
+    def filters(self) -> dict[str, FilterProgress]:
+        """Return in, passed and rejected of every filter and split."""
+        found: dict[str, FilterProgress] = {}
+        for node in self.topology.nodes:
+            if isinstance(node, FilterNode):
+                found[self.topology.name(node)] = self._filter(node)
+            elif isinstance(node, SplitNode):
+                found[self.topology.name(node)] = self._split(node)
+        return found
+
+    def check(self) -> None:
+        """Hold every count against its neighbours'; recount once where a task ran twice.
+
+        Raises:
+            ConservationError: rows were lost or made; nothing of the epoch may be committed.
+        """
+        for node in self.topology.nodes:
+            tally = self.rows.tallies.get(id(node))
+            if tally is not None:
+                figures = tally.figures()
+                self._require(node, figures.total, sum(figures.verdicts.values()))
+            if isinstance(node, WindowNode) and id(node) in self.absorbed:
+                absorbed = self.absorbed[id(node)]
+                self._hold(node.inputs[0], absorbed.accepted + absorbed.late, node)
+        for name, record in self.staged.items():
+            source = _same_rows(self.topology.outputs[name].node)
+            if source is not None:
+                self._hold(source, record.rows, source)
+        # A recount may have found side rows where there seemed to be none, and nobody staged them.
+        for gate in self.unstaged:
+            self._require(gate, self.side_rows(gate), 0)
+
+    def _hold(self, node: Node, exact: int, where: Node) -> None:
+        if self.alive(node) == exact:
+            return
+        self.recounted = True
+        for found, tally in self.rows.tallies.items():
+            again = next(item for item in self.topology.nodes if id(item) == found)
+            if not isinstance(again, SplitNode):
+                tally.recount(self.rows.marked(again))
+        self._require(where, self.alive(node), exact)
+
+    def _require(self, node: Node, rows_in: int, rows_out: int) -> None:
+        if rows_in != rows_out:
+            raise ConservationError(
+                f"{rows_in} rows came in and {rows_out} are accounted for",
+                fix="if an expression or function gives other results when it is run twice, make it deterministic; else report this",
+                uid=self.topology.name(node),
+                place=node.place,
+            )
+
+    def _filter(self, node: FilterNode) -> FilterProgress:
+        end = self.end_of(node)
+        figures = self.figures(end) if end is not None else None
+        tag = node.rejects_to.name if node.rejects_to else None
+        if end is None or figures is None:
+            return FilterProgress(0, 0, 0, tag)
+        before = figures.verdicts.get(MALFORMED, 0)
+        for found in self.rows.chain(end)[1]:
+            rejected = figures.verdicts.get(self.rows.verdict(found), 0)
+            if found is node:
+                rows_in = figures.total - before
+                return FilterProgress(rows_in, rows_in - rejected, rejected, tag)
+            before += rejected
+        return FilterProgress(0, 0, 0, tag)
+
+    def _split(self, node: SplitNode) -> FilterProgress:
+        figures = self.figures(node)
+        if figures is None:
+            return FilterProgress(0, 0, 0)
+        rest = 0 if node.otherwise else figures.verdicts.get(len(node.branches), 0)
+        return FilterProgress(figures.total, figures.total - rest, rest)
+
+
+def _same_rows(node: Node) -> Node | None:
+    """Return the node whose count an output's rows must equal: itself, or a side output behind which columns only are chosen."""
+    start = node
+    while isinstance(start, SelectNode | WithColumnsNode):
+        start = start.inputs[0]
+    return start if isinstance(start, SideOutputNode | WindowNode) else node

@@ -1,0 +1,102 @@
+"""From an epoch that has run to its progress: everything a person, a sensor or a check wants to know of it."""
+
+from __future__ import annotations
+
+from tidemark.graph.model.nodes import SourceNode, WindowNode
+from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK, SourceState
+from tidemark.spark.columns.tallies import MALFORMED
+from tidemark.spark.epoch.epoch import EpochRun
+from tidemark.spark.operators.base.contract import OperatorRun
+from tidemark.state.log.progress import EpochProgress, OperatorProgress, OutputProgress, SourceProgress, SplitProgress
+
+
+def describe_epoch(run: EpochRun, job: str, *, duration_ms: int, spark_jobs: int) -> EpochProgress:
+    """Return the progress of an epoch; call it after ``EpochRun.execute``."""
+    sources = {source.name: _source(run, source) for source in run.topology.sources}
+    outputs = {
+        name: OutputProgress(
+            rows=record.rows,
+            files=len(record.files),
+            bytes=sum(file.bytes for file in record.files),
+            sink=record.sink,
+            location=record.location,
+        )
+        for name, record in run.outputs.items()
+    }
+    return EpochProgress(
+        job=job,
+        lineage=run.plan.lineage,
+        epoch=run.plan.epoch,
+        processing_time=run.plan.processing_time,
+        duration_ms=duration_ms,
+        rows_in=sum(source.rows_read for source in sources.values()),
+        rows_out=sum(output.rows for output in outputs.values()),
+        sources=sources,
+        filters=run.balance.filters(),
+        operators={run.topology.name(node): _operator(run, node, run.operators[id(node)]) for node in run.topology.windows},
+        outputs=outputs,
+        stages=dict(run.stages),
+        spark_jobs=spark_jobs,
+        end_of_input=run.plan.end_of_input,
+    )
+
+
+def _source(run: EpochRun, source: SourceNode) -> SourceProgress:
+    state = run.sources[source.name]
+    end = run.rows.ends.get(source.name)
+    figures = run.balance.figures(end) if end is not None else None
+    read = figures.total if figures else 0
+    malformed = figures.verdicts.get(MALFORMED, 0) if figures else 0
+    observed = run.observed[source.name]
+    watermark = known(state.watermark)
+    return SourceProgress(
+        rows_read=read,
+        rows_passed=read - malformed,
+        rows_malformed=malformed,
+        watermark=watermark,
+        lag_ms=None if watermark is None or run.plan.end_of_input else run.plan.processing_time - watermark,
+        held_by=_held_by(state),
+        splits={
+            name: SplitProgress(
+                rows=observed[name].rows if name in observed else 0,
+                watermark=known(split.watermark),
+                max_event_time=split.max_event_time,
+                idle=split.idle,
+            )
+            for name, split in state.splits.items()
+        },
+    )
+
+
+def _held_by(state: SourceState) -> str | None:
+    """Return the active split with the least watermark, None where there is only the source itself."""
+    active = {name: split.watermark for name, split in state.splits.items() if not split.idle and name}
+    return min(active, key=lambda name: (active[name], name)) if active else None
+
+
+def _operator(run: EpochRun, node: WindowNode, operator: OperatorRun) -> OperatorProgress:
+    after = operator.after()
+    absorbed = run.balance.absorbed.get(id(node))
+    fired = run.balance.fired.get(id(node))
+    return OperatorProgress(
+        rows_in=run.balance.alive(node.inputs[0]),
+        rows_accepted=absorbed.accepted if absorbed else 0,
+        rows_late=absorbed.late if absorbed else 0,
+        watermark=known(after.watermark),
+        panes_on_time=fired.on_time if fired else 0,
+        panes_late=fired.late if fired else 0,
+        state_rows=sum(file.rows for file in after.files),
+        state_bytes=sum(file.bytes for file in after.files),
+        state_files=len(after.files),
+        late_to=node.late_to.name if node.late_to else None,
+        oldest_open_window=operator.oldest_open_window,
+        late_windows=absorbed.late_windows if absorbed else (),
+        refired_windows=fired.refired if fired else (),
+        panes_early=fired.early if fired else 0,
+        windows_closed=fired.closed if fired else 0,
+    )
+
+
+def known(watermark: int) -> int | None:
+    """Return a watermark, None where there is none yet."""
+    return None if watermark == MIN_WATERMARK else watermark

@@ -1,0 +1,156 @@
+"""Python functions over elements, on Arrow batches, with the engine's own columns carried along."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pyspark.sql.types import StructType
+
+from tidemark.errors import UserCodeError
+from tidemark.graph.model.nodes import FunctionNode
+from tidemark.spark.columns.expressions import MOST_PIECES, POSITION, hidden_of, struct_of, visible_of
+from tidemark.spark.columns.user_values import MisfitColumnError, MisfitError, fitted_batch, typed_batch
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+
+class Declared(NamedTuple):
+    """What errors name: the operator, and the line that declares it."""
+
+    name: str
+    place: str
+
+
+def apply_function(node: FunctionNode, rows: DataFrame, name: str) -> DataFrame:
+    """Return the rows after a map or flat_map; each result keeps the event time of the element it came from, and a place beside it.
+
+    Raises:
+        UserCodeError: inside the task, when the function returns something other than its declared rows.
+    """
+    hidden = hidden_of(rows.columns)
+    visible = visible_of(rows.columns)
+    made = struct_of(node.schema)
+    schema = StructType([*made.fields, *(rows.schema[column] for column in hidden)])
+    declared = Declared(name, node.place)
+    if node.batches:
+        run = _on_batches(node.function, made, visible, hidden, declared)
+    else:
+        run = _on_rows(node.function, made, visible, hidden, declared, many=node.kind == "flat_map")
+    return rows.mapInArrow(run, schema)
+
+
+_Batches = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
+
+
+def _on_batches(function: Callable[..., object], made: StructType, visible: list[str], hidden: list[str], declared: Declared) -> _Batches:
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    schema = to_arrow_schema(made, timezone="UTC")
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        for batch in batches:
+            after = function(batch.select(visible))
+            if not isinstance(after, pa.RecordBatch) or after.num_rows != batch.num_rows:
+                raise UserCodeError(
+                    f"the batch function returned {_described(after)} for a batch of {batch.num_rows} rows",
+                    fix="return a pyarrow.RecordBatch with one row for each input row; use flat_map for other counts",
+                    uid=declared.name,
+                    place=declared.place,
+                )
+            try:
+                after = typed_batch(after, schema)
+            except MisfitColumnError as misfit:
+                raise UserCodeError(
+                    f"the batch function returned a batch whose {misfit}",
+                    fix="return a batch with the columns of returns=..., each of its type",
+                    uid=declared.name,
+                    place=declared.place,
+                ) from None
+            columns = [*after.columns, *(batch.column(column) for column in hidden)]
+            yield pa.RecordBatch.from_arrays(columns, names=[*after.schema.names, *hidden])
+
+    return run
+
+
+def _on_rows(
+    function: Callable[..., object], made: StructType, visible: list[str], hidden: list[str], declared: Declared, *, many: bool
+) -> _Batches:
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    schema = to_arrow_schema(made, timezone="UTC")
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        for batch in batches:
+            results: list[Mapping[str, Any]] = []
+            parents: list[int] = []
+            places: list[int] = []
+            for number, row in enumerate(batch.select(visible).to_pylist()):
+                for place, result in enumerate(_results(function(row), declared, many=many)):
+                    results.append(result)
+                    parents.append(number)
+                    places.append(place)
+            try:
+                table = fitted_batch(results, schema)
+            except MisfitError as misfit:
+                raise UserCodeError(
+                    f"the function returned {misfit}",
+                    fix="return values of the types in returns=...",
+                    uid=declared.name,
+                    place=declared.place,
+                ) from None
+            except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+                raise UserCodeError(
+                    f"the function returned a row that does not fit its columns: {error}",
+                    fix="return values of the types in returns=...",
+                    uid=declared.name,
+                    place=declared.place,
+                ) from error
+            carried = batch.select(hidden).take(pa.array(parents, pa.int32()))
+            if many and POSITION in hidden:
+                carried = carried.set_column(hidden.index(POSITION), POSITION, _nth_positions(carried[POSITION], places))
+            yield pa.RecordBatch.from_arrays([*table.columns, *carried.columns], names=[*schema.names, *hidden])
+
+    return run
+
+
+def _nth_positions(positions: pa.StructArray, places: list[int]) -> pa.StructArray:
+    """Return the positions of what was made of the rows at some positions, as ``nth_position`` has them."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    fields = [field.name for field in positions.type]
+    columns = dict(zip(fields, positions.flatten(), strict=True))
+    nth = pc.min_element_wise(pa.array(places, pa.int64()), MOST_PIECES - 1)
+    columns["row"] = pc.bit_wise_or(pc.multiply(columns["row"], MOST_PIECES), nth)
+    return pa.StructArray.from_arrays([columns[name] for name in fields], fields=list(positions.type))
+
+
+def _results(returned: object, declared: Declared, *, many: bool) -> Iterable[Mapping[str, Any]]:
+    results = returned if many else (returned,)
+    if not isinstance(results, Iterable):
+        raise _not_rows(returned, declared)
+    for result in results:
+        if not isinstance(result, Mapping):
+            raise _not_rows(result, declared)
+        yield result
+
+
+def _not_rows(returned: object, declared: Declared) -> UserCodeError:
+    return UserCodeError(
+        f"the function returned {_described(returned)}, not a row",
+        fix="return a dict of column name to value (map), or an iterable of such dicts (flat_map)",
+        uid=declared.name,
+        place=declared.place,
+    )
+
+
+def _described(value: object) -> str:
+    rows = getattr(value, "num_rows", None)
+    return f"{type(value).__name__} of {rows} rows" if rows is not None else type(value).__name__

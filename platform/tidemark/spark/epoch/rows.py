@@ -1,0 +1,360 @@
+"""The rows of every stateless node in one epoch, as DataFrames made when first asked for.
+
+Nodes that only choose, compute and filter share one pass: a row that leaves the path is marked with a verdict, so that the
+one tally at the pass's end counts every filter, and expressions behind a filter do not see the rows it was to keep away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.storagelevel import StorageLevel
+
+from tidemark.errors import UserCodeError
+from tidemark.graph.model.nodes import (
+    ExplodeNode,
+    Expression,
+    FilterNode,
+    FunctionNode,
+    Node,
+    OutputTag,
+    SelectNode,
+    SideOutputNode,
+    SourceNode,
+    SplitNode,
+    TransformNode,
+    UnionNode,
+    WindowNode,
+    WithColumnsNode,
+)
+from tidemark.spark.columns.error_text import first_line
+from tidemark.spark.columns.expressions import (
+    CORRUPT,
+    HIDDEN,
+    META,
+    POSITION,
+    SPLIT,
+    VERDICT,
+    column,
+    hidden_of,
+    is_name,
+    nth_position,
+    quoted,
+    visible_of,
+)
+from tidemark.spark.columns.tallies import ALIVE, MALFORMED, Tally
+from tidemark.spark.columns.unions import united
+from tidemark.spark.epoch.functions import apply_function
+from tidemark.spark.epoch.topology import CHAINABLE, Topology, may_vary
+from tidemark.spark.sources.intake import FIRST_FILTER, Intake
+from tidemark.spark.sources.malformed import malformed_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+BRANCH = "__tm_branch"
+NTH = "__tm_nth"
+
+
+class EpochRows:
+    """Rows of the nodes of one epoch.
+
+    Args:
+        topology: of the job.
+        intakes: the judged rows of each source, by its name.
+        known_splits: names of the splits seen in earlier epochs, by source.
+        late: returns which rows of its input are late for a window operator.
+        varies: whether a second reading of a node could give other rows, as far as it was asked before in this run; filled in.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        intakes: Mapping[str, Intake],
+        known_splits: Mapping[str, tuple[str, ...]],
+        late: Callable[[WindowNode, DataFrame], DataFrame],
+        varies: dict[int, bool],
+    ) -> None:
+        self._topology = topology
+        self._intakes = intakes
+        self._known_splits = known_splits
+        self._late = late
+        self._varies = varies
+        self._marked: dict[int, DataFrame] = {}
+        self._rows: dict[int, DataFrame] = {}
+        self._persisted: list[DataFrame] = []
+        self._results: dict[int, DataFrame] = {}
+        filters = [node for node in topology.nodes if isinstance(node, FilterNode)]
+        self._verdicts = {id(node): FIRST_FILTER + number for number, node in enumerate(filters)}
+        self.tallies: dict[int, Tally] = {}
+        self.ends: dict[str, Node] = {}
+
+    def verdict(self, node: FilterNode) -> int:
+        """Return the number that marks rows which a filter let go."""
+        return self._verdicts[id(node)]
+
+    def set_results(self, window: WindowNode, results: DataFrame) -> None:
+        """Say what a window operator fired in this epoch; kept, when more than one consumer reads it."""
+        self._results[id(window)] = self._keep(results) if self._topology.shared(window) else results
+
+    def available(self, node: Node) -> bool:
+        """Whether a node has rows in this epoch: its source was read, or the window it follows fired."""
+        if isinstance(node, SourceNode):
+            return node.name in self._intakes
+        if isinstance(node, WindowNode):
+            return id(node) in self._results
+        if isinstance(node, SideOutputNode) and isinstance(node.inputs[0], WindowNode):
+            return self.available(node.inputs[0].inputs[0])
+        return any(self.available(parent) for parent in node.inputs)
+
+    def marked(self, node: Node) -> DataFrame:
+        """Return the node's rows with verdicts, those that dropped out included."""
+        found = self._marked.get(id(node))
+        if found is None:
+            found = self._make_marked(node)
+            if (self._topology.shared(node) and not isinstance(node, SplitNode)) or self._read_again(node):
+                found = self._keep(found)
+            self._marked[id(node)] = found
+        return found
+
+    def rows(self, node: Node) -> DataFrame:
+        """Return the node's rows that are alive, tallied."""
+        found = self._rows.get(id(node))
+        if found is None:
+            found = self._tallied(node)
+            self._rows[id(node)] = found
+        return found
+
+    def release(self) -> None:
+        """Let go of what was kept in memory for this epoch."""
+        for frame in self._persisted:
+            frame.unpersist()
+        self._persisted.clear()
+
+    def _keep(self, frame: DataFrame) -> DataFrame:
+        kept = frame.persist(StorageLevel.MEMORY_AND_DISK)
+        self._persisted.append(kept)
+        return kept
+
+    def _read_again(self, node: Node) -> bool:
+        """Whether late or rejected rows will be looked up in the node's rows, and a second reading could change these."""
+        found = self._varies.get(id(node))
+        if found is None:
+            sides = [side for side in self._topology.nodes if isinstance(side, SideOutputNode)]
+            looked_up = not isinstance(node, SourceNode | WindowNode) and any(_looked_up(side) is node for side in sides)
+            found = looked_up and (may_vary(node) or not _repeatable(self._make_marked(node)))
+            # Of a union only the streams that have rows in this epoch were looked at.
+            if all(self.available(source) for source in self._topology.upstream_sources(node)):
+                self._varies[id(node)] = found
+        return found
+
+    def _tallied(self, node: Node) -> DataFrame:
+        if isinstance(node, UnionNode):
+            together = self._boundary(node)
+            return self._keep(together) if self._topology.shared(node) or self._read_again(node) else together
+        if isinstance(node, SideOutputNode | WindowNode):
+            return self._boundary(node)
+        marked = self.marked(node)
+        return _living(self._new_tally(node).attach(marked))
+
+    def _new_tally(self, node: Node) -> Tally:
+        start, filters = self.chain(node)
+        source = start if isinstance(start, SourceNode) else None
+        splits = self._known_splits.get(source.name, ()) if source else ()
+        verdicts = [self.verdict(found) for found in filters]
+        tally = Tally([MALFORMED, *verdicts] if source else verdicts, source, splits)
+        self.tallies[id(node)] = tally
+        if source:
+            self.ends[source.name] = node
+        return tally
+
+    def with_dead(self, node: Node) -> tuple[DataFrame, Tally] | None:
+        """Return the node's rows with their verdicts, for its only consumer to group and tally.
+
+        None where they must be tallied row by row.
+        """
+        if not isinstance(node, (SourceNode, *CHAINABLE)) or self._topology.shared(node) or id(node) in self._rows:
+            return None
+        marked = self.marked(node)
+        if SPLIT in marked.columns:
+            return None
+        tally = self._new_tally(node)
+        return None if tally.by_group else (marked, tally)
+
+    def alive(self, node: Node) -> DataFrame:
+        """Return the node's living rows without a tally."""
+        return _living(self.marked(node))
+
+    def reads_input_alone(self, node: Node) -> bool:
+        """Whether the rows of a node are made of a source's files each time anew, by nothing but filters and expressions."""
+        path = [node]
+        while isinstance(path[-1], CHAINABLE):
+            path.append(path[-1].inputs[0])
+        if not isinstance(path[-1], SourceNode) or any(map(self._topology.shared, path)):
+            # Not even looked at: a union's or a shared node's rows are tallied once made, by a pass that may come later or not at all.
+            return False
+        return not any(map(self._read_again, path))
+
+    def chain(self, node: Node) -> tuple[Node, list[FilterNode]]:
+        """Return where the pass that ends at the node starts, and the filters in it, in order."""
+        filters: list[FilterNode] = []
+        while isinstance(node, CHAINABLE):
+            if isinstance(node, FilterNode):
+                filters.insert(0, node)
+            parent = node.inputs[0]
+            if self._topology.shared(parent):
+                return parent if not isinstance(parent, SourceNode) else node, filters
+            node = parent
+        return node, filters
+
+    def _make_marked(self, node: Node) -> DataFrame:
+        if isinstance(node, SourceNode):
+            return self._intakes[node.name].rows
+        if not isinstance(node, CHAINABLE):
+            return self._boundary(node).withColumn(VERDICT, F.lit(ALIVE))
+        parent = node.inputs[0]
+        return self._step(node, self._before(parent))
+
+    def _before(self, parent: Node) -> DataFrame:
+        """Return the rows that a pass goes on with; where several consumers share them, a new pass begins."""
+        if self._topology.shared(parent):
+            return self.rows(parent).withColumn(VERDICT, F.lit(ALIVE))
+        return self.marked(parent)
+
+    def _step(self, node: Node, before: DataFrame) -> DataFrame:
+        alive = F.col(VERDICT) == ALIVE
+        if isinstance(node, FilterNode):
+            # Not behind AND: what occurs twice there Spark works out beforehand, for rows that dropped out as well.
+            fails = F.when(alive, ~F.coalesce(column(node.condition), F.lit(False)))
+            gone = F.when(fails, F.lit(self.verdict(node))).otherwise(F.col(VERDICT))
+            return before.withColumn(VERDICT, gone)
+        hidden = [name for name in (*HIDDEN, CORRUPT, VERDICT) if name in before.columns]
+        if isinstance(node, SelectNode):
+            return before.select(*(_guarded(e, alive).alias(name) for name, e in node.columns), *hidden)
+        if isinstance(node, WithColumnsNode):
+            return before.withColumns({name: _guarded(e, alive) for name, e in node.columns})
+        raise TypeError(type(node).__name__)
+
+    def _boundary(self, node: Node) -> DataFrame:
+        if isinstance(node, WindowNode):
+            return self._results[id(node)]
+        if isinstance(node, SideOutputNode):
+            return self._side_output(node)
+        if isinstance(node, UnionNode):
+            return self._union(node)
+        before = self.rows(node.inputs[0])
+        hidden = hidden_of(before.columns)
+        visible = visible_of(before.columns)
+        if isinstance(node, ExplodeNode):
+            kept = [F.col(quoted(name)) for name in visible if name.lower() != node.as_.lower()]
+            items = column(node.expression)
+            if before.select(items.alias("i")).schema["i"].dataType.typeName() == "map":
+                items = F.map_entries(items)
+            if POSITION not in hidden:
+                made = (F.explode_outer if node.outer else F.explode)(items).alias(node.as_)
+                return before.select(*kept, made, *hidden)
+            numbered = (F.posexplode_outer if node.outer else F.posexplode)(items).alias(NTH, node.as_)
+            places = (F.expr(nth_position(f"coalesce({NTH}, 0)")).alias(name) if name == POSITION else F.col(name) for name in hidden)
+            return before.select(*kept, numbered, *hidden).select(*kept, F.col(quoted(node.as_)), *places)
+        if isinstance(node, FunctionNode):
+            return apply_function(node, before, self._topology.name(node))
+        if isinstance(node, TransformNode):
+            return self._transform(node, before, visible, hidden)
+        raise TypeError(type(node).__name__)
+
+    def _union(self, node: UnionNode) -> DataFrame:
+        ready = [self.rows(parent) for parent in node.inputs if self.available(parent)]
+        return united(ready, uid=self._topology.name(node), place=node.place)
+
+    def _transform(self, node: TransformNode, before: DataFrame, visible: list[str], hidden: list[str]) -> DataFrame:
+        packed = before.select(*map(quoted, visible), F.struct(*hidden).alias(META))
+        try:
+            after = node.function(packed)
+        except Exception as error:
+            raise UserCodeError(
+                f"transform failed: {type(error).__name__}: {first_line(error)}",
+                fix="mend the function; the epoch is read again",
+                uid=self._topology.name(node),
+                place=node.place,
+            ) from error
+        if META not in after.columns:
+            raise UserCodeError(
+                f"transform lost the column {META}, which carries each row's event time",
+                fix=f"keep it: select('...', {META!r}), or add columns with withColumn instead of select",
+                uid=self._topology.name(node),
+                place=node.place,
+            )
+        named = node.columns or visible_of(after.columns)
+        return after.select(*map(quoted, named), *(F.col(f"{META}.{name}").alias(name) for name in hidden))
+
+    def _side_output(self, node: SideOutputNode) -> DataFrame:
+        emitter = node.inputs[0]
+        if isinstance(emitter, SplitNode):
+            number = _branch_number(emitter, node.tag)
+            return self._split(emitter).where(F.col(BRANCH) == number).drop(BRANCH)
+        if isinstance(emitter, SourceNode):
+            return malformed_rows(self._intakes[emitter.name])
+        if isinstance(emitter, FilterNode):
+            marked = self.marked(emitter)
+            names = [name for name in marked.columns if name not in (VERDICT, CORRUPT)]
+            return marked.where(F.col(VERDICT) == self.verdict(emitter)).select(*map(quoted, names))
+        if isinstance(emitter, WindowNode):
+            return self._late_rows(emitter)
+        raise TypeError(type(emitter).__name__)
+
+    def _late_rows(self, window: WindowNode) -> DataFrame:
+        """Return the rows that a window did not take: looked up in its input, which is read again."""
+        parent = window.inputs[0]
+        behind_others = isinstance(parent, UnionNode | SideOutputNode | WindowNode)
+        return self._late(window, self.rows(parent) if behind_others else self.alive(parent))
+
+    def _split(self, node: SplitNode) -> DataFrame:
+        found = self._rows.get(id(node))
+        if found is None:
+            branch = F.lit(len(node.branches))
+            for number in range(len(node.branches) - 1, -1, -1):
+                taken = F.coalesce(column(node.branches[number][1]), F.lit(False))
+                branch = F.when(taken, F.lit(number)).otherwise(branch)
+            kept = self._keep(self.rows(node.inputs[0]).withColumn(BRANCH, branch))
+            tally = Tally(range(1, len(node.branches) + 1))
+            self.tallies[id(node)] = tally
+            found = tally.attach(kept.withColumn(VERDICT, F.col(BRANCH))).drop(VERDICT)
+            self._rows[id(node)] = found
+        return found
+
+
+def _living(marked: DataFrame) -> DataFrame:
+    names = [name for name in marked.columns if name not in (VERDICT, CORRUPT)]
+    return marked.where(f"{VERDICT} = {ALIVE}").select(*map(quoted, names))
+
+
+def _guarded(expression: Expression, alive: Column) -> Column:
+    """Return an expression that is evaluated for living rows only; a mere column cannot fail and goes unguarded."""
+    if is_name(expression):
+        return column(expression)
+    return F.when(alive, column(expression))
+
+
+def _branch_number(node: SplitNode, tag: OutputTag) -> int:
+    for number, (found, _) in enumerate(node.branches):
+        if found.name == tag.name:
+            return number
+    return len(node.branches)
+
+
+def _looked_up(side: SideOutputNode) -> Node:
+    """Return the node in whose rows a side output is looked up."""
+    emitter = side.inputs[0]
+    return emitter.inputs[0] if isinstance(emitter, WindowNode) else emitter
+
+
+def _repeatable(frame: DataFrame) -> bool:
+    """Whether Spark takes every expression of the plan as deterministic (no rand, uuid, …), and none asks for the time."""
+    plan = frame._jdf.queryExecution().analyzed()  # noqa: SLF001 - Python has no public way to ask
+    jvm = frame.sparkSession.sparkContext._jvm  # noqa: SLF001
+    if jvm is None:
+        raise ValueError("the session has ended")
+    asks_for_time = plan.containsPattern(jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE())
+    return bool(plan.deterministic()) and not asks_for_time

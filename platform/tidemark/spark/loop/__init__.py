@@ -1,0 +1,1 @@
+"""A run: recovery, query, driver, deadlines, housekeeping."""

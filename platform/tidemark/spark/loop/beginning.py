@@ -1,0 +1,133 @@
+"""Where a job goes on: after the newest epoch of its log, or from a savepoint, when that is asked for."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+from tidemark.errors import MissingEpochsError, TidemarkError
+from tidemark.graph.definition.definition_changes import Names
+from tidemark.savepoints.delta.table_position import NO_TABLE, lost_of_record
+from tidemark.savepoints.model.restore import Claimed, Restore
+from tidemark.savepoints.model.restore_marks import is_restore_due, note_restored, renew_mark
+from tidemark.savepoints.model.rewind_note import require_no_rewind
+from tidemark.savepoints.restore.restoring import begin_lineage, prepared
+from tidemark.savepoints.restore.wished_restores import let_go_for
+from tidemark.spark.loop.missing_epochs import expect_published, mended, sinks_of
+from tidemark.spark.sinks.publication import publish
+from tidemark.spark.sinks.sinks import BoundSink
+from tidemark.spark.sinks.staging.missing import missing_error
+from tidemark.state.gc.inventory import require_state_files
+from tidemark.state.log.joblog import Driver
+from tidemark.state.log.progress import MissingEpochs, OutputRepair
+from tidemark.state.log.records import EpochRecord, OutputRecord
+from tidemark.state.store.store import JobStore
+
+logger = logging.getLogger("tidemark")
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """Finds, or makes, the epoch that a job goes on from.
+
+    Args:
+        root: the root store.
+        term: right to append to the job's log.
+        sinks: of the job's outputs, by name.
+        sources: names of the job's sources.
+        uids: of the job's operators.
+        fitted: returns an epoch with its state as the job can go on from it, raises where it cannot; its second argument are the new
+            names of columns, as ``Restore`` has them.
+        missing_epochs: what is done about epochs that an output's place no longer holds; None refuses.
+        repairs: what was done about them, by output; filled in by ``head``.
+    """
+
+    root: JobStore
+    term: Driver
+    sinks: Mapping[str, BoundSink]
+    sources: frozenset[str]
+    uids: Collection[str]
+    fitted: Callable[[EpochRecord, Mapping[str, Names]], EpochRecord]
+    missing_epochs: MissingEpochs | None = None
+    repairs: dict[str, OutputRepair] = field(default_factory=dict)
+
+    def head(self, restore: Restore | None = None) -> EpochRecord | None:
+        """Return the epoch to go on from, published and fit for the job; None at the very beginning.
+
+        Args:
+            restore: from which savepoint to go on; one that was made already is not made again.
+
+        Raises:
+            StateMismatchError: stored state is not that of the job's operators.
+            PublishError: the newest committed epoch cannot be published.
+            RewindError: a rewind of the job is half done.
+            UnknownSavepointError: there is no such savepoint.
+            CorruptStoreError: a state file is missing.
+            MissingEpochsError: an output's place no longer holds what was published to it.
+        """
+        log, head = self.term.log, self.term.last
+        require_no_rewind(log.store, log.job)
+        if restore is not None and is_restore_due(log.store, head, restore):
+            return self._restored(restore)
+        note_restored(log.store, head)
+        if restore is not None:
+            renew_mark(log.store, restore.identity)
+            # A crash may have come between the restore and this.
+            let_go_for(self.root, log.job, restore)
+        if head is not None:
+            require_state_files(log.store, head)
+            self._publish(head)
+            return self.fitted(head, {})
+        return head
+
+    def _restored(self, restore: Restore) -> EpochRecord:
+        savepoint, record = prepared(self.root, self.term, restore, claimed=Claimed(self.uids, self.sources))
+        record = self.fitted(record, restore.columns)
+        last = self.term.last
+        if last is not None:
+            # What is committed is shown, also where the job no longer goes on from it.
+            try:
+                self._publish(last)
+            except TidemarkError as error:
+                if (last.lineage, last.epoch) == (savepoint.record.lineage, savepoint.record.epoch):
+                    raise
+                logger.warning("epoch %d, which the job does not go on from any more, is not published: %s", last.epoch, error)
+        if savepoint.job == record.job:
+            record = replace(record, outputs=self._as_they_are(savepoint.record, record))
+        begun = begin_lineage(self.term, restore, savepoint, record)
+        logger.info("%s goes on from %s, as lineage %s", begun.job, savepoint, begun.lineage)
+        return begun
+
+    def _publish(self, head: EpochRecord) -> None:
+        """Publish the newest epoch, where the places hold all before it."""
+        log = self.term.log
+        former = {name: sink for name, sink in sinks_of(head, self.sinks).items() if sink is not self.sinks.get(name)}
+        for sinks in (self.sinks, former):
+            expect_published(head, sinks, log)
+            self.repairs.update(mended(head, sinks, log, self.missing_epochs))
+
+        def accepted(name: str, error: MissingEpochsError) -> None:
+            self.repairs[name] = OutputRepair("accepted", head.epoch + 1, error.what)
+            logger.warning("%s", self.repairs[name])
+
+        publish(head, {**self.sinks, **former}, lost=accepted if self.missing_epochs == "accept" else None)
+
+    def _as_they_are(self, stored: EpochRecord, begun: EpochRecord) -> dict[str, OutputRecord]:
+        """Return the outputs that a lineage begins with, at the positions of their places: those stay as they are.
+
+        Raises:
+            MissingEpochsError: a place does not hold what the savepoint's epoch and those before it published.
+        """
+        found = {}
+        for name, output in begun.outputs.items():
+            bound = self.sinks.get(name)
+            if bound is None or not bound.takes(output):
+                found[name] = output
+                continue
+            lost = lost_of_record(stored, name) if output.sink == "delta" else None
+            if lost is not None and self.missing_epochs is None:
+                raise missing_error(name, begun.job, str(output.location), stored.outputs[name].before or NO_TABLE, lost)
+            bound.sink.adopt()
+            found[name] = replace(output, before=bound.sink.position)
+        return found

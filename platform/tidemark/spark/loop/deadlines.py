@@ -1,0 +1,41 @@
+"""When an epoch is due although nothing arrives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tidemark.semantics.watermarks.watermarks import next_idle_deadline, processing_time_reaching
+from tidemark.spark.epoch.topology import Topology
+from tidemark.spark.operators.base.contract import WindowStep
+from tidemark.state.log.records import EpochRecord
+
+
+def next_deadline(topology: Topology, steps: Mapping[int, WindowStep], record: EpochRecord) -> int | None:
+    """Return the processing time at which an epoch is due even without input, None for never.
+
+    Args:
+        topology: of the job.
+        steps: of its windows, by ``id(node)``.
+        record: of the newest epoch.
+    """
+    waiting = [
+        (node, steps[id(node)], record.operators[topology.name(node)])
+        for node in topology.windows
+        if topology.name(node) in record.operators
+    ]
+    deadlines = [step.next_processing_time(state) for _, step, state in waiting]
+    due = [
+        (watermark, {source.name for source in topology.upstream_sources(node)})
+        for node, step, state in waiting
+        if node.assigner.domain == "event" and (watermark := step.next_due(state)) is not None
+    ]
+    for source in topology.sources:
+        state = record.sources.get(source.name)
+        if state is None:
+            continue
+        deadlines.append(next_idle_deadline(source.watermarks, state))
+        # What waits for another source is not for this one to wait for.
+        wanted = min((watermark for watermark, names in due if source.name in names and watermark > state.watermark), default=None)
+        if wanted is not None:
+            deadlines.append(processing_time_reaching(source.watermarks, state, wanted))
+    return min((deadline for deadline in deadlines if deadline is not None), default=None)

@@ -1,0 +1,400 @@
+"""The driver of a job: takes the job over, rebuilds Spark's checkpoint, runs epochs, commits and publishes them."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tidemark.clock import Clock
+from tidemark.crashpoints import crash_point
+from tidemark.errors import FencedError, StoreError, TidemarkError
+from tidemark.graph.definition.code_version import code_version
+from tidemark.graph.definition.definition import operator_definition
+from tidemark.graph.job.job import Job
+from tidemark.savepoints.model.restore import Restore
+from tidemark.semantics.watermarks.event_time import epoch_processing_time
+from tidemark.semantics.watermarks.watermarks import SourceState, read_to_end
+from tidemark.spark.columns.epoch_plan import Checkpoint, EpochPlan
+from tidemark.spark.env.session import spark_jobs
+from tidemark.spark.epoch.epoch import EpochRun, Machinery
+from tidemark.spark.epoch.figures import describe_epoch
+from tidemark.spark.epoch.topology import build_topology
+from tidemark.spark.loop.beginning import Beginning
+from tidemark.spark.loop.compatibility import fitted, was_refused
+from tidemark.spark.loop.deadlines import next_deadline
+from tidemark.spark.loop.empty_tables import make_tables
+from tidemark.spark.loop.failures import translate
+from tidemark.spark.loop.housekeeping import Housekeeping
+from tidemark.spark.loop.missing_epochs import with_positions, with_repairs
+from tidemark.spark.operators.registry.steps import step_of
+from tidemark.spark.sinks.publication import publish
+from tidemark.spark.sinks.sinks import bind_sinks, require_not_ahead
+from tidemark.spark.sources.adaptive_intake import AdaptiveIntake
+from tidemark.spark.sources.checkpoint import SparkCheckpoint
+from tidemark.spark.sources.epoch_input import EpochInput, committed_batch, input_of_batch
+from tidemark.spark.sources.intake_limits import limited
+from tidemark.spark.sources.record_texts import RecordTexts
+from tidemark.spark.sources.source_ends import filled, waiting_perhaps, with_malformed_rows
+from tidemark.spark.sources.sources import open_source, pack, read_files_of_epoch, reads_files, unpack
+from tidemark.spark.sources.waiting import FilesRead
+from tidemark.spark.state_api.empty_input import make_ready
+from tidemark.state.log.joblog import Driver
+from tidemark.state.log.offsets import log_offset, positions
+from tidemark.state.log.plans import PlannedEpoch, read_plan, write_plan
+from tidemark.state.log.progress import EpochProgress, MissingEpochs, OutputRepair
+from tidemark.state.log.records import EpochRecord
+from tidemark.state.log.totals import add_epoch, empty_totals
+from tidemark.state.status.load import LoadGauge
+from tidemark.state.status.status import State
+from tidemark.state.store.layout import STATE
+from tidemark.state.store.store import JobStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+logger = logging.getLogger("tidemark")
+
+
+class JobDriver:
+    """Runs a job's epochs in one process, under one term of the job's log.
+
+    Args:
+        job: what to run.
+        spark: session to run in.
+        store: root of the job store.
+        term: right to append to the job's log.
+        clock: processing time.
+        on_epoch: called after each epoch that was published.
+        restore: from which savepoint to go on.
+        parallelism: asked before each epoch; None where it is the job's own.
+        missing_epochs: what is done about epochs that an output's place no longer holds; None refuses.
+        on_stage: called with the name of each stage of the start as it begins.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        *,
+        spark: SparkSession,
+        store: JobStore,
+        term: Driver,
+        clock: Clock,
+        on_epoch: Callable[[EpochProgress], None],
+        restore: Restore | None = None,
+        parallelism: Callable[[], int | None] | None = None,
+        missing_epochs: MissingEpochs | None = None,
+        on_stage: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.job = job
+        self.head = term.head.epoch
+        self.pulse = term.pulse
+        self._spark = spark
+        self._root = store
+        self._store = store.at(job.name)
+        self._term = term
+        self._clock = clock
+        self._on_epoch = on_epoch
+        self._restore = restore
+        self._parallelism = parallelism
+        self._missing_epochs = missing_epochs
+        self._repairs: Mapping[str, OutputRepair] = {}
+        self._on_stage = on_stage
+        self._topology = build_topology(job.outputs)
+        self._machinery = Machinery(
+            store=self._store,
+            topology=self._topology,
+            steps={id(node): step_of(node) for node in self._topology.windows},
+            definitions={self._topology.name(node): operator_definition(node) for node in self._topology.windows},
+            sinks=bind_sinks(job.outputs, self._store),
+            clock=clock,
+        )
+        self._version = code_version(job)
+        self._checkpoint = SparkCheckpoint(self._store, term.term)
+        self._shift = 0
+        self._planned: PlannedEpoch | None = None
+        self._unsure: Mapping[str, SourceState] = {}
+        self._sources = tuple(map(limited, self._topology.sources))
+        self._intake: AdaptiveIntake | None = None
+        self.files: Mapping[str, Sequence[str]] = {}
+        self.files_read = FilesRead()
+        self._keeping = Housekeeping(store, job, term, sinks=self._machinery.sinks, clock=clock)
+        self.lock = threading.RLock()
+
+    def prepare(self) -> None:
+        """Find where the job goes on, and finish what a crash left there (``Beginning.head``); fill Spark's checkpoint.
+
+        What was done about epochs that an output's place had lost is noted by an epoch without input.
+
+        Raises:
+            CorruptStoreError: an output has epochs that the log does not know.
+            MissingEpochsError: an output's place no longer holds what was published to it.
+        """
+        suspected = was_refused(self._root, self.job.name)
+        beginning = Beginning(
+            root=self._root,
+            term=self._term,
+            sinks=self._machinery.sinks,
+            sources=frozenset(source.name for source in self._topology.sources),
+            uids=frozenset(self._machinery.definitions),
+            fitted=lambda record, columns: fitted(self._spark, self._store, record, self.job, columns=columns, suspected=suspected),
+            missing_epochs=self._missing_epochs,
+        )
+        self.head = beginning.head(self._restore)
+        require_not_ahead(self._machinery.sinks, self.lineage, self.next_epoch - 1)
+        self._planned = read_plan(self._store)
+        self._on_stage("checkpoint")
+        elements = self._store.at("elements")
+        make_ready(self._spark, self.job, elements)
+        make_tables(self._spark, self.job, elements, self._machinery.sinks, head=self.head, version=self._version)
+        self._seed()
+        self._keeping.begin(self.head, self.lineage)
+        self._on_stage("first epoch")
+        self._repairs = beginning.repairs
+        if self.head is not None and self._repairs:
+            # Of its time, so that no source is taken for idle and no deadline is due that was not.
+            self.run_without_input(at=self.head.processing_time, end_of_input=self.ended)
+
+    def run_on(self, gauge: LoadGauge, intake: AdaptiveIntake | None) -> Callable[[], None]:
+        """Say that the driver runs on: its status shows the load, and its intake may adapt; returns what to call when other input waits."""
+        self._keeping.gauge, self._intake = gauge, intake
+        self.files_read = FilesRead(self._topology.sources, self._checkpoint.files_read)
+        return self._keeping.say_what_waits
+
+    def prepare_again(self) -> None:
+        """Fill a new checkpoint of Spark's from the newest epoch, for another query of the same run; the one before has ended."""
+        self._checkpoint.close()
+        self._checkpoint = SparkCheckpoint(self._store, self._term.term)
+        self._seed()
+
+    def _seed(self) -> None:
+        self._shift = (self.head.epoch + 1 if self.head else 0) - self._checkpoint.seed(self.head)
+        crash_point("checkpoint-seeded")
+
+    def streaming(self) -> DataFrame:
+        """Return all sources as one streaming DataFrame, with the bounds of an epoch's intake as they are now."""
+        share = self._intake.share if self._intake is not None else 1.0
+        self._sources = tuple(limited(source, share) for source in self._topology.sources)
+        before = positions(self.head.offsets) if self.head else {}
+        frames = {}
+        for source, bounded in zip(self._topology.sources, self._sources, strict=True):
+            frames[source.name] = open_source(
+                self._spark,
+                bounded,
+                self._store.at("elements"),
+                ordered=id(source) in self._topology.ordered,
+                read=log_offset(before.get(source.name)) + 1,
+            )
+        return pack(frames)
+
+    @property
+    def checkpoint_path(self) -> str:
+        """Where Spark keeps its own logs for this run."""
+        return self._checkpoint.path
+
+    @property
+    def session(self) -> SparkSession:
+        """The session that the job runs in."""
+        return self._spark
+
+    @property
+    def lineage(self) -> str:
+        """The lineage that the job goes on with."""
+        return self.head.lineage if self.head else self._term.log.origin()
+
+    @property
+    def next_epoch(self) -> int:
+        """The number of the epoch that comes next."""
+        return self.head.epoch + 1 if self.head else 0
+
+    def run_batch(self, batch: DataFrame, number: int, *, looked_at: int | None = None) -> None:
+        """Run the epoch of a Spark batch; called by Spark, in the thread of the query.
+
+        A batch that was committed already is only published again.
+
+        Args:
+            batch: its rows.
+            number: Spark's.
+            looked_at: the processing time at which Spark looked what there is to read, None for just now.
+
+        Raises:
+            OffsetMismatchError: the batch was committed with other offsets.
+        """
+        with self.lock, self.pulse.epoch(self.now()):
+            offsets = self._checkpoint.offsets(number)
+            epoch = number + self._shift
+            if self.head is not None and epoch <= self.head.epoch:
+                publish(committed_batch(self.head, epoch, offsets, job=self.job.name), self._machinery.sinks)
+                return
+            before = self.head.offsets if self.head else ""
+            taken = input_of_batch(self._checkpoint, self._topology.sources, offsets=offsets, before=before, looked_at=looked_at)
+            self._run(batch.sparkSession, taken, self._batches(batch, taken), at=self.now())
+            self.files = {**self.files, **taken.files}
+            self.files_read.add(taken.files)
+
+    def run_without_input(self, *, at: int, end_of_input: bool = False) -> None:
+        """Run an epoch that reads nothing: a deadline is due, or the input has ended for good.
+
+        Args:
+            at: a processing time at which certainly nothing waited to be read; the epoch's, unless the one before was later.
+            end_of_input: no more will ever come.
+        """
+        with self.lock, self.pulse.epoch(self.now()):
+            self._shift += 1
+            offsets = self.head.offsets if self.head else ""
+            taken = EpochInput(offsets, now=positions(offsets), looked_at=at)
+            self._run(self._spark, taken, {}, at=at, end_of_input=end_of_input)
+
+    @property
+    def parallelism(self) -> int:
+        """Number of shuffle partitions of the next epoch."""
+        wanted = self._parallelism() if self._parallelism is not None else None
+        return wanted or self.job.parallelism or self._spark.sparkContext.defaultParallelism
+
+    def now(self) -> int:
+        """Return the clock's time, milliseconds."""
+        return self._clock.now_ms()
+
+    def elapsed(self) -> int:
+        """Return milliseconds that never go back, for measuring how long something takes."""
+        return round(self._clock.monotonic() * 1000)
+
+    def next_deadline(self) -> int | None:
+        """Return the processing time at which an epoch is due even without input, None for never."""
+        return next_deadline(self._topology, self._machinery.steps, self.head) if self.head is not None else None
+
+    @property
+    def ended(self) -> bool:
+        """Whether the newest epoch has ended the input for good."""
+        return self.head is not None and self.head.end_of_input
+
+    @property
+    def unsure(self) -> bool:
+        """Whether the newest epoch took as much of a source as it may, so that nobody knows if there was more."""
+        return bool(self._unsure)
+
+    def read_to_end(self) -> bool:
+        """Learn that the newest epoch read all there was: what was silent in it was silent, then. Called under the lock.
+
+        Returns whether that makes a difference to what the epoch's record says.
+        """
+        if self.head is None or not self._unsure:
+            return False
+        known = {name: read_to_end(before, self.head.sources[name]) for name, before in self._unsure.items()}
+        self._unsure = {}
+        differs = any(state != self.head.sources[name] for name, state in known.items())
+        self.head = replace(self.head, sources={**self.head.sources, **known})
+        return differs
+
+    def explain(self, error: Exception) -> TidemarkError:
+        """Return the error to raise for one that ended the epoch at hand."""
+        state = self._store.location.joined(STATE).path
+        return translate(error, job=self.job.name, epoch=self.next_epoch, state=state, nodes=self._topology.nodes)
+
+    def say(self, state: State, error: BaseException | None = None) -> None:
+        """Write the job's status; a driver that was fenced leaves it to the one that has the job now."""
+        if isinstance(error, FencedError):
+            return
+        with contextlib.suppress(StoreError):
+            self._keeping.say(state, error=error if isinstance(error, TidemarkError) else None)
+
+    def close(self) -> None:
+        """Let the threads go and remove the local cache."""
+        self._machinery.pool.shutdown()
+        self._checkpoint.close()
+
+    def _batches(self, batch: DataFrame, taken: EpochInput) -> dict[str, DataFrame]:
+        """Return the rows of the sources that have some in this epoch, each read the cheapest way."""
+        frames = unpack(batch, [source.name for source in self._topology.sources])
+        for source in self._topology.sources:
+            if not taken.moved(source.name):
+                del frames[source.name]
+            elif reads_files(source):
+                ordered = id(source) in self._topology.ordered
+                frames[source.name] = read_files_of_epoch(batch.sparkSession, source, taken.files[source.name], ordered=ordered)
+        return frames
+
+    def _plan(
+        self, session: SparkSession, taken: EpochInput, batches: Mapping[str, DataFrame], at: int, *, end_of_input: bool
+    ) -> EpochPlan:
+        """Fix what the epoch does; where a crash ended the same epoch before, its processing time is what it was then."""
+        before, epoch = self.head, self.next_epoch
+        time = epoch_processing_time(before.processing_time if before else None, at)
+        planned = PlannedEpoch(self.lineage, epoch, taken.digest(end_of_input=end_of_input), time)
+        if self._planned is not None and planned.replays(self._planned):
+            planned = self._planned
+        else:
+            write_plan(self._store, planned)
+            self._planned = planned
+        return EpochPlan(
+            epoch=epoch,
+            lineage=self.lineage,
+            processing_time=planned.processing_time,
+            before=Checkpoint.after(before, self._topology.sources),
+            batches=batches,
+            ends={source.name: taken.end(session, source, anyway=self._intake is not None) for source in self._sources},
+            strict=with_malformed_rows(before),
+            texts={source.name: RecordTexts(session, source, taken.files.get(source.name, ())) for source in self._sources},
+            end_of_input=end_of_input,
+        )
+
+    def _run(
+        self, session: SparkSession, taken: EpochInput, batches: Mapping[str, DataFrame], *, at: int, end_of_input: bool = False
+    ) -> None:
+        begun = self._clock.monotonic()
+        before = self.head
+        session.conf.set("spark.sql.shuffle.partitions", str(self.parallelism))
+        plan = self._plan(session, taken, batches, at=at, end_of_input=end_of_input)
+        crash_point("epoch-planned")
+        jobs_before = spark_jobs(session)
+        run = EpochRun(self._machinery, session, plan)
+        run.execute()
+        logs = self._checkpoint.save_source_logs() or (before.source_logs if before else {})
+        crash_point("source-log-saved")
+        took, jobs = round((self._clock.monotonic() - begun) * 1000), spark_jobs(session) - jobs_before
+        progress = with_repairs(describe_epoch(run, self.job.name, duration_ms=took, spark_jobs=jobs), self._repairs)
+        record = EpochRecord(
+            job=self.job.name,
+            lineage=self.lineage,
+            parent=before.parent if before else None,
+            term=self._term.term,
+            epoch=plan.epoch,
+            processing_time=plan.processing_time,
+            offsets=taken.offsets,
+            progress=progress,
+            source_logs=logs,
+            sources=run.sources,
+            operators={run.topology.name(node): run.operators[id(node)].after() for node in run.topology.windows},
+            outputs=with_positions(run.outputs, self._machinery.sinks, before, self._repairs),
+            totals=add_epoch(before.totals if before else empty_totals(), progress),
+            code_version=self._version,
+            end_of_input=end_of_input,
+            restored=before.restored if before else None,
+        )
+        self._commit(record, begun)
+        self._repairs = {}
+        if self._intake is not None and taken.batch:
+            took = round((self._clock.monotonic() - begun) * 1000)
+            self._intake.saw(took_ms=took, filled=filled(plan.ends.values()))
+        self._unsure = waiting_perhaps(self._topology.sources, plan.ends, before.sources) if before else {}
+
+    def _commit(self, record: EpochRecord, begun: float) -> None:
+        crash_point("before-commit")
+        self._term.append(record)
+        self.head = record
+        crash_point("after-commit")
+        published = self._clock.monotonic()
+        publish(record, self._machinery.sinks)
+        crash_point("outputs-published")
+        now = self._clock.monotonic()
+        progress = replace(
+            record.progress,
+            duration_ms=round((now - begun) * 1000),
+            stages={**record.progress.stages, "publish": round((now - published) * 1000)},
+        )
+        self._keeping.after_epoch(record, progress)
+        crash_point("epoch-done")
+        self._on_epoch(progress)

@@ -1,0 +1,65 @@
+"""Tables and folders before they have rows: made when a job starts, so that readers find the columns and nothing in them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
+
+from tidemark.errors import TidemarkError
+from tidemark.graph.job.job import Job
+from tidemark.spark.columns.error_text import first_line
+from tidemark.spark.sinks.delta.delta_sink import DeltaSink
+from tidemark.spark.sinks.parquet_sink import ParquetSink
+from tidemark.spark.sinks.sinks import BoundSink
+from tidemark.spark.state_api.empty_input import empty_job
+from tidemark.state.log.records import EpochRecord
+from tidemark.state.store.store import JobStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+logger = logging.getLogger("tidemark")
+
+
+def make_tables(
+    spark: SparkSession, job: Job, elements: JobStore, sinks: Mapping[str, BoundSink], *, head: EpochRecord | None, version: str
+) -> None:
+    """Make the tables and folders of a job's outputs that are not there, with the columns that their rows will have.
+
+    What was made so and has no rows yet gets the columns of changed code. An output that had rows is left alone, also where its table
+    is missing. Where the code fails without rows, the first rows make the table, as far as they come.
+
+    Args:
+        spark: the session that the job is to run in.
+        job: the job.
+        elements: where elements given in the program are kept.
+        sinks: of the job's outputs, by name.
+        head: the epoch that the job goes on from.
+        version: of the job's code.
+
+    Raises:
+        SinkError: a table cannot be read or made, or its rows cannot be known by their keys.
+    """
+    places = {name: bound.sink for name, bound in sinks.items() if isinstance(bound.sink, DeltaSink | ParquetSink)}
+    new = {name: sink for name, sink in places.items() if not _had_rows(head, name, sink.location)}
+    changed = head is None or head.code_version != version
+    wanting = {name: sink for name, sink in new.items() if sink.vacancy in (("missing", "empty") if changed else ("missing",))}
+    if not wanting:
+        return
+    try:
+        columns = empty_job(spark, job, elements).outputs
+    except (TidemarkError, PySparkException) as error:
+        # What is wrong with the job's code shows in the first epoch, as an error of that epoch.
+        logger.info("tables are made with their first rows, since the job's code fails without rows: %s", first_line(error))
+        return
+    for name, sink in wanting.items():
+        if name in columns:
+            sink.make(columns[name])
+
+
+def _had_rows(head: EpochRecord | None, name: str, place: str) -> bool:
+    output = head.outputs.get(name) if head is not None else None
+    return head is not None and output is not None and output.location == place and head.totals["outputs"].get(name, 0) > 0

@@ -1,0 +1,146 @@
+"""From Spark's errors to Tidemark's: whose fault it is, and whether trying again can help."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from pyspark.errors import PySparkException, PythonException
+
+from tidemark.errors import CorruptStoreError, EngineError, SourceError, TidemarkError, UserCodeError
+from tidemark.graph.model.nodes import Node, SourceNode
+from tidemark.spark.columns.engine_causes import engine_cause, root_cause, whole_text
+from tidemark.spark.columns.error_text import first_line, message_text
+from tidemark.spark.columns.origins import Origin, origin_of_expression, origin_of_function
+from tidemark.spark.sources.kafka_errors import kafka_error
+from tidemark.state.encoding.redaction import redacted
+
+_EXPRESSION_CONDITIONS = (
+    "DATATYPE_MISMATCH",
+    "PARSE_",
+    "UNRESOLVED_",
+    "WRONG_NUM_ARGS",
+)
+"""The expression is wrong whatever the data."""
+
+_DATA_CONDITIONS = (
+    "ARITHMETIC_OVERFLOW",
+    "BINARY_ARITHMETIC_OVERFLOW",
+    "CANNOT_PARSE_TIMESTAMP",
+    "CAST_INVALID_INPUT",
+    "CAST_OVERFLOW",
+    "DATETIME_OVERFLOW",
+    "DIVIDE_BY_ZERO",
+    "ELEMENT_AT_BY_INDEX_ZERO",
+    "INTERVAL_",
+    "INVALID_ARRAY_INDEX",
+    "INVALID_PARAMETER_VALUE",
+    "NULL_MAP_KEY",
+    "NUMERIC_VALUE_OUT_OF_RANGE",
+    "REMAINDER_BY_ZERO",
+    "USER_RAISED_EXCEPTION",
+)
+_FILE_CONDITIONS = ("FAILED_READ_FILE", "CANNOT_READ_FILE", "PATH_NOT_FOUND")
+_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]*)[A-Z0-9_.]*\]")
+
+_RAISED = re.compile(r"[A-Za-z_][\w.]*: .+")
+_OWN = re.compile(
+    r"tidemark\.errors\.\w+: \[\w+\] (?P<what>.*?)(?: \((?:'(?P<uid>[^'()]+)')?(?:, )?(?:at (?P<place>[^()]+:\d+))?\))?\. Fix: (?P<fix>.*)"
+)
+"""An error that Tidemark raised in a task, with the operator and the line that it named there."""
+
+
+def translate(error: BaseException, *, job: str, epoch: int | None, state: str, nodes: Sequence[Node] = ()) -> TidemarkError:
+    """Return the error to raise for one that ended an epoch; nothing of that epoch was committed.
+
+    Args:
+        error: what ended it.
+        job: the job's name.
+        epoch: the epoch at hand.
+        state: path of the job's state files, by which one that cannot be read is told from a source's file.
+        nodes: the job's operators, one of which may be to origin.
+    """
+    error = kafka_error(error, [node for node in nodes if isinstance(node, SourceNode)]) or error
+    if isinstance(error, TidemarkError):
+        found = error.with_job(job)
+        found.epoch = epoch if found.epoch is None else found.epoch
+        found.args = (str(found),)
+        return found
+    kind, what, fix = _explained(error, state)
+    origin = _origin(error, kind, nodes)
+    about = f", in {origin.what}" if origin.what else ""
+    return kind(f"{what}{about}", fix=fix, job=job, uid=origin.uid, epoch=epoch, place=origin.place)
+
+
+def _origin(error: BaseException, kind: type[TidemarkError], nodes: Sequence[Node]) -> Origin:
+    """Return which operator and line an error of the user's code is about; of other errors nothing."""
+    if kind is not UserCodeError:
+        return Origin()
+    if isinstance(error, PythonException):
+        own = _OWN.fullmatch(_last_raised(str(error)))
+        if own is not None and (own["uid"] or own["place"]):
+            declared = (node.place for node in nodes if own["uid"] and getattr(node, "uid", None) == own["uid"])
+            return Origin("", own["uid"], own["place"] or next(declared, None))
+        return origin_of_function(str(error), nodes)
+    return origin_of_expression(message_text(error), nodes)
+
+
+def _explained(error: BaseException, state: str) -> tuple[type[TidemarkError], str, str]:
+    """Return the class, the message and the fix for an error of Spark's or of the user's code in it."""
+    text = first_line(error)
+    if isinstance(error, PythonException):
+        what, fix = _explained_python(redacted(str(error)))
+        return UserCodeError, f"a Python function failed: {what}", fix
+    condition = _condition(error, text)
+    if condition.startswith(_EXPRESSION_CONDITIONS):
+        return UserCodeError, f"Spark refuses an expression: {text}", "correct the expression; the epoch is read again"
+    if condition.startswith(_DATA_CONDITIONS):
+        fix = "use the try_ form of the function (try_cast, try_to_timestamp, try_divide, …), or filter such rows first with rejects_to"
+        return UserCodeError, f"an expression failed on the data: {text}", fix
+    if condition.startswith(_FILE_CONDITIONS) and state in text:
+        fix = (
+            "restore the file from a backup of the job store, or give the job another name and its outputs other paths, "
+            "which reads all input again"
+        )
+        return CorruptStoreError, f"a file of the job's state is missing or damaged: {text}", fix
+    if condition.startswith(_FILE_CONDITIONS):
+        fix = "restore the file or remove it from the source's folder; the epoch is read again"
+        return SourceError, f"a file cannot be read: {text}", fix
+    return _explained_engine(error, text)
+
+
+def _explained_engine(error: BaseException, text: str) -> tuple[type[TidemarkError], str, str]:
+    """Return what lies behind an error that is nobody's expression, data or file, as far as its causes say."""
+    whole = whole_text(error)
+    cause = engine_cause(whole)
+    if cause is not None:
+        return EngineError, f"the epoch failed: {cause.what}: {text}", f"{cause.fix}; nothing was committed, so then start the job again"
+    root = root_cause(whole)
+    behind = f" ({root})" if root and root not in text else ""
+    return (
+        EngineError,
+        f"the epoch failed: {type(error).__name__}: {text}{behind}",
+        "see the cause below; nothing was committed, so the job can be started again",
+    )
+
+
+def _condition(error: BaseException, text: str) -> str:
+    """Return Spark's name for what went wrong; Java exceptions that PySpark does not know have it in their text only."""
+    if isinstance(error, PySparkException):
+        return error.getCondition() or ""
+    found = _CONDITION.match(text)
+    return found[1] if found else ""
+
+
+def _explained_python(text: str) -> tuple[str, str]:
+    """Return what failed in a task and how to mend it, from the traceback that Spark brings back from there."""
+    last = _last_raised(text)
+    if own := _OWN.fullmatch(last):
+        return own["what"], own["fix"]
+    return last, "mend the function, or let it return a row that a filter with rejects_to sets aside; the epoch is read again"
+
+
+def _last_raised(text: str) -> str:
+    """Return the exception that a traceback ends with."""
+    raised = [line for line in text.splitlines() if _RAISED.match(line)]
+    return raised[-1] if raised else first_line(Exception(text))

@@ -1,0 +1,248 @@
+"""What a driver does beside its epochs: heartbeat, status, history, retention, sweeping."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Final
+
+from tidemark.clock import Clock
+from tidemark.errors import CorruptStoreError, FencedError, StoreError, TidemarkError
+from tidemark.graph.job.job import Job
+from tidemark.savepoints.core.needed_versions import NeededVersions, NeededVersionsSearch, lost_error
+from tidemark.savepoints.core.savepoint_store import SavepointStore
+from tidemark.savepoints.model.savepoint import Savepoint
+from tidemark.savepoints.model.source_kinds import source_status
+from tidemark.savepoints.restore.loans import settle
+from tidemark.savepoints.restore.mark_retention import retire_marks
+from tidemark.spark.sinks.delta.delta_sink import DeltaSink
+from tidemark.spark.sinks.sink_sweep import sweep_outputs
+from tidemark.spark.sinks.sinks import BoundSink
+from tidemark.state.gc.retention import retire
+from tidemark.state.gc.sweep import kept_epochs, sweep
+from tidemark.state.log.joblog import DEFAULT_LEASE_MS, Driver
+from tidemark.state.log.progress import EpochProgress
+from tidemark.state.log.records import EpochRecord
+from tidemark.state.log.totals import empty_totals
+from tidemark.state.status.history import HistoryWriter
+from tidemark.state.status.load import EpochSample, Load, LoadGauge
+from tidemark.state.status.postponed import Postponed
+from tidemark.state.status.status import JobStatus, OutputStatus, State, read_status, write_status
+from tidemark.state.store.store import JobStore
+
+logger = logging.getLogger("tidemark")
+
+BEAT_SECONDS = DEFAULT_LEASE_MS / 1000 / 5
+
+SWEEP_INTERVAL_MS: Final = 5 * 60 * 1000
+SWEEP_EPOCHS: Final = 100
+"""A sweep reads all retained records, so it comes after so much time or so many epochs, whichever is first."""
+
+RETENTION_SLACK: Final = 10
+"""Old records gather up to so many, and to a tenth of those retained, before they are deleted together."""
+
+
+class Housekeeping:
+    """Keeps a job's small files. Nothing here decides anything: all of it can be made anew from the job's log.
+
+    Args:
+        store: root of the job store.
+        job: the job.
+        term: of the driver.
+        sinks: of the job's outputs, by name.
+        clock: for the times in the files.
+
+    Attributes:
+        gauge: of the driver's load, where it runs on.
+    """
+
+    def __init__(self, store: JobStore, job: Job, term: Driver, *, sinks: Mapping[str, BoundSink], clock: Clock) -> None:
+        self._store = store
+        self._job = job
+        self._term = term
+        self._sinks = sinks
+        self._lineage = ""
+        self._clock = clock
+        self._swept_at = 0
+        self._epochs_since_sweep = 0
+        self._started = clock.now_ms()
+        self._history = HistoryWriter(store, job.name)
+        self._record = term.head.epoch
+        self._outputs: dict[str, OutputStatus] = {}
+        self._sources = {name: source_status(node) for name, node in job.sources.items()}
+        self._status: JobStatus | None = None
+        self._postponed = Postponed(clock)
+        self._needed = NeededVersionsSearch(SavepointStore(store, job.name, clock))
+        self.gauge: LoadGauge | None = None
+
+    def begin(self, head: EpochRecord | None, lineage: str) -> None:
+        """Write what a crash kept from being written, say that the job runs, and sweep up what it left.
+
+        Args:
+            head: the epoch that the driver goes on from.
+            lineage: that it goes on with.
+
+        Raises:
+            FencedError: a newer driver has begun; nothing was written.
+        """
+        log = self._term.log
+        self._record, self._lineage = head, lineage
+        self._term.confirm()
+        self._history.backfill(log.epochs())
+        known = self._known_status()
+        if known is not None:
+            self._postponed = Postponed(self._clock, known.put_off)
+            self._outputs.update(known.outputs)
+            if self._record is not None:
+                self._remember(self._record)
+        else:
+            for record in reversed(list(log.epochs())):
+                self._remember(record)
+        self._write("running")
+        self._sweep()
+
+    def after_epoch(self, record: EpochRecord, progress: EpochProgress) -> None:
+        """Write history and status after an epoch was published; retire old epochs, and sweep when it is time.
+
+        Raises:
+            FencedError: a newer driver has begun; history and status are its own.
+        """
+        self._record = record
+        self._remember(record)
+        self._term.confirm()
+        self._history.append(progress)
+        self._write("running", progress, load=self._load(progress))
+        kept = self._job.retained_epochs
+        with self._postponed.unless_it_fails("retention"):
+            retire(self._term, retained_epochs=kept, slack=min(RETENTION_SLACK, max(1, kept // RETENTION_SLACK)))
+        self._epochs_since_sweep += 1
+        if self._clock.now_ms() - self._swept_at >= SWEEP_INTERVAL_MS or self._epochs_since_sweep >= SWEEP_EPOCHS:
+            self._sweep()
+
+    def say(self, state: State, error: TidemarkError | None = None) -> None:
+        """Write the job's status; a driver that was fenced leaves it to the newer one."""
+        try:
+            self._term.confirm()
+        except FencedError as fenced:
+            logger.info("the status %r is not written: %s", state, fenced)
+            return
+        self._write(state, error=error)
+
+    def say_what_waits(self) -> None:
+        """Write the status again where something else waits than it says; called between epochs, since the next may be long in coming.
+
+        Raises:
+            FencedError: a newer driver has begun; the status is its own.
+        """
+        if self.gauge is None or self._status is None or self._status.load is None:
+            return
+        load = replace(self._status.load, waiting=self.gauge.waiting, catch_up_ms=self.gauge.catch_up_ms)
+        if load == self._status.load:
+            return
+        self._term.confirm()
+        self._status = replace(self._status, load=load)
+        write_status(self._store, self._status)
+
+    def _load(self, progress: EpochProgress) -> Load | None:
+        if self.gauge is None:
+            return None
+        ended = round(self._clock.monotonic() * 1000)
+        return self.gauge.add(EpochSample(ended - progress.duration_ms, ended, progress.rows_in, progress.rows_out))
+
+    def _write(
+        self, state: State, progress: EpochProgress | None = None, *, error: TidemarkError | None = None, load: Load | None = None
+    ) -> None:
+        record = self._record
+        status = JobStatus(
+            job=self._job.name,
+            lineage=record.lineage if record else "",
+            state=state,
+            heartbeat_at=self._clock.now_ms(),
+            started_at=self._started,
+            code_version=record.code_version if record else "",
+            last=progress or (record.progress if record else None),
+            totals=record.totals if record else empty_totals(),
+            outputs=self._outputs,
+            owner=self._term.owner,
+            load=load,
+            put_off=self._postponed.all,
+            sources=self._sources,
+        )
+        self._status = status.with_error(error)
+        write_status(self._store, self._status)
+
+    def _sweep(self) -> None:
+        self._swept_at, self._epochs_since_sweep = self._clock.now_ms(), 0
+        known = self._postponed.all
+        with self._postponed.unless_it_fails("the sweep"):
+            self._look_after_savepoints()
+            kept = kept_epochs(self._term.log)
+            settle(self._term, kept)
+            retire_marks(self._term, kept)
+            sweep(self._term, kept=kept)
+            sweep_outputs(self._term, self._sinks, self._lineage, kept=kept)
+        if self._status is not None and self._postponed.all != known:
+            # The next epoch may be long in coming.
+            self._status = replace(self._status, put_off=self._postponed.all)
+            write_status(self._store, self._status)
+
+    def _look_after_savepoints(self) -> None:
+        """Let those go that retention does, and say which versions of the tables the others need."""
+        savepoints = SavepointStore(self._store, self._job.name, self._clock)
+        savepoints.retire()
+        left = savepoints.kept()
+        with self._postponed.unless_it_fails("keeping all that savepoints need of tables"):
+            self._keep_versions(left)
+
+    def _keep_versions(self, savepoints: Sequence[Savepoint]) -> None:
+        """Say what stays readable of the tables, and then what is not there any more. Until that is known nothing is given up."""
+        tables = [bound.sink for bound in self._sinks.values() if isinstance(bound.sink, DeltaSink)]
+        for sink in tables:
+            sink.keep(None)
+        lost: list[str] = []
+        for sink in tables:
+            needed = self._needed.of(sink.location, savepoints, self._record) if self._record else NeededVersions(frozenset())
+            sink.keep(needed.versions)
+            lost += needed.lost
+        if lost:
+            raise lost_error(self._job.name, lost)
+
+    def _known_status(self) -> JobStatus | None:
+        try:
+            return read_status(self._store, self._job.name)
+        except CorruptStoreError as error:
+            logger.warning("the status is written anew: %s", error)
+            return None
+
+    def _remember(self, record: EpochRecord) -> None:
+        for name, output in record.outputs.items():
+            known = self._outputs.get(name)
+            schema = output.schema or (known.schema if known else None)
+            self._outputs[name] = OutputStatus(output.sink, output.location, schema, output.repairs)
+
+
+@contextmanager
+def beating(term: Driver) -> Iterator[threading.Event]:
+    """Write the heartbeat while the block runs; the event is set when a newer driver took the job over."""
+    ended, fenced = threading.Event(), threading.Event()
+
+    def beat() -> None:
+        while not ended.wait(BEAT_SECONDS):
+            try:
+                term.beat()
+            except FencedError:
+                fenced.set()
+                return
+            except StoreError as error:
+                logger.warning("heartbeat failed, trying again: %s", error)
+
+    thread = threading.Thread(target=beat, name="tidemark-heartbeat", daemon=True)
+    thread.start()
+    try:
+        yield fenced
+    finally:
+        ended.set()
+        thread.join()

@@ -1,0 +1,97 @@
+"""Publishing an epoch that was committed by a driver which ended before it had shown all of it; needs no code of the job's.
+
+Rows that are only added are committed by ``deltalake`` or moved. Only a merge of an upsert needs Spark: then a session is started
+on this machine, if there is none, and stopped again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+
+from pyspark.errors import PySparkRuntimeError
+
+from tidemark.graph.job.job import Job
+from tidemark.savepoints.api.of_job import savepoints_of
+from tidemark.savepoints.rewind.rewinding import Publish, Tell
+from tidemark.savepoints.rewind.rewinding import rewind as put_back
+from tidemark.spark.env.session import build_session, engine_settings
+from tidemark.spark.loop.housekeeping import beating
+from tidemark.spark.loop.missing_epochs import expect_published
+from tidemark.spark.sinks.delta.delta_upsert import Upsert
+from tidemark.spark.sinks.publication import publish
+from tidemark.spark.sinks.sinks import sink_of_record
+from tidemark.state.log.joblog import Driver
+from tidemark.state.log.records import EpochRecord
+from tidemark.state.store.store import JobStore
+
+
+def late_publisher(conf: Callable[[], Mapping[str, str]] = dict) -> Publish:
+    """Return what publishes a job's newest epoch, for ``savepoints.rewinding.rewind``.
+
+    Args:
+        conf: returns settings of the Spark session, if one has to be started: the job's own, by which its tables may be reached.
+    """
+
+    def publish_now(driver: Driver, record: EpochRecord, unshown: Collection[str]) -> Mapping[str, str]:
+        lost: dict[str, str] = {}
+        # Of folders nobody asked; what was moved already is left.
+        due = {name: output for name, output in record.outputs.items() if output.files and (name in unshown or output.sink != "delta")}
+        opened = {name: sink_of_record(name, output, record.job, maintained=False) for name, output in due.items()}
+        sinks = {name: sink for name, sink in opened.items() if sink is not None}
+        # Else an epoch would be added to a place that has lost some, and the gap be seen by nobody.
+        expect_published(record, sinks, driver.log)
+        merges = any(Upsert.of_options(output.options) is not None for output in due.values())
+        with beating(driver), _session(record.job, conf()) if merges else _no_session():
+            publish(replace(record, outputs=due), sinks, lost=lambda name, error: lost.update({name: error.what}))
+        return lost
+
+    return publish_now
+
+
+def rewind(
+    job: Job | str, savepoint: str, *, store: str | JobStore | None = None, by: str = "", why: str = "", tell: Tell | None = None
+) -> EpochRecord:
+    """Put a job that does not run back to a savepoint, with its Delta tables; or go on with a rewind that was begun.
+
+    An epoch that is committed and that a table does not show yet, since the driver was killed in between, is published first. That
+    starts a Spark session for a table that is upserted, if there is none; nothing else does.
+
+    Args:
+        job: the job, or its name.
+        savepoint: its name.
+        store: root of the job store, as for ``savepoints_of``.
+        by: who does it.
+        why: what for.
+        tell: is told of each step.
+
+    Raises:
+        JobRunningError: a driver of the job is alive.
+        RewindError: it may not be done, for the reasons that it lists; nothing was changed.
+        PublishError: a table could not be restored to its older version; the same call continues with it.
+    """
+    found = savepoints_of(job, store=store)
+    return put_back(found.store, found.job, savepoint, by=by, why=why, tell=tell, publish=late_publisher())
+
+
+@contextmanager
+def _session(job: str, conf: Mapping[str, str]) -> Iterator[None]:
+    from pyspark.sql import SparkSession
+
+    try:
+        running: SparkSession | None = SparkSession.active()
+    except PySparkRuntimeError:
+        running = None
+    session = running or build_session(app_name=f"tidemark publish {job}", conf=conf)
+    try:
+        with engine_settings(session):
+            yield
+    finally:
+        if running is None:
+            session.stop()
+
+
+@contextmanager
+def _no_session() -> Iterator[None]:
+    yield

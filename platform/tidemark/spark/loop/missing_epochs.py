@@ -1,0 +1,112 @@
+"""At a job's start: whether its outputs' places hold what was published to them, and what is done about those that do not."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from tidemark.errors import MissingEpochsError
+from tidemark.savepoints.delta.missing_records import retained_of
+from tidemark.spark.sinks.sinks import BoundSink, sink_for
+from tidemark.spark.sinks.staging.missing import Expected
+from tidemark.state.log.joblog import JobLog
+from tidemark.state.log.progress import EpochProgress, MissingEpochs, OutputRepair
+from tidemark.state.log.records import EpochRecord, OutputRecord
+
+logger = logging.getLogger("tidemark")
+
+_REPAIRS_KEPT: Final = 10
+
+
+def sinks_of(record: EpochRecord, sinks: Mapping[str, BoundSink]) -> dict[str, BoundSink]:
+    """Return the sinks that an epoch is published to, by output: the job's, and former ones where it has others now."""
+    found = {name: sink_for(name, output, sinks, record.job) for name, output in record.outputs.items()}
+    return {name: sink for name, sink in found.items() if sink is not None}
+
+
+def expect_published(head: EpochRecord, sinks: Mapping[str, BoundSink], log: JobLog) -> None:
+    """Tell sinks what the job's log knows of their places.
+
+    Args:
+        head: the newest epoch; perhaps it is not published yet.
+        sinks: by output.
+        log: the job's.
+    """
+    for name, bound in sinks.items():
+        stored = head.outputs.get(name)
+        if bound.sink.location is None:
+            continue
+        if stored is not None and stored.before is not None and bound.takes(stored):
+            bound.sink.expect(Expected(stored.before))
+        elif head.totals["outputs"].get(name, 0):
+            bound.sink.expect(Expected(newest=_newest_before(head, name, bound, log)))
+
+
+def mended(head: EpochRecord, sinks: Mapping[str, BoundSink], log: JobLog, how: MissingEpochs | None) -> dict[str, OutputRepair]:
+    """Make sure that places hold what was published to them, or do what is asked for about those that do not; returns what was done.
+
+    Args:
+        head: the newest epoch.
+        sinks: by output; they know what to expect.
+        log: the job's.
+        how: what is to be done, None to refuse.
+
+    Raises:
+        MissingEpochsError: a place does not, and nothing is to be done about that or can be.
+    """
+    done: dict[str, OutputRepair] = {}
+    for name, bound in sinks.items():
+        try:
+            bound.sink.require_whole()
+        except MissingEpochsError as error:
+            if how is None:
+                raise error.with_job(head.job) from None
+            epochs: tuple[int, ...] = ()
+            if how == "republish":
+                retained = retained_of(log.epochs(), name, sink=bound.sink.kind, location=bound.sink.location)
+                epochs = bound.sink.republish(retained)
+            else:
+                bound.sink.adopt()
+            done[name] = OutputRepair("republished" if how == "republish" else "accepted", head.epoch + 1, error.what, epochs)
+            logger.warning("%s", done[name])
+    return done
+
+
+def with_positions(
+    outputs: Mapping[str, OutputRecord], sinks: Mapping[str, BoundSink], before: EpochRecord | None, repairs: Mapping[str, OutputRepair]
+) -> dict[str, OutputRecord]:
+    """Return an epoch's outputs with where their places stand before it, and all repairs until then.
+
+    Args:
+        outputs: as staged.
+        sinks: by output.
+        before: the epoch before.
+        repairs: that this epoch notes.
+    """
+    known = before.outputs if before is not None else {}
+    found = {}
+    for name, output in outputs.items():
+        earlier = known[name].repairs if name in known else ()
+        now = (repairs[name],) if name in repairs else ()
+        found[name] = replace(output, before=sinks[name].sink.position, repairs=(*earlier, *now)[-_REPAIRS_KEPT:])
+    return found
+
+
+def with_repairs(progress: EpochProgress, repairs: Mapping[str, OutputRepair]) -> EpochProgress:
+    """Return an epoch's progress with the repairs that it notes."""
+    if not repairs:
+        return progress
+    return replace(progress, outputs={name: replace(output, repair=repairs.get(name)) for name, output in progress.outputs.items()})
+
+
+def _newest_before(head: EpochRecord, name: str, bound: BoundSink, log: JobLog) -> tuple[str, int] | None:
+    """Return the newest epoch before the head that has rows for a place, as far as the log of the head's lineage retains any."""
+    for record in log.epochs():
+        if record.lineage != head.lineage:
+            return None
+        output = record.outputs.get(name)
+        if record.epoch < head.epoch and output is not None and output.files and bound.takes(output):
+            return record.lineage, record.epoch
+    return None

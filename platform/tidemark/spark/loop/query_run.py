@@ -1,0 +1,249 @@
+"""One run of a job under one term: Spark's query says what each epoch reads, and between its batches come epochs without input."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException, StreamingQueryException
+
+from tidemark.crashpoints import crash_point
+from tidemark.errors import FencedError, StoreError, TidemarkError
+from tidemark.spark.env.session import local_checkpoints
+from tidemark.spark.loop.driver import JobDriver
+from tidemark.spark.loop.query_ending import end_query
+from tidemark.spark.loop.stillness import Stillness
+from tidemark.spark.sources.adaptive_intake import AdaptiveIntake
+from tidemark.spark.sources.waiting import read_of, waiting
+from tidemark.state.encoding.redaction import without_secrets
+from tidemark.state.status.load import LoadGauge
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+logger = logging.getLogger("tidemark")
+
+_POLL_SECONDS = 0.2
+_POLLS_PER_LOOK = 5
+_POLLS_PER_COUNT = 25
+_ENDING_SECONDS = 60.0
+
+
+class QueryRun:
+    """Runs epochs until the end.
+
+    Args:
+        driver: of the job.
+        stopping: asks for a stop after the epoch at hand.
+        fenced: is set when a newer driver took the job over.
+        done: whether the run has had as many epochs as it may have.
+    """
+
+    def __init__(self, driver: JobDriver, *, stopping: threading.Event, fenced: threading.Event, done: Callable[[], bool]) -> None:
+        self._driver = driver
+        self._stopping = stopping
+        self._fenced = fenced
+        self._done = done
+        self._failure: BaseException | None = None
+        self._closing = False
+        self._ending = threading.Event()
+        self._moving = False
+        self._drained_at: int | None = None
+        self._still = Stillness(driver.now)
+        self._intake: AdaptiveIntake | None = None
+        self._gauge = LoadGauge(0)
+        self._polls = 0
+        self._reported_at: object = None
+        self._say_what_waits: Callable[[], None] = lambda: None
+
+    def go(self, interval_ms: int | None, *, end_of_input: bool, adaptive_intake: bool = False) -> None:
+        """Run epochs until the end, and leave a status that says how it ended.
+
+        Args:
+            interval_ms: between epochs; None drains the sources.
+            end_of_input: after the drain, close all windows.
+            adaptive_intake: let the intake of an epoch follow the time that the last ones took.
+        """
+        driver = self._driver
+        try:
+            driver.prepare()
+            # A drain reads what there is when its query starts.
+            self._drained_at = driver.now() if interval_ms is None else None
+            if interval_ms is not None:
+                self._run_on(interval_ms, adaptive=adaptive_intake)
+            self._query(interval_ms)
+            while self._intake is not None and self._moving and not self._to_end():
+                self._read_on(self._intake)
+                self._query(interval_ms)
+            crash_point("query-ended")
+            self._require_term()
+            if self._drained_at is not None and not self._to_end():
+                self._after_drain(self._drained_at, end_of_input=end_of_input)
+            self._require_term()
+            ended_early = self._to_end()
+        except BaseException as error:
+            failure = driver.explain(error) if isinstance(error, Exception) else error
+            driver.say("failed" if isinstance(failure, TidemarkError) else "stopped", failure)
+            if failure is error:
+                raise
+            raise failure from without_secrets(error)
+        finally:
+            driver.close()
+        driver.say("stopped" if ended_early or interval_ms is not None else "finished")
+
+    def _to_end(self) -> bool:
+        return self._stopping.is_set() or self._fenced.is_set() or self._done()
+
+    def _require_term(self) -> None:
+        if self._fenced.is_set():
+            raise FencedError(
+                "a newer driver took the job over, so this run has ended",
+                fix="leave the job to that driver; `tidemark status` names it",
+            )
+
+    def _run_on(self, interval_ms: int, *, adaptive: bool) -> None:
+        self._gauge = LoadGauge(interval_ms)
+        self._intake = AdaptiveIntake(interval_ms, tuple(self._driver.job.sources.values())) if adaptive else None
+        self._say_what_waits = self._driver.run_on(self._gauge, self._intake)
+
+    def _read_on(self, intake: AdaptiveIntake) -> None:
+        """Make ready for a query with other bounds, which goes on after the newest epoch as at every start."""
+        self._gauge.intake = intake.move()
+        self._driver.prepare_again()
+        self._closing, self._moving, self._failure, self._still = False, False, None, Stillness(self._driver.now)
+        self._ending.clear()
+
+    def _query(self, interval_ms: int | None) -> None:
+        writer = self._driver.streaming().writeStream.foreachBatch(self._batch).option("checkpointLocation", self._driver.checkpoint_path)
+        trigger = writer.trigger(availableNow=True) if interval_ms is None else writer.trigger(processingTime=f"{interval_ms} milliseconds")
+        with local_checkpoints(self._driver.session):
+            query = trigger.start()
+        try:
+            self._wait(query, continuous=interval_ms is not None)
+        except StreamingQueryException as error:
+            if self._failure is None:
+                raise
+            logger.debug("query ended: %s", error)
+        finally:
+            self._stop(query)
+        if self._failure is not None:
+            raise self._failure
+
+    def _wait(self, query: StreamingQuery, *, continuous: bool) -> None:
+        while not query.awaitTermination(_POLL_SECONDS):  # type: ignore[arg-type]  # whole seconds in the stub only
+            # The epoch at hand may change what is wanted; the query ends all the same, and another has to follow.
+            self._moving = self._intake is not None and self._intake.due
+            if self._moving or self._is_over():
+                return
+            if continuous:
+                self._feel_the_pulse(query)
+                self._look_at_deadlines(query)
+
+    def _feel_the_pulse(self, query: StreamingQuery) -> None:
+        """Note that Spark looks for input, as long as it does, and now and then what it leaves waiting."""
+        self._polls += 1
+        if self._polls % _POLLS_PER_LOOK == 0 and _is_between_triggers(query):
+            self._driver.pulse.looked(self._driver.now())
+        if self._polls % _POLLS_PER_LOOK == 0 or self._polls % _POLLS_PER_COUNT == 0:
+            progress = query.lastProgress
+            at = progress["timestamp"] if progress is not None else None
+            # Spark reports a batch once it has ended; now and then also that none came.
+            if at != self._reported_at or self._polls % _POLLS_PER_COUNT == 0:
+                self._look_what_waits(progress, new=at != self._reported_at)
+                self._reported_at = at
+
+    def _look_what_waits(self, progress: Mapping[str, object] | None, *, new: bool) -> None:
+        driver, sources = self._driver, tuple(self._driver.job.sources.values())
+        read = read_of(sources, driver.files, progress) if new else None
+        self._gauge.looked(driver.elapsed(), waiting(sources, driver.files_read, progress), read=read)
+        self._show_what_waits()
+
+    def _show_what_waits(self) -> None:
+        """Have the status say it; an epoch at hand does that at its end."""
+        lock = self._driver.lock
+        if lock.acquire(blocking=False):
+            try:
+                with contextlib.suppress(FencedError, StoreError):
+                    self._say_what_waits()
+            finally:
+                lock.release()
+
+    def _look_at_deadlines(self, query: StreamingQuery) -> None:
+        """Run an epoch without input when a deadline is due and nothing waited at that deadline; ask Spark first."""
+        driver, still = self._driver, self._still
+        deadline = driver.next_deadline()
+        due = deadline is not None and deadline <= driver.now()
+        if not due and not driver.unsure:
+            return
+        since = still.since
+        if since is None or (due and deadline is not None and since < deadline):
+            still.ask(query)
+            return
+        with driver.lock:
+            since = still.since
+            if since is not None:
+                driver.read_to_end()
+                self._run_deadline(since)
+
+    def _after_drain(self, at: int, *, end_of_input: bool) -> None:
+        """Do what is due once all is read that was there when the drain began."""
+        driver = self._driver
+        differs = driver.read_to_end()
+        if not end_of_input:
+            # What is known only now would be forgotten with this run.
+            self._run_deadline(at, anyway=differs)
+        elif not driver.ended:
+            driver.run_without_input(at=driver.now(), end_of_input=True)
+
+    def _run_deadline(self, at: int, *, anyway: bool = False) -> None:
+        deadline = self._driver.next_deadline()
+        if anyway or (deadline is not None and deadline <= at):
+            self._driver.run_without_input(at=at)
+
+    def _stop(self, query: StreamingQuery) -> None:
+        """Stop the query between two epochs: an epoch at hand is finished first, and none begins any more."""
+        self._closing = True
+        with self._driver.lock, contextlib.suppress(PySparkException):
+            end_query(query, self._ending)
+        self._still.close()
+
+    def _batch(self, batch: DataFrame, number: int) -> None:
+        """Run the epoch of a batch; of a query that ends, no more.
+
+        Nothing is raised: what has failed is known here, and Spark would log a long error for a query that is only to end. It takes a
+        batch that was not run for done, in a checkpoint that nobody uses any more; the next query reads its input again.
+        """
+        self._still.batch_came()
+        try:
+            # Whoever stops the query holds the lock and waits for this thread.
+            while not self._is_over():
+                if self._driver.lock.acquire(timeout=_POLL_SECONDS):
+                    self._run_batch(batch, number)
+                    break
+        except BaseException as error:  # noqa: BLE001  # raised in the thread that waits for the query
+            self._failure = error
+        if self._is_over():
+            # Else Spark would begin the next batch, and be interrupted at it.
+            self._ending.wait(_ENDING_SECONDS)
+
+    def _run_batch(self, batch: DataFrame, number: int) -> None:
+        """Run the epoch of a batch under the lock, which is held, and release it."""
+        try:
+            if not self._is_over():
+                self._driver.run_batch(batch, number, looked_at=self._drained_at)
+        finally:
+            self._driver.lock.release()
+
+    def _is_over(self) -> bool:
+        """Return whether no other epoch of this query may begin."""
+        return self._closing or self._failure is not None or self._to_end()
+
+
+def _is_between_triggers(query: StreamingQuery) -> bool:
+    """Say whether Spark has looked for input and waits; before its first look it has not."""
+    status = query.status
+    return not status["isTriggerActive"] and not str(status["message"]).startswith("Initializing")

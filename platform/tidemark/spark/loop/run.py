@@ -1,0 +1,190 @@
+"""Running a job: until its sources are drained, or on and on until it is told to stop."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidemark.clock import SYSTEM_CLOCK, Clock
+from tidemark.durations import Duration, to_ms
+from tidemark.errors import DefinitionError, StoreError, TidemarkError
+from tidemark.graph.job.job import Job, require_job
+from tidemark.graph.model.places import user_place
+from tidemark.savepoints.model.restore import Restore
+from tidemark.spark.env.file_systems import require_file_systems
+from tidemark.spark.env.interrupts import run_interruptibly
+from tidemark.spark.env.session import engine_settings, session_of_job
+from tidemark.spark.loop.driver import JobDriver
+from tidemark.spark.loop.housekeeping import beating
+from tidemark.spark.loop.query_run import QueryRun
+from tidemark.state.encoding.free_text import require_no_secret
+from tidemark.state.log.joblog import JobLog
+from tidemark.state.log.owners import current_owner
+from tidemark.state.log.progress import EpochProgress, MissingEpochs, format_progress
+from tidemark.state.status.status import write_failure
+from tidemark.state.store.root_store import root_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+logger = logging.getLogger("tidemark")
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a run did: the epochs it committed, oldest first, and the newest epoch of the job, also when this run had none."""
+
+    job: str
+    lineage: str
+    epochs: tuple[EpochProgress, ...]
+    head: EpochProgress | None
+
+    @property
+    def rows_in(self) -> int:
+        """Rows read in this run."""
+        return sum(epoch.rows_in for epoch in self.epochs)
+
+
+def run(
+    job: Job,
+    *,
+    store: str | None = None,
+    trigger: Duration | None = None,
+    end_of_input: bool = False,
+    spark: SparkSession | None = None,
+    on_epoch: Callable[[EpochProgress], None] | None = None,
+    stop: threading.Event | None = None,
+    max_epochs: int | None = None,
+    takeover: bool = False,
+    run_id: str = "",
+    handle_signals: bool = True,
+    adaptive_intake: bool = False,
+    restore: Restore | None = None,
+    parallelism: Callable[[], int | None] | None = None,
+    missing_epochs: MissingEpochs | None = None,
+    on_stage: Callable[[str], None] | None = None,
+    clock: Clock = SYSTEM_CLOCK,
+) -> RunResult:
+    """Run a job and return when it is done.
+
+    Without ``trigger`` it drains: reads what is there, in epochs of bounded size, and stops; windows stay open, since more may
+    come. With ``trigger`` it runs on, an epoch at most that often, until SIGINT, SIGTERM or ``stop``; the epoch at hand is
+    finished first. Whatever ends a run, the next one goes on after the last committed epoch.
+
+    In the main thread a run's work is done by another thread, ``on_epoch`` included. An exception that a signal's handler raises,
+    such as KeyboardInterrupt, ends the run after the epoch at hand and is then raised on; a second one is raised at once.
+
+    Args:
+        job: what to run.
+        store: root of the job store; else the job's own, ``$TIDEMARK_STORE``, or ``.tidemark/jobs``.
+        trigger: interval between epochs, such as ``"10 seconds"`` or a timedelta.
+        end_of_input: after the drain, close all windows: no more will ever come. Not with ``trigger``.
+        spark: session to run in; else the active one, or one on this machine.
+        on_epoch: called with the progress of each epoch after it was published.
+        stop: set it from another thread to stop after the epoch at hand.
+        max_epochs: stop after so many epochs, 1 or more; None is no limit.
+        takeover: take the job from a driver that is still alive; that one is fenced and stops.
+        run_id: name of this run, for messages of other drivers.
+        handle_signals: stop on SIGINT and SIGTERM; only in the main thread.
+        adaptive_intake: let the intake of an epoch follow the time that the last ones took, so that an epoch of a backlog takes about
+            as long as ``trigger``; bounds that the job's sources declare are never passed. Only with ``trigger``.
+        restore: go on from a savepoint instead of after the last epoch, under a new lineage.
+        parallelism: number of shuffle partitions, asked before each epoch; None leaves it to the job.
+        missing_epochs: what to do, at the start, about epochs that an output's place no longer holds, since it was restored to an older
+            version, emptied, replaced or deleted: ``"republish"`` publishes them again from their records, ``"accept"`` goes on without
+            them. An epoch without input notes it in the job's log. By default such a place is refused.
+        on_stage: called as the stages of a start begin: "recovery" (the job's log is read, what is committed is published), "checkpoint",
+            and "first epoch", which ends with the first call of ``on_epoch``.
+        clock: processing time.
+
+    Raises:
+        DefinitionError: not a job, or arguments that make no sense; nothing is started.
+        MissingEpochsError: an output's place no longer holds what was published to it.
+        JobRunningError: another driver of this job is alive.
+        TidemarkError: of the class that fits what went wrong; nothing of the failed epoch was committed.
+    """
+    place = user_place()
+    require_job(job, "tm.run", place)
+    _check_max_epochs(max_epochs, place)
+    if missing_epochs not in {None, "republish", "accept"}:
+        raise DefinitionError(
+            f"missing_epochs={missing_epochs!r} is no way to go on", fix="give 'republish' or 'accept', or leave it out", place=place
+        )
+    interval = _interval(trigger, end_of_input=end_of_input, adaptive_intake=adaptive_intake, place=place)
+    require_no_secret(job.name, run_id=run_id)
+    root = root_store(store, job.store)
+    session = spark or session_of_job(job.name)
+    stage = on_stage or (lambda _: None)
+    stage("recovery")
+    term = JobLog(root.at(job.name), job.name, clock).acquire(current_owner(run_id), takeover=takeover)
+    stopping = stop or threading.Event()
+    epochs: list[EpochProgress] = []
+
+    def after_epoch(progress: EpochProgress) -> None:
+        epochs.append(progress)
+        logger.info("%s", format_progress(progress))
+        if on_epoch is not None:
+            on_epoch(progress)
+
+    def enough() -> bool:
+        return max_epochs is not None and len(epochs) >= max_epochs
+
+    def work() -> RunResult:
+        with engine_settings(session), beating(term) as fenced:
+            try:
+                require_file_systems(session, job, root.location)
+                driver = JobDriver(
+                    job,
+                    spark=session,
+                    store=root,
+                    term=term,
+                    clock=clock,
+                    on_epoch=after_epoch,
+                    restore=restore,
+                    parallelism=parallelism,
+                    missing_epochs=missing_epochs,
+                    on_stage=stage,
+                )
+            except TidemarkError as error:
+                with contextlib.suppress(StoreError):
+                    write_failure(root, job.name, error, owner=term.owner, at=clock.now_ms())
+                raise
+            query = QueryRun(driver, stopping=stopping, fenced=fenced, done=enough)
+            query.go(interval, end_of_input=end_of_input, adaptive_intake=adaptive_intake)
+            head = epochs[-1] if epochs else (driver.head.progress if driver.head else None)
+            return RunResult(job.name, driver.lineage, tuple(epochs), head)
+
+    try:
+        return run_interruptibly(work, stopping, handle_signals=handle_signals)
+    finally:
+        with contextlib.suppress(TidemarkError):
+            term.release()
+
+
+def _check_max_epochs(max_epochs: object, place: str) -> None:
+    if max_epochs is not None and (type(max_epochs) is not int or max_epochs < 1):
+        raise DefinitionError(
+            f"max_epochs={max_epochs!r} is not a whole number of 1 or more",
+            fix="give 1 or more, or leave it out for no limit",
+            place=place,
+        )
+
+
+def _interval(trigger: Duration | None, *, end_of_input: bool, adaptive_intake: bool, place: str) -> int | None:
+    if trigger is None:
+        if adaptive_intake:
+            raise DefinitionError(
+                "adaptive_intake=True follows the interval between epochs, and a drain has none",
+                fix="give trigger='10 seconds', or leave adaptive_intake out: a drain's epochs have the sources' own bounds",
+            )
+        return None
+    if end_of_input:
+        raise DefinitionError(
+            "end_of_input=True closes all windows after a drain, but trigger= runs on without an end",
+            fix="leave trigger= out to drain, or leave end_of_input out",
+        )
+    return to_ms(trigger, what="trigger", minimum=0, place=place)

@@ -1,0 +1,1 @@
+"""Aligned windows: tumbling, sliding, cumulative, and those with triggers."""

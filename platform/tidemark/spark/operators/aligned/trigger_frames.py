@@ -1,0 +1,152 @@
+"""The DataFrames of windows that a trigger with a rule fires: what an epoch puts into windows, and what comes of windows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from tidemark.graph.model.nodes import WindowNode
+from tidemark.graph.windows.native_windows import rule_of
+from tidemark.semantics.triggers.builtin_triggers import EventTimeTrigger, PurgingTrigger
+from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
+from tidemark.semantics.windows.assigners import Cumulative, GlobalWindows, Sliding, Tumbling
+from tidemark.semantics.windows.slices import Slices
+from tidemark.spark.columns.expressions import POSITION, START, TIME
+from tidemark.spark.operators.aligned.absorbing import AbsorbingStep, Thresholds
+from tidemark.spark.operators.aligned.firing_rules import FIRST_TIME, Times, next_step, next_tick, waits
+from tidemark.spark.operators.aligned.running import END
+from tidemark.spark.operators.base.parameters import parameters
+from tidemark.spark.operators.base.tables import MAIN
+from tidemark.state.log.records import OperatorState
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+CLOCK = "processing_time"
+TAKEN = "__tm_taken"
+TAKEN_LATE = "__tm_taken_late"
+NEWEST = "__tm_newest"
+EPOCH = "__tm_epoch"
+INDEX = "__tm_index"
+_YEARS = 10**15
+"""Longer than all of event time: the one slice of a global window."""
+
+
+class TriggerFrames(AbsorbingStep):
+    """The DataFrames of one operator.
+
+    Args:
+        node: the operator; one that ``is_triggered``.
+
+    ``trigger`` says when windows fire, and ``purges`` whether that empties them.
+    """
+
+    def __init__(self, node: WindowNode) -> None:
+        if node.trigger is None:
+            raise TypeError("no trigger is given")
+        self.slices = _slices_of(node)
+        width, offset = (_YEARS, -_YEARS // 2) if self.slices is None else (self.slices.width, self.slices.offset)
+        super().__init__(node, width, offset)
+        self.purges = isinstance(node.trigger, PurgingTrigger)
+        self.trigger = rule_of(node.trigger)
+        self.further = (f"min({TIME}) AS {FIRST_TIME}", f"max({TIME}) AS {NEWEST}", f"count(1) AS {TAKEN}")
+
+    @property
+    def time_column(self) -> str:
+        """The column whose bounds the record keeps of each state file: the windows' ends."""
+        return END
+
+    def next_due(self, state: OperatorState) -> int | None:
+        """Return the watermark at which a window may come to its end or its next step, as far as the files' bounds tell."""
+        reached = min(state.watermark, MAX_WATERMARK - 1) + 1
+        open_files = [file for file in state.files if file.part == MAIN and (file.max_time is None or file.max_time > reached)]
+        if not open_files:
+            return None
+        waiting = waits(self.trigger, Times(MIN_WATERMARK, MAX_WATERMARK - 1, 0, 0)) is not None
+        first = min(reached + 1 if file.min_time is None else max(file.min_time, reached + 1) for file in open_files) - 1
+        if self.slices is not None:
+            first = max(first, self.slices.last_end(state.watermark) + self.slices.ends - 1)
+        step = next_step(self.trigger, state.watermark) if state.watermark > MIN_WATERMARK else None
+        due = [at for at in (first if waiting else None, step) if at is not None]
+        return min(due, default=None)
+
+    def next_processing_time(self, state: OperatorState) -> int | None:
+        """Return the processing time at which a window may come to its end or its next step."""
+        clock = state.counters.get(CLOCK)
+        files = [file for file in state.files if file.part == MAIN]
+        if isinstance(self.trigger, EventTimeTrigger):
+            # What is early is over at a window's end.
+            due = min(state.watermark, MAX_WATERMARK - 1) + 1
+            files = [file for file in files if file.max_time is None or file.max_time > due]
+        if clock is None or not files:
+            return None
+        ends = []
+        if waits(self.trigger, Times(0, 0, clock, MAX_WATERMARK)) is not None and next_tick(self.trigger, clock) is None:
+            following = clock + 1 if self.slices is None else self.slices.last_end(clock - 1) + self.slices.ends
+            ends = [max(file.min_time, following) for file in files if file.min_time is not None and (file.max_time or clock) > clock]
+        return min([at for at in (*ends, next_tick(self.trigger, clock)) if at is not None], default=None)
+
+    def outside_windows(self, start: str) -> str | None:
+        """Return the condition of rows between windows, where the slide is greater than the size."""
+        slices = self.slices
+        return f"pmod({start} - {slices.offset}L, {slices.starts}L) >= {slices.span}L" if slices and slices.gaps else None
+
+    def last_window_of(self, start: int) -> int | None:
+        """Return the start of the last window that covers a slice, None where none does."""
+        return None if self.slices is None else self.slices.last_window_of(start)
+
+    def marks(self, fired: str, bounds: Thresholds, epoch: int) -> list[str]:  # noqa: ARG002
+        """Return the number of the epoch, which tells a window's first elements."""
+        return [f"{parameters(epoch)[0]} AS {EPOCH}"]
+
+    def spread(self, groups: DataFrame, bounds: Thresholds) -> DataFrame:
+        """Return groups once for each window that takes them, with its ``END`` and how many of their elements came when it was due."""
+        slices = self.slices
+        if slices is None:
+            return groups.selectExpr("*", f"{MAX_WATERMARK}L AS {END}", f"0L AS {TAKEN_LATE}")
+        (ended,) = parameters(bounds.window_expired)
+        (due,) = parameters(bounds.fired + self.width, varying=END)
+        grid = slices.last_end(0)
+        first = f"greatest({START} + {slices.width}L, {ended} + 1L)"
+        last = f"{START} - pmod({START} - {slices.offset}L, {slices.starts}L) + {slices.span}L"
+        each = f"sequence({first} + pmod({grid}L - {first}, {slices.ends}L), {last}, {slices.ends}L)"
+        start = f"{END} - 1L - pmod({END} - 1L - {slices.offset}L, {slices.span}L)" if slices.growing else f"{END} - {slices.span}L"
+        windows = groups.selectExpr("*", f"explode({each}) AS {END}").drop(START)
+        return windows.selectExpr("*", f"{start} AS {START}", f"if({END} <= {due}, {TAKEN}, 0L) AS {TAKEN_LATE}")
+
+    def merged(self, state: DataFrame, *, extra: Sequence[Column] = ()) -> DataFrame:
+        """Return state rows merged to one per key and window."""
+        # An epoch's first element of a window may lie in any of its slices.
+        first = f"min(struct({EPOCH}, {FIRST_TIME})).{FIRST_TIME} AS {FIRST_TIME}"
+        kept = (first, f"max({NEWEST}) AS {NEWEST}", f"min({EPOCH}) AS {EPOCH}")
+        counts = (f"sum({TAKEN}) AS {TAKEN}", f"sum({TAKEN_LATE}) AS {TAKEN_LATE}")
+        return self.partials.grouped(state, START, END, extra=[*map(F.expr, (*kept, *counts)), *extra])
+
+    def results(self, fired: DataFrame, times: Times) -> DataFrame:
+        """Return the result rows of windows that fired: keys, bounds, aggregates, pane, and the hidden result time."""
+        due_before, due = parameters(*(min(at, MAX_WATERMARK - 1) + 1 for at in (times.watermark_before, times.watermark)), varying=END)
+        bounded = self.slices is not None
+        time = f"{END} - 1L" if bounded else NEWEST
+        return fired.selectExpr(
+            *self.partials.key_results,
+            f"timestamp_millis({START}) AS window_start" if bounded else "CAST(NULL AS TIMESTAMP) AS window_start",
+            f"timestamp_millis({END}) AS window_end" if bounded else "CAST(NULL AS TIMESTAMP) AS window_end",
+            *self.partials.results,
+            f"CASE WHEN {END} <= {due_before} THEN 'LATE' WHEN {END} <= {due} THEN 'ON_TIME' ELSE 'EARLY' END AS pane_timing",
+            f"CAST({INDEX} AS INT) AS pane_index",
+            f"{time} AS {TIME}",
+            f"struct('{self.node.uid}' AS origin, {time} AS block, {self.partials.key_hash} AS row) AS {POSITION}",
+        )
+
+
+def _slices_of(node: WindowNode) -> Slices | None:
+    match node.assigner:
+        case Sliding() | Cumulative():
+            return Slices.of(node.assigner)
+        case Tumbling(size, offset):
+            return Slices(size, size, size, size, offset, growing=False)
+        case GlobalWindows():
+            return None
+    raise TypeError(f"no step for windows of kind {type(node.assigner).__name__}")

@@ -1,0 +1,245 @@
+"""Aligned and global windows that fire by a trigger with a rule: early, at counts, at steps of time, each epoch.
+
+State is one row per (key, window, staging) with partials and counts of elements, and one per pane that fired, in the table ``panes``. An
+epoch gathers the windows that elements touched or that time may fire, decides by the rule, and writes what fires; results are read
+from there. Slices are spread over their windows as they come, since any window may fire at any time. Where panes empty their windows,
+see ``purging``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial, reduce
+
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as F
+from pyspark.sql.types import IntegerType, StructField, StructType
+
+from tidemark.crashpoints import crash_point
+from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
+from tidemark.spark.columns.expressions import START, quoted
+from tidemark.spark.columns.state_files import overlapping
+from tidemark.spark.operators.aligned.absorbing import EXPIRED, FIRST_START, AbsorbingRun, Thresholds
+from tidemark.spark.operators.aligned.firing_rules import BEFORE, LATE_BEFORE, LATE_NOW, NOW, Times, fires, waits
+from tidemark.spark.operators.aligned.purging import HAD, HAD_LATE, MARK_FIELDS, after_marks, newest_marks, unmarked, with_mark
+from tidemark.spark.operators.aligned.running import END
+from tidemark.spark.operators.aligned.trigger_frames import CLOCK, EPOCH, INDEX, TAKEN, TAKEN_LATE, TriggerFrames
+from tidemark.spark.operators.base.contract import MAX_LISTED_WINDOWS, EpochSetting, Fired
+from tidemark.spark.operators.base.parameters import parameters
+from tidemark.spark.operators.base.stored_columns import require_partials
+from tidemark.spark.operators.base.tables import MAIN
+from tidemark.state.gc.compaction import plan_compaction
+from tidemark.state.log.records import OperatorState, StateFile
+
+PANES = "panes"
+_PANE = "__tm_pane"
+_ADDED = "__tm_added"
+
+
+class TriggeredStep(TriggerFrames):
+    """Windows with a trigger of a run."""
+
+    def begin(self, setting: EpochSetting) -> TriggeredRun:
+        """Return the operator at work on an epoch."""
+        return TriggeredRun(self, setting)
+
+
+class TriggeredRun(AbsorbingRun):
+    """Windows with a trigger in one epoch."""
+
+    step: TriggeredStep
+
+    def __init__(self, step: TriggeredStep, setting: EpochSetting) -> None:
+        super().__init__(step, setting)
+        require_partials(self.tables, END, step.node)
+        self._counts: Observation | None = None
+
+    @cached_property
+    def thresholds(self) -> Thresholds:
+        """Bounds of the epoch before, by slices, and the end of the last window that was gone."""
+        slices = self.step.slices
+        gone = self.expired_before
+        if slices is None:
+            ended = gone >= MAX_WATERMARK
+            return Thresholds(MAX_WATERMARK if ended else FIRST_START, FIRST_START, gone)
+        fired = max(FIRST_START, slices.last_fired(self.setting.before.watermark))
+        return Thresholds(max(FIRST_START, slices.last_expired(gone - 1, 0)), fired, gone)
+
+    @property
+    def expired_before(self) -> int:
+        """The end of the last window that was gone before this epoch."""
+        return self.forgotten(self._gone_at(self.setting.before.watermark))
+
+    @property
+    def expired(self) -> int:
+        """The end of the last window that is gone after this epoch."""
+        return max(self.expired_before, self._gone_at(self.watermark))
+
+    def _gone_at(self, watermark: int) -> int:
+        if self.step.slices is None:
+            return MAX_WATERMARK if watermark == MAX_WATERMARK else MIN_WATERMARK
+        return self.step.slices.last_end(watermark - self.step.lateness)
+
+    @cached_property
+    def times(self) -> Times:
+        """Of the epoch; to be asked for when its watermark is known."""
+        clock = self.setting.processing_time
+        return Times(self.setting.before.watermark, self.watermark, self.setting.before.counters.get(CLOCK, clock), clock)
+
+    def fire(self, watermark: int, observation: Observation) -> DataFrame | None:
+        """Return the panes of an epoch, None where there are none; decides and writes them."""
+        del observation
+        self.watermark = watermark
+        if self.tables.empty:
+            return None
+        gathered = self._gathered()
+        if gathered is None:
+            return None
+        self._counts = Observation()
+        due_before, due = parameters(*(min(at, MAX_WATERMARK - 1) + 1 for at in (self.times.watermark_before, watermark)), varying=END)
+        counted = self._decided(gathered).observe(
+            self._counts,
+            F.expr(f"count_if({END} > {due}) AS early"),
+            F.expr(f"count_if({END} <= {due} AND {END} > {due_before}) AS on_time"),
+            F.expr(f"count_if({END} <= {due_before}) AS late"),
+            F.expr(f"collect_set(CASE WHEN {END} <= {due} AND {END} > {due_before} THEN {END} END) AS closed"),
+            F.expr(f"collect_set(CASE WHEN {END} <= {due_before} THEN {START} END) AS refired"),
+        )
+        written = self.tables.write(counted, PANES)
+        crash_point("state-staged")
+        return self.step.results(self.tables.read(written, counted.schema), self.times) if written else None
+
+    def fired(self, observation: Observation) -> Fired:
+        """Return the counts of panes that were written."""
+        del observation
+        found = self._counts.get if self._counts is not None else {}
+        refired = tuple(sorted(found.get("refired") or ())[-MAX_LISTED_WINDOWS:])
+        counts = {name: found.get(name) or 0 for name in ("early", "on_time", "late")}
+        return Fired(**counts, closed=len(found.get("closed") or ()), refired=refired)
+
+    def _gathered(self) -> DataFrame | None:
+        """Return the state rows of windows that may fire; ``_ADDED`` tells those of this epoch. None where there are none."""
+        alive = self.expired_before + 1
+        added = self.tables.added if self.absorbed is not None else []
+        older = [file for file in overlapping(self.tables.files(), alive, MAX_WATERMARK) if file not in added]
+        parts = []
+        span = waits(self.step.trigger, self.times)
+        low, high = (max(alive, span[0] + 1), span[1]) if span else (1, 0)
+        timely = overlapping(older, low, high) if low <= high else []
+        if timely:
+            parts.append(self._between(timely, low, high).withColumn(_ADDED, F.lit(False)))
+        if added:
+            new = self.tables.read(added)
+            parts.append(new.withColumn(_ADDED, F.lit(True)))
+            touched = self._same_windows(self.tables.read(older), new)
+            if timely:
+                first, last = parameters(low, high, varying=END)
+                touched = touched.where(f"{END} NOT BETWEEN {first} AND {last}")
+            parts.append(touched.withColumn(_ADDED, F.lit(False)))
+        return reduce(DataFrame.unionByName, parts) if parts else None
+
+    def _decided(self, gathered: DataFrame) -> DataFrame:
+        """Return merged windows that fire, with the index of the pane; where it empties them, with its mark."""
+        purges = self.step.purges
+        had, had_late = (f"max({HAD})", f"max({HAD_LATE})") if purges else ("0L", "0L")
+        texts = [
+            f"{had} + coalesce(sum(CASE WHEN NOT {_ADDED} THEN {TAKEN} END), 0L) AS {BEFORE}",
+            f"coalesce(sum(CASE WHEN {_ADDED} THEN {TAKEN} END), 0L) AS {NOW}",
+            f"{had_late} + coalesce(sum(CASE WHEN NOT {_ADDED} THEN {TAKEN_LATE} END), 0L) AS {LATE_BEFORE}",
+            f"coalesce(sum(CASE WHEN {_ADDED} THEN {TAKEN_LATE} END), 0L) AS {LATE_NOW}",
+            *([f"max({INDEX}) AS {INDEX}"] if purges else []),
+        ]
+        merged = self.step.merged(self._since_purge(gathered) if purges else gathered, extra=[*map(F.expr, texts)])
+        alive = f"{END} > {parameters(self.expired_before, varying=END)[0]}"
+        firing = merged.where(f"{alive} AND ({fires(self.step.trigger, self.times)})").drop(TAKEN, TAKEN_LATE, EPOCH)
+        made = with_mark(firing, self.setting.epoch) if purges else self._numbered(firing)
+        return made.withColumn(_PANE, F.lit(1))
+
+    def _since_purge(self, rows: DataFrame) -> DataFrame:
+        """Return the rows that windows hold, with what is known of those that are purged."""
+        panes = self.tables.files(PANES)
+        return after_marks(rows, self._marks(panes), self._window_columns, _PANE) if panes else unmarked(rows)
+
+    def _marks(self, panes: Sequence[StateFile]) -> DataFrame:
+        return newest_marks(self._panes(panes), self._window_columns, _PANE)
+
+    def _numbered(self, firing: DataFrame) -> DataFrame:
+        """Return windows that fire, with the index of the pane, where panes leave no marks."""
+        before = self.tables.files(PANES)
+        if not before:
+            return firing.selectExpr("*", f"0L AS {INDEX}")
+        keys = self._window_columns
+        panes = self._panes(before).groupBy(*keys).agg(F.expr(f"sum({_PANE}) AS {INDEX}"))
+        named = panes.toDF(*(f"__tm_of_{number}" for number in range(len(keys))), INDEX)
+        same = reduce(lambda a, b: a & b, (firing[key].eqNullSafe(named[f"__tm_of_{number}"]) for number, key in enumerate(keys)))
+        joined = firing.join(named, same, "left").drop(*named.columns[:-1])
+        return joined.withColumn(INDEX, F.coalesce(F.col(INDEX), F.lit(0).cast("bigint")))
+
+    @property
+    def _window_columns(self) -> list[str]:
+        return [*map(quoted, self.step.partials.keys), START, END]
+
+    def _same_windows(self, rows: DataFrame, others: DataFrame) -> DataFrame:
+        """Return the rows whose key and window others have, too."""
+        keys = self._window_columns
+        wanted = others.select(*keys).distinct().toDF(*(f"__tm_of_{number}" for number in range(len(keys))))
+        same = reduce(lambda a, b: a & b, (rows[key].eqNullSafe(wanted[name]) for key, name in zip(keys, wanted.columns, strict=True)))
+        return rows.join(wanted, same, "left_semi")
+
+    def _between(self, files: Sequence[StateFile], low: int, high: int) -> DataFrame:
+        first, last = parameters(low, high, varying=END)
+        return self.tables.read(files).where(f"{END} BETWEEN {first} AND {last}")
+
+    def _panes(self, files: Sequence[StateFile]) -> DataFrame:
+        if self.tables.schema is None:
+            raise ValueError("no state was written yet")
+        kept = {*self.step.partials.keys, START, END}
+        columns = [field for field in self.tables.schema if field.name in kept]
+        marks = MARK_FIELDS if self.step.purges else ()
+        return self.tables.read(files, StructType([*columns, StructField(_PANE, IntegerType()), *marks]))
+
+    def upkeep(self) -> Callable[[], None] | None:
+        """Forget files of windows that are gone; return the merging of others into larger ones."""
+        gone = [
+            file
+            for part in (MAIN, PANES)
+            for file in self.tables.files(part)
+            if file.max_time is not None and file.max_time <= self.expired
+        ]
+        self.tables.drop(gone)
+        plans = [(part, group) for part in (MAIN, PANES) for group in plan_compaction(self.tables.files(part)).merge]
+        return partial(self._merge_files, plans) if plans else None
+
+    def _merge_files(self, plans: Sequence[tuple[str, tuple[StateFile, ...]]]) -> None:
+        for part, group in plans:
+            merged = self.merged_for_compaction(group) if part == MAIN else self._merged_panes(group)
+            self.tables.write(merged.coalesce(1), part, newest=max(file.epoch for file in group))
+            self.tables.drop(group)
+            crash_point("compaction-staged")
+
+    def _merged_panes(self, files: Sequence[StateFile]) -> DataFrame:
+        first, last = parameters(self.expired + 1, MAX_WATERMARK, varying=END)
+        rows = self._panes(files).where(f"{END} BETWEEN {first} AND {last}")
+        if self.step.purges:
+            return newest_marks(rows, self._window_columns, _PANE)
+        return rows.groupBy(*self._window_columns).agg(F.expr(f"CAST(sum({_PANE}) AS INT) AS {_PANE}"))
+
+    def merged_for_compaction(self, files: Sequence[StateFile]) -> DataFrame:
+        """Return the rows of files, merged, without those of windows that are gone, or that are purged."""
+        rows = self._between(files, self.expired + 1, MAX_WATERMARK)
+        return self.step.merged(self._since_purge(rows) if self.step.purges else rows)
+
+    def after(self) -> OperatorState:
+        """Return the operator's state after this epoch."""
+        return self.tables.after(self.watermark, {EXPIRED: self.expired, CLOCK: self.setting.processing_time})
+
+    @property
+    def oldest_open_window(self) -> int | None:
+        """The start of the oldest window that is not gone; None for the global window, which has none."""
+        slices = self.step.slices
+        # All elements of a window may be purged, and merged away, before it is gone.
+        files = [*self.tables.files(), *self.tables.files(PANES)]
+        oldest = min((file.min_time for file in files if file.min_time is not None), default=None)
+        if slices is None or oldest is None:
+            return None
+        return slices.start_of(max(oldest, self.expired + slices.ends))

@@ -1,0 +1,1 @@
+"""What every operator has: the contract, partial results, state tables."""

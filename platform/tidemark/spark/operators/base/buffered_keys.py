@@ -1,0 +1,161 @@
+"""What is kept of the keys of an operator, as a table: one row per key and epoch that changed it, of which the newest counts.
+
+A row has the state's text, null where nothing is kept any more; the deadlines at which the key is to be looked at even without elements;
+and the start of its oldest window. Deadlines of the newest row of a key lie ahead: a key is looked at in the first epoch that reaches
+one. So in an epoch only rows whose deadlines lie between the clocks of the epoch before and its own can be due.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial, reduce
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from tidemark.crashpoints import crash_point
+from tidemark.semantics.watermarks.operator_clock import OperatorClock
+from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
+from tidemark.spark.columns.expressions import START, quoted
+from tidemark.spark.operators.base.buffered_columns import DUE, EPOCH, OLDEST, STATE, TIMER
+from tidemark.spark.operators.base.parameters import parameters
+from tidemark.spark.operators.base.tables import StateTables
+from tidemark.state.gc.compaction import LARGEST_FILE, plan_compaction
+from tidemark.state.log.records import StateFile
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame
+
+MOST_GARBAGE = 10_000
+"""Where rows are more than twice the keys and so many, those that are out of date go."""
+
+FIRES = "__tm_fires"
+_NEVER = MAX_WATERMARK
+
+
+@dataclass(frozen=True)
+class Counters:
+    """What an epoch leaves for the next: how many keys there are, the least deadlines, the oldest window; none: the greatest time.
+
+    ``clock`` is the processing time of the epoch. Deadlines and the oldest window may be earlier than they are, never later.
+    """
+
+    keys: int = 0
+    due: int = _NEVER
+    timer: int = _NEVER
+    oldest: int = _NEVER
+    clock: int = MIN_WATERMARK
+
+    @staticmethod
+    def of(counters: Mapping[str, int], prefix: str = "") -> Counters:
+        """Return what an operator's counters say."""
+        names = ("keys", "due", "timer", "oldest", "clock")
+        return Counters(**{name: counters[f"{prefix}{name}"] for name in names if f"{prefix}{name}" in counters})
+
+    def named(self, prefix: str = "") -> dict[str, int]:
+        """Return the same as an operator's counters."""
+        found = {"keys": self.keys, "due": self.due, "timer": self.timer, "oldest": self.oldest, "clock": self.clock}
+        return {f"{prefix}{name}": value for name, value in found.items()}
+
+    def reached(self, clock: OperatorClock) -> bool:
+        """Return whether some key may be due."""
+        return self.due <= clock.watermark or self.timer <= clock.timers_due_until
+
+
+class KeyTable:
+    """The rows of an operator's keys in one epoch.
+
+    Args:
+        tables: the operator's files.
+        part: the name of the table among them.
+        before: what the epoch before left.
+    """
+
+    def __init__(self, tables: StateTables, part: str, before: Counters) -> None:
+        self._tables = tables
+        self._part = part
+        self.before = before
+
+    @property
+    def files(self) -> list[StateFile]:
+        """The live files."""
+        return self._tables.files(self._part)
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are, those out of date included."""
+        return sum(file.rows for file in self.files)
+
+    def read(self, schema: T.StructType) -> DataFrame:
+        """Return all rows; ``schema`` are the columns."""
+        return self._tables.read(self.files, schema)
+
+    def due(self, versions: DataFrame, watermark: int, clock: OperatorClock) -> DataFrame:
+        """Return the rows whose deadlines were reached since the epoch before; ``watermark`` is its own."""
+        low, high, earlier, now = parameters(watermark, clock.watermark, self.before.clock, clock.timers_due_until, varying=EPOCH)
+        return versions.where(f"({DUE} > {low} AND {DUE} <= {high}) OR ({TIMER} > {earlier} AND {TIMER} <= {now})")
+
+    def ahead(self, versions: DataFrame, clock: OperatorClock) -> tuple[int, int, int]:
+        """Return the least deadlines that lie ahead, and the oldest window of the rows that may count; a Spark job."""
+        high, now = parameters(clock.watermark, clock.timers_due_until, varying=EPOCH)
+        found = versions.agg(
+            F.expr(f"min(CASE WHEN {DUE} > {high} THEN {DUE} END) AS due"),
+            F.expr(f"min(CASE WHEN {TIMER} > {now} THEN {TIMER} END) AS timer"),
+            F.expr(f"min(CASE WHEN {DUE} IS NULL OR {DUE} > {high} THEN {OLDEST} END) AS oldest"),
+        ).first()
+        if found is None:
+            raise ValueError("an aggregation without a row")
+        due, timer, oldest = (_NEVER if value is None else value for value in found)
+        return due, timer, oldest
+
+    def upkeep(self, layout_versions: T.StructType, keys: Sequence[str], living: int) -> Callable[[], None] | None:
+        """Forget all rows where no key is left; return the merging of files, None where there is nothing to merge."""
+        files = self.files
+        if not living:
+            self._tables.drop(files)
+            return None
+        if self.rows > 2 * living + MOST_GARBAGE:
+            return partial(self._merge, [files], layout_versions, keys, whole=True)
+        groups = plan_compaction(files).merge
+        return partial(self._merge, groups, layout_versions, keys, whole=False) if groups else None
+
+    def _merge(self, groups: Sequence[Sequence[StateFile]], schema: T.StructType, keys: Sequence[str], *, whole: bool) -> None:
+        """Merge files; where all of them are merged, rows that only say that nothing is kept are needed no more."""
+        for group in groups:
+            rows = self._tables.read(group, T.StructType([*schema, T.StructField(START, T.LongType())]))
+            others = [field.name for field in schema if field.name not in keys and field.name != EPOCH]
+            newest = [f"max_by({name}, {EPOCH}) AS {name}" for name in others]
+            merged = rows.groupBy(*map(quoted, keys)).agg(*map(F.expr, newest), F.max(EPOCH).alias(EPOCH))
+            if whole:
+                merged = merged.where(f"{STATE} IS NOT NULL")
+            merged = merged.select("*", F.col(DUE).alias(START))
+            if sum(file.bytes for file in group) < LARGEST_FILE:
+                merged = merged.coalesce(1)
+            self._tables.write(merged, self._part, newest=max(file.epoch for file in group))
+            self._tables.drop(group)
+            crash_point("compaction-staged")
+
+
+def of_keys(rows: DataFrame, wanted: DataFrame, keys: Sequence[str], also: str = "true") -> DataFrame:
+    """Return rows with one of these keys, a null key included.
+
+    Args:
+        rows: with key columns.
+        wanted: with the same key columns, and what the condition reads.
+        keys: the key columns.
+        also: a further condition.
+    """
+    names = [f"__tm_wanted_{number}" for number in range(len(keys))]
+    others = [name for name in wanted.columns if name not in keys]
+    asked = wanted.select(*(F.col(quoted(key)).alias(name) for key, name in zip(keys, names, strict=True)), *others)
+    same = [f"{quoted(key)} <=> {name}" for key, name in zip(keys, names, strict=True)]
+    return rows.join(asked, F.expr(" AND ".join([*same, also])), "left_semi")
+
+
+def together(parts: Sequence[DataFrame]) -> DataFrame:
+    """Return the rows of several frames; a column that one lacks is null there."""
+    return reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), parts)

@@ -1,0 +1,145 @@
+"""Keys and partial aggregates of a window operator, as SQL: made from rows, merged, turned into results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from tidemark.graph.checks.state_columns import key_column, partial_column
+from tidemark.graph.model.aggregates import Aggregate, Partial
+from tidemark.graph.model.nodes import WindowNode
+from tidemark.spark.columns.expressions import POSITION, TIME, column, is_name, quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_PLAIN = frozenset({"count", "sum", "avg", "min", "max", "stddev", "stddev_pop", "variance", "variance_pop"})
+"""Kinds of aggregates that make nothing of nulls and cannot fail on them."""
+
+
+class Partials:
+    """The state columns of a window operator that come from its keys and aggregates.
+
+    Args:
+        node: the operator.
+    """
+
+    def __init__(self, node: WindowNode) -> None:
+        self.node = node
+        self.keys = [key_column(name) for name, _ in node.keys]
+        self._columns = {
+            name: {partial.name: partial_column(name, partial.name) for partial in aggregate.partials}
+            for name, aggregate in node.aggregates
+        }
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the partials' columns, in order."""
+        return [column for columns in self._columns.values() for column in columns.values()]
+
+    @cached_property
+    def plain(self) -> bool:
+        """Whether rows that dropped out before the window can be grouped beside the others."""
+        keys = all(is_name(expression) for _, expression in self.node.keys)
+        # One column under two spellings would be selected twice.
+        names = self.columns_read
+        told_apart = len({name.strip("`").lower() for name in names}) == len(names)
+        return keys and told_apart and all(_is_plain(aggregate) for _, aggregate in self.node.aggregates)
+
+    @property
+    def columns_read(self) -> set[str]:
+        """The columns, as written, that keys and arguments are where the operator is ``plain``."""
+        arguments = (argument for _, aggregate in self.node.aggregates for argument in aggregate.arguments)
+        return {str(expression).strip() for expression in (*(key for _, key in self.node.keys), *arguments)}
+
+    @cached_property
+    def key_columns(self) -> list[Column]:
+        """The keys of rows, under the names they have in state."""
+        return [column(expression).alias(key) for key, (_, expression) in zip(self.keys, self.node.keys, strict=True)]
+
+    @cached_property
+    def creations(self) -> list[Column]:
+        """What makes the partials from rows, in a groupBy."""
+        order = f"struct({TIME}, {POSITION})"
+        return [F.expr(partial.create.format(order=order)).alias(name) for name, _, partial in self._each()]
+
+    def merges(self, state: DataFrame) -> list[Column]:
+        """Return what merges the partials of rows of state, in a groupBy of them."""
+        # Spark widens the sum of a decimal; a state column keeps the type it was created with.
+        types = {field.name: field.dataType for field in state.schema}
+        return [F.expr(_filled(partial.merge, columns)).cast(types[name]).alias(name) for name, columns, partial in self._each()]
+
+    def grouped(self, state: DataFrame, *by: str, extra: Sequence[Column] = ()) -> DataFrame:
+        """Return rows of state merged to one per key and further columns."""
+        return state.groupBy(*map(quoted, self.keys), *by).agg(*self.merges(state), *extra)
+
+    @cached_property
+    def can_run(self) -> bool:
+        """Whether partials can be merged over all rows so far, in the order of a window function."""
+        return all(partial.running is not None for _, _, partial in self._each())
+
+    def running(self, state: DataFrame, over: str) -> list[Column]:
+        """Return what merges the partials of all rows so far; ``over`` is what follows OVER. Only where ``can_run``."""
+        types = {field.name: field.dataType for field in state.schema}
+        return [
+            F.expr((partial.running or "").format(over=f" OVER {over}", **_quoted(columns))).cast(types[name]).alias(name)
+            for name, columns, partial in self._each()
+        ]
+
+    @cached_property
+    def can_combine(self) -> bool:
+        """Whether two rows of partials can be merged without a groupBy."""
+        return all(partial.combine is not None for _, _, partial in self._each())
+
+    def combined(self, left: str, right: str) -> list[str]:
+        """Return what merges the partials of two structs, either of which may be null. Only where ``can_combine``."""
+        return [
+            (partial.combine or "").format(
+                **{f"left_{part}": f"{left}.{quoted(found)}" for part, found in columns.items()},
+                **{f"right_{part}": f"{right}.{quoted(found)}" for part, found in columns.items()},
+            )
+            for _, columns, partial in self._each()
+        ]
+
+    @property
+    def key_results(self) -> list[str]:
+        """The keys of rows of state, under the names they have in results."""
+        return [f"{quoted(key)} AS {quoted(name)}" for key, (name, _) in zip(self.keys, self.node.keys, strict=True)]
+
+    @property
+    def results(self) -> list[str]:
+        """The results of merged state; a reduced row as its columns."""
+        made = [(name, _filled(aggregate.result, self._columns[name])) for name, aggregate in self.node.aggregates]
+        if self.node.reduced:
+            ((_, row),) = made
+            return [f"({row}).{quoted(name)} AS {quoted(name)}" for name, _ in self.node.reduced]
+        return [f"{result} AS {quoted(name)}" for name, result in made]
+
+    @property
+    def key_hash(self) -> str:
+        """What orders the results of one window, as a source's rows are ordered by their positions."""
+        # A hash passes over nulls: of several keys it must be told which are.
+        nulls = [f"{quoted(key)} IS NULL" for key in self.keys] if len(self.keys) > 1 else []
+        return f"xxhash64({', '.join([*map(quoted, self.keys), *nulls])})" if self.keys else "0L"
+
+    def _each(self) -> list[tuple[str, dict[str, str], Partial]]:
+        return [
+            (self._columns[name][partial.name], self._columns[name], partial)
+            for name, aggregate in self.node.aggregates
+            for partial in aggregate.partials
+        ]
+
+
+def _filled(template: str, columns: dict[str, str]) -> str:
+    return template.format(**_quoted(columns))
+
+
+def _quoted(columns: dict[str, str]) -> dict[str, str]:
+    return {name: quoted(found) for name, found in columns.items()}
+
+
+def _is_plain(aggregate: Aggregate) -> bool:
+    return aggregate.kind in _PLAIN and all(map(is_name, aggregate.arguments))

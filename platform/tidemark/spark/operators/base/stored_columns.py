@@ -1,0 +1,28 @@
+"""Whether stored windows are of the kind that a step reads, where an earlier build kept their elements."""
+
+from __future__ import annotations
+
+from tidemark.errors import StateMismatchError
+from tidemark.graph.model.nodes import WindowNode
+from tidemark.spark.operators.base.tables import StateTables
+
+
+def require_partials(tables: StateTables, column: str, node: WindowNode) -> None:
+    """Check that what is stored of an operator, if anything is, are partial results.
+
+    Args:
+        tables: of the operator.
+        column: one that each row of its main table has besides keys and partials.
+        node: the operator.
+
+    Raises:
+        StateMismatchError: they are elements.
+    """
+    if tables.schema is None or column in tables.schema.names:
+        return
+    raise StateMismatchError(
+        "the stored windows hold elements, as those of an earlier build did; now they are to hold partial results",
+        fix="end the job with that build, or give the operator a new uid and the job a new name",
+        uid=node.uid,
+        place=node.place,
+    )

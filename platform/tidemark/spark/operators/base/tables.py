@@ -1,0 +1,194 @@
+"""The state of one operator in one epoch: Parquet files that are added, read, merged and forgotten."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql.types import StructField, StructType
+
+from tidemark.errors import StateMismatchError
+from tidemark.savepoints.model.stored_types import OLDER
+from tidemark.spark.columns.expressions import START
+from tidemark.spark.columns.state_files import read_files, write_folder
+from tidemark.spark.operators.base.contract import EpochSetting
+from tidemark.spark.sinks.sinks import nullable
+from tidemark.state.log.parquet_files import ParquetSummary
+from tidemark.state.log.records import OperatorState, StateFile
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+STATE_COMPRESSION = "lz4"
+MAIN = ""
+"""The table that an epoch's input goes into; others are made from it."""
+
+
+class StateTables:
+    """An operator's live files, by table. What is written here is nobody's until the epoch's record names it.
+
+    Args:
+        setting: of the epoch.
+        place: where the operator was declared, for errors.
+        time: the column of rows whose bounds are kept of each file.
+    """
+
+    def __init__(self, setting: EpochSetting, place: str, time: str = START) -> None:
+        self._setting = setting
+        self._place = place
+        self._time = time
+        self._live = list(setting.before.files)
+        text = setting.before.definition.get("schema")
+        self.schema = StructType.fromJson(text) if isinstance(text, dict) else None
+        self.added: list[StateFile] = []
+
+    def files(self, part: str = MAIN) -> list[StateFile]:
+        """Return the live files of a table."""
+        return [file for file in self._live if file.part == part]
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was ever written: then the state's columns are not known."""
+        return self.schema is None
+
+    def absorb(self, rows: DataFrame) -> list[StateFile]:
+        """Write an epoch's input, grouped, into the main table; one Spark job.
+
+        Raises:
+            StateMismatchError: a column would change its type.
+        """
+        self.require_types(rows.schema)
+        self.schema = self._with_older(rows.schema)
+        self.added = self.write(rows)
+        return self.added
+
+    def write(self, rows: DataFrame, part: str = MAIN, *, newest: int | None = None, rows_per_file: int | None = None) -> list[StateFile]:
+        """Write rows into a table; one Spark job.
+
+        Args:
+            rows: with the column of time.
+            part: the table.
+            newest: the epoch that the files count as of, this one by default.
+            rows_per_file: how many rows one file takes at most.
+        """
+        setting, folder = self._setting, self.new_folder()
+        options = {} if rows_per_file is None else {"maxRecordsPerFile": str(rows_per_file)}
+        written = write_folder(rows, setting.store, folder, compression=STATE_COMPRESSION, time_column=self._time, options=options)
+        return self.add(written, part, newest=newest)
+
+    def new_folder(self) -> str:
+        """Return a folder of the job that nobody has written to."""
+        return f"state/{self._setting.uid}/{self._setting.epoch:012d}-{uuid.uuid4().hex[:12]}"
+
+    def add(self, written: Iterable[ParquetSummary], part: str = MAIN, *, newest: int | None = None) -> list[StateFile]:
+        """Take files that were written into a table; they count as of the epoch ``newest``, this one by default."""
+        epoch = self._setting.epoch if newest is None else newest
+        files = [replace(file.as_state_file(epoch), part=part) for file in written]
+        self._live += files
+        return files
+
+    def adopt(self, made: StructType) -> None:
+        """Take over the columns that rows of the main table have from now on.
+
+        Raises:
+            StateMismatchError: a column would change its type.
+        """
+        self.require_types(made)
+        # What only older files have may be needed again, and has the type that it has there.
+        self.schema = self._with_older(made)
+
+    def read(self, files: Iterable[StateFile], schema: StructType | None = None) -> DataFrame:
+        """Return the rows of files, of the main table unless another's columns are given."""
+        wanted = schema or self.schema
+        if wanted is None:
+            raise ValueError("no state was written yet")
+        listed = list(files)
+        if not listed:
+            # As files are read: every column may be null.
+            return self._setting.spark.createDataFrame([], nullable(wanted))
+        return read_files(self._setting.spark, self._setting.store, listed, wanted)
+
+    def drop(self, files: Iterable[StateFile]) -> None:
+        """Forget files."""
+        gone = set(files)
+        self._live = [file for file in self._live if file not in gone]
+
+    def after(self, watermark: int, counters: dict[str, int]) -> OperatorState:
+        """Return what the epoch's record says of the operator."""
+        definition = dict(self._setting.definition)
+        if self.schema is not None:
+            definition["schema"] = self.schema.jsonValue()
+        return OperatorState(definition, tuple(self._live), watermark, {**self._setting.before.counters, **counters})
+
+    def _with_older(self, made: StructType) -> StructType:
+        """Return the columns as they are made now, and those that only older files have: later ones may need them again."""
+        names = {field.name.lower() for field in made}
+        older = [as_older(field) for field in self.schema if field.name.lower() not in names] if self.schema else []
+        return StructType([*made.fields, *older]) if older else made
+
+    def require_types(self, made: StructType) -> None:
+        """Check the types of columns that are to become state: files of two types could not be read together.
+
+        Raises:
+            StateMismatchError: a column would change its type.
+        """
+        stored = {field.name.lower(): field.dataType.simpleString() for field in self.schema} if self.schema else {}
+        changed = [f for f in made if f.dataType.simpleString() != stored.get(f.name.lower(), f.dataType.simpleString())]
+        if changed:
+            found = ", ".join(f"{f.name} was {stored[f.name.lower()]} and is now {f.dataType.simpleString()}" for f in changed)
+            raise StateMismatchError(
+                f"the stored state has other column types: {found}",
+                fix="start the job again: its state is held against the new types, and widened where that loses nothing",
+                uid=self._setting.uid,
+                place=self._place,
+            )
+
+
+def as_older(field: StructField) -> StructField:
+    """Return a column that only older files have."""
+    return StructField(field.name, field.dataType, field.nullable, {**field.metadata, OLDER: True})
+
+
+def is_current(field: StructField) -> bool:
+    """Return whether rows of now have a column of state, not only older files."""
+    return not field.metadata.get(OLDER)
+
+
+def stagings(files: Sequence[StateFile]) -> list[tuple[int, int]]:
+    """Return the time spans of groups of files that were written by one job, in which a key and window occurs once."""
+    spans: dict[str, tuple[int, int]] = {}
+    for file in files:
+        folder = file.path.rpartition("/")[0]
+        low = file.min_time if file.min_time is not None else -(2**63)
+        high = file.max_time if file.max_time is not None else 2**63 - 1
+        before = spans.get(folder, (low, high))
+        spans[folder] = (min(before[0], low), max(before[1], high))
+    return list(spans.values())
+
+
+def shared_span(spans: Sequence[tuple[int, int]], low: int, high: int) -> tuple[int, int] | None:
+    """Return the least span within [low, high] outside of which no time is covered twice; None where no time is."""
+    first: int | None = None
+    last = reached = None
+    for start, end in sorted((max(a, low), min(b, high)) for a, b in spans):
+        if start > end:
+            continue
+        if reached is not None and start <= reached:
+            first = start if first is None else first
+            last = min(end, reached) if last is None else max(last, min(end, reached))
+        reached = end if reached is None else max(reached, end)
+    return None if first is None or last is None else (first, last)
+
+
+def count_in_spans(files: Iterable[StateFile], low: int, high: int, step: int) -> int:
+    """Return how many times of a grid in [low, high] lie between the least and greatest times of files; those are on the grid."""
+    count, reached = 0, low - step
+    spans = sorted((file.min_time, file.max_time) for file in files if file.min_time is not None and file.max_time is not None)
+    for first, last in spans:
+        begin, end = max(first, reached + step), min(last, high)
+        if begin <= end:
+            count += (end - begin) // step + 1
+            reached = end
+    return count

@@ -1,0 +1,162 @@
+"""Count windows with aggregates: an epoch's elements are numbered on from where their key stood, and grouped into slices of groups.
+
+A slice has as many elements as the greatest common divisor of size and slide, so that groups are whole numbers of slices. State is one row
+per (key, slice, staging): partials, how many elements, and how many the key has had up to there. The pass that absorbs the input reads of
+that only the counts of keys; then the slices of keys with a group that became full are read, and merged by group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
+from pyspark.storagelevel import StorageLevel
+
+from tidemark.crashpoints import crash_point
+from tidemark.graph.model.nodes import WindowNode
+from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
+from tidemark.spark.columns.tallies import Tally
+from tidemark.spark.operators.base.buffered_keys import of_keys
+from tidemark.spark.operators.base.contract import Absorbed, EpochSetting, Fired, OperatorRun, WindowStep
+from tidemark.spark.operators.base.stored_columns import require_partials
+from tidemark.spark.operators.base.tables import StateTables
+from tidemark.spark.operators.count.counted_frames import NEWEST, UNTIL, CountedFrames
+from tidemark.state.gc.compaction import plan_compaction
+from tidemark.state.log.records import OperatorState, StateFile
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+FEW_ROWS = 100_000
+"""Up to so many stored rows, handing the counts of all keys to a pass costs less than looking for those of keys with input."""
+
+FEW_TOUCHED = 4
+"""An epoch touches few keys if so many times its elements are not more than the stored rows."""
+
+_ROWS = "rows"
+
+
+class CountedStep(WindowStep):
+    """Count windows of a run.
+
+    Args:
+        node: the operator; one that ``is_counted``.
+    """
+
+    def __init__(self, node: WindowNode) -> None:
+        super().__init__(node)
+        self.frames = CountedFrames(node)
+
+    def begin(self, setting: EpochSetting) -> CountedRun:
+        """Return the operator at work on an epoch."""
+        return CountedRun(self, setting)
+
+    def next_due(self, state: OperatorState) -> None:
+        """Return None: groups wait for elements."""
+
+
+class CountedRun(OperatorRun):
+    """Count windows in one epoch."""
+
+    step: CountedStep
+
+    def __init__(self, step: CountedStep, setting: EpochSetting) -> None:
+        super().__init__(step, setting)
+        self.tables = StateTables(setting, step.node.place, time=NEWEST)
+        require_partials(self.tables, UNTIL, step.node)
+        self._full = 0
+
+    @property
+    def _ended(self) -> bool:
+        """Whether the input had ended before: elements that come after that are late."""
+        return self.setting.before.watermark >= MAX_WATERMARK
+
+    @property
+    def oldest_open_window(self) -> None:
+        """None: groups have no bounds."""
+
+    def absorb(self, rows: DataFrame, tally: Tally | None = None) -> Absorbed:  # noqa: ARG002
+        """Number an epoch's elements and take them into slices; one Spark job, two where there may be few keys with input."""
+        keyed = self.step.frames.keyed(rows)
+        self.tables.require_types(self.step.frames.key_types(keyed))
+        stored = self._counts()
+        if stored is None or not self._may_touch_few:
+            return self._absorb(keyed, stored)
+        kept = keyed.persist(StorageLevel.MEMORY_AND_DISK)
+        try:
+            if kept.count() * FEW_TOUCHED <= self._stored_rows:
+                names = self.step.frames.names
+                stored = of_keys(stored, kept.select(*names).distinct(), names)
+            return self._absorb(kept, stored)
+        finally:
+            kept.unpersist()
+
+    def _absorb(self, keyed: DataFrame, stored: DataFrame | None) -> Absorbed:
+        frames, observation = self.step.frames, Observation()
+        slices = frames.slices(frames.numbered(keyed, stored))
+        self.tables.absorb(frames.taken(slices, observation, ended=self._ended))
+        found = observation.get
+        self._full = found["full"] or 0
+        self.absorbed = Absorbed(found["accepted"] or 0, found["late"] or 0, found["groups"], 0, ())
+        crash_point("state-staged")
+        return self.absorbed
+
+    def _counts(self) -> DataFrame | None:
+        """Return rows with how many elements keys have had, None where there are no keys; the most that is said of a key holds."""
+        files = self.tables.files()
+        return self.step.frames.counts(self.tables.read(files)) if files else None
+
+    @property
+    def _may_touch_few(self) -> bool:
+        """Whether there are many stored rows, and the last epoch with input had few elements; without keys there is one count."""
+        touched = self.setting.before.counters.get(_ROWS, 0)
+        return bool(self.node.keys) and self._stored_rows > FEW_ROWS and touched * FEW_TOUCHED <= self._stored_rows
+
+    @property
+    def _stored_rows(self) -> int:
+        return sum(file.rows for file in self.setting.before.files)
+
+    def late_rows(self, rows: DataFrame) -> DataFrame:
+        """Return all rows once the input had ended, none before."""
+        return rows if self._ended else rows.where("false")
+
+    def fire(self, watermark: int, observation: Observation) -> DataFrame | None:
+        """Return the groups that became full, None where there are none. Nothing runs yet."""
+        self.watermark = watermark
+        if not self._full:
+            return None
+        frames = self.step.frames
+        grouped = frames.groups(self.tables.read(self.tables.files()), self.tables.read(self.tables.added))
+        return frames.results(grouped.observe(observation, F.expr("count(1) AS groups")))
+
+    def fired(self, observation: Observation) -> Fired:
+        """Read how many groups were written; each is a window of its own."""
+        groups = observation.get["groups"] if self._full else 0
+        return Fired(on_time=groups, closed=groups)
+
+    def open_slices(self) -> DataFrame | None:
+        """Return the slices of groups that are not full yet, merged, for who reads state; None where nothing is stored."""
+        files = self.tables.files()
+        return self.step.frames.merged(self.tables.read(files)) if files else None
+
+    def upkeep(self) -> Callable[[], None] | None:
+        """Forget all when the input has ended; return the merging of files into larger ones, None where there is nothing to merge."""
+        if self.watermark >= MAX_WATERMARK:
+            self.tables.drop(self.tables.files())
+        merge = plan_compaction(self.tables.files()).merge
+        return partial(self._merge, merge) if merge else None
+
+    def _merge(self, groups: Sequence[Sequence[StateFile]]) -> None:
+        for group in groups:
+            merged = self.step.frames.merged(self.tables.read(group))
+            self.tables.write(merged.coalesce(1), newest=max(file.epoch for file in group))
+            self.tables.drop(group)
+            crash_point("compaction-staged")
+
+    def after(self) -> OperatorState:
+        """Return the operator's state after this epoch."""
+        counters = {} if self.absorbed is None else {_ROWS: self.absorbed.accepted}
+        return self.tables.after(self.watermark, counters)

@@ -1,0 +1,1 @@
+"""Windows that keep their elements, for functions."""

@@ -1,0 +1,307 @@
+"""Windows that keep their elements: process functions, triggers of any kind, evictors, count and global windows.
+
+``semantics.window_process`` decides everything, key by key, in tasks. State is two tables: ``keys``, one row per key and epoch that changed
+it, and the elements, written once. An epoch's input is staged while the sources' watermarks are still to be found; when these are known,
+one pass reads what is kept of the keys that have input or are due, the input, and the stored elements of keys that may fire, and writes
+panes, late rows and new state, each apart. Where there are aggregates, they are native ones over the elements of each pane.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from tidemark.crashpoints import crash_point
+from tidemark.graph.checks.state_columns import looks_at_rows
+from tidemark.graph.model.nodes import WindowNode
+from tidemark.semantics.process.window_process import WindowProcess
+from tidemark.semantics.watermarks.operator_clock import OperatorClock
+from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
+from tidemark.semantics.windows.assigners import DynamicSession
+from tidemark.spark.columns.expressions import START, TIME, quoted
+from tidemark.spark.columns.state_files import write_folder
+from tidemark.spark.columns.tallies import Tally
+from tidemark.spark.operators.aligned.absorbing import EXPIRED
+from tidemark.spark.operators.base.buffered_columns import EPOCH, GAP, LATE, PANE, SORT, STORED, TAG, VERSION
+from tidemark.spark.operators.base.buffered_keys import Counters, KeyTable, of_keys, together
+from tidemark.spark.operators.base.contract import Absorbed, EpochSetting, Fired, OperatorRun, WindowStep, bounded, in_turn
+from tidemark.spark.operators.base.parameters import parameters
+from tidemark.spark.operators.base.partials import Partials
+from tidemark.spark.operators.base.tables import MAIN, STATE_COMPRESSION, StateTables, is_current
+from tidemark.spark.operators.process.buffered_compaction_task import CompactionTask
+from tidemark.spark.operators.process.buffered_feed import FEW_ROWS, Feed
+from tidemark.spark.operators.process.buffered_layout import Layout, layout_of_rows, layout_of_state
+from tidemark.spark.operators.process.buffered_pass import Passed, run_pass, sorted_by_key
+from tidemark.spark.operators.process.buffered_process import ProcessTask, ShownElements
+from tidemark.spark.operators.process.buffered_results import aggregated, processed
+from tidemark.spark.operators.process.buffered_rules import fires_when_due, goes_with_time, longest_window, trigger_in_effect
+from tidemark.spark.operators.process.buffered_versions import Blame
+from tidemark.spark.operators.session.session_input import END, SessionInput
+from tidemark.state.gc.compaction import plan_compaction
+from tidemark.state.log.parquet_files import ParquetSummary
+from tidemark.state.log.records import OperatorState, StateFile
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+KEYS = "keys"
+_LATENESS = "lateness"
+
+
+class BufferedStep(WindowStep):
+    """One operator.
+
+    Args:
+        node: its declaration, without a function behind aggregates.
+    """
+
+    def __init__(self, node: WindowNode) -> None:
+        super().__init__(node)
+        self.partials = Partials(node)
+        self.keys = {name: column for (name, _), column in zip(node.keys, self.partials.keys, strict=True)}
+        self.fires_when_due = fires_when_due(node)
+        self.has_gap = isinstance(node.assigner, DynamicSession)
+        self.process = WindowProcess(
+            node.assigner, trigger=trigger_in_effect(node), evictor=node.evictor, allowed_lateness_ms=node.allowed_lateness_ms
+        )
+
+    @property
+    def judges_when_it_fires(self) -> bool:
+        """So it is: the process decides."""
+        return True
+
+    @property
+    def blame(self) -> Blame:
+        """What is named where the user's code fails."""
+        rules = [f"trigger {self.process.effective_trigger.describe()}"]
+        if self.node.evictor is not None:
+            rules.append(f"evictor {self.node.evictor.describe()}")
+        return Blame(self.node.uid or "", " or ".join(rules))
+
+    def task(self, layout: Layout, clock: OperatorClock, gone: int = MIN_WATERMARK) -> ProcessTask:
+        """Return what the tasks of an epoch do; ``gone`` is the last time of the last window that was gone before it."""
+        node, process = self.node, dataclasses.replace(self.process, gone=gone)
+        schema = layout.arrow(layout.given_back)
+        if node.function is not None:
+            process = dataclasses.replace(process, function=ShownElements(node.function, layout.elements, schema))
+        return ProcessTask(
+            process,
+            clock,
+            keys=layout.keys,
+            elements=layout.elements,
+            schema=schema,
+            shapes=layout.shapes,
+            blame=self.blame,
+            trigger_looks=looks_at_rows(process.trigger),
+            evictor_looks=looks_at_rows(node.evictor),
+            has_gap=layout.has_gap,
+            shows_late=node.late_to is not None,
+        )
+
+    def begin(self, setting: EpochSetting) -> BufferedRun:
+        """Return the operator at work on an epoch."""
+        return BufferedRun(self, setting)
+
+    def next_due(self, state: OperatorState) -> int | None:
+        """Return the least watermark at which a key is due; the end of input is none to wait for."""
+        due = Counters.of(state.counters).due
+        return None if due >= MAX_WATERMARK else due
+
+    def next_processing_time(self, state: OperatorState) -> int | None:
+        """Return the least processing time at which a key is due."""
+        timer = Counters.of(state.counters).timer
+        return None if timer >= MAX_WATERMARK else timer
+
+
+class BufferedRun(OperatorRun):
+    """Windows that keep their elements, in one epoch."""
+
+    step: BufferedStep
+
+    def __init__(self, step: BufferedStep, setting: EpochSetting) -> None:
+        super().__init__(step, setting)
+        self.tables = StateTables(setting, step.node.place)
+        self._before = Counters.of(setting.before.counters)
+        self._keys = KeyTable(self.tables, KEYS, self._before)
+        self._counters = dataclasses.replace(self._before, clock=setting.processing_time)
+        self._took_input = False
+        self._staged: tuple[ParquetSummary, ...] = ()
+        self._layout: Layout | None = None
+        self._passed: Passed | None = None
+
+    @property
+    def oldest_open_window(self) -> int | None:
+        """The start of the oldest window that is not gone; none for windows without bounds."""
+        oldest = self._counters.oldest
+        return None if oldest >= MAX_WATERMARK or not self._counters.keys else bounded(oldest)
+
+    def absorb(self, rows: DataFrame, tally: Tally | None = None) -> None:  # noqa: ARG002
+        """Stage an epoch's input, so that it is read once; one Spark job."""
+        timed = self._with_gap(rows)
+        # By themselves: the stream may have a column of such a name.
+        keys = dict(zip(self.step.partials.keys, self.step.partials.key_columns, strict=True))
+        key_types = timed.select(*keys.values()).schema
+        layout = layout_of_rows(self.node, self.step.keys, rows.schema, key_types, has_gap=self.step.has_gap)
+        self.tables.adopt(layout.stored)
+        given = {column: name for name, column in (*layout.elements.items(), *layout.late_only.items())}
+        staged = timed.select(*(keys.get(name, F.col(quoted(given.get(name, name))).alias(name)) for name in layout.new.names))
+        folder = self.tables.new_folder()
+        self._staged = tuple(write_folder(staged, self.setting.store, folder, compression=STATE_COMPRESSION, time_column=TIME))
+        self._layout, self._took_input = layout, True
+        crash_point("state-staged")
+
+    def _with_gap(self, rows: DataFrame) -> DataFrame:
+        if not self.step.has_gap:
+            return rows
+        found = SessionInput(self.node, self.step.partials).bounded(rows, self.setting.processing_time)
+        return found.withColumn(GAP, F.expr(f"{END} - {START}")).drop(START, END)
+
+    def late_rows(self, rows: DataFrame) -> DataFrame:
+        """Return the late rows that the pass wrote."""
+        layout, passed = self._layout, self._passed
+        if layout is None or passed is None or not passed.rows(LATE):
+            return rows.where("false")
+        columns = {**layout.elements, **layout.late_only}
+        return passed.read(self.setting, LATE).select(*(F.col(quoted(columns.get(name, name))).alias(name) for name in rows.columns))
+
+    def fire(self, watermark: int, observation: Observation) -> DataFrame | None:  # noqa: ARG002 - the pass has one of its own
+        """Run the process of keys with input and of those that are due; return the panes, None where there are none."""
+        self.watermark = watermark
+        if self._took_input:
+            self.absorbed = Absorbed(0, 0, 0, 0, ())
+        clock = self._clock
+        if not self._staged and not self._before.reached(clock):
+            return None
+        layout = self._layout or self._layout_of_state()
+        feed = Feed(self.node, layout, tables=self.tables, keys=self._keys, setting=self.setting, clock=clock)
+        fed, others = feed.rows(self._staged, order=self.step.process.element_order, fires_when_due=self.step.fires_when_due)
+        passed = run_pass(
+            fed,
+            self.step.task(layout, clock, self._gone_before),
+            layout.given_back,
+            keys=list(layout.keys.values()),
+            setting=self.setting,
+            tables=self.tables,
+            merging=self.node.assigner.merging,
+        )
+        self._layout, self._passed = layout, passed
+        self.tables.add(passed.files.get(VERSION, ()), KEYS)
+        self.tables.add(passed.files.get(STORED, ()), MAIN)
+        self._counters = passed.counters(self._before, self.setting.processing_time, others)
+        self._forget_input()
+        if self._took_input:
+            self.absorbed = passed.absorbed
+        return self._results(passed, layout)
+
+    @property
+    def _clock(self) -> OperatorClock:
+        setting = self.setting
+        return OperatorClock(
+            self.node.assigner.domain, setting.epoch, setting.before.watermark, self.watermark, processing_time=setting.processing_time
+        )
+
+    def _layout_of_state(self, *, older: bool = False) -> Layout:
+        """Return the columns of the stored elements; with ``older`` also those that the stream has no more."""
+        if self.tables.schema is None:
+            raise ValueError("a deadline without state")
+        stored = StructType([field for field in self.tables.schema if older or is_current(field)])
+        return layout_of_state(self.node, self.step.keys, stored, has_gap=self.step.has_gap)
+
+    def _results(self, passed: Passed, layout: Layout) -> DataFrame | None:
+        if not passed.fired.panes:
+            return None
+        panes = passed.read(self.setting, PANE)
+        return processed(self.node, panes, layout.results) if layout.results else aggregated(self.node, panes, layout)
+
+    def fired(self, observation: Observation) -> Fired:  # noqa: ARG002
+        """Return the counts of the pass; aggregates make one row of a pane, a function any number."""
+        found = Fired() if self._passed is None else self._passed.fired
+        return found if self.node.function is not None else dataclasses.replace(found, emitted=None)
+
+    def upkeep(self) -> Callable[[], None] | None:
+        """Forget files that hold nothing of use; return the merging of others into larger ones, None where there is nothing to merge."""
+        living = self._counters.keys
+        work: list[Callable[[], None]] = []
+        if not living or self.watermark >= MAX_WATERMARK:
+            self.tables.drop(self.tables.files())
+        plan = plan_compaction(self.tables.files(), expired_before=self._expired_before)
+        self.tables.drop(plan.drop)
+        if plan.merge:
+            work.append(partial(self._merge, plan.merge))
+        if self.tables.schema is not None:
+            layout = self._layout or self._layout_of_state()
+            work += filter(None, [self._keys.upkeep(layout.versions, list(layout.keys.values()), living)])
+        return partial(in_turn, work) if work else None
+
+    @property
+    def _lateness(self) -> int:
+        """The greatest lateness that windows in state may have been kept for."""
+        return max(self.node.allowed_lateness_ms, self.setting.before.counters.get(_LATENESS, 0))
+
+    @property
+    def _gone_before(self) -> int:
+        """The last time of the last window that was gone before this epoch; greater lateness does not bring it back."""
+        return self.setting.before.counters.get(EXPIRED, MIN_WATERMARK)
+
+    @property
+    def _gone(self) -> int:
+        """The same after this epoch."""
+        return max(self._gone_before, self.watermark if self.watermark >= MAX_WATERMARK else self.watermark - self.node.allowed_lateness_ms)
+
+    @property
+    def _expired_before(self) -> int:
+        """The time from which on elements may still be held."""
+        longest = longest_window(self.node.assigner)
+        if longest is not None:
+            return bounded(self.watermark - self._lateness - longest + 2)
+        return self._counters.oldest if self.node.assigner.merging else MIN_WATERMARK
+
+    def _merge(self, groups: Sequence[Sequence[StateFile]]) -> None:
+        """Merge files of elements, without those that no window holds."""
+        for group in groups:
+            layout = self._layout_of_state(older=True)
+            elements = self.tables.read(group, layout.stored).where(f"{START} >= {parameters(self._expired_before)[0]}")
+            if not goes_with_time(self.node):
+                elements = self._held(elements, layout)
+            self.tables.write(elements.coalesce(1), MAIN, newest=max(file.epoch for file in group))
+            self.tables.drop(group)
+            crash_point("compaction-staged")
+
+    def held_elements(self) -> tuple[DataFrame, Layout] | None:
+        """Return the stored elements that some window holds, for who reads state, and their columns; None if there never was one."""
+        if self.tables.schema is None:
+            return None
+        layout = self._layout_of_state()
+        stored = self.tables.read(self.tables.files(), layout.stored)
+        return self._held(stored.where(f"{START} >= {parameters(self._expired_before)[0]}"), layout), layout
+
+    def _held(self, elements: DataFrame, layout: Layout) -> DataFrame:
+        """Return the elements that some window holds, as the newest versions of their keys say."""
+        keys = list(layout.keys.values())
+        versions = self._keys.read(layout.versions)
+        if keys and self._keys.rows > FEW_ROWS:
+            versions = of_keys(versions, elements.select(*map(quoted, keys)), keys)
+        fed = together(
+            [
+                versions.withColumn(TAG, F.lit(VERSION)).withColumn(SORT, F.expr(f"-{EPOCH}")),
+                elements.withColumn(TAG, F.lit(STORED)).withColumn(SORT, F.col(START)),
+            ]
+        )
+        schema = layout.arrow(layout.given_back)
+        task = CompactionTask(self.step.process, self._clock, layout.keys, schema, layout.shapes, self.node.uid or "")
+        kept = sorted_by_key(fed, keys).mapInArrow(task, layout.given_back)
+        return kept.select(*map(quoted, layout.stored.names))
+
+    def after(self) -> OperatorState:
+        """Return the operator's state after this epoch."""
+        return self.tables.after(self.watermark, {**self._counters.named(), _LATENESS: self._lateness, EXPIRED: self._gone})
+
+    def _forget_input(self) -> None:
+        """Remove the staged input, which nobody will name; what a crash leaves is swept."""
+        self.setting.store.delete(file.path for file in self._staged)

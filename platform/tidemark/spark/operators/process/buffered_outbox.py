@@ -1,0 +1,156 @@
+"""Rows that a task gives back, gathered by tag into Arrow batches of one schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from tidemark.errors import UserCodeError
+from tidemark.spark.columns.user_values import MisfitError, fitted_batch
+from tidemark.spark.operators.base.buffered_columns import TAG
+from tidemark.spark.operators.process.buffered_rows import Place, table_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MOST_ROWS: Final = 5_000
+MOST_BATCHES: Final = 32
+"""A row that waits keeps the batch it came in."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Which columns the rows of a tag have: ``carried`` from the row they come from, ``made`` here, ``results`` of the user's function.
+
+    ``results`` are names in the dicts that the function gives, by names of columns.
+    """
+
+    carried: tuple[str, ...] = ()
+    made: tuple[str, ...] = ()
+    results: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class _Section:
+    places: list[Place] = field(default_factory=list)
+    values: list[tuple[object, ...]] = field(default_factory=list)
+    results: list[Mapping[str, object]] = field(default_factory=list)
+    origins: list[str] = field(default_factory=list)
+
+
+class Outbox:
+    """Collects rows until there are enough of them.
+
+    Args:
+        schema: of all rows; a row has nulls where its tag has no column.
+        shapes: of the rows, by tag.
+        uid: of the operator, for errors.
+    """
+
+    def __init__(self, schema: pa.Schema, shapes: Mapping[int, Shape], uid: str) -> None:
+        self._schema = schema
+        self._shapes = shapes
+        self._uid = uid
+        self._sections: dict[int, _Section] = {}
+        self._rows = 0
+        self._batches: set[int] = set()
+
+    def add(
+        self, tag: int, place: Place, values: tuple[object, ...] = (), *, result: Mapping[str, object] | None = None, origin: str = ""
+    ) -> None:
+        """Add a row.
+
+        Args:
+            tag: of the row.
+            place: the row that it comes from.
+            values: of the columns that its shape says are made.
+            result: what the function gave.
+            origin: key and window of the result, for errors.
+        """
+        section = self._sections.setdefault(tag, _Section())
+        section.places.append(place)
+        section.values.append(values)
+        if result is not None:
+            section.results.append(result)
+            section.origins.append(origin)
+        self._rows += 1
+        self._batches.add(id(place.batch))
+
+    def enough(self) -> Iterator[pa.RecordBatch]:
+        """Yield what has been collected, once it is enough."""
+        if self._rows >= MOST_ROWS or len(self._batches) >= MOST_BATCHES:
+            yield from self.rest()
+
+    def rest(self) -> Iterator[pa.RecordBatch]:
+        """Yield what has been collected.
+
+        Raises:
+            UserCodeError: a result does not fit the function's columns.
+        """
+        for tag, section in self._sections.items():
+            yield self._batch(tag, self._shapes[tag], section)
+        self._sections, self._rows, self._batches = {}, 0, set()
+
+    def _batch(self, tag: int, shape: Shape, section: _Section) -> pa.RecordBatch:
+        import pyarrow as pa
+
+        count = len(section.places)
+        found: dict[str, pa.Array] = {TAG: pa.array([tag] * count, self._schema.field(TAG).type)}
+        if shape.carried:
+            table = table_of(section.places, {name: name for name in shape.carried}).combine_chunks()
+            found |= {name: _whole(table.column(name)) for name in shape.carried}
+        for name, column in zip(shape.made, zip(*section.values, strict=True), strict=True):
+            found[name] = pa.array(column, self._schema.field(name).type)
+        if shape.results:
+            found |= self._results(shape.results, section.results, section.origins)
+        columns = [self._typed(field, found.get(field.name), count) for field in self._schema]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def _typed(self, field: pa.Field, column: pa.Array | None, count: int) -> pa.Array:
+        import pyarrow as pa
+
+        if column is None:
+            return pa.nulls(count, field.type)
+        return column if column.type == field.type else column.cast(field.type)
+
+    def _results(self, names: Mapping[str, str], rows: Sequence[Mapping[str, object]], origins: Sequence[str]) -> dict[str, pa.Array]:
+        import pyarrow as pa
+
+        for row, origin in zip(rows, origins, strict=True):
+            if unknown := [name for name in row if name not in names.values()]:
+                raise UserCodeError(
+                    f"the window function returned a row with a column {unknown[0]!r}, which it does not declare, {origin}",
+                    fix=f"name it in returns=..., or return only {', '.join(names.values())}",
+                    uid=self._uid,
+                )
+        schema = pa.schema([pa.field(shown, self._schema.field(name).type) for name, shown in names.items()])
+        try:
+            made = fitted_batch(rows, schema)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise self._misfit(schema, rows, origins, error) from error
+        return dict(zip(names, made.columns, strict=True))
+
+    def _misfit(self, schema: pa.Schema, rows: Sequence[Mapping[str, object]], origins: Sequence[str], error: Exception) -> UserCodeError:
+        """Return the error that names the first row which does not fit."""
+        import pyarrow as pa
+
+        where, why = "", error
+        for row, origin in zip(rows, origins, strict=True):
+            try:
+                fitted_batch([row], schema)
+            except (pa.ArrowException, TypeError, ValueError, OverflowError) as found:
+                where, why = origin, found
+                break
+        said = "returned" if isinstance(why, MisfitError) else "returned a row that does not fit its columns:"
+        return UserCodeError(
+            f"the window function {said} {' '.join(str(why).split())}, {where}",
+            fix="return values of the types in returns=...",
+            uid=self._uid,
+        )
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    import pyarrow as pa
+
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)

@@ -1,0 +1,171 @@
+"""One pass over the keys of an operator: rows go to the tasks sorted, and what comes back is written once, each tag apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from tidemark.crashpoints import crash_point
+from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
+from tidemark.spark.columns.expressions import POSITION, START, nulls_in, quoted
+from tidemark.spark.columns.state_files import read_files, write_folder
+from tidemark.spark.operators.base.buffered_columns import (
+    ACCEPTED,
+    DUE,
+    FROM,
+    HASH,
+    HASH_AGAIN,
+    NOTE,
+    OLDEST,
+    OPENED,
+    ORDER,
+    PANE,
+    REFUSED,
+    SORT,
+    TAG,
+    TIMER,
+    TIMING,
+    TO,
+    VERSION,
+)
+from tidemark.spark.operators.base.buffered_keys import Counters
+from tidemark.spark.operators.base.contract import MAX_LISTED_WINDOWS, Absorbed, EpochSetting, Fired
+from tidemark.spark.operators.base.tables import STATE_COMPRESSION, StateTables
+from tidemark.spark.operators.process.buffered_versions import LATE_ELEMENT
+from tidemark.state.log.parquet_files import ParquetSummary
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame
+
+Task = Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
+
+
+@dataclass(frozen=True)
+class Passed:
+    """What a pass wrote, by tag, and what it counted. ``given_back`` are the columns of what it wrote."""
+
+    files: Mapping[int, tuple[ParquetSummary, ...]]
+    found: Mapping[str, object]
+    given_back: T.StructType
+    merging: bool
+
+    def rows(self, tag: int) -> int:
+        """Return how many rows of a tag there are."""
+        return sum(file.rows for file in self.files.get(tag, ()))
+
+    def read(self, setting: EpochSetting, tag: int) -> DataFrame:
+        """Return the rows of a tag."""
+        schema = T.StructType([field for field in self.given_back if field.name != TAG])
+        files = [file.as_state_file(setting.epoch) for file in self.files.get(tag, ())]
+        return read_files(setting.spark, setting.store, files, schema) if files else setting.spark.createDataFrame([], schema)
+
+    @property
+    def absorbed(self) -> Absorbed:
+        """What became of the elements."""
+        accepted, late = _number(self.found["accepted"]), _number(self.found["late"])
+        return Absorbed(accepted, late, accepted, 0, _starts(self.found["late_starts"]))
+
+    @property
+    def fired(self) -> Fired:
+        """The panes. A window of aligned ones closes once for all keys, a session for each."""
+        on_time, ends = _number(self.found["on_time"]), self.found.get("ends")
+        return Fired(
+            on_time=on_time,
+            late=_number(self.found["late_panes"]),
+            early=_number(self.found["early"]),
+            closed=on_time if self.merging or not isinstance(ends, list) else len(ends) or on_time,
+            refired=_starts(self.found["refired"]),
+            emitted=self.rows(PANE),
+        )
+
+    def counters(self, before: Counters, clock: int, others: tuple[int, int, int] = (MAX_WATERMARK,) * 3) -> Counters:
+        """Return what the epoch leaves for the next.
+
+        Args:
+            before: what the epoch before left.
+            clock: the epoch's processing time.
+            others: the least deadlines and the oldest window of keys that were not handed to the tasks.
+        """
+        least = [self.found[name] for name in ("due", "timer", "oldest")]
+        due, timer, oldest = (min(value, other) if isinstance(value, int) else other for value, other in zip(least, others, strict=True))
+        return Counters(before.keys + _number(self.found["opened"]), due, timer, oldest, clock)
+
+
+def run_pass(
+    fed: DataFrame, task: Task, given_back: T.StructType, *, keys: Sequence[str], setting: EpochSetting, tables: StateTables, merging: bool
+) -> Passed:
+    """Hand rows to the tasks, key by key, and write what comes back; one Spark job.
+
+    Args:
+        fed: rows with ``TAG`` and ``SORT``; per key and tag they are handed over in order of ``SORT``, ``ORDER`` and ``POSITION``.
+        task: what becomes of them.
+        given_back: the columns of what comes back.
+        keys: the key columns.
+        setting: of the epoch.
+        tables: whose folder they are written to.
+        merging: whether windows are sessions.
+    """
+    handed = sorted_by_key(fed, keys).mapInArrow(task, given_back)
+    observation = Observation()
+    observed = handed.observe(observation, *_counts(merging=merging)).where(f"{TAG} <> {NOTE}")
+    files_time = f"if({TAG} = {VERSION}, {DUE}, {START}) AS {START}"
+    named = observed.selectExpr(*(files_time if name == START else quoted(name) for name in given_back.names))
+    folder = tables.new_folder()
+    written = write_folder(named, setting.store, folder, compression=STATE_COMPRESSION, time_column=START, apart=[TAG])
+    crash_point("state-staged")
+    files: dict[int, list[ParquetSummary]] = {}
+    for file in written:
+        tag = file.path.removeprefix(f"{folder}/").partition("/")[0].removeprefix(f"{TAG}=")
+        files.setdefault(int(tag), []).append(file)
+    return Passed({tag: tuple(found) for tag, found in files.items()}, observation.get, given_back, merging)
+
+
+def sorted_by_key(fed: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Return rows with all of a key on end, in one task."""
+    # A hash passes over nulls: without their places (null, 1) and (1, null) would be one key.
+    named = ", ".join(part for key in keys for part in (quoted(key), *nulls_in(quoted(key), fed.schema[key].dataType)))
+    first, second = (f"xxhash64({named})", f"hash({named})") if keys else ("0L", "0")
+    hashed = fed.withColumns({HASH: F.expr(first), HASH_AGAIN: F.expr(second)})
+    apart = hashed.repartition(HASH) if keys else hashed.repartition(1)
+    within = [name for name in (ORDER, POSITION) if name in fed.columns]
+    return apart.sortWithinPartitions(HASH, HASH_AGAIN, TAG, SORT, *within)
+
+
+def _counts(*, merging: bool) -> list[Column]:
+    note = f"CASE WHEN {TAG} = {NOTE} THEN"
+    late_starts = f"CASE WHEN {TIMING} = '{LATE_ELEMENT}' THEN {FROM} END"
+    refired = f"CASE WHEN {TAG} = {NOTE} AND {TIMING} = 'LATE' THEN {FROM} END"
+    texts = [
+        f"sum({ACCEPTED}) AS accepted",
+        f"sum({REFUSED}) AS late",
+        f"sum({OPENED}) AS opened",
+        f"min({note} {DUE} END) AS due",
+        f"min({note} {TIMER} END) AS timer",
+        f"min({note} {OLDEST} END) AS oldest",
+        *(
+            f"count_if({TAG} = {NOTE} AND {TIMING} = '{timing}') AS {name}"
+            for timing, name in (("EARLY", "early"), ("ON_TIME", "on_time"), ("LATE", "late_panes"))
+        ),
+    ]
+    if merging:
+        # Each session has bounds of its own.
+        newest = ((late_starts, "late_starts"), (refired, "refired"))
+        texts += [f"max_by({start}, {start}, {MAX_LISTED_WINDOWS}) AS {name}" for start, name in newest]
+    else:
+        ends = f"CASE WHEN {TAG} = {NOTE} AND {TIMING} = 'ON_TIME' THEN {TO} END"
+        texts += [f"collect_set({value}) AS {name}" for value, name in ((late_starts, "late_starts"), (refired, "refired"), (ends, "ends"))]
+    return list(map(F.expr, texts))
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _starts(value: object) -> tuple[int, ...]:
+    return tuple(sorted(set(value))[-MAX_LISTED_WINDOWS:]) if isinstance(value, list) else ()

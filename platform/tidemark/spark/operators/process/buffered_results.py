@@ -1,0 +1,70 @@
+"""Result rows of panes that a pass wrote: what a function gave, or native aggregates over a pane's elements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from tidemark.graph.model.nodes import WindowNode
+from tidemark.spark.columns.expressions import POSITION, TIME, quoted
+from tidemark.spark.columns.replaced_sessions import replaced_sessions
+from tidemark.spark.operators.base.buffered_columns import (
+    FROM,
+    INDEX,
+    PANE_FIELDS,
+    REPLACES,
+    RESULT_NUMBER,
+    RESULT_TIME,
+    TIMING,
+    TO,
+    names_of,
+)
+from tidemark.spark.operators.base.partials import Partials
+from tidemark.spark.operators.process.buffered_layout import Layout
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_SHIFT = 20
+"""Up to so many bits of a result's number in its pane stand behind the hash of its key."""
+
+
+def aggregated(node: WindowNode, panes: DataFrame, layout: Layout) -> DataFrame:
+    """Return the results of native aggregates over the elements of each pane."""
+    partials = Partials(node)
+    told = [name for name in names_of(PANE_FIELDS) if name != RESULT_NUMBER]
+    # Under other names: the stream may have a column that is called as the state calls a key.
+    names = [f"__tm_key_{number}" for number in range(len(partials.keys))]
+    elements = panes.select(
+        *(F.col(quoted(key)).alias(name) for key, name in zip(partials.keys, names, strict=True)),
+        *(F.col(quoted(name)) for name in (*told, *layout.beside)),
+        *(F.col(quoted(column)).alias(name) for name, column in layout.elements.items()),
+    )
+    keys = (F.col(name).alias(key) for key, name in zip(partials.keys, names, strict=True))
+    grouped = elements.groupBy(*keys, *told).agg(*partials.creations)
+    return _results(node, grouped.withColumn(RESULT_NUMBER, F.expr("0L")), partials.results)
+
+
+def processed(node: WindowNode, panes: DataFrame, results: Mapping[str, str]) -> DataFrame:
+    """Return what a window function gave; ``results`` are columns by the names of the function's."""
+    return _results(node, panes, [f"{quoted(column)} AS {quoted(name)}" for name, column in results.items()])
+
+
+def _results(node: WindowNode, panes: DataFrame, results: list[str]) -> DataFrame:
+    """Return keys, bounds, results, pane, and the hidden time and position, by which windows that follow order them."""
+    partials = Partials(node)
+    replaces = [f"{replaced_sessions(REPLACES)} AS replaces"] if node.assigner.merging else []
+    row = f"shiftleft({partials.key_hash}, {_SHIFT}) | {RESULT_NUMBER}"
+    return panes.selectExpr(
+        *partials.key_results,
+        f"timestamp_millis({FROM}) AS window_start",
+        f"timestamp_millis({TO}) AS window_end",
+        *results,
+        f"{TIMING} AS pane_timing",
+        f"CAST({INDEX} AS INT) AS pane_index",
+        *replaces,
+        f"{RESULT_TIME} AS {TIME}",
+        f"struct('{node.uid}' AS origin, coalesce({FROM}, {INDEX}) AS block, {row} AS row) AS {POSITION}",
+    )

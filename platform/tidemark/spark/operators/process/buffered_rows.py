@@ -1,0 +1,170 @@
+"""Sorted Arrow batches as keys and their rows, in a task. Rows are named by their place in a batch, and read only where they are needed."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tidemark.spark.operators.base.buffered_columns import HASH, HASH_AGAIN, TAG
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PLACE: Final = ""
+"""The one name in a ``Place`` as a mapping; no column has it."""
+
+ROWS_AT_ONCE: Final = 10_000
+
+FEW_CALLS: Final = 16
+"""From so many small requests on, all rows of a batch are read at once: reading a few costs hardly less than reading hundreds."""
+
+SMALL: Final = 200
+MOST_READ: Final = 3
+
+
+class Place:
+    """One row of a batch. As a mapping it holds itself, so that it can stand for an element's row where nobody looks into it."""
+
+    __slots__ = ("batch", "number")
+
+    def __init__(self, batch: pa.RecordBatch, number: int) -> None:
+        self.batch = batch
+        self.number = number
+
+    def keys(self) -> tuple[str, ...]:
+        """Return its one name."""
+        return (PLACE,)
+
+    def __getitem__(self, name: str) -> Place:
+        return self
+
+
+class Run(NamedTuple):
+    """Rows on end, of one key and one tag, in one batch."""
+
+    batch: pa.RecordBatch
+    tag: int
+    start: int
+    stop: int
+
+    def values(self, column: str) -> list[object]:
+        """Return the values of a column as plain Python."""
+        found: list[object] = self.batch.column(column).slice(self.start, self.stop - self.start).to_pylist()
+        return found
+
+    def rows(self, columns: Mapping[str, str]) -> list[dict[str, object]]:
+        """Return the rows as dicts; ``columns`` are names in the batch by names in the dicts."""
+        named = _named(self.batch.slice(self.start, self.stop - self.start), columns)
+        found: list[dict[str, object]] = named.to_pylist()
+        return found
+
+
+class KeyRows:
+    """The rows of one key, in order of their tags. ``first`` is one of them, for the key itself."""
+
+    def __init__(self, runs: Iterator[Run]) -> None:
+        self._runs = runs
+        self._ahead = next(runs, None)
+        if self._ahead is None:
+            raise ValueError("a key without rows")
+        self.first = Place(self._ahead.batch, self._ahead.start)
+
+    def of(self, tag: int) -> Iterator[Run]:
+        """Yield the rows of a tag; those of lower tags that were not asked for are gone then."""
+        while self._ahead is not None and self._ahead.tag <= tag:
+            run, self._ahead = self._ahead, next(self._runs, None)
+            if run.tag == tag:
+                yield run
+
+    def has(self, tag: int) -> bool:
+        """Return whether there are rows of this tag; those of lower tags are gone then."""
+        while self._ahead is not None and self._ahead.tag < tag:
+            self._ahead = next(self._runs, None)
+        return self._ahead is not None and self._ahead.tag == tag
+
+
+def keys_of(batches: Iterable[pa.RecordBatch]) -> Iterator[KeyRows]:
+    """Yield the keys of sorted batches; each must be done with before the next is taken."""
+    for _, runs in groupby(_runs(batches), key=lambda found: found[0]):
+        yield KeyRows(run for _, run in runs)
+
+
+def table_of(places: Sequence[Place], columns: Mapping[str, str]) -> pa.Table:
+    """Return rows of any batches, in order, with these columns; ``columns`` are names in the batches by names in the result."""
+    import pyarrow as pa
+
+    numbers: dict[int, list[int]] = {}
+    batches: dict[int, pa.RecordBatch] = {}
+    for place in places:
+        batches.setdefault(id(place.batch), place.batch)
+        numbers.setdefault(id(place.batch), []).append(place.number)
+    parts = [_named(batch, columns).take(pa.array(numbers[key], pa.int32())) for key, batch in batches.items()]
+    table = pa.Table.from_batches(parts)
+    if len(parts) > 1:
+        # Rows of one batch came together; now back to the order that was asked for.
+        following = {}
+        reached = 0
+        for key in batches:
+            following[key] = reached
+            reached += len(numbers[key])
+        order = []
+        for place in places:
+            order.append(following[id(place.batch)])
+            following[id(place.batch)] += 1
+        table = table.take(pa.array(order, pa.int64()))
+    return table
+
+
+class RowReader:
+    """Rows of batches as dicts, for many small requests.
+
+    Args:
+        columns: names in the batches by names in the dicts.
+    """
+
+    def __init__(self, columns: Mapping[str, str]) -> None:
+        self._columns = columns
+        self._asked: dict[int, int] = {}
+        self._read: OrderedDict[int, tuple[pa.RecordBatch, list[dict[str, object]]]] = OrderedDict()
+
+    def rows(self, places: Sequence[Place]) -> list[dict[str, object]]:
+        """Return rows of any batches, in order; each dict is the caller's own."""
+        if len(places) <= SMALL and all(self._is_read(place.batch) for place in places):
+            return [dict(self._read[id(place.batch)][1][place.number]) for place in places]
+        found: list[dict[str, object]] = table_of(places, self._columns).to_pylist()
+        return found
+
+    def _is_read(self, batch: pa.RecordBatch) -> bool:
+        key = id(batch)
+        if key in self._read:
+            return True
+        if len(self._asked) > MOST_READ:
+            self._asked.clear()
+        self._asked[key] = self._asked.get(key, 0) + 1
+        if self._asked[key] < FEW_CALLS:
+            return False
+        # It stays here with its rows, so that no other batch has its identity.
+        self._read[key] = batch, _named(batch, self._columns).to_pylist()
+        if len(self._read) > MOST_READ:
+            self._read.popitem(last=False)
+        return True
+
+
+def _runs(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[tuple[int, int], Run]]:
+    for batch in batches:
+        marks = zip(*(batch.column(name).to_pylist() for name in (HASH, HASH_AGAIN, TAG)), strict=True)
+        start = 0
+        for (first, second, tag), same in groupby(marks):
+            stop = start + sum(1 for _ in same)
+            yield (first, second), Run(batch, tag, start, stop)
+            start = stop
+
+
+def _named(batch: pa.RecordBatch, columns: Mapping[str, str]) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    found = [batch.column(name) for name in columns.values()]
+    fields = [batch.schema.field(name).with_name(shown) for shown, name in columns.items()]
+    return pa.RecordBatch.from_arrays(found, schema=pa.schema(fields))

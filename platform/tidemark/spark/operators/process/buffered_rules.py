@@ -1,0 +1,80 @@
+"""What an operator's trigger and evictor ask of the engine."""
+
+from __future__ import annotations
+
+from tidemark.graph.model.nodes import WindowNode
+from tidemark.semantics.triggers.builtin_triggers import (
+    ContinuousEventTimeTrigger,
+    ContinuousProcessingTimeTrigger,
+    CountTrigger,
+    DeltaTrigger,
+    EachEpochTrigger,
+    EventTimeTrigger,
+    NeverTrigger,
+    ProcessingTimeTrigger,
+    PurgingTrigger,
+    default_trigger,
+)
+from tidemark.semantics.triggers.triggers import Trigger
+from tidemark.semantics.windows.assigners import CountWindows, Cumulative, Sliding, Tumbling
+from tidemark.semantics.windows.windows import WindowAssigner
+
+_SIMPLE = (
+    ContinuousEventTimeTrigger,
+    ContinuousProcessingTimeTrigger,
+    CountTrigger,
+    EachEpochTrigger,
+    NeverTrigger,
+    ProcessingTimeTrigger,
+)
+
+
+def only_adds(rule: object) -> bool:
+    """Return whether a trigger never purges; a user's own may."""
+    if isinstance(rule, EventTimeTrigger):
+        return all(inner is None or only_adds(inner) for inner in (rule.early, rule.late))
+    return isinstance(rule, (*_SIMPLE, DeltaTrigger))
+
+
+def trigger_in_effect(node: WindowNode) -> Trigger | None:
+    """Return the trigger of an operator, none for count windows.
+
+    In the late phase of the windows' end trigger every epoch with accepted late elements fires once, at its end: not a session that was
+    late when an element came, and is not any more when it has merged with one that is still to fire.
+    """
+    if isinstance(node.assigner, CountWindows):
+        return None
+    return _once_per_epoch(default_trigger(node.assigner) if node.trigger is None else node.trigger)
+
+
+def _once_per_epoch(trigger: Trigger) -> Trigger:
+    if isinstance(trigger, PurgingTrigger):
+        return PurgingTrigger(_once_per_epoch(trigger.inner))
+    if isinstance(trigger, EventTimeTrigger) and trigger.late is None:
+        return EventTimeTrigger(trigger.early, EachEpochTrigger())
+    return trigger
+
+
+def fires_when_due(node: WindowNode) -> bool:
+    """Return whether a window fires only when its time is over, and for late elements after that."""
+    trigger = trigger_in_effect(node)
+    inner = trigger.inner if isinstance(trigger, PurgingTrigger) else trigger
+    if isinstance(inner, ProcessingTimeTrigger):
+        return node.assigner.domain == "processing"
+    return isinstance(inner, EventTimeTrigger) and inner.early is None and inner.late == EachEpochTrigger()
+
+
+def longest_window(assigner: WindowAssigner) -> int | None:
+    """Return the length of an assigner's longest window, None where windows have no greatest length."""
+    match assigner:
+        case Tumbling() | Sliding():
+            return assigner.size_ms
+        case Cumulative():
+            return assigner.max_size_ms
+    return None
+
+
+def goes_with_time(node: WindowNode) -> bool:
+    """Return whether nothing but time takes an element out of a window."""
+    trigger = trigger_in_effect(node)
+    return longest_window(node.assigner) is not None and node.evictor is None and trigger is not None and only_adds(trigger)

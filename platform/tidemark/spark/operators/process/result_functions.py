@@ -1,0 +1,256 @@
+"""A window function behind aggregates: called once per pane with the one row of results, on whatever step makes these.
+
+The function may keep something of a key, so the results go to tasks key by key, with what is kept, and each key's panes in the order of
+their windows. What comes back is the function's rows and what it keeps from now on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from tidemark.graph.checks.state_columns import FUNCTION_PART
+from tidemark.graph.model.nodes import WindowFunction, WindowNode
+from tidemark.semantics.watermarks.operator_clock import OperatorClock
+from tidemark.spark.columns.expressions import TIME, quoted
+from tidemark.spark.columns.replaced_sessions import bounds_of_replaced
+from tidemark.spark.columns.state_files import read_files, write_folder
+from tidemark.spark.columns.tallies import Tally
+from tidemark.spark.operators.base.buffered_columns import (
+    EPOCH,
+    FROM,
+    INDEX,
+    NEW,
+    ORDER,
+    PANE,
+    PANE_NUMBER,
+    REPLACES,
+    RESULT_NUMBER,
+    RESULT_TIME,
+    SORT,
+    TAG,
+    TIMING,
+    TO,
+    VERSION,
+)
+from tidemark.spark.operators.base.buffered_keys import Counters, KeyTable, of_keys, together
+from tidemark.spark.operators.base.contract import Absorbed, EpochSetting, Fired, OperatorRun, WindowStep, in_turn
+from tidemark.spark.operators.base.partials import Partials
+from tidemark.spark.operators.base.tables import STATE_COMPRESSION, StateTables
+from tidemark.spark.operators.process.buffered_feed import FEW_ROWS, NOTHING_ELSE, Fed
+from tidemark.spark.operators.process.buffered_layout import Layout, layout_of_results
+from tidemark.spark.operators.process.buffered_pass import Passed, run_pass
+from tidemark.spark.operators.process.buffered_results import processed
+from tidemark.spark.operators.process.buffered_results_task import ResultsTask
+from tidemark.spark.operators.process.buffered_versions import Blame
+from tidemark.spark.operators.session.session_merging import OUT_KIND
+from tidemark.spark.sinks.sinks import nullable
+from tidemark.state.log.records import OperatorState
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_PREFIX = "function_"
+
+
+class ResultFunctionStep(WindowStep):
+    """One operator.
+
+    Args:
+        node: its declaration, with aggregates and a function.
+        inner: the step of the same without the function.
+    """
+
+    def __init__(self, node: WindowNode, inner: WindowStep) -> None:
+        super().__init__(node)
+        if node.function is None:
+            raise TypeError("no function")
+        self.function: WindowFunction = node.function
+        self.inner = inner
+        self.partials = Partials(node)
+
+    @property
+    def plain(self) -> bool:
+        """As of the step behind it."""
+        return self.inner.plain
+
+    @property
+    def judges_when_it_fires(self) -> bool:
+        """As of the step behind it."""
+        return self.inner.judges_when_it_fires
+
+    def begin(self, setting: EpochSetting) -> ResultFunctionRun:
+        """Return the operator at work on an epoch."""
+        return ResultFunctionRun(self, setting)
+
+    def next_due(self, state: OperatorState) -> int | None:
+        """As of the step behind it: what a function keeps of windows that are over can wait for the next epoch."""
+        return self.inner.next_due(_without_function(state))
+
+    def next_processing_time(self, state: OperatorState) -> int | None:
+        """As of the step behind it."""
+        return self.inner.next_processing_time(_without_function(state))
+
+
+class ResultFunctionRun(OperatorRun):
+    """Aggregates and a function on their results, in one epoch."""
+
+    step: ResultFunctionStep
+
+    def __init__(self, step: ResultFunctionStep, setting: EpochSetting) -> None:
+        super().__init__(step, setting)
+        self._inner = step.inner.begin(dataclasses.replace(setting, before=_without_function(setting.before)))
+        mine = [file for file in setting.before.files if file.part == FUNCTION_PART]
+        self._tables = StateTables(
+            dataclasses.replace(setting, before=dataclasses.replace(setting.before, files=tuple(mine))), step.node.place
+        )
+        self._before = Counters.of(setting.before.counters, _PREFIX)
+        self._counters = dataclasses.replace(self._before, clock=setting.processing_time)
+        self._kept = KeyTable(self._tables, FUNCTION_PART, self._before)
+        self._layout: Layout | None = None
+        self._passed: Passed | None = None
+        self._staged: tuple[str, ...] = ()
+        self._inner_fired = Fired()
+
+    @property
+    def oldest_open_window(self) -> int | None:
+        """As of the step behind it."""
+        return self._inner.oldest_open_window
+
+    def absorb(self, rows: DataFrame, tally: Tally | None = None) -> Absorbed | None:
+        """Take an epoch's input into state."""
+        self.absorbed = self._inner.absorb(rows, tally)
+        return self.absorbed
+
+    def late_rows(self, rows: DataFrame) -> DataFrame:
+        """Return which rows no window took."""
+        return self._inner.late_rows(rows)
+
+    def fire(self, watermark: int, observation: Observation) -> DataFrame | None:
+        """Call the function for each pane; return its rows, None where no pane fired."""
+        results = self._inner.fire(watermark, observation)
+        self.watermark, self.absorbed = self._inner.watermark, self._inner.absorbed
+        clock = OperatorClock(
+            self.node.assigner.domain, self.setting.epoch, self.setting.before.watermark, watermark, self.setting.processing_time
+        )
+        if results is None and not self._before.reached(clock):
+            return None
+        layout = self._layout = self._layout_of(results)
+        new = None if results is None else self._as_input(results, layout)
+        fed, others = self._fed(new, layout, clock)
+        passed = self._passed = run_pass(
+            fed,
+            self._task(layout, clock),
+            layout.given_back,
+            keys=list(layout.keys.values()),
+            setting=self.setting,
+            tables=self._tables,
+            merging=self.node.assigner.merging,
+        )
+        self._tables.add(passed.files.get(VERSION, ()), FUNCTION_PART)
+        self._counters = passed.counters(self._before, self.setting.processing_time, others)
+        if results is not None:
+            # Without panes, too: the step behind learns from it what is due next.
+            self._inner_fired = self._inner.fired(observation)
+        self.setting.store.delete(self._staged)
+        return processed(self.node, passed.read(self.setting, PANE), layout.results) if passed.fired.panes else None
+
+    def fired(self, observation: Observation) -> Fired:
+        """Return the panes that the function was called for, and how many rows it made of them."""
+        del observation  # it was read where the results were
+        if self._passed is None:
+            return self._inner_fired
+        mine = self._passed.fired
+        return dataclasses.replace(self._inner_fired, on_time=mine.on_time, late=mine.late, early=mine.early, emitted=mine.emitted)
+
+    def _layout_of(self, results: DataFrame | None) -> Layout:
+        """Return the columns; without results there are only keys, which the state behind has, too."""
+        keys = {name: column for (name, _), column in zip(self.node.keys, self.step.partials.keys, strict=True)}
+        if results is not None:
+            return layout_of_results(self.node, keys, results.schema)
+        schema = StateTables(self.setting, self.node.place).schema
+        if schema is None:
+            raise ValueError("a deadline without state")
+        shown = {column: name for name, column in keys.items()}
+        return layout_of_results(
+            self.node, keys, T.StructType([T.StructField(shown[f.name], f.dataType) for f in schema if f.name in shown])
+        )
+
+    def _as_input(self, results: DataFrame, layout: Layout) -> DataFrame:
+        """Return results under the names that they have in a task."""
+        replaces = bounds_of_replaced("replaces") if self.node.assigner.merging else f"CAST(NULL AS {OUT_KIND})"
+        rows = results.selectExpr(
+            *(f"{quoted(name)} AS {quoted(column)}" for name, column in (*layout.keys.items(), *layout.elements.items())),
+            f"0L AS {PANE_NUMBER}",
+            f"unix_millis(window_start) AS {FROM}",
+            f"unix_millis(window_end) AS {TO}",
+            f"pane_timing AS {TIMING}",
+            f"CAST(pane_index AS BIGINT) AS {INDEX}",
+            f"{TIME} AS {RESULT_TIME}",
+            f"{replaces} AS {REPLACES}",
+            f"0L AS {RESULT_NUMBER}",
+        )
+        return rows.withColumns({TAG: F.lit(NEW), SORT: F.col(FROM), ORDER: F.expr(f"coalesce({TO}, {INDEX})")})
+
+    def _fed(self, new: DataFrame | None, layout: Layout, clock: OperatorClock) -> Fed:
+        keys = list(layout.keys.values())
+        versions = self._kept.read(layout.versions).withColumn(TAG, F.lit(VERSION)).withColumn(SORT, F.expr(f"-{EPOCH}"))
+        if not keys or self._kept.rows <= FEW_ROWS:
+            return together([versions] if new is None else [new, versions]), NOTHING_ELSE
+        parts = [] if new is None else [self._stage(new)]
+        wanted = [part.select(*map(quoted, keys)) for part in parts]
+        others = self._before.due, self._before.timer, self._before.oldest
+        if self._before.reached(clock):
+            wanted.append(self._kept.due(versions, self.setting.before.watermark, clock).select(*map(quoted, keys)))
+            others = self._kept.ahead(versions, clock)
+        return together([*parts, of_keys(versions, together(wanted), keys)]), others
+
+    def _stage(self, new: DataFrame) -> DataFrame:
+        """Write results that are read twice, since they are counted where they are made."""
+        setting = self.setting
+        written = write_folder(new, setting.store, self._tables.new_folder(), compression=STATE_COMPRESSION)
+        self._staged = tuple(file.path for file in written)
+        files = [file.as_state_file(setting.epoch) for file in written]
+        schema = nullable(new.schema)
+        return read_files(setting.spark, setting.store, files, schema) if files else setting.spark.createDataFrame([], schema)
+
+    def _task(self, layout: Layout, clock: OperatorClock) -> ResultsTask:
+        function = self.step.function
+        name = getattr(function.function, "__qualname__", type(function.function).__qualname__)
+        return ResultsTask(
+            function,
+            clock,
+            keys=layout.keys,
+            results=layout.elements,
+            schema=layout.arrow(layout.given_back),
+            shapes=layout.shapes,
+            blame=Blame(self.node.uid or "", f"window function {name}"),
+            merging=self.node.assigner.merging,
+            lateness=self.node.allowed_lateness_ms,
+        )
+
+    def upkeep(self) -> Callable[[], None] | None:
+        """Do the upkeep of the step behind, and of what the function keeps."""
+        work = [self._inner.upkeep()]
+        if self._kept.files:
+            layout = self._layout or self._layout_of(None)
+            work.append(self._kept.upkeep(layout.versions, list(layout.keys.values()), self._counters.keys))
+        wanted = [each for each in work if each is not None]
+        return partial(in_turn, wanted) if wanted else None
+
+    def after(self) -> OperatorState:
+        """Return the state of the step behind, and what the function keeps."""
+        inner, mine = self._inner.after(), self._tables.after(self.watermark, self._counters.named(_PREFIX))
+        counters = {**inner.counters, **self._counters.named(_PREFIX)}
+        return dataclasses.replace(inner, files=(*inner.files, *mine.files), counters=counters)
+
+
+def _without_function(state: OperatorState) -> OperatorState:
+    """Return the state of the step behind."""
+    return dataclasses.replace(state, files=tuple(file for file in state.files if file.part != FUNCTION_PART))

@@ -1,0 +1,1 @@
+"""Which operator runs a window, and how its state is read."""

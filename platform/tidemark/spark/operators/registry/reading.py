@@ -1,0 +1,76 @@
+"""The state of a window operator as windows: a row per key and open window, merged over files and epochs. Nothing is written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
+from tidemark.spark.columns.expressions import START
+from tidemark.spark.operators.aligned.absorbing import AbsorbingRun
+from tidemark.spark.operators.aligned.running import END, Ends
+from tidemark.spark.operators.aligned.sliced import SlicedRun
+from tidemark.spark.operators.aligned.triggered import TriggeredRun
+from tidemark.spark.operators.aligned.tumbling import TumblingRun
+from tidemark.spark.operators.base.contract import OperatorRun
+from tidemark.spark.operators.count.counted import CountedRun
+from tidemark.spark.operators.count.counted_frames import SLICE
+from tidemark.spark.operators.session.session_run import SessionRun
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_NO_BOUND = "CAST(NULL AS TIMESTAMP)"
+
+
+@dataclass(frozen=True)
+class OpenWindows:
+    """Rows with keys and partials as they are stored; the SQL of the bounds of each row's window, and of what else is known of it."""
+
+    rows: DataFrame
+    start: str = _NO_BOUND
+    end: str = _NO_BOUND
+    more: tuple[str, ...] = ()
+
+
+def open_windows(run: OperatorRun) -> OpenWindows | None:
+    """Return what an operator keeps of windows that still take elements, those that fired and wait for late ones included.
+
+    None where nothing is stored.
+    """
+    match run:
+        case SessionRun():
+            sessions = run.open_sessions()
+            return None if sessions is None else OpenWindows(sessions, _at(START), _at(END))
+        case CountedRun():
+            slices = run.open_slices()
+            first = f"{SLICE} * {run.step.frames.width}L AS first_element"
+            return None if slices is None else OpenWindows(slices, more=(first,))
+        case AbsorbingRun():
+            files = run.tables.files()
+            return _absorbed(run, run.merged_for_compaction(files)) if files else None
+    raise TypeError(f"no windows of partials in {type(run).__name__}")
+
+
+def _absorbed(run: AbsorbingRun, rows: DataFrame) -> OpenWindows:
+    if isinstance(run, TumblingRun):
+        return OpenWindows(rows, _at(START), _at(f"{START} + {run.step.size}L"))
+    if isinstance(run, TriggeredRun):
+        return OpenWindows(rows, _at(START), _at(END)) if run.step.slices is not None else OpenWindows(rows)
+    if isinstance(run, SlicedRun):
+        return _sliced(run, rows)
+    raise TypeError(f"no windows of {type(run).__name__}")
+
+
+def _sliced(run: SlicedRun, rows: DataFrame) -> OpenWindows:
+    """Return the windows that slices lie in; a window is merged of all its slices."""
+    slices = run.step.slices
+    known = [file.max_time for file in run.tables.files()]
+    last = max((slices.last_end_of(time) if time is not None else MAX_WATERMARK for time in known), default=MAX_WATERMARK)
+    covered = run.step.in_windows(rows, Ends(run.expired_end + slices.ends, last))
+    start = f"{END} - 1L - pmod({END} - 1L - {slices.offset}L, {slices.span}L)" if slices.growing else f"{END} - {slices.span}L"
+    return OpenWindows(run.step.partials.grouped(covered, END), _at(start), _at(END))
+
+
+def _at(milliseconds: str) -> str:
+    return f"timestamp_millis({milliseconds})"

@@ -1,0 +1,210 @@
+"""What a trigger keeps of sessions: carried over when they merge, counted on with each element, and read again in the next epoch.
+
+A count is of elements since the trigger last fired. Sessions that merge add their counts, and the next element fires if that is enough,
+however much more it is; so the elements of an epoch and the stored sessions that they join are taken in one order: that in which windows
+would merge. A stored session comes just before the first element whose own session reaches it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
+from tidemark.spark.columns.expressions import POSITION, ROWS, START, quoted
+from tidemark.spark.operators.base.parameters import parameters
+from tidemark.spark.operators.base.partials import Partials
+from tidemark.spark.operators.base.tables import StateTables
+from tidemark.spark.operators.session.session_input import END
+from tidemark.spark.operators.session.session_merging import (
+    GROWN,
+    HELD,
+    MERGED_PANES,
+    NOTHING_OUT,
+    OUT,
+    OUT_KIND,
+    OWN_BOUNDS,
+    PANES,
+    SESSION,
+    SessionMerging,
+    over,
+)
+from tidemark.spark.operators.session.session_rules import (
+    ASKED,
+    COUNTED_OUT,
+    COUNTED_OUT_LATE,
+    FIRED,
+    NEXT,
+    TICKS,
+    TOUCHED,
+    SessionRules,
+    has,
+)
+from tidemark.spark.operators.session.session_state import EPOCH, SessionState
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+COUNTED = "__tm_counted"
+COUNTED_LATE = "__tm_counted_late"
+
+KEPT = {
+    PANES: "0",
+    OUT: NOTHING_OUT,
+    GROWN: "false",
+    COUNTED: "0L",
+    COUNTED_LATE: "0L",
+    NEXT: "CAST(NULL AS BIGINT)",
+    ASKED: "0",
+}
+"""What rows tell of a session beside its bounds and partials."""
+
+_KINDS = {PANES: "INT", OUT: OUT_KIND, GROWN: "BOOLEAN", COUNTED: "BIGINT", COUNTED_LATE: "BIGINT", NEXT: "BIGINT"}
+
+_REACH, _TAKEN, _AT, _AT_LATE, _FIRST_STEP, _TURN = "__tm_reached", "__tm_taken", "__tm_at", "__tm_at_late", "__tm_first_step", "__tm_turn"
+_JOINED, _JOINED_LATE, _TICKING = "__tm_joined", "__tm_joined_late", "__tm_ticking"
+_COUNT, _LATE_COUNT = "__tm_count", "__tm_late_count"
+
+
+class CountedState(SessionState):
+    """What the files of an operator with a trigger say.
+
+    Args:
+        tables: the operator's files.
+        partials: its keys and aggregates.
+        rules: of its trigger.
+    """
+
+    def __init__(self, tables: StateTables, partials: Partials, rules: SessionRules) -> None:
+        super().__init__(tables, partials, remembers=True, remembered=KEPT)
+        self._rules = rules
+
+    def as_of(self, rows: DataFrame, watermark: int) -> DataFrame:
+        """Return rows as they are once the epoch that ended with a watermark is over; ``ASKED`` and the number of their epoch stay."""
+        due = f"{END} <= {_after(watermark)}"
+        if self._rules.phased:
+            counted, following = f"if({due}, 0L, {COUNTED})", f"if({due}, NULL, {NEXT})"
+        else:
+            # The last step of a session is its end, which has been.
+            counted, following = COUNTED, f"if({due} AND {NEXT} IS NOT NULL, {END} - 1, {NEXT})"
+        return rows.selectExpr(
+            *self.columns,
+            PANES,
+            f"if({has(FIRED)}, {OWN_BOUNDS}, {OUT}) AS {OUT}",
+            f"{GROWN} AND NOT {has(FIRED)} AS {GROWN}",
+            f"{counted} AS {COUNTED}",
+            COUNTED_LATE,
+            f"{following} AS {NEXT}",
+            *(name for name in (ASKED, EPOCH) if name in rows.columns),
+        )
+
+    def written(self, merged: DataFrame, epoch: int, watermark: int) -> DataFrame:  # noqa: ARG002
+        """Return sessions as they are to be stored."""
+        return merged.selectExpr(*self.columns, f"{parameters(epoch)[0]} AS {EPOCH}", *KEPT)
+
+
+class CountedMerging(SessionMerging):
+    """The merging of sessions with a trigger.
+
+    Args:
+        partials: keys and aggregates of the operator.
+        rules: of its trigger.
+        watermark: after the epoch before.
+    """
+
+    def __init__(self, partials: Partials, rules: SessionRules, watermark: int) -> None:
+        super().__init__(partials, remembers=True)
+        self._partials = partials
+        self._rules = rules
+        self._due = _after(watermark)
+
+    def merged(self, fresh: DataFrame, stored: DataFrame | None, gone: int) -> DataFrame:
+        """Return all sessions of the keys there are, with what is kept of them; ``fresh`` holds elements of one time and gap at most."""
+        numbered = self.numbered(fresh, stored, gone)
+        if stored is None:
+            numbered = numbered.selectExpr("*", *(f"CAST(NULL AS {kind}) AS {name}" for name, kind in _KINDS.items()))
+        rules = self._rules
+        told = self._in_turn(numbered) if rules.ordered else numbered
+        extra = [
+            f"min({START}) AS {START}",
+            f"max({END}) AS {END}",
+            f"sum({ROWS}) AS {ROWS}",
+            f"count_if({ROWS} = 0) AS {HELD}",
+            *MERGED_PANES,
+            f"count_if({ROWS} = 0 AND {'true' if not rules.phased else f'{END} > {self._due}'}) > 0 AS {_TICKING}",
+        ]
+        if rules.count:
+            extra += [f"sum({_TAKEN}) AS {_TAKEN}", f"{_joined(_AT, COUNTED)} AS {_JOINED}"]
+        if rules.late_count:
+            extra.append(f"{_joined(_AT_LATE, COUNTED_LATE)} AS {_JOINED_LATE}")
+        if rules.step:
+            place = f"struct({START}, {POSITION})" if POSITION in told.columns else START
+            extra.append(f"least(min({NEXT}), min_by({_FIRST_STEP}, if({_FIRST_STEP} IS NULL, NULL, {place}))) AS {NEXT}")
+        return self._with_kept(self._partials.grouped(told, SESSION, extra=list(map(F.expr, extra))))
+
+    def _in_turn(self, rows: DataFrame) -> DataFrame:
+        """Return rows with what depends on their order: how many elements come before, and which step the first of them sets."""
+        rules = self._rules
+        reach = END
+        if POSITION in rows.columns:
+            # With gaps of their own an element may end before another that comes sooner.
+            order = over(self.keys, f"{START}, {POSITION}")
+            reach = f"max(if({ROWS} > 0 AND {SESSION} > 0, {END}, NULL)) OVER ({order} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
+        rows = rows.selectExpr("*", f"if({ROWS} = 0, {START}, {reach}) AS {_TURN}")
+        place = [START, *([POSITION] if POSITION in rows.columns else [])]
+        order = over([*self.keys, SESSION], ", ".join([_TURN, f"{ROWS} > 0", *place]))
+        so_far = f"OVER ({order} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
+        found = rows.selectExpr("*", f"max({END}) {so_far} AS {_REACH}", f"min({NEXT}) {so_far} AS {_FIRST_STEP}")
+        early = f"{ROWS} > 0 AND {_REACH} > {self._due}"
+        taken = f"if({early}, {ROWS}, 0L)" if rules.phased else ROWS
+        step = f"least({START} - pmod({START}, {rules.step or 1}L) + {rules.step or 1}L, {_REACH} - 1)"
+        told = found.selectExpr(
+            *(name for name in map(quoted, found.columns) if name != quoted(_FIRST_STEP)),
+            f"{taken} AS {_TAKEN}",
+            f"if({early} AND {_FIRST_STEP} IS NULL, {step}, NULL) AS {_FIRST_STEP}",
+        )
+        return told.selectExpr("*", f"sum({_TAKEN}) {so_far} AS {_AT}", f"sum({ROWS}) {so_far} AS {_AT_LATE}")
+
+    def _with_kept(self, merged: DataFrame) -> DataFrame:
+        """Return merged sessions with counts, steps, and what was asked for in the epoch."""
+        rules, due = self._rules, f"{END} <= {self._due}"
+        counts = [f"{_folded(_JOINED, _TAKEN, rules.count)} AS {_COUNT}"] if rules.count else []
+        counts += [f"{_folded(_JOINED_LATE, ROWS, rules.late_count)} AS {_LATE_COUNT}"] if rules.late_count else []
+        asked = [
+            f"if({ROWS} > 0, {TOUCHED}, 0)",
+            f"if({_COUNT}.fired, {COUNTED_OUT}, 0)" if rules.count else "0",
+            f"if({due} AND {_LATE_COUNT}.fired, {COUNTED_OUT_LATE}, 0)" if rules.late_count else "0",
+            f"if({_TICKING}, {TICKS}, 0)",
+        ]
+        kept = {
+            COUNTED: f"{_COUNT}.n" if rules.count else "0L",
+            COUNTED_LATE: f"if({due}, {_LATE_COUNT}.n, 0L)" if rules.late_count else "0L",
+            NEXT: NEXT if rules.step else "CAST(NULL AS BIGINT)",
+            ASKED: f"({' + '.join(asked)})",
+        }
+        gone = {_TAKEN, _JOINED, _JOINED_LATE, _TICKING, *kept}
+        others = [quoted(name) for name in merged.columns if name not in gone]
+        return merged.selectExpr("*", *counts).selectExpr(*others, *(f"{sql} AS {name}" for name, sql in kept.items()))
+
+
+def _after(watermark: int) -> str:
+    """Return the last end of a session that is due at a watermark."""
+    return parameters(min(watermark, MAX_WATERMARK - 1) + 1)[0]
+
+
+def _joined(at: str, counted: str) -> str:
+    """Return the counts that stored sessions bring with them, each with the number of elements taken before it."""
+    return f"array_sort(collect_list(if({ROWS} = 0 AND {counted} > 0, struct({at} AS at, {counted} AS counted), NULL)))"
+
+
+def _folded(joined: str, taken: str, count: int | None) -> str:
+    """Return what counting comes to: ``n`` since it last fired, and whether it ``fired``."""
+    steps = f"concat({joined}, array(struct({taken} AS at, 0L AS counted)))"
+    new = "(x.at - s.at)"
+    n = f"CASE WHEN {new} = 0L THEN s.n WHEN s.n >= {count}L THEN pmod({new} - 1L, {count}L) ELSE pmod(s.n + {new}, {count}L) END"
+    fired = f"(s.fired OR ({new} > 0L AND s.n + {new} >= {count}L))"
+    return (
+        f"aggregate({steps}, named_struct('at', 0L, 'n', 0L, 'fired', false), "
+        f"(s, x) -> named_struct('at', x.at, 'n', {n} + x.counted, 'fired', {fired}))"
+    )

@@ -1,0 +1,188 @@
+"""An epoch's input to session windows: each row, or each bucket of rows that are in one session anyway, as a session of its own.
+
+Two elements of a key that are less than the gap apart are in one session. So with one gap for all, rows may be grouped by key and
+``time div gap`` first, which leaves few rows to sort where keys are few. Where keys are many it leaves as many as there were; then
+each row is turned into partials by itself, as far as the aggregates can be. Elements that may be late are judged one by one and are
+never grouped with others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from tidemark.errors import UserCodeError
+from tidemark.graph.model.aggregates import Aggregate
+from tidemark.graph.model.nodes import WindowNode
+from tidemark.semantics.windows.assigners import DynamicSession, Session
+from tidemark.spark.columns.expressions import POSITION, ROWS, START, TIME, VERDICT
+from tidemark.spark.columns.tallies import ALIVE, DEAD, Tally
+from tidemark.spark.operators.aligned.absorbing import FIRST_START, LATEST
+from tidemark.spark.operators.base.parameters import parameters
+from tidemark.spark.operators.base.partials import Partials
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+END = "__tm_end"
+LONGEST_GAP = 2**53
+"""As for gaps in the definition; greater ones would leave the range of SQL's timestamps."""
+
+_SLOT = "__tm_slot"
+_ALONE = "__tm_alone"
+_AT = "__tm_at"
+
+
+class SessionInput:
+    """The DataFrames that an operator makes of its input before anything is merged.
+
+    Args:
+        node: the operator; its assigner must be Session or DynamicSession.
+        partials: its keys and aggregates.
+    """
+
+    def __init__(self, node: WindowNode, partials: Partials) -> None:
+        if not isinstance(node.assigner, Session | DynamicSession):
+            raise TypeError(f"no step for windows of kind {type(node.assigner).__name__}")
+        self._node = node
+        self._assigner = node.assigner
+        self._partials = partials
+        self._single = _single_partials(node, partials)
+
+    @property
+    def gap(self) -> int | None:
+        """The gap of all elements, None where each has its own."""
+        return self._assigner.gap_ms if isinstance(self._assigner, Session) else None
+
+    @property
+    def can_be_single(self) -> bool:
+        """Whether the partials of one row can be written down without a groupBy."""
+        return self._single is not None
+
+    @property
+    def plain(self) -> bool:
+        """Whether rows that dropped out before can be grouped beside the others."""
+        return self.gap is not None and self._partials.plain
+
+    def bounded(self, rows: DataFrame, now: int) -> DataFrame:
+        """Return rows with the bounds of the session that each would be alone; ``now`` is the epoch's processing time."""
+        start = self._start(now)
+        return rows.withColumn(START, F.expr(start)).withColumn(END, F.expr(f"{START} + {self._gap(rows)}"))
+
+    def may_be_late(self, gone: int) -> str:
+        """Return the condition of bounded rows whose being late depends on others; ``gone`` is the last end of which nothing is kept.
+
+        With a gap of their own, rows that are not late themselves can save later ones, so all up to the last that may be late count.
+        """
+        return f"{END} <= {parameters(gone, varying=START)[0]}" if self.gap else f"{START} < {parameters(gone, varying=START)[0]}"
+
+    def grouped(self, rows: DataFrame, now: int, gone: int) -> DataFrame:
+        """Return partials of rows that are in one session for certain, with ``ROWS`` and, with gaps of their own, ``POSITION``."""
+        return self._grouped(self.bounded(rows, now), gone)
+
+    def grouped_with_dead(self, rows: DataFrame, now: int, gone: int, tally: Tally) -> DataFrame:
+        """Return the same of the living among rows with verdicts, and tally all of them by group; only where ``plain``."""
+        alive = f"{VERDICT} = {ALIVE}"
+        told = rows.selectExpr(
+            *(f"if({alive}, {name}, NULL) AS {name}" for name in sorted(self._partials.columns_read)),
+            # Far from any other time, so that the dead are in groups of their own.
+            f"if({alive}, {self._start(now)}, {DEAD}L + {VERDICT}) AS {START}",
+            TIME,
+        )
+        observation = Observation()
+        groups = self._grouped(told.withColumn(END, F.expr(f"{START} + {self.gap}L")), gone, F.expr(f"max({TIME}) AS {LATEST}"))
+        tallied = groups.observe(observation, *tally.of_groups(LATEST, observation))
+        return tallied.where(f"{START} >= {FIRST_START}L").drop(LATEST)
+
+    def _start(self, now: int) -> str:
+        return TIME if self._assigner.domain == "event" else parameters(now, varying=TIME)[0]
+
+    def _grouped(self, bounded: DataFrame, gone: int, *more: Column) -> DataFrame:
+        # The dead are in groups of their own: what they have for a time is far from any other, and no time to do sums with.
+        safe = f"({END} > {parameters(gone, varying=START)[0]} AND {START} >= {FIRST_START}L)"
+        bounds = [F.expr(f"min({START}) AS {START}"), F.expr(f"max({END}) AS {END}"), F.expr(f"count(1) AS {ROWS}")]
+        if self.gap:
+            # Odd numbers are buckets, even ones elements that may be late.
+            slot = f"if({safe}, 2 * ({START} - pmod({START}, {self.gap}L)) + 1, 2 * {START})"
+            by = [_SLOT]
+            slotted = bounded.withColumn(_SLOT, F.expr(slot))
+        else:
+            # Of one time: whatever their gaps, their sessions overlap.
+            by = [_SLOT, _ALONE]
+            slotted = bounded.withColumn(_SLOT, F.col(START)).withColumn(_ALONE, F.expr(f"if({safe}, NULL, {END})"))
+            if POSITION in bounded.columns:
+                by.append(_AT)
+                slotted = slotted.withColumn(_AT, F.expr(f"if({safe}, NULL, {POSITION})"))
+                bounds.append(F.expr(f"min({POSITION}) AS {POSITION}"))
+        return slotted.groupBy(*self._partials.key_columns, *by).agg(*self._partials.creations, *bounds, *more).drop(*by)
+
+    def single(self, rows: DataFrame, now: int) -> DataFrame:
+        """Return the same as ``grouped``, each row by itself; only where it ``can_be_single``."""
+        bounded = self.bounded(rows, now)
+        made = bounded.groupBy(*self._partials.key_columns).agg(*self._partials.creations).schema
+        single = self._single or {}
+        order = [POSITION] if self.gap is None and POSITION in rows.columns else []
+        return bounded.select(
+            *self._partials.key_columns,
+            *(F.expr(single[name]).cast(made[name].dataType).alias(name) for name in self._partials.columns),
+            START,
+            END,
+            F.expr(f"1L AS {ROWS}"),
+            *order,
+        )
+
+    def _gap(self, rows: DataFrame) -> str:
+        """Return the SQL of an element's gap in milliseconds, which fails where there is none."""
+        if isinstance(self._assigner, Session):
+            return f"{self._assigner.gap_ms}L"
+        text = self._assigner.gap_by
+        kind = rows.select(F.expr(text).alias("gap")).schema["gap"].dataType
+        if isinstance(kind, T.DayTimeIntervalType):
+            gap = f"unix_millis(timestamp_millis(0L) + ({text}))"
+        elif isinstance(kind, T.IntegralType | T.NullType):
+            gap = f"CAST(({text}) AS BIGINT)"
+        else:
+            raise UserCodeError(
+                f"the gap {text!r} of a session has type {kind.simpleString()}, neither a whole number of milliseconds nor an interval",
+                fix="give milliseconds, such as gap_by='CAST(timeout_ms AS BIGINT)', or an interval: gap_by='INTERVAL 5 MINUTES'",
+                uid=self._node.uid,
+                place=self._node.place,
+            )
+        quoted_text = text.replace("\\", "\\\\").replace("'", "\\'")
+        wrong = (
+            f"concat('the gap {quoted_text} of a session is ', coalesce(CAST({gap} AS STRING), 'null'), ', not a positive number of "
+            "milliseconds; filter such elements before the window, or give them a gap: coalesce(...)')"
+        )
+        return f"if({gap} BETWEEN 1L AND {LONGEST_GAP}L, {gap}, CAST(raise_error({wrong}) AS BIGINT))"
+
+
+def _single_partials(node: WindowNode, partials: Partials) -> Mapping[str, str] | None:
+    """Return the SQL of each partial of one row, None where some aggregate has none."""
+    found: list[str] = []
+    for _, aggregate in node.aggregates:
+        texts = _single(aggregate)
+        if texts is None:
+            return None
+        found += texts
+    return dict(zip(partials.columns, found, strict=True))
+
+
+def _single(aggregate: Aggregate) -> list[str] | None:
+    value = f"({aggregate.arguments[0]})" if aggregate.arguments else "1"
+    counted = f"({value} IS NOT NULL)"
+    match aggregate.kind, [partial.name for partial in aggregate.partials]:
+        case "count", ["count"]:
+            return [counted]
+        case "sum", ["sum"]:
+            return [value]
+        case "min", ["min"]:
+            return [value]
+        case "max", ["max"]:
+            return [value]
+        case "avg", ["sum", "count", "mean"]:
+            return [f"{value} / 1", counted, value]
+    return None

@@ -1,0 +1,144 @@
+"""Sessions merged: which elements are late, which sessions touch one another, and what becomes of them.
+
+An element is late if, merged with what is there at its turn, its session ends at or before ``gone``, the last end of which nothing is
+kept. What is there lasts beyond ``gone``, so an element that is early enough to be late touches any session of its key that begins no
+later than it ends. Hence, in order of a key's elements, all are late until one ends after ``gone``, or no earlier than the first stored
+session begins; from then on none is. That is a running maximum of ends, and so is the question whether a session touches those before
+it: one sort by key and time, behind one shuffle, answers both. Where the late ones end nothing else begins, so that they disturb no one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
+from tidemark.spark.columns.expressions import POSITION, ROWS, START, quoted
+from tidemark.spark.operators.base.parameters import literal, parameters
+from tidemark.spark.operators.base.partials import Partials
+from tidemark.spark.operators.session.session_input import END
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame
+
+SESSION = "__tm_session"
+"""Numbers the sessions of a key in a pass; negative for late elements, which are grouped by their time."""
+
+HELD = "__tm_held"
+PANES = "__tm_panes"
+OUT = "__tm_out_bounds"
+"""The bounds under which results of a session, or of one that it absorbed, are out; an end is null where only the start is known."""
+
+OUT_KIND = "ARRAY<STRUCT<start: BIGINT, end: BIGINT>>"
+NOTHING_OUT = f"CAST(array() AS {OUT_KIND})"
+OWN_BOUNDS = f"array(named_struct('start', {START}, 'end', {END}))"
+
+STARTS_OUT = "__tm_out"
+"""The column that earlier releases had for it, of starts alone."""
+
+GROWN = "__tm_grown"
+"""Whether a session's bounds have changed since its last pane."""
+
+_OPEN, _REACH, _FIRST, _LATE, _BEGINS = "__tm_open", "__tm_reach", "__tm_first", "__tm_late", "__tm_begins"
+LATE_SESSIONS = -(2**62)
+
+_NO_PANES = (f"0 AS {PANES}", f"{NOTHING_OUT} AS {OUT}", f"false AS {GROWN}")
+_GROWTH = (
+    f"bool_or({GROWN})",
+    f"count_if({ROWS} = 0) > 1",
+    f"min({START}) <> min(if({ROWS} = 0, {START}, NULL))",
+    f"max({END}) <> max(if({ROWS} = 0, {END}, NULL))",
+)
+MERGED_PANES = (
+    f"coalesce(max({PANES}), 0) AS {PANES}",
+    f"array_distinct(flatten(collect_list({OUT}))) AS {OUT}",
+    f"coalesce({' OR '.join(_GROWTH)}, false) AS {GROWN}",
+)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Rows in order within their keys, with the conditions that say which are late and which begin a session."""
+
+    rows: DataFrame
+    late: str
+    begins: str
+    order: str
+
+
+def over(keys: Sequence[str], order: str) -> str:
+    """Return what a running aggregate goes over; without keys, all rows."""
+    by = f"PARTITION BY {', '.join(keys)} " if keys else ""
+    return f"{by}ORDER BY {order}"
+
+
+def judged(rows: DataFrame, keys: Sequence[str], gone: int, stored: DataFrame | None) -> Judged:
+    """Return which rows are late.
+
+    Args:
+        rows: with bounds; input with ``POSITION`` where gaps differ, and sessions from state.
+        keys: their key columns, quoted.
+        gone: the last end of which nothing is kept.
+        stored: keys and bounds of sessions in state, all of which end later; None for none.
+    """
+    floor = parameters(gone + 1, varying=START)[0]
+    order = over(keys, f"{START}, {POSITION}" if POSITION in rows.columns else START)
+    before = f"OVER ({order} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
+    if stored is None:
+        reached = rows.selectExpr("*", f"max({END}) {before} AS {_REACH}")
+    else:
+        # A row before all others of its key tells where the first stored session begins. Only what begins so early can matter.
+        early = stored.where(f"{START} < {floor}").selectExpr(*keys, f"{literal(MIN_WATERMARK)} AS {START}", f"{START} AS {_OPEN}")
+        marked = rows.unionByName(early, allowMissingColumns=True)
+        reached = marked.selectExpr("*", f"max({END}) {before} AS {_REACH}", f"min({_OPEN}) {before} AS {_FIRST}")
+        floor = f"least({floor}, {_FIRST})"
+    late = f"greatest({_REACH}, {END}) < {floor}"
+    begins = f"({_REACH} IS NULL OR {_REACH} < {START} OR {_REACH} < {floor})"
+    return Judged(reached, late, begins, order)
+
+
+class SessionMerging:
+    """The merging of one operator's sessions.
+
+    Args:
+        partials: its keys and aggregates.
+        remembers: whether sessions outlive their panes, so that these have to be remembered.
+    """
+
+    def __init__(self, partials: Partials, *, remembers: bool) -> None:
+        self._partials = partials
+        self.keys = [quoted(key) for key in partials.keys]
+        self._remembers = remembers
+        self.further: tuple[str, ...] = ()
+        """What else to gather of rows that are merged with stored ones."""
+
+    def merged(self, fresh: DataFrame, stored: DataFrame | None, gone: int) -> DataFrame:
+        """Return all sessions of the keys there are, merged as far as they go, by ``SESSION``; late elements, too.
+
+        Args:
+            fresh: an epoch's input, as ``SessionInput`` makes it.
+            stored: live sessions from state; None for none.
+            gone: the last end of which nothing is kept.
+
+        Returns:
+            Keys, ``SESSION``, bounds, partials, ``ROWS`` of the input, ``HELD`` stored sessions, and of these what is remembered.
+        """
+        numbered = self.numbered(fresh, stored, gone)
+        extra = [f"min({START}) AS {START}", f"max({END}) AS {END}", f"sum({ROWS}) AS {ROWS}"]
+        if stored is None:
+            merged = self._partials.grouped(numbered, SESSION, extra=list(map(F.expr, extra)))
+            return merged.selectExpr("*", f"0L AS {HELD}", *(_NO_PANES if self._remembers else ()))
+        extra += [f"count_if({ROWS} = 0) AS {HELD}", *(MERGED_PANES if self._remembers else ()), *self.further]
+        return self._partials.grouped(numbered, SESSION, extra=list(map(F.expr, extra)))
+
+    def numbered(self, fresh: DataFrame, stored: DataFrame | None, gone: int) -> DataFrame:
+        """Return the rows of the input and of state with the ``SESSION`` each is in; arguments as for ``merged``."""
+        rows = fresh if stored is None else fresh.unionByName(stored.withColumn(ROWS, F.expr("0L")), allowMissingColumns=True)
+        found = judged(rows, self.keys, gone, stored)
+        told = found.rows.selectExpr("*", f"{found.late} AS {_LATE}").selectExpr("*", f"NOT {_LATE} AND {found.begins} AS {_BEGINS}")
+        number = f"sum(if({_BEGINS}, 1L, 0L)) OVER ({found.order} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
+        return told.selectExpr("*", f"if({_LATE}, {START} + {LATE_SESSIONS}L, {number}) AS {SESSION}").where(f"{END} IS NOT NULL")

@@ -1,0 +1,135 @@
+"""Sessions in state files. Every row is a whole session as of the epoch that wrote it.
+
+Where sessions are few, or an epoch touches many of them, all are written anew and older files are forgotten. Otherwise an epoch writes
+only those that it touched, and their older versions stay behind in older files. Sessions only grow, so a row is out of date if and only
+if another row of its key contains its bounds, from a later epoch where they are the same. Hence files may be merged in any grouping, and
+dropped as soon as all they hold has ended long enough ago: what is contained has ended no later.
+
+Whether the pane of a row is out when it is read again follows from the watermark: rows are written before their epoch fires.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructField
+
+from tidemark.spark.columns.expressions import ROWS, START, quoted, struct_of
+from tidemark.spark.operators.base.parameters import parameters
+from tidemark.spark.operators.base.partials import Partials
+from tidemark.spark.operators.base.tables import StateTables, stagings
+from tidemark.spark.operators.session.session_input import END
+from tidemark.spark.operators.session.session_merging import GROWN, NOTHING_OUT, OUT, OUT_KIND, OWN_BOUNDS, PANES, STARTS_OUT, over
+from tidemark.state.log.records import StateFile
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+EPOCH = "__tm_epoch"
+PENDING = "__tm_pending"
+"""Whether a row has a pane to come when the watermark reaches its end, that of its own epoch included."""
+
+REMEMBERED = {PENDING: "true", PANES: "0", OUT: NOTHING_OUT, GROWN: "false"}
+_NEWER = "__tm_newer"
+
+
+class SessionState:
+    """What an operator's files say, as DataFrames.
+
+    Args:
+        tables: the operator's files; each is known by the bounds of its sessions' ends.
+        partials: its keys and aggregates.
+        remembers: whether sessions outlive their panes, so that rows tell of these.
+        remembered: what rows tell then, by column, with what goes for rows that do not.
+    """
+
+    def __init__(
+        self, tables: StateTables, partials: Partials, *, remembers: bool, remembered: Mapping[str, str] = MappingProxyType(REMEMBERED)
+    ) -> None:
+        self._tables = tables
+        self._partials = partials
+        self._keys = [quoted(key) for key in partials.keys]
+        self._remembers = remembers
+        self._told = remembered
+
+    def rows(self, files: Iterable[StateFile], gone: int, *, bare: bool = False) -> DataFrame:
+        """Return rows that end after ``gone``, those out of date included; ``bare`` ones have keys and bounds only."""
+        stored = self._tables.read(files)
+        found = stored.where(f"{END} > {parameters(gone, varying=END)[0]}")
+        columns = [*self._keys, START, END]
+        if not bare:
+            columns += [EPOCH, *map(quoted, self._partials.columns), *self._remembered(stored.columns)]
+        return found.selectExpr(*columns)
+
+    def newest(self, files: Sequence[StateFile], gone: int, *, of: DataFrame | None = None) -> DataFrame:
+        """Return rows that end after ``gone`` and are not out of date, as far as these files tell.
+
+        Args:
+            files: to be read.
+            gone: the last end of which nothing is wanted.
+            of: the keys to look at, few enough to be sent everywhere; None for all.
+        """
+        rows = self.rows(files, gone)
+        if of is not None:
+            rows = self.of_keys(rows, of)
+        if len(stagings(files)) <= 1:
+            return rows
+        # What an epoch writes when a session fires is newer than what it wrote before that.
+        order = over(self._keys, f"{START}, {END} DESC, {EPOCH} DESC{f', {PANES} DESC' if self._remembers else ''}")
+        reach = f"max({END}) OVER ({order} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
+        return rows.selectExpr("*", f"{reach} AS {_NEWER}").where(f"{_NEWER} IS NULL OR {_NEWER} < {END}").drop(_NEWER)
+
+    def of_keys(self, rows: DataFrame, keys: DataFrame) -> DataFrame:
+        """Return rows with one of these keys; a null key is one, too."""
+        if not self._keys:
+            return rows
+        names = [f"__tm_key_{number}" for number in range(len(self._keys))]
+        wanted = keys.selectExpr(*(f"{key} AS {name}" for key, name in zip(self._keys, names, strict=True)))
+        same = " AND ".join(f"{key} <=> {name}" for key, name in zip(self._keys, names, strict=True))
+        return rows.join(F.broadcast(wanted), F.expr(same), "left_semi")
+
+    def as_of(self, rows: DataFrame, watermark: int) -> DataFrame:
+        """Return rows of earlier epochs as they are once the panes up to a watermark are out; without what only versions need."""
+        kept = self.columns
+        if not self._remembers:
+            return rows.selectExpr(*kept)
+        fired = f"({PENDING} AND {END} - 1 <= {parameters(watermark)[0]})"
+        return rows.selectExpr(
+            *kept,
+            f"{PANES} + if({fired}, 1, 0) AS {PANES}",
+            f"if({fired}, {OWN_BOUNDS}, {OUT}) AS {OUT}",
+            f"{GROWN} AND NOT {fired} AS {GROWN}",
+        )
+
+    def written(self, merged: DataFrame, epoch: int, watermark: int) -> DataFrame:
+        """Return merged sessions as they are to be stored, before their epoch fires; ``watermark`` is that after the epoch before."""
+        number, before = parameters(epoch, watermark)
+        marks = [f"{ROWS} > 0 OR {END} - 1 > {before} AS {PENDING}", PANES, OUT, GROWN] if self._remembers else []
+        return merged.selectExpr(*self.columns, f"{number} AS {EPOCH}", *marks)
+
+    @property
+    def columns(self) -> list[str]:
+        """What every session has: keys, bounds, partials; quoted."""
+        return [*self._keys, START, END, *map(quoted, self._partials.columns)]
+
+    def _remembered(self, stored: Sequence[str]) -> list[str]:
+        """Return what is remembered of rows; those that were written without allowed lateness have not fired as long as they are there."""
+        if not self._remembers:
+            return []
+        none = {**self._told, OUT: _bounds_of_starts(self._told[GROWN])} if STARTS_OUT in stored else self._told
+        return [f"coalesce({name}, {other}) AS {name}" if name in stored else f"{other} AS {name}" for name, other in none.items()]
+
+
+def bounds_column() -> StructField:
+    """Return the column of state that has what is out."""
+    return struct_of(f"{OUT} {OUT_KIND}")[OUT]
+
+
+def _bounds_of_starts(not_grown: str) -> str:
+    """Return the bounds of what is out where a row has their starts alone: of a session that has not grown they are its own."""
+    own = f"NOT coalesce({GROWN}, {not_grown}) AND s = {START}"
+    found = f"transform({STARTS_OUT}, s -> named_struct('start', s, 'end', if({own}, {END}, CAST(NULL AS BIGINT))))"
+    return f"coalesce({found}, {NOTHING_OUT})"

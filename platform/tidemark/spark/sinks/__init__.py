@@ -1,0 +1,1 @@
+"""Sinks: staging, publication, Delta's commits and maintenance."""

@@ -1,0 +1,1 @@
+"""Delta tables: commits, positions, upserts, maintenance."""

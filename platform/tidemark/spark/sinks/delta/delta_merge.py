@@ -1,0 +1,150 @@
+"""Publishing an upsert: one table version that adds the new rows' files and exchanges the files that hold what they replace.
+
+What goes is worked out after the commit point, from the table as it is then. So there is one path, whoever else wrote to the
+table and however often it is gone: while another version comes between, everything is worked out anew.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from deltalake import DeltaTable, Schema, Transaction
+
+from tidemark.crashpoints import crash_point
+from tidemark.errors import ConservationError, PublishError, SinkError
+from tidemark.graph.checks.upsert_keys import END, START
+from tidemark.spark.sinks.delta.delta_commits import add_actions, add_columns, new_attempt, remove_actions, rewrite, sweep_attempts
+from tidemark.spark.sinks.delta.delta_files import Bounds, LiveFile, bounds_of_staged, having, live_files, may_hold
+from tidemark.spark.sinks.delta.delta_rewrite import Change, Rewriter
+from tidemark.state.delta.delta_tags import REWRITE_FOLDER
+from tidemark.state.log.records import StagedFile
+from tidemark.state.store.store import JobStore
+
+logger = logging.getLogger("tidemark")
+
+ATTEMPTS: Final = 10
+FEW_FILES: Final = 4
+"""Reading the keys of so few files costs no more than finding out which of them need not be read."""
+
+MOST_STARTS: Final = 500
+
+
+@dataclass(frozen=True)
+class Merge:
+    """One epoch's upsert into a table.
+
+    ``folder`` is the epoch's staging, ``application`` what the table knows the output's lineage by, ``metadata`` goes into the commit, and
+    ``columns_for`` into one before it by which the table gets columns. ``again`` publishes it although the table's transaction says that it
+    was published: it was, and its rows are there no longer.
+    """
+
+    output: str
+    change: Change
+    folder: str
+    application: str
+    epoch: int
+    metadata: Mapping[str, str]
+    columns_for: Mapping[str, str]
+    again: bool = False
+
+    def publish(self, table: DeltaTable, store: JobStore, rewriter: Rewriter) -> None:
+        """Commit the upsert, unless the table has it.
+
+        Raises:
+            PublishError: other writers were faster each time.
+            SinkError: a file that may have to be rewritten has a path that cannot be told for sure.
+            ConservationError: the rewritten files do not hold what was to stay.
+        """
+        for _ in range(ATTEMPTS):
+            table.update_incremental()
+            done = table.transaction_version(self.application)
+            if not self.again and done is not None and done >= self.epoch:
+                return
+            if add_columns(table, self.change.schema, self.columns_for) and self._attempt(table, rewriter):
+                return
+            sweep_attempts(store, table, self.folder)
+            logger.info("output %r: another commit came before that of epoch %d; it is worked out anew", self.output, self.epoch)
+        raise others_were_faster(self.output, self.epoch, str(store.location))
+
+    def _attempt(self, table: DeltaTable, rewriter: Rewriter) -> bool:
+        # Of rows that stay every column does, also those that new rows no longer have.
+        schema = table.schema().to_json()
+        counts, files = self._touched(table, rewriter)
+        attempt = new_attempt(self.folder, "merged", table.version())
+        kept: list[StagedFile] = []
+        if partly := [file for file in files if file.rows is None or counts[file.path] < file.rows]:
+            kept = rewriter.survivors(schema, self.change, partly, attempt)
+            self._require_kept(partly, counts, kept)
+            crash_point("output-staged")
+        replaced = sum(counts.values())
+        return rewrite(
+            table,
+            [*add_actions(self.change.files), *add_actions(kept), *remove_actions(files)],
+            Schema.from_json(schema),
+            transaction=Transaction(self.application, max(self.epoch, table.transaction_version(self.application) or -1)),
+            metadata={**self.metadata, REWRITE_FOLDER: attempt, "tidemark.mode": "upsert", "tidemark.rows_replaced": str(replaced)},
+        )
+
+    def _touched(self, table: DeltaTable, rewriter: Rewriter) -> tuple[Mapping[str, int], list[LiveFile]]:
+        """Return the files that hold rows which go, and how many: first by the log's statistics, then by their key columns."""
+        types = self._types
+        keys = {key: types[key] for key in self.change.upsert.keys}
+        changes = [change for file in self.change.files for change in self._bounds(file, keys)]
+        files = [file for file in live_files(table, keys) if may_hold(file, changes)]
+        if len(files) > FEW_FILES and types.get(START) == "timestamp" and START in keys:
+            # An early window and a late one in one epoch have all that lies between within their bounds.
+            starts = rewriter.starts(self.change, MOST_STARTS)
+            files = files if starts is None else having(files, START, starts)
+        for file in files:
+            if not file.rewritable:
+                raise SinkError(
+                    f"output {self.output!r} may replace rows of {file.path}, whose path is an address of its own or escaped",
+                    fix="make a deep copy of the table, or write to another path",
+                    uid=self.output,
+                    epoch=self.epoch,
+                )
+        counts = rewriter.touched(self.change, files) if files else {}
+        return counts, [file for file in files if file.path in counts]
+
+    @property
+    def _types(self) -> dict[str, str]:
+        fields = json.loads(self.change.schema)["fields"]
+        return {field["name"]: field["type"] if isinstance(field["type"], str) else "nested" for field in fields}
+
+    def _bounds(self, file: StagedFile, types: Mapping[str, str]) -> list[dict[str, Bounds]]:
+        """Return the bounds of the keys that a staged file's rows make go: their own, and those of sessions that they replace."""
+        own = bounds_of_staged(file, types)
+        if self.change.replaced is None:
+            return [own]
+        low, high = self.change.replaced
+        # Of the sessions that they replace only the starts are known.
+        others = {key: bounds for key, bounds in own.items() if key != END}
+        return [own, {**others, START: Bounds(low, high, 0)}]
+
+    def _require_kept(self, files: list[LiveFile], counts: Mapping[str, int], kept: list[StagedFile]) -> None:
+        rows = [file.rows for file in files]
+        known = [count for count in rows if count is not None]
+        left = sum(known) - sum(counts[file.path] for file in files)
+        written = sum(file.rows for file in kept)
+        if len(known) == len(rows) and left != written:
+            raise ConservationError(
+                f"{left} rows of the table were to stay and {written} were written",
+                fix="if the table's files were changed by hand, put them back; else report this",
+                uid=self.output,
+                epoch=self.epoch,
+            )
+
+
+def others_were_faster(output: str, epoch: int, place: str) -> PublishError:
+    """Return the error for a publication that another commit came before each time."""
+    return PublishError(
+        f"output {output!r} of a committed epoch could not be published: {ATTEMPTS} times another commit to its table came first",
+        fix="let nobody else write to the table all the time, and start the job again: it finishes this epoch first",
+        uid=output,
+        epoch=epoch,
+        place=place,
+    )

@@ -1,0 +1,124 @@
+"""Watches that a Delta table holds what a job published to it: before rows are staged, before they are published, and after.
+
+The entry of the version that was seen last has to be there as it was; of what came since, only the new entries of the log are read.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Protocol
+
+from deltalake import DeltaTable
+
+from tidemark.errors import SinkError
+from tidemark.savepoints.delta.table_position import Lost, followed, is_continued, lost_at_once, position_of
+from tidemark.spark.sinks.staging.missing import Expected, OutputPosition
+from tidemark.state.log.records import SinkPosition
+from tidemark.state.store.store import JobStore
+
+logger = logging.getLogger("tidemark")
+
+
+class Opened(Protocol):
+    """Opens a table."""
+
+    def __call__(self, *, fresh: bool) -> DeltaTable | None:
+        """Return it, None where there is none."""
+        ...
+
+
+class DeltaPosition(OutputPosition):
+    """Where one output's table stands, as far as the job knows.
+
+    Args:
+        output: its name.
+        job: the job's name.
+        store: at the table.
+        opened: returns the table, None where there is none; on request without what is cached.
+    """
+
+    def __init__(self, output: str, job: str, store: JobStore, opened: Opened) -> None:
+        super().__init__(output, job, store)
+        self._opened = opened
+
+    def require_whole(self) -> None:
+        """Make sure that the table holds what was published to it, and look what others did to it since.
+
+        Raises:
+            MissingEpochsError: it does not.
+            SinkError: it cannot be read.
+            StoreError: its log cannot be read.
+        """
+        try:
+            self._look()
+        except SinkError as error:
+            # Who reads an entry does not know whose table it is.
+            error.uid = error.uid or self.output
+            raise error.with_job(self.job) if self.job else error from error.__cause__
+
+    def _look(self) -> None:
+        if self.known is None:
+            self._begin()
+            return
+        known = self.known
+        continued = is_continued(known, self.store)
+        table = self._opened(fresh=continued is not True)
+        if known.epoch < 0 and (table is None or continued is not True):
+            # Nothing of the job's was there.
+            self.known = position_of(table, self.store)
+            return
+        if continued is not True:
+            lost = lost_at_once(known, table, f"{known.lineage}/{self.output}", continued=continued)
+            if lost is not None:
+                raise self.missing(known, lost)
+        if table is not None:
+            self._follow(known, table)
+
+    def moved(self, table: DeltaTable, lineage: str, epoch: int) -> None:
+        """Learn that an epoch was published; the table is at the newest version that this process knows of."""
+        known = self.known
+        if known is None or known.epoch < 0:
+            # Until it is known where that is, the transaction tells.
+            self.known, self.expected = None, Expected(newest=(lineage, epoch))
+            self.known = position_of(table, self.store, lineage=lineage, epoch=epoch)
+            return
+        found = followed(known, table, self.store, job=self.job, say=self._say)
+        # Where somebody was faster than the commit, the next look refuses.
+        if isinstance(found, SinkPosition):
+            self.known = replace(found, lineage=lineage, epoch=epoch)
+
+    def adopt(self, newest: tuple[str, int] | None = None) -> None:
+        """Take the table as it is for what it should be: up to an epoch that was published again, or as far as its transaction says."""
+        table, known = self._opened(fresh=True), self.known
+        if newest is None:
+            lineage, epoch = (known.lineage, known.epoch) if known is not None else self.expected.newest or ("", -1)
+            done = table.transaction_version(f"{lineage}/{self.output}") if table is not None else None
+            newest = lineage, min(epoch, -1 if done is None else done)
+        self.known = position_of(table, self.store, lineage=newest[0], epoch=newest[1])
+
+    def _begin(self) -> None:
+        """Take up a table of which the log of an earlier release says only which epochs were published to it."""
+        table, newest = self._opened(fresh=False), self.expected.newest
+        if newest is None:
+            self.known = position_of(table, self.store)
+            return
+        lineage, epoch = newest
+        done = table.transaction_version(f"{lineage}/{self.output}") if table is not None else None
+        if done is None or done < epoch:
+            why = (
+                "there is no table any more" if table is None else f"its newest transaction is of epoch {'none' if done is None else done}"
+            )
+            raise self.missing(SinkPosition(lineage=lineage, epoch=epoch), Lost(-1 if table is None else table.version(), why))
+        self.known = position_of(table, self.store, lineage=lineage, epoch=epoch)
+
+    def _follow(self, known: SinkPosition, table: DeltaTable) -> None:
+        table.update_incremental()
+        found = followed(known, table, self.store, job=self.job, say=self._say)
+        if isinstance(found, Lost):
+            raise self.missing(known, found)
+        self.known = found
+
+    def _say(self, change: str) -> None:
+        text = "output %r: somebody else changed rows that were published to %s: %s; the job goes on"
+        logger.warning(text, self.output, self.store.location, change)

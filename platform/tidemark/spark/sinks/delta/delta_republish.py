@@ -1,0 +1,109 @@
+"""Publishing epochs of a Delta table again that it no longer holds: from their records, while their staged files are there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+
+from deltalake import DeltaTable, Transaction
+
+from tidemark.crashpoints import crash_point
+from tidemark.errors import MissingEpochsError
+from tidemark.savepoints.delta.missing_records import Retained, to_publish_again
+from tidemark.savepoints.delta.table_changes import Shown, shown_epochs
+from tidemark.savepoints.delta.table_entries import read_entry
+from tidemark.spark.sinks.delta.delta_commits import add_actions, add_columns, rewrite
+from tidemark.spark.sinks.delta.delta_merge import ATTEMPTS, Merge, others_were_faster
+from tidemark.spark.sinks.delta.delta_rewrite import Change, Rewriter
+from tidemark.spark.sinks.delta.delta_upsert import Upsert, replaced_starts
+from tidemark.spark.sinks.staging.staging import folder_of
+from tidemark.state.delta.delta_tags import COLUMNS_FOR, EPOCH, JOB, LINEAGE, MAINTENANCE, REPUBLISHED
+from tidemark.state.log.records import EpochRecord, OutputRecord
+from tidemark.state.store.store import JobStore
+
+
+class Republishing:
+    """Publishes epochs again to one table.
+
+    Args:
+        output: its name.
+        job: the job's.
+        store: at the table.
+        rewriter: of the table's files.
+    """
+
+    def __init__(self, output: str, job: str, store: JobStore, rewriter: Rewriter) -> None:
+        self._output = output
+        self._job = job
+        self._store = store
+        self._rewriter = rewriter
+
+    def run(self, table: DeltaTable | None, retained: Retained) -> tuple[EpochRecord, ...]:
+        """Publish what is missing, oldest first, each epoch as a version of its own; returns those epochs.
+
+        Raises:
+            MissingEpochsError: it is unknown what is missing, or staged files are not there; nothing was changed.
+            PublishError: other writers were faster each time; what was published stays.
+        """
+        if table is None:
+            raise self._refused("there is no table any more, and the staged files were in its folder")
+        replaces = any(Upsert.of_options(record.outputs[self._output].options) is not None for record in retained.records)
+        records, refusal = to_publish_again(retained, self._shown(table), in_order=replaces)
+        if refusal:
+            raise self._refused(refusal)
+        for record in records:
+            lost = [file.path for file in record.outputs[self._output].files if not self._store.exists(file.path)]
+            if lost:
+                raise self._refused(f"{len(lost)} of the files that were staged for epoch {record.epoch} are deleted, such as {lost[0]}")
+        for record in records:
+            self._publish(table, record)
+            crash_point("output-republished")
+        return records
+
+    def _publish(self, table: DeltaTable, record: EpochRecord) -> None:
+        output, application = record.outputs[self._output], f"{record.lineage}/{self._output}"
+        tags = {LINEAGE: record.lineage, EPOCH: str(record.epoch), REPUBLISHED: "true", **({JOB: self._job} if self._job else {})}
+        columns_for = {MAINTENANCE: "columns", COLUMNS_FOR: f"{record.lineage}/{record.epoch}"}
+        upsert = Upsert.of_options(output.options)
+        if upsert is None:
+            self._append(table, record, Transaction(application, record.epoch), tags, columns_for)
+        else:
+            change = Change(upsert, output.schema or "", output.files, replaced_starts(output.options))
+            merge = Merge(self._output, change, folder_of(output), application, record.epoch, tags, columns_for, again=True)
+            merge.publish(table, self._store, self._rewriter)
+
+    def _append(
+        self, table: DeltaTable, record: EpochRecord, wanted: Transaction, tags: Mapping[str, str], columns_for: Mapping[str, str]
+    ) -> None:
+        output: OutputRecord = record.outputs[self._output]
+        for _ in range(ATTEMPTS):
+            table.update_incremental()
+            # An attempt before may have been committed, though it seemed to fail.
+            if (record.lineage, record.epoch) in self._shown(table).epochs:
+                return
+            done = table.transaction_version(wanted.app_id)
+            transaction = Transaction(wanted.app_id, max(wanted.version, -1 if done is None else done))
+            if add_columns(table, output.schema or "", columns_for) and rewrite(
+                table, add_actions(output.files), table.schema(), transaction=transaction, metadata=tags
+            ):
+                return
+        raise others_were_faster(self._output, record.epoch, str(self._store.location))
+
+    def _shown(self, table: DeltaTable) -> Shown:
+        entry_at: Callable[[int], object] = cache(lambda version: read_entry(self._store, version))
+        return shown_epochs(entry_at, table.version(), job=self._job)  # type: ignore[arg-type]  # what a cache returns has no type
+
+    def _refused(self, why: str) -> MissingEpochsError:
+        return cannot_republish(self._output, self._job, str(self._store.location), why)
+
+
+def cannot_republish(output: str, job: str, place: str, why: str) -> MissingEpochsError:
+    """Return the error for epochs that cannot be published again."""
+    return MissingEpochsError(
+        f"what output {output!r} no longer shows cannot be published again: {why}",
+        fix=f"put the job back to where the place is (`tidemark rewind {job or 'JOB'} --to SAVEPOINT`), restore the place from a backup, "
+        "or go on without those epochs (`--missing-epochs accept`), which the job's log keeps; nothing was changed",
+        job=job or None,
+        uid=output,
+        place=place,
+    )

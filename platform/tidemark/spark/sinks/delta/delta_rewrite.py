@@ -1,0 +1,170 @@
+"""Copy-on-write: which files of a table hold rows that go, and new files with the others. Spark reads only the files concerned."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from typing import TYPE_CHECKING, Final, Protocol
+from urllib.parse import unquote
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from tidemark.graph.checks.upsert_keys import REPLACES, START
+from tidemark.spark.columns.expressions import quoted
+from tidemark.spark.columns.replaced_sessions import REPLACED_TYPE
+from tidemark.spark.columns.state_files import write_folder
+from tidemark.spark.env.session import SETTINGS
+from tidemark.spark.sinks.delta.delta_files import LiveFile
+from tidemark.spark.sinks.delta.delta_upsert import Upsert
+from tidemark.state.log.records import StagedFile
+from tidemark.state.store.store import JobStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+APPENDED_BYTES: Final = 128 * 1024 * 1024
+UPSERTED_BYTES: Final = 16 * 1024 * 1024
+"""About so large files are made: where rows are replaced, one that changes costs a file."""
+
+COMPRESSION: Final = "snappy"
+_FILE: Final = "__tm_file"
+
+
+@dataclass(frozen=True)
+class Change:
+    """New rows for a table.
+
+    ``schema`` is their type as Spark's JSON text, ``files`` are where they are staged, ``replaced`` the bounds of the starts that they
+    replace besides their own, microseconds.
+    """
+
+    upsert: Upsert
+    schema: str
+    files: tuple[StagedFile, ...]
+    replaced: tuple[int, int] | None = None
+
+    @property
+    def type(self) -> T.StructType:
+        """The type of the rows as they are staged."""
+        visible = schema_of_text(self.schema)
+        hidden = self.upsert.listed not in (REPLACES, *visible.names)
+        return T.StructType([*visible.fields, T.StructField(self.upsert.listed, REPLACED_TYPE)]) if hidden else visible
+
+
+class Rewriter(Protocol):
+    """Reads and writes a table's files; nothing refers to what it writes until it is committed."""
+
+    @property
+    def file_bytes(self) -> int:
+        """About how large the files are that it makes, where there is so much."""
+        ...
+
+    def starts(self, change: Change, limit: int) -> list[int | None] | None:
+        """Return the window starts of the rows that go, microseconds; None where there are more than ``limit``."""
+        ...
+
+    def touched(self, change: Change, files: Sequence[LiveFile]) -> dict[str, int]:
+        """Return how many rows go, by path, of the files in which some do."""
+        ...
+
+    def survivors(self, schema: str, change: Change, files: Sequence[LiveFile], folder: str) -> list[StagedFile]:
+        """Write the rows of some files that stay into a folder, with all columns of the table, whose type is ``schema``."""
+        ...
+
+    def merged(self, schema: str, files: Sequence[LiveFile], folder: str) -> list[StagedFile]:
+        """Write all rows of some files into a folder, in few files; rows of neighbours stay neighbours."""
+        ...
+
+
+class SparkRewriter:
+    """Rewrites with Spark, in a session of its own with the settings that every job has.
+
+    Args:
+        store: at the table.
+        file_bytes: about how large files it makes.
+    """
+
+    def __init__(self, store: JobStore, file_bytes: int = UPSERTED_BYTES) -> None:
+        self._store = store
+        self.file_bytes = file_bytes
+
+    def starts(self, change: Change, limit: int) -> list[int | None] | None:
+        """Return the window starts of the rows that go."""
+        gone = change.upsert.gone(self._new(change))
+        name = change.upsert.gone_columns[change.upsert.keys.index(START)]
+        found = gone.select(F.unix_micros(name)).distinct().limit(limit + 1).collect()
+        return None if len(found) > limit else [row[0] for row in found]
+
+    def touched(self, change: Change, files: Sequence[LiveFile]) -> dict[str, int]:
+        """Return how many rows go, by path, of the files in which some do; reads the key columns only."""
+        if not files:
+            return {}
+        old = self._read(files, change.type)
+        keys = (F.col(quoted(key)) for key in change.upsert.keys)
+        # A column of the user's may be called _metadata, too.
+        old = old.select(*keys, old.metadataColumn("_metadata").getField("file_path").alias(_FILE))
+        gone = change.upsert.gone(self._new(change))
+        hit = old.join(gone, change.upsert.matches(old, gone), "left_semi").groupBy(_FILE).count().collect()
+        # Of two paths that end alike the longer one is meant.
+        paths = sorted((file.path for file in files), key=len, reverse=True)
+        return {next(path for path in paths if unquote(uri).endswith(f"/{path}")): count for uri, count in hit}
+
+    def survivors(self, schema: str, change: Change, files: Sequence[LiveFile], folder: str) -> list[StagedFile]:
+        """Write the rows of some files that stay into a folder; keys of usual number are broadcast, so that nothing is shuffled."""
+        gone = change.upsert.gone(self._new(change))
+
+        def kept(old: DataFrame) -> DataFrame:
+            return old.join(gone, change.upsert.matches(old, gone), "left_anti")
+
+        return self._write(files, schema_of_text(schema), folder, kept)
+
+    def merged(self, schema: str, files: Sequence[LiveFile], folder: str) -> list[StagedFile]:
+        """Write all rows of some files into a folder."""
+        return self._write(files, schema_of_text(schema), folder, lambda rows: rows)
+
+    @cached_property
+    def _session(self) -> SparkSession:
+        from pyspark.sql import SparkSession
+
+        # A run may have been given a session of its own, and a table is published before the first batch brings one.
+        session = SparkSession.builder.getOrCreate().newSession()
+        for key, value in SETTINGS.items():
+            session.conf.set(key, value)
+        session.conf.set("spark.sql.shuffle.partitions", str(session.sparkContext.defaultParallelism))
+        # Else a union of groups of one partition each is one partition, too, and so one file.
+        session.conf.set("spark.sql.unionOutputPartitioning", "false")
+        return session
+
+    def _new(self, change: Change) -> DataFrame:
+        return self._session.read.schema(change.type).parquet(*(self._store.spark_uri(file.path) for file in change.files))
+
+    def _read(self, files: Sequence[LiveFile], schema: T.StructType) -> DataFrame:
+        return self._session.read.schema(schema).parquet(*(self._store.spark_uri(file.path) for file in files))
+
+    def _write(
+        self, files: Sequence[LiveFile], schema: T.StructType, folder: str, choose: Callable[[DataFrame], DataFrame]
+    ) -> list[StagedFile]:
+        """Write what is chosen of files' rows: a file for each group of neighbours, all groups at once, without a shuffle."""
+        parts = [choose(self._read(group, schema)).coalesce(1) for group in in_groups(files, self.file_bytes)]
+        rows = reduce(DataFrame.unionAll, parts)
+        return [file.as_staged_file() for file in write_folder(rows, self._store, folder, compression=COMPRESSION)]
+
+
+def in_groups(files: Sequence[LiveFile], size: int) -> list[list[LiveFile]]:
+    """Return files in groups of neighbours, of about the same size each, which is not much more than the given one, or of one file."""
+    total, before = max(1, sum(file.bytes for file in files)), 0
+    groups: dict[int, list[LiveFile]] = {}
+    for file in files:
+        groups.setdefault(before * math.ceil(total / size) // total, []).append(file)
+        before += file.bytes
+    return list(groups.values())
+
+
+def schema_of_text(text: str) -> T.StructType:
+    """Return a type from its JSON text, Spark's or Delta's, which are the same."""
+    return T.StructType.fromJson(json.loads(text))

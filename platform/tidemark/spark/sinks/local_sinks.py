@@ -1,0 +1,123 @@
+"""Sinks within this process: the console (at least once) and memory (exactly once as long as the process lives)."""
+
+from __future__ import annotations
+
+import io
+import sys
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidemark.savepoints.delta.missing_records import Retained
+from tidemark.spark.sinks.staging.missing import Expected
+from tidemark.spark.sinks.staging.staging import folder_of
+from tidemark.state.log.records import OutputRecord, SinkPosition
+from tidemark.state.store.layout import STAGING
+from tidemark.state.store.store import JobStore
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+_tables: dict[str, dict[tuple[str, int], pa.Table]] = {}
+
+
+class _StagedInJob:
+    """Stages in the job's own folder, and reads back what was staged."""
+
+    starts_only = False
+
+    def __init__(self, name: str, job: JobStore) -> None:
+        self._name = name
+        self.staging = job
+
+    @property
+    def location(self) -> None:
+        """Nowhere that another process could read."""
+        return
+
+    def staging_folder(self, name: str) -> str:
+        """Return a folder below the job's."""
+        return f"{STAGING}/{self._name}/{name}"
+
+    def check(self, schema: StructType) -> None:
+        """Take rows of any type."""
+
+    def newest(self, lineage: str) -> None:  # noqa: ARG002 - the protocol's
+        """Return nothing: what was shown is not kept."""
+        return
+
+    position: SinkPosition | None = None
+
+    def expect(self, expected: Expected) -> None:
+        """Expect nothing: what was shown is not kept, so nothing of it can be missing."""
+
+    def require_whole(self) -> None:
+        """Find nothing missing: what was shown is not kept."""
+
+    def adopt(self) -> None:
+        """Take it as it is."""
+
+    def republish(self, retained: Retained) -> tuple[int, ...]:  # noqa: ARG002 - the protocol's
+        """Publish nothing again."""
+        return ()
+
+    def shown(self) -> frozenset[str]:
+        """Return nothing: what is staged is shown as a copy."""
+        return frozenset()
+
+    def _read(self, record: OutputRecord) -> pa.Table | None:
+        """Return the staged rows, None where they were shown already and are gone."""
+        # Removing them had begun: they were shown.
+        if not all(self.staging.exists(file.path) for file in record.files):
+            return None
+        parts = [pq.read_table(io.BytesIO(self.staging.get(file.path))) for file in record.files]
+        return pa.concat_tables(parts, promote_options="permissive")
+
+
+class ConsoleSink(_StagedInJob):
+    """Prints an epoch's rows to standard output. At least once: a crash right after printing prints again."""
+
+    kind = "console"
+
+    def __init__(self, name: str, rows: int, job: JobStore) -> None:
+        super().__init__(name, job)
+        self._limit = rows
+
+    def publish(self, record: OutputRecord, lineage: str, epoch: int) -> None:  # noqa: ARG002 - the protocol's
+        """Print the first rows."""
+        table = self._read(record)
+        if table is not None:
+            shown = table.slice(0, self._limit).to_pandas().to_string(index=False)
+            more = f"\n… {table.num_rows - self._limit} more" if table.num_rows > self._limit else ""
+            sys.stdout.write(f"── {self._name}, epoch {epoch}: {record.rows} rows ──\n{shown}{more}\n")
+            sys.stdout.flush()
+        self.staging.remove_folder(folder_of(record))
+
+
+class MemorySink(_StagedInJob):
+    """Keeps rows under a name for ``memory_table``. Exactly once within the process; gone with it."""
+
+    kind = "memory"
+
+    def __init__(self, name: str, table: str, job: JobStore) -> None:
+        super().__init__(name, job)
+        self._table = table
+
+    def publish(self, record: OutputRecord, lineage: str, epoch: int) -> None:
+        """Keep the rows, unless this epoch's are there."""
+        kept = _tables.setdefault(self._table, {})
+        if (lineage, epoch) not in kept and (table := self._read(record)) is not None:
+            kept[lineage, epoch] = table
+        self.staging.remove_folder(folder_of(record))
+
+
+def memory_table(name: str) -> pa.Table | None:
+    """Return all rows that memory sinks of this process keep under a name, in the order of their epochs; None if there are none."""
+    kept = _tables.get(name)
+    return pa.concat_tables(list(kept.values()), promote_options="permissive") if kept else None
+
+
+def clear_memory(name: str) -> None:
+    """Forget the rows kept under a name."""
+    _tables.pop(name, None)

@@ -1,0 +1,158 @@
+"""What a folder of Parquet files keeps of what a job published to it: a small note beside the stagings, written after each publication.
+
+The files alone do not tell whether the folder is still the one that a job published to: old ones may be deleted, and where the job says so
+readers take away new ones, too. Else some of the newest epoch's must be there.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from dataclasses import dataclass, replace
+from typing import Final
+
+from tidemark.savepoints.delta.table_position import NO_TABLE, Lost
+from tidemark.spark.sinks.staging.missing import OutputPosition, published_files_lost
+from tidemark.state.log.records import OutputRecord, SinkPosition
+from tidemark.state.store.sealed import read_sealed, write_sealed
+from tidemark.state.store.store import JobStore
+
+logger = logging.getLogger("tidemark")
+
+KIND: Final = "published"
+
+GONE: Final = "gone"
+"""In the place of a log entry's checksum: that the files of the position's epoch are gone was accepted."""
+
+
+@dataclass(frozen=True)
+class FolderNote:
+    """The folder's own name, how many epochs were published to it, and lineage and number of the newest."""
+
+    folder: str
+    count: int
+    lineage: str
+    epoch: int
+
+    @property
+    def position(self) -> SinkPosition:
+        """The same, as the job's log keeps it."""
+        return SinkPosition(self.folder, self.count, "", self.lineage, self.epoch, self.count)
+
+
+class ParquetPosition(OutputPosition):
+    """Where one output's folder stands, as far as the job knows.
+
+    Args:
+        output: its name.
+        job: the job's name.
+        store: at the folder.
+        path: of the note.
+        made: whether the folder was made just now.
+        readers_move_files: whether readers take files away, so that missing ones say nothing.
+    """
+
+    def __init__(self, output: str, job: str, store: JobStore, path: str, *, made: bool, readers_move_files: bool) -> None:
+        super().__init__(output, job, store)
+        self._path = path
+        self._made = made
+        self._readers_move_files = readers_move_files
+        self._said = False
+
+    def require_whole(self) -> None:
+        """Make sure that the folder is the one that was published to, and has files of the newest epoch.
+
+        Raises:
+            MissingEpochsError: it is not, or an older copy of it, or all files of that epoch are gone.
+            CorruptStoreError: its note is damaged.
+            StoreError: its note cannot be read.
+        """
+        known, note = self.known, self._note()
+        if known is None or known.epoch < 0:
+            newest = self.expected.newest
+            if known is None and newest is not None and self._made:
+                raise self.missing(SinkPosition(lineage=newest[0], epoch=newest[1]), Lost(-1, "there is no such folder any more"))
+            # Of what the job's log does not know nothing can be lost: a rewind leaves later files, and they may be deleted.
+            self.known = replace(note.position, lineage="", epoch=-1) if note is not None else NO_TABLE
+        elif note is None:
+            why = "it has no note of what was published to it; it was deleted, emptied or replaced"
+            raise self.missing(known, Lost(-1, why))
+        elif note.folder != known.table:
+            raise self.missing(known, Lost(note.count, "it is another folder"))
+        elif note.count < known.version:
+            raise self.missing(known, Lost(note.count, "an older copy of it was restored"))
+        else:
+            self.known = replace(known, version=note.count, since=note.count)
+            # At a start the log tells of the epoch before the newest, which may be old, and the note perhaps of one that was taken back.
+            self.require_files((known.lineage, known.epoch), (note.lineage, note.epoch))
+
+    def require_files(self, *epochs: tuple[str, int]) -> None:
+        """Make sure that one of some published epochs has files here still; where only some of those are gone, that is logged once.
+
+        Args:
+            epochs: by lineage and number; the error names the first.
+
+        Raises:
+            MissingEpochsError: none is there, nobody accepted that, and readers are not known to take any away.
+            StoreError: the folder cannot be looked at.
+        """
+        if self._readers_move_files or self._accepted(*epochs[0]):
+            return
+        if any(self.store.exists(final_name(lineage, epoch, 0)) for lineage, epoch in dict.fromkeys(epochs)):
+            return
+        epoch = epochs[0][1]
+        if not self._has_files(*epochs):
+            raise published_files_lost(self.output, self.job, str(self.store.location), epoch)
+        if not self._said:
+            self._said = True
+            text = "output %r: some files of epoch %d are no longer in %s; the job goes on"
+            logger.warning(text, self.output, epoch, self.store.location)
+
+    def moved(self, lineage: str, epoch: int) -> None:
+        """Note that an epoch was published."""
+        note = self._note()
+        if note is None:
+            note = FolderNote(secrets.token_hex(8), 1, lineage, epoch)
+        elif (note.lineage, note.epoch) != (lineage, epoch):
+            note = FolderNote(note.folder, note.count + 1, lineage, epoch)
+        write_sealed(self.store, self._path, kind=KIND, value=note)
+        self.known = replace(note.position, entry=GONE if self._accepted(lineage, epoch) else "")
+
+    def adopt(self) -> None:
+        """Take the folder as it is for what it should be, also without the newest epoch's files."""
+        note = self._note()
+        if note is None:
+            self.known = NO_TABLE
+        else:
+            self.known = replace(note.position, entry="" if self._has_files((note.lineage, note.epoch)) else GONE)
+
+    @property
+    def newest(self) -> tuple[str, int] | None:
+        """Lineage and number of the newest epoch that the folder's note has."""
+        note = self._note()
+        return (note.lineage, note.epoch) if note is not None else None
+
+    def _note(self) -> FolderNote | None:
+        return read_sealed(self.store, self._path, kind=KIND, form=FolderNote)
+
+    def _has_files(self, *epochs: tuple[str, int]) -> bool:
+        return any(file.path.startswith(tuple(final_prefix(*epoch) for epoch in epochs)) for file in self.store.list())
+
+    def _accepted(self, lineage: str, epoch: int) -> bool:
+        known = self.known
+        return known is not None and known.entry == GONE and (known.lineage, known.epoch) == (lineage, epoch)
+
+
+def final_prefix(lineage: str, epoch: int) -> str:
+    """Return what the names of an epoch's files begin with."""
+    return f"part-{lineage}-{epoch:012d}-"
+
+
+def final_name(lineage: str, epoch: int, number: int) -> str:
+    """Return the name that a file of an epoch has for readers."""
+    return f"{final_prefix(lineage, epoch)}{number:05d}.parquet"
+
+
+def final_names(record: OutputRecord, lineage: str, epoch: int) -> list[str]:
+    """Return the names that an epoch's files have for readers, in their order."""
+    return [final_name(lineage, epoch, number) for number in range(len(record.files))]

@@ -1,0 +1,37 @@
+"""Publishing a committed epoch: each of its outputs where the record says, once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tidemark.crashpoints import crash_point
+from tidemark.errors import MissingEpochsError
+from tidemark.spark.sinks.sinks import BoundSink, sink_for
+from tidemark.spark.sinks.staging.missing import Expected
+from tidemark.state.log.records import EpochRecord
+
+
+def publish(record: EpochRecord, sinks: Mapping[str, BoundSink], *, lost: Callable[[str, MissingEpochsError], None] | None = None) -> None:
+    """Make an epoch's rows visible; again does nothing.
+
+    Args:
+        record: of the epoch.
+        sinks: of the job's outputs, by name; what the record was staged for goes before them.
+        lost: is called with an output whose place has lost epochs, or whose staged files are deleted, where that is accepted.
+
+    Raises:
+        PublishError: an output cannot be published now.
+        MissingEpochsError: an output's place no longer holds what was published before.
+    """
+    for name, output in record.outputs.items():
+        sink = sink_for(name, output, sinks, record.job)
+        if sink is not None:
+            if sink is not sinks.get(name):
+                sink.sink.expect(Expected(output.before))
+            try:
+                sink.publish(output, record.lineage, record.epoch)
+            except MissingEpochsError as error:
+                if lost is None:
+                    raise
+                lost(name, error)
+            crash_point("output-published")

@@ -1,0 +1,43 @@
+"""Stagings: folders that rows of one attempt at one epoch are written to, before anything refers to them."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from typing import Literal
+
+from tidemark.state.log.records import OutputRecord
+
+Vacancy = Literal["missing", "empty", "taken"]
+"""Of an output's place: nothing is there; what the job made there before it had rows; anything else."""
+
+_NAME = re.compile(r".+-\d{12}-[0-9a-f]{8}")
+
+
+def new_staging(lineage: str, epoch: int) -> str:
+    """Return a name that no other attempt has; names of one lineage sort by epoch."""
+    return f"{first_staging(lineage, epoch)}-{uuid.uuid4().hex[:8]}"
+
+
+def first_staging(lineage: str, epoch: int) -> str:
+    """Return a text that sorts before all stagings of an epoch and after those of the epochs before it."""
+    return f"{lineage}-{epoch:012d}"
+
+
+def after_stagings(lineage: str) -> str:
+    """Return a text that sorts after all stagings of a lineage."""
+    return f"{lineage}."
+
+
+def is_staging(folder: str) -> bool:
+    """Say whether a folder's path ends in a name that ``new_staging`` could have given.
+
+    >>> is_staging("tidemark-a1-000000000007-0123abcd"), is_staging("tidemark-a1-backup")
+    (True, False)
+    """
+    return _NAME.fullmatch(folder) is not None
+
+
+def folder_of(record: OutputRecord) -> str:
+    """Return the folder that a record's files were staged in; they share one."""
+    return record.files[0].path.rpartition("/")[0]

@@ -1,0 +1,1 @@
+"""Sources: intake, offsets, Spark's checkpoint."""

@@ -1,0 +1,141 @@
+"""What a batch of Spark's reads of each source: which files, how far, and what tells it from any other input."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from py4j.protocol import Py4JJavaError
+
+from tidemark.errors import OffsetMismatchError
+from tidemark.graph.model.nodes import ElementsSpec, FilesSpec, FormatSpec, SourceNode
+from tidemark.semantics.watermarks.watermarks import SourceEnd
+from tidemark.spark.sources.checkpoint import SparkCheckpoint
+from tidemark.spark.sources.source_ends import elements_end, files_end, format_end, may_wait_unseen
+from tidemark.state.encoding.envelope import canonical
+from tidemark.state.log.offsets import log_offset, positions
+from tidemark.state.log.records import EpochRecord
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_MOST_CALLS: Final = 100
+
+
+@dataclass(frozen=True)
+class EpochInput:
+    """What an epoch reads.
+
+    ``offsets`` is the text of Spark's offset log, ``before`` and ``now`` the sources' positions, ``files`` what is new of the sources
+    that consist of files, ``looked_at`` the processing time at which Spark looked what there is (None: when the batch came).
+    ``batch`` is false for an epoch without input.
+    """
+
+    offsets: str = ""
+    before: Mapping[str, object] = field(default_factory=dict)
+    now: Mapping[str, object] = field(default_factory=dict)
+    files: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    looked_at: int | None = None
+    batch: bool = False
+
+    def moved(self, source: str) -> bool:
+        """Whether a source may have rows in it."""
+        return self.batch and source in self.now and self.now[source] != self.before.get(source)
+
+    def digest(self, *, end_of_input: bool) -> str:
+        """Return a checksum that two epochs share only when they read the same."""
+        what = [self.batch, end_of_input, dict(self.now), {name: list(files) for name, files in self.files.items()}]
+        return hashlib.sha256(canonical(what)).hexdigest()
+
+    def end(self, spark: SparkSession, source: SourceNode, *, anyway: bool = False) -> SourceEnd:
+        """Return how far it reads a source.
+
+        Args:
+            spark: by which the sizes of files are learnt.
+            source: with the bounds that it was opened with.
+            anyway: find it out although no silence can follow from it, unless that takes long; then it is not known.
+        """
+        spec = source.spec
+        if not self.batch:
+            return SourceEnd(caught_up=not may_wait_unseen(spec), looked_at=self.looked_at)
+        if isinstance(spec, ElementsSpec):
+            return elements_end(len(spec.batches), log_offset(self.now.get(source.name)) + 1)
+        end = SourceEnd()
+        # Only silence asks for it, and intake that adapts.
+        if anyway or source.watermarks.idle_after_ms is not None:
+            files = self.files.get(source.name, ())
+            if isinstance(spec, FilesSpec) and source.watermarks.idle_after_ms is None and _slow_to_measure(spec, files):
+                end = SourceEnd(known=False)
+            elif isinstance(spec, FilesSpec):
+                end = files_end(spec, len(files), _size(spark, files) if spec.max_files_per_epoch is None else None)
+            elif isinstance(spec, FormatSpec):
+                end = format_end(spec, self.before.get(source.name), self.now.get(source.name))
+        return replace(end, looked_at=self.looked_at)
+
+
+def input_of_batch(
+    checkpoint: SparkCheckpoint, sources: Sequence[SourceNode], *, offsets: str, before: str, looked_at: int | None
+) -> EpochInput:
+    """Return what a batch reads.
+
+    Args:
+        checkpoint: Spark's.
+        sources: of the job.
+        offsets: of the batch.
+        before: of the epoch before, empty for none.
+        looked_at: the processing time at which Spark looked what there is, None for now.
+    """
+    earlier, now = positions(before), positions(offsets)
+    files = {
+        source.name: checkpoint.files(source.name, log_offset(earlier.get(source.name)), log_offset(now.get(source.name)))
+        for source in sources
+        if isinstance(source.spec, ElementsSpec | FilesSpec) and now.get(source.name) != earlier.get(source.name)
+    }
+    return EpochInput(offsets, earlier, now, files, looked_at, batch=True)
+
+
+def _slow_to_measure(spec: FilesSpec, addresses: Sequence[str]) -> bool:
+    """Whether the bytes of files are wanted and each is a call over the network."""
+    return spec.max_files_per_epoch is None and len(addresses) > _MOST_CALLS and not addresses[0].startswith("file:")
+
+
+def _size(spark: SparkSession, addresses: Sequence[str]) -> int | None:
+    """Return the bytes of files that Spark's log names; None where one cannot be looked at."""
+    try:
+        return sum(_bytes_of(spark, address) for address in addresses)
+    except (OSError, Py4JJavaError):
+        return None
+
+
+def _bytes_of(spark: SparkSession, address: str) -> int:
+    if address.startswith("file:"):
+        return Path("/" + address.removeprefix("file:").lstrip("/")).stat().st_size
+    # PySpark has no way of its own to ask a store for a file's size.
+    context = spark.sparkContext
+    path = context._jvm.org.apache.hadoop.fs.Path(address)  # type: ignore[union-attr]  # noqa: SLF001
+    return int(path.getFileSystem(context._jsc.hadoopConfiguration()).getFileStatus(path).getLen())  # noqa: SLF001
+
+
+def committed_batch(head: EpochRecord | None, epoch: int, offsets: str, *, job: str) -> EpochRecord:
+    """Return the record of a batch that Spark runs again after its epoch was committed.
+
+    Args:
+        head: the newest record.
+        epoch: that the batch is.
+        offsets: that the batch comes with.
+        job: the job's name.
+
+    Raises:
+        OffsetMismatchError: the epoch was committed with other offsets.
+    """
+    if head is None or head.epoch != epoch or positions(head.offsets) != positions(offsets):
+        raise OffsetMismatchError(
+            "the epoch is committed with other source offsets than it comes with now",
+            fix="start the job again; it continues from its own log, not from Spark's checkpoint",
+            job=job,
+            epoch=epoch,
+        )
+    return head

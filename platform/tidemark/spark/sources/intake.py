@@ -1,0 +1,128 @@
+"""From a batch's raw rows to timed, judged rows: event time, split, position, and whether the source can make sense of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from tidemark.errors import SourceError
+from tidemark.graph.model.nodes import SourceNode
+from tidemark.semantics.watermarks.event_time import MAX_EVENT_TIME, MIN_EVENT_TIME
+from tidemark.spark.columns.expressions import CORRUPT, POSITION, RAW, SPLIT, TIME, VERDICT, column, quoted, visible_of
+from tidemark.spark.columns.tallies import ALIVE, MALFORMED
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from tidemark.spark.sources.record_texts import RecordTexts
+
+FIRST_FILTER = 2
+
+PATH = "__tm_path"
+BLOCK = "__tm_block"
+ROW = "__tm_row"
+_ELEMENT_BITS: Final = 32
+_PARTITION_BITS: Final = 33
+"""Below the number of an epoch's elements, and of the partition in ``monotonically_increasing_id``, is the row's own."""
+
+
+@dataclass(frozen=True)
+class Intake:
+    """One source's rows of one epoch.
+
+    ``rows`` has the user's columns and the engine's: time (milliseconds), verdict, and split and position where they are needed.
+    ``latest`` is the latest good event time. Only a ``strict`` intake marks rows beyond it: the bound changes with every epoch,
+    and with it the code that Spark would compile anew, for rows that are seldom there. Whoever finds one takes in again, strictly.
+    ``texts`` reads the epoch's records once more with their texts, for those that are malformed.
+    """
+
+    node: SourceNode
+    rows: DataFrame
+    processing_time: int
+    latest: int
+    strict: bool
+    texts: RecordTexts | None = None
+
+    @property
+    def bounded(self) -> bool:
+        """Whether a row can be too far ahead of processing time."""
+        return self.latest < MAX_EVENT_TIME
+
+
+def take_in(
+    node: SourceNode,
+    batch: DataFrame,
+    processing_time: int,
+    *,
+    ordered: bool,
+    strict: bool,
+    texts: RecordTexts | None = None,
+) -> Intake:
+    """Time and judge the rows of a batch.
+
+    Args:
+        node: the source.
+        batch: its rows as ``tidemark.spark.sources.sources`` reads them.
+        processing_time: of the epoch, milliseconds.
+        ordered: whether rows need a position.
+        strict: whether to mark rows that are too far ahead of processing time.
+        texts: as of ``Intake``.
+    """
+    strategy = node.watermarks
+    skew = strategy.max_future_skew_ms
+    latest = MAX_EVENT_TIME if skew is None else min(MAX_EVENT_TIME, processing_time + skew)
+    names = batch.columns
+    time = F.lit(processing_time).cast("bigint") if strategy.timestamp is None else _milliseconds(node, batch)
+    hidden = [time.alias(TIME)]
+    if SPLIT in names:
+        hidden.append(F.col(SPLIT))
+    elif strategy.split_by is not None:
+        hidden.append(F.col(quoted(strategy.split_by)).cast("string").alias(SPLIT))
+    if ordered:
+        hidden.append(_position(node, names).alias(POSITION))
+    kept = [F.col(quoted(name)) for name in visible_of(names)]
+    corrupt = [F.col(CORRUPT)] if CORRUPT in names else []
+    raw = [F.col(RAW)] if RAW in names else []
+    timed = batch.select(*kept, *corrupt, *raw, *hidden)
+    bound = latest if strict else MAX_EVENT_TIME
+    good = f"{TIME} BETWEEN {MIN_EVENT_TIME}L AND {bound}L" + (f" AND {CORRUPT} IS NULL" if corrupt else "")
+    judged = timed.withColumn(VERDICT, F.expr(f"if({good}, {ALIVE}, {MALFORMED})"))
+    return Intake(node, judged, processing_time, latest, strict, texts)
+
+
+def _milliseconds(node: SourceNode, batch: DataFrame) -> Column:
+    timestamp = node.watermarks.timestamp
+    if timestamp is None:
+        raise ValueError("no timestamp expression")
+    value = column(timestamp)
+    kind = batch.select(value.alias("t")).schema["t"].dataType
+    if isinstance(kind, T.TimestampType):
+        return F.unix_millis(value)
+    if isinstance(kind, T.TimestampNTZType | T.DateType):
+        return F.unix_millis(value.cast("timestamp"))
+    if isinstance(kind, T.LongType | T.IntegerType):
+        return value.cast("bigint")
+    if isinstance(kind, T.StringType):
+        return F.unix_millis(value.try_cast("timestamp"))
+    raise SourceError(
+        f"timestamp={timestamp!r} of source {node.name!r} has type {kind.simpleString()}, which is not an instant",
+        fix="give a TIMESTAMP, a DATE, a BIGINT of milliseconds since 1970, or a STRING that casts to a timestamp",
+        uid=node.name,
+        place=node.place,
+    )
+
+
+def _position(node: SourceNode, names: list[str]) -> Column:
+    """Return a struct<string, bigint, bigint> that orders rows of equal event time: partition and offset, or path and row."""
+    origin = F.concat_ws(":", F.lit(node.name), F.col(PATH)) if PATH in names else F.lit(node.name)
+    row = F.col(ROW) if ROW in names else F.monotonically_increasing_id()
+    if BLOCK in names:
+        block = F.col(BLOCK)
+    else:
+        # Apart, so that what is made of a row has room for its number beside the row's.
+        bits = _ELEMENT_BITS if ROW in names else _PARTITION_BITS
+        block, row = F.shiftright(row, bits), row.bitwiseAND((1 << bits) - 1)
+    return F.struct(origin.alias("origin"), block.cast("bigint").alias("block"), row.cast("bigint").alias("row"))

@@ -1,0 +1,58 @@
+"""What Spark's connector says when Kafka no longer has what a job is to read next."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from tidemark.errors import SourceError
+from tidemark.graph.model.nodes import FormatSpec, SourceNode
+from tidemark.spark.sources.intake_limits import KAFKA
+from tidemark.state.encoding.redaction import redacted
+
+_LOST: Final = re.compile(r"Some data may have been lost because they are not available in Kafka.*?Reason:\s*(?P<reason>[^\n]+)", re.DOTALL)
+_NO_TOPIC: Final = re.compile(r"UnknownTopicOrPartitionException|Topic \S+ not found|does not host this topic-partition")
+
+
+def kafka_error(error: BaseException, sources: Iterable[SourceNode]) -> SourceError | None:
+    """Return the error to raise where records or topics are gone, None where an error is another one.
+
+    Trying again does not bring them back, so it is no error that may pass. Where several sources read Kafka, the one is named that can be
+    told by its topics.
+
+    Args:
+        error: of Spark.
+        sources: of the job.
+    """
+    text = redacted(str(error))
+    kafka = [source for source in sources if isinstance(source.spec, FormatSpec) and source.spec.format.lower() == KAFKA]
+    if found := _LOST.search(text):
+        reason = re.sub(r"\s*SQLSTATE: \w+$", "", found["reason"].strip()).rstrip(".")
+        what = f"Kafka no longer has records that come next: {reason}"
+        fix = (
+            "go back to a savepoint from which on Kafka still has all, or set the source's option failOnDataLoss='false': "
+            "it goes on with what is left, and the rest is missing from the results; then give the topic a longer retention.ms"
+        )
+    elif kafka and _NO_TOPIC.search(text):
+        reason = text
+        what = f"Kafka has no such topic or partition: {', '.join(topic for source in kafka for topic in _topics(source))}"
+        fix = "create the topic, or correct the source's option 'subscribe'"
+    else:
+        return None
+    source = _meant(kafka, reason)
+    return SourceError(what, fix=fix, uid=source.name if source else None, place=source.place if source else None)
+
+
+def _meant(kafka: Sequence[SourceNode], reason: str) -> SourceNode | None:
+    """Return the only source of whose partitions the reason speaks, or the only one that there is."""
+    named = [source for source in kafka if any(re.search(rf"(?<![\w.-]){re.escape(topic)}-\d", reason) for topic in _topics(source))]
+    return next((found[0] for found in (named, kafka) if len(found) == 1), None)
+
+
+def _topics(source: SourceNode) -> list[str]:
+    """Return the topics that a source names; none where it has a pattern."""
+    options = source.spec.options if isinstance(source.spec, FormatSpec) else {}
+    given = {key.lower(): str(value) for key, value in options.items()}
+    named = re.findall(r'"([^"]+)"\s*:', given.get("assign", ""))
+    return named or [topic.strip() for topic in given.get("subscribe", "").split(",") if topic.strip()]

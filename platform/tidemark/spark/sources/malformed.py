@@ -1,0 +1,134 @@
+"""Malformed rows: the record as it came, and what is wrong with it.
+
+Nothing of this is in the pass that every row goes through. Spark gives the text of a record only where it could not be parsed; that of
+other rows is looked up in a second reading of the epoch's files (``record_texts``), by what was read of the record. Where no text is
+found, and for sources whose records have none, the row is shown as JSON with its nulls. So every malformed row comes out once,
+whatever the second reading gives.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from tidemark.graph.model.nodes import FilesSpec, FormatSpec, SourceNode
+from tidemark.savepoints.model.stored_types import shown_type
+from tidemark.semantics.watermarks.event_time import (
+    MAX_EVENT_TIME,
+    MIN_EVENT_TIME,
+    NULL_EVENT_TIME,
+    OUT_OF_RANGE,
+    TOO_FAR_AHEAD,
+    named_reason,
+)
+from tidemark.spark.columns.expressions import CORRUPT, RAW, SPLIT, TIME, VERDICT, column, quoted, visible_of
+from tidemark.spark.columns.tallies import MALFORMED
+from tidemark.spark.sources.intake import Intake, take_in
+from tidemark.spark.sources.intake_limits import KAFKA
+from tidemark.spark.sources.record_texts import parsed_text
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+UNPARSABLE: Final = "record cannot be parsed"
+LONGEST_VALUE: Final = 100
+"""Characters of a value that a reason shows."""
+
+_REASON, _FOUND, _COPY, _LOOKED_UP = "__tm_reason", "__tm_found", "__tm_copy", "__tm_looked_up"
+
+
+def malformed_rows(intake: Intake) -> DataFrame:
+    """Return the malformed rows of an epoch with the raw record and the reason."""
+    names = intake.rows.columns
+    bad = intake.rows.where(F.col(VERDICT) == MALFORMED)
+    if CORRUPT not in names:
+        return _shown(intake, bad.select(_text_of(intake.node, names).alias(RAW), _reason(intake, bad).alias(_REASON), *_kept(names)))
+    corrupt, others = bad.where(F.col(CORRUPT).isNotNull()), bad.where(F.col(CORRUPT).isNull())
+    torn = corrupt.select(F.col(CORRUPT).alias(RAW), _why_unparsable(intake).alias(_REASON), *_kept(names))
+    texts = intake.texts.read() if intake.texts is not None else None
+    read = others.select(_as_json(names).alias(RAW), _reason(intake, others).alias(_REASON), *_kept(names))
+    return _shown(intake, torn.unionByName(read if texts is None else _looked_up(intake, read, texts)))
+
+
+def _looked_up(intake: Intake, rows: DataFrame, texts: DataFrame) -> DataFrame:
+    """Return rows with the texts of their records in place of their JSON; of records that read alike each row has another one's."""
+    again = take_in(intake.node, texts, intake.processing_time, ordered=False, strict=intake.strict).rows
+    records = again.where(f"{VERDICT} = {MALFORMED} AND {CORRUPT} IS NULL")
+    content = _as_json(again.columns).alias(_FOUND)
+    found = rows.withColumnRenamed(RAW, _FOUND).unionByName(records.select(RAW, content), allowMissingColumns=True)
+    side = F.col(_REASON).isNull()
+    numbered = found.withColumn(_COPY, F.row_number().over(Window.partitionBy(_FOUND, side).orderBy(RAW)))
+    paired = numbered.withColumn(_LOOKED_UP, F.max(RAW).over(Window.partitionBy(_FOUND, _COPY)))
+    raw = F.coalesce(F.col(_LOOKED_UP), F.col(_FOUND)).alias(RAW)
+    return paired.where(~side).select(raw, *(name for name in rows.columns if name != RAW))
+
+
+def _shown(intake: Intake, rows: DataFrame) -> DataFrame:
+    """Return the columns of a malformed side output, and the time that they are read at."""
+    time, now = F.col(TIME), F.lit(intake.processing_time).cast("bigint")
+    return rows.select(
+        F.col(RAW).alias("raw"),
+        F.col(_REASON).alias("reason"),
+        F.when(time.between(MIN_EVENT_TIME, MAX_EVENT_TIME), F.timestamp_millis(time)).alias("event_time"),
+        F.lit(intake.node.name).alias("source"),
+        F.col(SPLIT).alias("split"),
+        F.timestamp_millis(now).alias("read_at"),
+        now.alias(TIME),
+    )
+
+
+def _kept(names: list[str]) -> list[Column]:
+    return [F.col(TIME), (F.col(SPLIT) if SPLIT in names else F.lit(None).cast("string")).alias(SPLIT)]
+
+
+def _as_json(names: list[str]) -> Column:
+    return F.to_json(F.struct(*(F.col(quoted(name)) for name in visible_of(names))), {"ignoreNullFields": "false"})
+
+
+def _text_of(node: SourceNode, names: list[str]) -> Column:
+    """Return the text of records that are read as texts; JSON of all columns for others."""
+    if isinstance(node.spec, FilesSpec) and node.spec.format == "text":
+        return F.coalesce(F.col("value"), _as_json(names))
+    if isinstance(node.spec, FormatSpec) and node.spec.format.lower() == KAFKA:
+        value = F.col("value").cast("string")
+        return F.coalesce(F.when(F.is_valid_utf8(value), value), _as_json(names))
+    return _as_json(names)
+
+
+def _reason(intake: Intake, rows: DataFrame) -> Column:
+    """Return what is wrong with the event time."""
+    timestamp = intake.node.watermarks.timestamp
+    name = timestamp if isinstance(timestamp, str) else None
+    null, out_of_range, ahead = (F.lit(named_reason(reason, name)) for reason in (NULL_EVENT_TIME, OUT_OF_RANGE, TOO_FAR_AHEAD))
+    time = F.col(TIME)
+    if timestamp is not None:
+        value = column(timestamp)
+        if isinstance(rows.select(value.alias("t")).schema["t"].dataType, T.StringType):
+            start = named_reason(NULL_EVENT_TIME, name).removesuffix("is null")
+            unread = F.concat(F.lit(f"{start}cannot be read as TIMESTAMP: '"), F.left(value, F.lit(LONGEST_VALUE)), F.lit("'"))
+            null = F.when(value.isNotNull(), unread).otherwise(null)
+    in_range = time.between(MIN_EVENT_TIME, MAX_EVENT_TIME)
+    return F.when(time.isNull(), null).when(~in_range, out_of_range).otherwise(ahead)
+
+
+def _why_unparsable(intake: Intake) -> Column:
+    """Return what is wrong with records that cannot be parsed: the first column whose text is none of its type."""
+    spec = intake.node.spec
+    if not isinstance(spec, FilesSpec) or intake.texts is None:
+        return F.lit(UNPARSABLE)
+    schema, _ = intake.texts.columns(spec)
+    texts = T.StructType([T.StructField(field.name, T.StringType()) for field in schema])
+    read = F.expr(parsed_text(spec, CORRUPT, texts))
+    whole = read[CORRUPT].isNull()
+    reason = F.lit(UNPARSABLE)
+    if spec.format == "csv":
+        reason = F.when(~whole, F.lit(f"{UNPARSABLE}: it does not have {len(schema)} fields")).otherwise(reason)
+    for field in reversed([field for field in schema if not isinstance(field.dataType, T.StringType)]):
+        text = read.getField(field.name)
+        what = F.lit(f"column {field.name!r} cannot be read as {shown_type(field.dataType.jsonValue())}: '")
+        failed = whole & F.col(quoted(field.name)).isNull() & text.isNotNull()
+        reason = F.when(failed, F.concat(what, F.left(text, F.lit(LONGEST_VALUE)), F.lit("'"))).otherwise(reason)
+    return reason

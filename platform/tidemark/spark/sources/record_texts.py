@@ -1,0 +1,120 @@
+"""The records of an epoch's files as texts, beside what Spark reads of each: a second reading, for epochs with malformed rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from tidemark.graph.model.nodes import PATTERN_CHARACTERS, FilesSpec, SourceNode
+from tidemark.spark.columns.expressions import CORRUPT, RAW, quoted, struct_of
+from tidemark.spark.env.file_systems import readable
+from tidemark.spark.sources.sources import escaped
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_UTF_8: Final = ("", "utf-8", "utf8")
+_PATH: Final = "__tm_path"
+_READ: Final = "__tm_read"
+_PADDING: Final = tuple(f"__tm_padding_{number}" for number in range(40))
+"""Columns that no record has: Spark gives the texts of CSV records with another number of fields than expected, and so all of them."""
+
+_OF_THE_FILE: Final = ("header", "enforceschema", "linesep", "mode", "columnnameofcorruptrecord")
+"""Options that are about files, not about a record in one."""
+
+
+@dataclass(frozen=True)
+class RecordTexts:
+    """The records of one source in one epoch, once more.
+
+    Args:
+        spark: session of the epoch.
+        node: the source.
+        paths: of the epoch's files, where it consists of some.
+    """
+
+    spark: SparkSession
+    node: SourceNode
+    paths: Sequence[str] = ()
+
+    def columns(self, spec: FilesSpec) -> tuple[T.StructType, list[T.StructField]]:
+        """Return the columns that a record has, and those that files have by the names of their folders."""
+        schema = struct_of(spec.schema)
+        folders = [field for field in schema if any(f"/{field.name}=" in path for path in self.paths)]
+        return T.StructType([field for field in schema if field not in folders]), folders
+
+    def read(self) -> DataFrame | None:
+        """Return the source's columns as they are read of each record, ``CORRUPT``, and the record's text as ``RAW``.
+
+        None where the records of a file have no texts of their own: other formats, JSON over several lines, other encodings than UTF-8.
+        The text is all that is read of a record, so for what depends on the file around it the columns may differ from the epoch's.
+        """
+        spec = self.node.spec
+        if not isinstance(spec, FilesSpec) or spec.format not in ("json", "csv"):
+            return None
+        options = {name.lower(): value for name, value in spec.options.items()}
+        encoding = options.get("encoding", options.get("charset", "")).lower()
+        if encoding not in _UTF_8 or (spec.format == "json" and options.get("multiline", "").lower() == "true"):
+            return None
+        data, folders = self.columns(spec)
+        texts = _texts(self.spark, spec, options, self.paths, data)
+        names = [f"{_READ}.{quoted(field.name)}" for field in (*data, T.StructField(CORRUPT, T.StringType()))]
+        return texts.withColumn(_READ, F.expr(parsed_text(spec, RAW, data))).selectExpr(*names, *map(_of_folder, folders), RAW)
+
+
+def parsed_text(spec: FilesSpec, text: str, schema: T.StructType) -> str:
+    """Return SQL of what a source reads of a record's text: a struct of the schema's columns and of ``CORRUPT``."""
+    columns = ", ".join(f"{quoted(field.name)} {_ddl(field.dataType)}" for field in (*schema, T.StructField(CORRUPT, T.StringType())))
+    read = {name: value for name, value in spec.options.items() if name.lower() not in _OF_THE_FILE}
+    options = {**read, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+    given = ", ".join(f"{_literal(name)}, {_literal(value)}" for name, value in options.items())
+    return f"from_{spec.format}({text}, {_literal(columns)}, map({given}))"
+
+
+def _texts(spark: SparkSession, spec: FilesSpec, options: Mapping[str, str], paths: Sequence[str], data: T.StructType) -> DataFrame:
+    """Return the text of each record, and the path of its file."""
+    files = [escaped(path) for path in paths]
+    if spec.format == "json":
+        reader = spark.read.format("text")
+        if "linesep" in options:
+            reader = reader.option("lineSep", options["linesep"])
+        if not any(character in spec.path for character in PATTERN_CHARACTERS):
+            reader = reader.option("basePath", readable(spark, spec.path))
+        lines = reader.schema("value STRING").load(files)
+        # Blank lines are no records.
+        return lines.where(r"value RLIKE '\\S'").select(F.col("value").alias(RAW), F.col("_metadata.file_path").alias(_PATH))
+    names = [*data.names, *_PADDING, CORRUPT]
+    padded = T.StructType([T.StructField(name, T.StringType()) for name in names])
+    given = {**spec.options, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT, "enforceSchema": "true"}
+    records = spark.read.format("csv").schema(padded).options(**given).load(files)
+    # Spark refuses to read the texts alone; so each record's first field is asked for, whatever it is.
+    read = f"{CORRUPT} IS NOT NULL AND length(coalesce({quoted(data.names[0])}, '')) >= 0"
+    return records.where(read).select(F.col(CORRUPT).alias(RAW), F.col("_metadata.file_path").alias(_PATH))
+
+
+def _of_folder(field: T.StructField) -> str:
+    """Return a column that files have by the names of their folders."""
+    name = field.name.replace("'", "\\'")
+    value = f"try_url_decode(regexp_extract({_PATH}, '/\\\\Q{name}\\\\E=([^/]*)/', 1))"
+    return f"try_cast(nullif({value}, '__HIVE_DEFAULT_PARTITION__') AS {_ddl(field.dataType)}) AS {quoted(field.name)}"
+
+
+def _ddl(kind: T.DataType) -> str:
+    """Return a type as SQL has it, whatever names are within."""
+    if isinstance(kind, T.StructType):
+        return f"struct<{', '.join(f'{quoted(field.name)}: {_ddl(field.dataType)}' for field in kind)}>"
+    if isinstance(kind, T.ArrayType):
+        return f"array<{_ddl(kind.elementType)}>"
+    if isinstance(kind, T.MapType):
+        return f"map<{_ddl(kind.keyType)}, {_ddl(kind.valueType)}>"
+    return kind.simpleString()
+
+
+def _literal(text: str) -> str:
+    """Return a string as SQL, whatever characters it has."""
+    escapes = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+    return f"'{escapes}'"

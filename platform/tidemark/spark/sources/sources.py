@@ -1,0 +1,162 @@
+"""Streaming readers of the graph's sources, each named, with the columns the engine needs beside the user's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StructField
+
+from tidemark.errors import SourceError
+from tidemark.graph.model.nodes import PATTERN_CHARACTERS, ElementsSpec, FilesSpec, FormatSpec, RateSpec, SourceNode
+from tidemark.spark.columns.error_text import first_line
+from tidemark.spark.columns.expressions import CORRUPT, SOURCE, SPLIT, quoted, struct_of
+from tidemark.spark.env.file_systems import readable
+from tidemark.spark.sources.elements import store_elements
+from tidemark.spark.sources.intake import BLOCK, PATH, ROW
+from tidemark.spark.sources.intake_limits import DEFAULT_BYTES_PER_EPOCH, KAFKA
+from tidemark.state.encoding.redaction import without_secrets
+from tidemark.state.store.store import JobStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamReader
+
+_NEVER_TOO_OLD = "36500d"
+MARKS_CORRUPT = ("json", "csv")
+
+
+def open_source(spark: SparkSession, node: SourceNode, elements: JobStore, *, ordered: bool, read: int) -> DataFrame:
+    """Return a source as a streaming DataFrame.
+
+    Args:
+        spark: the session the job runs in.
+        node: the source.
+        elements: where elements given in the program are kept.
+        ordered: whether rows need a position.
+        read: how many files of elements the job has committed.
+
+    Raises:
+        SourceError: the files' folder is missing, or the format is not there or refuses its options.
+        DefinitionError: an element does not fit the schema, or one that was read has changed.
+    """
+    spec = node.spec
+    reader = spark.readStream.name(node.name)
+    try:
+        if isinstance(spec, ElementsSpec):
+            return _elements(reader, node, spec, elements, read)
+        if isinstance(spec, FilesSpec):
+            return _files(reader, node, spec, readable(spark, spec.path), ordered=ordered)
+        if isinstance(spec, RateSpec):
+            reader = reader.format("rate").option("rowsPerSecond", spec.rows_per_second)
+            return (reader.option("numPartitions", spec.partitions) if spec.partitions else reader).load()
+        return _format(reader, spec)
+    except (PySparkException, Py4JJavaError) as error:
+        raise SourceError(
+            f"source {node.name!r} cannot be opened: {first_line(error)}",
+            fix="check the path, the format's name and its options",
+            uid=node.name,
+            place=node.place,
+        ) from without_secrets(error)
+
+
+def reads_files(node: SourceNode) -> bool:
+    """Whether an epoch's rows are read from its files directly, instead of from the batch that Spark hands over.
+
+    Spark can then prune columns, skip row groups and compile one pass. Not for JSON and CSV: with fewer columns Spark takes
+    fewer records for corrupt, so all columns must be read, whatever the job uses.
+    """
+    spec = node.spec
+    return isinstance(spec, ElementsSpec) or (isinstance(spec, FilesSpec) and spec.format not in MARKS_CORRUPT)
+
+
+def read_files_of_epoch(spark: SparkSession, node: SourceNode, paths: Sequence[str], *, ordered: bool) -> DataFrame:
+    """Return the rows of the files that an epoch reads; only for sources that ``reads_files``."""
+    spec = node.spec
+    reader = spark.read
+    if isinstance(spec, FilesSpec):
+        schema = struct_of(spec.schema)
+        if not any(character in spec.path for character in PATTERN_CHARACTERS):
+            reader = reader.option("basePath", readable(spark, spec.path))
+        frame = reader.format(spec.format).schema(schema).options(**dict(spec.options)).load([escaped(path) for path in paths])
+        return frame.select(*map(quoted, frame.columns), *_file_position()) if ordered else frame
+    if isinstance(spec, ElementsSpec):
+        return reader.schema(struct_of(spec.schema).add(StructField(ROW, LongType()))).parquet(*paths)
+    raise TypeError(type(spec).__name__)
+
+
+def pack(frames: Mapping[str, DataFrame]) -> DataFrame:
+    """Return several sources as one DataFrame: a name, and one struct per source that is null in the others' rows."""
+    if len(frames) == 1:
+        return next(iter(frames.values()))
+    packed = [
+        frame.select(F.lit(name).alias(SOURCE), F.struct(*map(quoted, frame.columns)).alias(f"__tm_in_{name}"))
+        for name, frame in frames.items()
+    ]
+    return reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), packed)
+
+
+def unpack(batch: DataFrame, names: Sequence[str]) -> dict[str, DataFrame]:
+    """Return the rows of each source in a batch that ``pack`` made."""
+    if len(names) == 1:
+        return {names[0]: batch}
+    return {name: batch.where(F.col(SOURCE) == name).select(f"__tm_in_{name}.*") for name in names}
+
+
+def _files(reader: DataStreamReader, node: SourceNode, spec: FilesSpec, path: str, *, ordered: bool) -> DataFrame:
+    schema = struct_of(spec.schema)
+    options = dict(spec.options)
+    if spec.format in MARKS_CORRUPT:
+        schema = schema.add(CORRUPT, "string")
+        options |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+    if spec.max_files_per_epoch is not None:
+        options["maxFilesPerTrigger"] = str(spec.max_files_per_epoch)
+    else:
+        options["maxBytesPerTrigger"] = str(spec.max_bytes_per_epoch or DEFAULT_BYTES_PER_EPOCH)
+    options.setdefault("maxFileAge", _NEVER_TOO_OLD)
+    _require_folder(node, spec.path)
+    frame = reader.format(spec.format).schema(schema).options(**options).load(path)
+    return frame.select(*map(quoted, frame.columns), *_file_position()) if ordered else frame
+
+
+def _file_position() -> list[Column]:
+    return [F.col("_metadata.file_path").alias(PATH), F.col("_metadata.file_block_start").alias(BLOCK)]
+
+
+def escaped(path: str) -> str:
+    """Return a path that Hadoop does not take for a pattern."""
+    return "".join(f"\\{character}" if character in PATTERN_CHARACTERS else character for character in path)
+
+
+def _require_folder(node: SourceNode, path: str) -> None:
+    local = path.removeprefix("file://")
+    if "://" in local or any(character in local for character in PATTERN_CHARACTERS):
+        return
+    if not Path(local).exists():
+        raise SourceError(
+            f"folder {local!r} of source {node.name!r} does not exist",
+            fix="create it, or correct the path given to tm.files(...)",
+            uid=node.name,
+            place=node.place,
+        )
+
+
+def _format(reader: DataStreamReader, spec: FormatSpec) -> DataFrame:
+    reader = reader.format(spec.format).options(**dict(spec.options))
+    frame = (reader.schema(spec.schema) if spec.schema else reader).load()
+    if spec.format.lower() != KAFKA:
+        return frame
+    split = F.concat_ws("-", F.col("topic"), F.col("partition"))
+    return frame.withColumns({SPLIT: split, PATH: F.col("topic"), BLOCK: F.col("partition"), ROW: F.col("offset")})
+
+
+def _elements(reader: DataStreamReader, node: SourceNode, spec: ElementsSpec, store: JobStore, read: int) -> DataFrame:
+    schema = struct_of(spec.schema).add(StructField(ROW, LongType()))
+    folder = store_elements(node, spec, schema, store=store, read=read)
+    options = {"maxFilesPerTrigger": "1", "maxFileAge": _NEVER_TOO_OLD}
+    return reader.format("parquet").schema(schema).options(**options).load(folder)

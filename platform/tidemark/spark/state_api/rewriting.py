@@ -1,0 +1,124 @@
+"""State files written anew, one table at a time: what one job wrote together stays together, and counts as of the same epoch."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from tidemark.crashpoints import crash_point
+from tidemark.errors import CorruptStoreError
+from tidemark.graph.checks.state_columns import ELEMENT_ORDER
+from tidemark.spark.columns.expressions import START
+from tidemark.spark.columns.state_files import write_folder
+from tidemark.spark.operators.aligned.running import END
+from tidemark.spark.operators.base.tables import MAIN, STATE_COMPRESSION
+from tidemark.spark.operators.count.counted_frames import NEWEST, UNTIL
+from tidemark.spark.operators.session.session_deferral import PUT_OFF
+from tidemark.state.gc.inventory import home_of
+from tidemark.state.log.records import StateFile
+from tidemark.state.store.layout import state_folder
+from tidemark.state.store.store import JobStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+GROUP: Final = "__tm_group"
+"""A column that rows have while they are written anew: which of them stay together. What changes rows keeps it."""
+
+WITH_PARTIALS: Final = frozenset({MAIN, PUT_OFF})
+"""Tables whose rows have partials or elements; others have keys, and what they have besides is never read again."""
+
+
+@dataclass(frozen=True)
+class Rewriting:
+    """Writes tables of one operator anew.
+
+    Args:
+        spark: the session.
+        store: where the files lie: the store at the folder of the job whose record names them.
+        target: where the new ones go: the same, or the folder of a savepoint in the making.
+        uid: of the operator from now on.
+        epoch: at hand.
+    """
+
+    spark: SparkSession
+    store: JobStore
+    target: JobStore
+    uid: str
+    epoch: int
+
+    def columns(self, files: Sequence[StateFile]) -> list[str]:
+        """Return all columns that the files of a table have, whatever these are for."""
+        return list(dict.fromkeys(name for group in _groups(files) for name in self._read(group).columns))
+
+    def written(self, files: Sequence[StateFile], change: Callable[[DataFrame], DataFrame], *, fewer: bool = False) -> list[StateFile]:
+        """Return the files of a table with changed rows; one Spark job.
+
+        Args:
+            files: of one table.
+            change: returns the rows as they are to be, with ``GROUP`` and the engine's own columns as they were.
+            fewer: whether it may leave rows out.
+
+        Raises:
+            CorruptStoreError: a file holds other than is recorded.
+        """
+        if not files:
+            return []
+        held = _groups(files)
+        frames = [self._read(group).withColumn(GROUP, F.lit(number)) for number, group in enumerate(held)]
+        changed = change(reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames))
+        folder = f"{state_folder(self.uid)}/{self.epoch:012d}-{uuid.uuid4().hex[:12]}"
+        written = write_folder(
+            changed.coalesce(max(1, self.spark.sparkContext.defaultParallelism)),
+            self.target,
+            folder,
+            compression=STATE_COMPRESSION,
+            time_column=_time_of(changed.columns),
+            apart=[GROUP],
+        )
+        crash_point("state-staged")
+        made: list[list[StateFile]] = [[] for _ in held]
+        for summary in written:
+            number = int(summary.path.removeprefix(f"{folder}/{GROUP}=").partition("/")[0])
+            made[number].append(replace(summary.as_state_file(held[number][0].epoch), part=held[number][0].part))
+        for before, after in zip(held, made, strict=True):
+            self._require_rows(before, after, fewer=fewer)
+        return [file for group in made for file in group]
+
+    def _read(self, files: Sequence[StateFile]) -> DataFrame:
+        reader = self.spark.read.options(mergeSchema="true").option("parquet.page.verify-checksum.enabled", "true")
+        return reader.parquet(*(home_of(self.store, file).spark_uri(file.path) for file in files))
+
+    def _require_rows(self, before: Sequence[StateFile], after: Sequence[StateFile], *, fewer: bool) -> None:
+        had, has = (sum(file.rows for file in files) for files in (before, after))
+        if has == had or (fewer and has < had):
+            return
+        raise CorruptStoreError(
+            f"{has:,} rows of state were made of {had:,}",
+            fix="restore from another savepoint, or mend what changes the rows: it must keep each as one; nothing was changed",
+            uid=self.uid,
+            place=before[0].path,
+        )
+
+
+def _groups(files: Sequence[StateFile]) -> list[list[StateFile]]:
+    """Return files by the job that wrote them, which is told by their folder: in what it wrote a key and window occurs once."""
+    groups: dict[tuple[str, str, int], list[StateFile]] = {}
+    for file in files:
+        groups.setdefault((file.owner, file.path.rpartition("/")[0], file.epoch), []).append(file)
+    return list(groups.values())
+
+
+def _time_of(columns: Sequence[str]) -> str | None:
+    """Return the column of times by which the files of a table with these columns are known, None for none."""
+    if UNTIL in columns:
+        return NEWEST
+    if END in columns and ELEMENT_ORDER not in columns:
+        return END
+    return START if START in columns else None

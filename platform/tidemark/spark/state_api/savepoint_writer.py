@@ -1,0 +1,339 @@
+"""A savepoint in the making: from nothing, or from another one with operators changed, added, renamed or left out.
+
+It is written into a folder in the form of an exported savepoint: import it into a job store, and restore a job from it. What it was made
+from is never changed.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as F
+
+from tidemark.clock import SYSTEM_CLOCK, Clock
+from tidemark.errors import DefinitionError, UserCodeError
+from tidemark.graph.checks.state_columns import ELEMENT_ORDER, element_name, key_column
+from tidemark.graph.definition.code_version import code_version
+from tidemark.graph.definition.definition import operator_definition
+from tidemark.graph.job.job import Job
+from tidemark.graph.model.nodes import WindowNode
+from tidemark.names import validate_name
+from tidemark.savepoints.export.export_format import ExportedFile, copy_all, read_index
+from tidemark.savepoints.export.exporting import seal_export
+from tidemark.savepoints.model.savepoint import info_of
+from tidemark.savepoints.model.stored_types import stored_columns
+from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
+from tidemark.spark.columns.error_text import first_line
+from tidemark.spark.columns.expressions import META, POSITION, SPLIT, TIME, quoted, visible_of
+from tidemark.spark.operators.aligned.sliced import PREFIX, STACKS, SUFFIX
+from tidemark.spark.operators.base.contract import EpochSetting
+from tidemark.spark.operators.registry.steps import step_of
+from tidemark.spark.state_api.empty_input import empty_inputs
+from tidemark.spark.state_api.rewriting import WITH_PARTIALS, Rewriting
+from tidemark.spark.state_api.state_processor import StoredState
+from tidemark.state.gc.inventory import home_of
+from tidemark.state.log.progress import EpochProgress
+from tidemark.state.log.records import EpochRecord, OperatorState, StateFile
+from tidemark.state.store.store import JobStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_NEW_EPOCH = 0
+
+
+def new_savepoint(folder: str, job: Job, *, spark: SparkSession, clock: Clock = SYSTEM_CLOCK) -> SavepointWriter:
+    """Begin a savepoint without any state; a job that is restored from it reads its sources from their beginning.
+
+    Args:
+        folder: where it is to be; an empty folder, local or of an object store.
+        job: whose savepoint it will be.
+        spark: the session to write with.
+        clock: for the time that it is taken at.
+
+    Raises:
+        DefinitionError: the folder holds something already.
+    """
+    lineage = secrets.token_hex(8)
+    now = clock.now_ms()
+    progress = EpochProgress(job.name, lineage, _NEW_EPOCH, now, 0, rows_in=0, rows_out=0)
+    record = EpochRecord(job.name, lineage, None, 0, _NEW_EPOCH, now, "", progress, code_version=code_version(job))
+    return SavepointWriter(_empty_folder(folder), record, None, spark=spark, clock=clock)
+
+
+def changed_savepoint(folder: str, stored: StoredState, *, spark: SparkSession, clock: Clock = SYSTEM_CLOCK) -> SavepointWriter:
+    """Begin a savepoint as a copy of another one, or of the newest epoch of a job; positions stay as they are.
+
+    Args:
+        folder: where it is to be; an empty folder, local or of an object store.
+        stored: what ``tm.savepoint`` opened.
+        spark: the session to write with.
+        clock: for the time that it is taken at.
+
+    Raises:
+        DefinitionError: the folder holds something already.
+    """
+    return SavepointWriter(_empty_folder(folder), stored.record, stored.store, spark=spark, clock=clock)
+
+
+class SavepointWriter:
+    """Changes a savepoint in the making; ``write`` finishes it. Each method returns the writer.
+
+    Args:
+        target: the folder.
+        record: what the savepoint is made from.
+        store: the store at the folder of the job that has its files; None where it has none.
+        spark: the session to write with.
+        clock: for the time that it is taken at.
+    """
+
+    def __init__(self, target: JobStore, record: EpochRecord, store: JobStore | None, *, spark: SparkSession, clock: Clock) -> None:
+        self._target = target
+        self._record = record
+        self._store = store
+        self._spark = spark
+        self._clock = clock
+        self._operators = {uid: _Operator(state, store) for uid, state in record.operators.items()}
+
+    def bootstrap(self, job: Job, uid: str, history: DataFrame, *, time: str, watermark: int = MIN_WATERMARK) -> SavepointWriter:
+        """Give an operator the state that it would have after a history.
+
+        Windows that the watermark has passed count as fired: their results are taken to be there already. What may still change, or has
+        not fired, is kept.
+
+        Args:
+            job: has the operator.
+            uid: of the operator, which has no state yet.
+            history: rows with the columns of the stream that goes into the operator.
+            time: SQL of a row's event time: a TIMESTAMP, or a BIGINT of milliseconds.
+            watermark: the operator's after that, milliseconds. By default that of no elements: nothing has fired.
+
+        Raises:
+            DefinitionError: the job has no such operator, or there is state of it already.
+        """
+        node = _node(job, uid)
+        if uid in self._operators:
+            raise DefinitionError(f"there is state of {uid!r} already", fix=f"remove it first: .remove({uid!r})", uid=uid)
+        columns = empty_inputs(self._spark, job, self._target)[uid].rows.schema
+        definition = operator_definition(node)
+        setting = EpochSetting(
+            self._spark, self._target, uid, OperatorState(definition), definition, self._record.epoch, self._record.processing_time
+        )
+        run = step_of(node).begin(setting)
+        run.absorb(_as_elements(history, columns.names, {field.name: field.dataType.simpleString() for field in columns}, time, uid))
+        observation = Observation()
+        results = run.fire(run.watermark_of(watermark), observation)
+        if results is not None:
+            results.write.format("noop").mode("overwrite").save()
+            run.fired(observation)
+        upkeep = run.upkeep()
+        if upkeep is not None:
+            upkeep()
+        self._operators[uid] = _Operator(run.after(), self._target)
+        return self
+
+    def filter(self, uid: str, condition: str) -> SavepointWriter:
+        """Keep the keys of an operator for which a condition is true; all that is kept of others goes.
+
+        Args:
+            uid: of the operator.
+            condition: SQL over its keys.
+
+        Raises:
+            DefinitionError: there is no state of such an operator, or the condition is not one over its keys.
+        """
+        held = self._held(uid)
+        names = {key_column(key): key for key in _keys_of(held.state)}
+
+        def kept(rows: DataFrame) -> DataFrame:
+            stored = F.struct(*(F.col(quoted(name)) for name in rows.columns)).alias(META)
+            shown = rows.select(*(F.col(quoted(column)).alias(key) for column, key in names.items()), stored)
+            try:
+                return shown.where(condition).select(f"{META}.*")
+            except PySparkException as error:
+                raise DefinitionError(
+                    f"the condition {condition!r} cannot be used: {first_line(error)}",
+                    fix=f"write SQL over the keys of {uid!r}: {', '.join(names.values()) or 'there are none'}",
+                    uid=uid,
+                ) from error
+
+        return self._rewrite(uid, kept, {file.part for file in held.state.files})
+
+    def map(self, uid: str, function: Callable[[DataFrame], DataFrame]) -> SavepointWriter:
+        """Change the partials of an operator's windows, or its elements, row by row; rows of partials may also be left out.
+
+        Args:
+            uid: of the operator.
+            function: is given a DataFrame with the keys, which stay as they are, and the partials as ``<aggregate>__<partial>`` or the
+                columns of elements; and the column ``__tm_meta``, which it must keep. A row is what one epoch added to a key and window,
+                so a window's partials may be in several; of sessions it is a session as an epoch left it, and older rows of it may be
+                there still.
+
+        Raises:
+            DefinitionError: there is no state of such an operator.
+            UserCodeError: the function failed, lost a column, or gave one another type.
+            CorruptStoreError: it made other rows, or left elements out: how many a window holds is kept beside them.
+        """
+        keys = {key_column(key): key for key in _keys_of(self._held(uid).state)}
+
+        def mapped(rows: DataFrame) -> DataFrame:
+            fields = {field.name: field for field in rows.schema}
+            shown = {name: element_name(name) or name for name in rows.columns if not name.startswith("__tm_") and name not in keys}
+            hidden = [name for name in rows.columns if name not in shown]
+            given = rows.select(
+                *(F.col(quoted(column)).alias(key) for column, key in keys.items() if key not in shown.values()),
+                *(F.col(quoted(column)).alias(name) for column, name in shown.items()),
+                F.struct(*(F.col(quoted(name)) for name in hidden)).alias(META),
+            )
+            try:
+                after = function(given)
+            except Exception as error:
+                what = f"the function failed: {type(error).__name__}: {first_line(error)}"
+                raise UserCodeError(what, fix="mend it; nothing was changed", uid=uid) from error
+            lost = [name for name in (*shown.values(), META) if name not in after.columns]
+            if lost:
+                raise UserCodeError(f"the function lost the column {lost[0]!r} of the state", fix="keep every column", uid=uid)
+            for column, name in shown.items():
+                kind, wanted = after.schema[name].dataType, fields[column].dataType
+                if kind.simpleString() != wanted.simpleString():
+                    raise UserCodeError(
+                        f"the function made {name!r} a {kind.simpleString()}, and it is a {wanted.simpleString()}",
+                        fix="cast it back to its type",
+                        uid=uid,
+                    )
+            return after.select(
+                *(F.col(quoted(name)).alias(column) for column, name in shown.items()),
+                *(F.col(f"{META}.{quoted(name)}").alias(name) for name in hidden),
+            )
+
+        holds_elements = ELEMENT_ORDER in stored_columns(self._held(uid).state.definition.get("schema"))
+        return self._rewrite(uid, mapped, WITH_PARTIALS, fewer=not holds_elements)
+
+    def remove(self, uid: str) -> SavepointWriter:
+        """Leave the state of an operator out.
+
+        Raises:
+            DefinitionError: there is no state of such an operator.
+        """
+        self._held(uid)
+        del self._operators[uid]
+        return self
+
+    def rename(self, uid: str, new: str) -> SavepointWriter:
+        """Give the state of an operator to another uid.
+
+        Raises:
+            DefinitionError: there is no state of such an operator, or there is state of the other one.
+        """
+        held = self._held(uid)
+        if new in self._operators:
+            raise DefinitionError(f"there is state of {new!r} already", fix="remove or rename that first", uid=new)
+        self._operators[validate_name("uid", new)] = held
+        del self._operators[uid]
+        return self
+
+    def write(self, name: str = "made") -> str:
+        """Finish the savepoint and return its folder; until now the folder was none.
+
+        Args:
+            name: of the savepoint.
+        """
+        validate_name("savepoint", name)
+        copies: dict[tuple[str, str], tuple[JobStore, str, ExportedFile]] = {}
+        operators = {}
+        for uid, held in self._operators.items():
+            files = [self._placed(file, held.store, copies) for file in held.state.files]
+            operators[uid] = replace(held.state, files=tuple(files))
+        logs = [file for log in self._record.source_logs.values() for file in log.files]
+        if self._store is not None:
+            copies |= {("", file.path): (self._store, file.path, ExportedFile(file.path, file.bytes, file.sha256)) for file in logs}
+        copy_all(list(copies.values()), self._target, done=lambda _: None)
+        record = replace(self._record, operators=operators, outputs={}, restored=None)
+        seal_export(self._target, record, info_of(record), job=record.job, name=name, at=self._clock.now_ms())
+        return str(self._target.location)
+
+    def _placed(
+        self, file: StateFile, store: JobStore | None, copies: dict[tuple[str, str], tuple[JobStore, str, ExportedFile]]
+    ) -> StateFile:
+        """Return a file as the savepoint names it; note that it is to be copied where it lies elsewhere."""
+        if store is None or store is self._target:
+            return file
+        # Files of two jobs may have one path.
+        path = f"state/of-{file.owner}/{file.path.partition('/')[2]}" if file.owner else file.path
+        copies[file.owner, file.path] = (home_of(store, file), file.path, ExportedFile(path, file.bytes, ""))
+        return replace(file, path=path, owner="")
+
+    def _held(self, uid: str) -> _Operator:
+        held = self._operators.get(uid)
+        if held is None:
+            known = ", ".join(sorted(self._operators)) or "none"
+            raise DefinitionError(f"there is no state of {uid!r}", fix=f"name one of those there are: {known}", uid=uid)
+        return held
+
+    def _rewrite(
+        self, uid: str, change: Callable[[DataFrame], DataFrame], parts: Collection[str], *, fewer: bool = True
+    ) -> SavepointWriter:
+        held = self._held(uid)
+        store = held.store or self._target
+        writer = Rewriting(self._spark, store, self._target, uid, self._record.epoch)
+        # Prefixes and suffixes are made from slices, and can be made anew.
+        kept = [file for file in held.state.files if file.part not in {PREFIX, SUFFIX}]
+        files: list[StateFile] = []
+        for part in dict.fromkeys(file.part for file in kept):
+            mine = [file for file in kept if file.part == part]
+            files += writer.written(mine, change if part in parts else lambda rows: rows, fewer=fewer and part in parts)
+        counters = {name: number for name, number in held.state.counters.items() if name not in STACKS}
+        self._operators[uid] = _Operator(replace(held.state, files=tuple(files), counters=counters), self._target)
+        return self
+
+
+@dataclass(frozen=True)
+class _Operator:
+    """The state of an operator, and the store at the folder that its files lie in."""
+
+    state: OperatorState
+    store: JobStore | None
+
+
+def _as_elements(history: DataFrame, names: list[str], types: dict[str, str], time: str, uid: str) -> DataFrame:
+    """Return a history as rows that go into an operator."""
+    lower = {name.lower() for name in history.columns}
+    missing = [name for name in visible_of(names) if name.lower() not in lower]
+    if missing:
+        raise DefinitionError(
+            f"the history has no column {missing[0]!r}, which goes into {uid!r}",
+            fix=f"give it the columns {', '.join(visible_of(names))}, null where there is nothing",
+            uid=uid,
+        )
+    kind = history.select(F.expr(time).alias("t")).schema["t"].dataType.simpleString()
+    stamp = F.expr(time).cast("bigint") if kind in {"int", "bigint"} else F.unix_millis(F.expr(time).cast("timestamp"))
+    row = F.monotonically_increasing_id().alias("row")
+    position = F.struct(F.lit("history").alias("origin"), F.lit(0).cast("bigint").alias("block"), row)
+    hidden = {TIME: stamp, POSITION: position, SPLIT: F.lit(None)}
+    made = [F.col(quoted(name)).cast(types[name]).alias(name) for name in visible_of(names)]
+    made += [column.cast(types[name]).alias(name) for name, column in hidden.items() if name in names]
+    return history.select(*made).where(f"{TIME} IS NOT NULL")
+
+
+def _keys_of(state: OperatorState) -> list[str]:
+    entries = state.definition.get("keys")
+    return [str(entry["name"]) for entry in entries] if isinstance(entries, list) else []
+
+
+def _node(job: Job, uid: str) -> WindowNode:
+    nodes = {node.uid: node for node in job.nodes if isinstance(node, WindowNode) and node.uid}
+    if uid not in nodes:
+        raise DefinitionError(f"the job has no operator {uid!r}", fix=f"name one that it has: {', '.join(nodes) or 'none'}", job=job.name)
+    return nodes[uid]
+
+
+def _empty_folder(folder: str) -> JobStore:
+    target = JobStore.open(folder)
+    if read_index(target) is not None or target.list():
+        raise DefinitionError(f"the folder {target.location} is not empty", fix="choose a folder of its own for the savepoint")
+    return target

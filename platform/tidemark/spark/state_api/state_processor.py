@@ -1,0 +1,361 @@
+"""A savepoint, or the newest epoch of a job, as tables: what each operator keeps, by key and window.
+
+State is read as it was committed, with the rules of the operators that wrote it, and never changed. No code of the job's runs, unless the
+job is passed: then its Python functions merge and finish what they made.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
+from pyspark.sql.types import LongType, StructField, StructType, TimestampType
+
+from tidemark.errors import DefinitionError, StateMismatchError
+from tidemark.graph.checks.state_columns import ELEMENT_ORDER, FUNCTION_PART
+from tidemark.graph.definition.definition import operator_definition
+from tidemark.graph.definition.definition_changes import definition_changes
+from tidemark.graph.definition.definition_nodes import functions_of, node_of_definition
+from tidemark.graph.job.job import Job
+from tidemark.graph.model.nodes import WindowNode
+from tidemark.savepoints.compatibility.checking import HEAD, stored_epoch
+from tidemark.savepoints.export.export_format import read_record, require_index
+from tidemark.savepoints.model.stored_types import stored_columns
+from tidemark.semantics.watermarks.source_state import SourceState
+from tidemark.semantics.windows.assigners import CountWindows
+from tidemark.spark.columns.aggregate_functions import register_functions
+from tidemark.spark.columns.error_text import first_line
+from tidemark.spark.columns.expressions import POSITION, START, TIME, quoted
+from tidemark.spark.operators.base.contract import EpochSetting, OperatorRun
+from tidemark.spark.operators.base.partials import Partials
+from tidemark.spark.operators.process.buffered import KEYS, BufferedRun
+from tidemark.spark.operators.registry.reading import open_windows
+from tidemark.spark.operators.registry.steps import step_of
+from tidemark.spark.sinks.sinks import nullable
+from tidemark.spark.state_api.stored_keys import StoredKeys
+from tidemark.state.log.offsets import positions
+from tidemark.state.log.records import EpochRecord, OperatorState
+from tidemark.state.store.layout import job_folder
+from tidemark.state.store.root_store import root_store
+from tidemark.state.store.store import JobStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_NO_IDENTIFIER = re.compile(r"\W+")
+
+
+@dataclass(frozen=True)
+class StoredOperator:
+    """What is stored of one operator: how it keeps its windows, and how much that is.
+
+    ``keeps`` is ``partials`` or ``elements``; ``windows`` the kind of its windows with their settings; ``rows`` and ``bytes`` are of state
+    files, in which a key and window may have several rows. ``watermark`` is in milliseconds.
+    """
+
+    uid: str
+    keeps: str
+    keys: tuple[str, ...]
+    windows: Mapping[str, object]
+    aggregates: tuple[str, ...]
+    rows: int
+    bytes: int
+    files: int
+    watermark: int
+
+
+def savepoint(job: str | Job, name: str = HEAD, *, store: str | JobStore | None = None) -> StoredState:
+    """Open a savepoint for reading; starts no JVM.
+
+    Args:
+        job: the job, or its name; or the folder of an exported savepoint, which is told by a ``/``. With the job, what its Python
+            functions merge can be read, too.
+        name: of the savepoint; by default the newest epoch.
+        store: root of the job store.
+
+    Raises:
+        UnknownJobError: nothing is stored of such a job.
+        UnknownSavepointError: it has no such savepoint.
+        CorruptStoreError: the folder is no exported savepoint, or is damaged.
+    """
+    if isinstance(job, str) and "/" in job:
+        folder = JobStore.open(job, make=False)
+        return StoredState(folder, read_record(folder, require_index(folder)))
+    declared = job if isinstance(job, Job) else None
+    root = root_store(store, declared.store if declared else None, make=False)
+    called = declared.name if declared else str(job)
+    return StoredState(root.at(job_folder(called)), stored_epoch(root, called, name), declared)
+
+
+class StoredState:
+    """State and positions as one epoch left them.
+
+    Args:
+        store: the store at the job's folder.
+        record: the epoch.
+        job: the job, where its functions are wanted.
+
+    Attributes:
+        store: as given.
+        record: as given.
+    """
+
+    def __init__(self, store: JobStore, record: EpochRecord, job: Job | None = None) -> None:
+        self.store = store
+        self.record = record
+        self._job = job
+
+    @property
+    def job(self) -> str:
+        """The job's name."""
+        return self.record.job
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that left it."""
+        return self.record.epoch
+
+    @property
+    def lineage(self) -> str:
+        """The lineage of that epoch."""
+        return self.record.lineage
+
+    @property
+    def processing_time(self) -> int:
+        """The processing time of that epoch, milliseconds."""
+        return self.record.processing_time
+
+    @property
+    def offsets(self) -> Mapping[str, object]:
+        """How far each source was read, as the source says it."""
+        return positions(self.record.offsets)
+
+    @property
+    def sources(self) -> Mapping[str, SourceState]:
+        """What is kept of each source's event time, by split."""
+        return self.record.sources
+
+    @property
+    def watermarks(self) -> Mapping[str, int]:
+        """The watermark of each operator by uid, milliseconds."""
+        return {uid: state.watermark for uid, state in self.record.operators.items()}
+
+    @cached_property
+    def operators(self) -> Mapping[str, StoredOperator]:
+        """What is stored of each operator, by uid."""
+        return {uid: _described(uid, state) for uid, state in self.record.operators.items()}
+
+    def read_window(self, uid: str, spark: SparkSession) -> DataFrame:
+        """Return a row per key and window that still takes elements.
+
+        Columns: the keys; ``window_start`` and ``window_end`` (null where windows have no bounds); each aggregate's result so far; its
+        partials as ``<aggregate>__<partial>``. Of count windows a row is a slice of groups, from ``first_element`` on. Where elements are
+        kept instead, there are counts: ``held`` elements and emitted ``panes``.
+
+        Raises:
+            StateMismatchError: there is no such operator, or only the job's Python functions can merge what it keeps.
+        """
+        state = self._state(uid)
+        if self.operators[uid].keeps == "elements":
+            return self._keys(uid, spark, KEYS).windows()
+        node = self._node(uid)
+        functions = functions_of(state.definition)
+        if functions and self._job is None:
+            raise StateMismatchError(
+                f"only the job's Python functions can merge the state of {', '.join(functions)}",
+                fix="pass the job: tm.savepoint(job, ...)",
+                job=self.job,
+                uid=uid,
+            )
+        register_functions(spark, [node])
+        partials = Partials(node)
+        found = open_windows(self._run(uid, spark))
+        if found is None:
+            return _no_windows(spark, node, state)
+        return found.rows.selectExpr(
+            *partials.key_results,
+            f"{found.start} AS window_start",
+            f"{found.end} AS window_end",
+            *found.more,
+            *partials.results,
+            *map(quoted, partials.columns),
+        )
+
+    def read_elements(self, uid: str, spark: SparkSession) -> DataFrame:
+        """Return the elements that windows hold, where an operator keeps elements.
+
+        Columns: those of the stream that are kept; where they have no such names, ``event_time``, and ``position`` in the source.
+
+        Raises:
+            StateMismatchError: there is no such operator, or it keeps partial results.
+        """
+        self._state(uid)
+        run = self._run(uid, spark)
+        if not isinstance(run, BufferedRun):
+            raise self._wrong(uid, "keeps partial results of its windows and no elements", f"read_window({uid!r}, spark)")
+        found = run.held_elements()
+        if found is None:
+            raise self._wrong(uid, "never had an element, so that the columns of elements are not known", f"read_window({uid!r}, spark)")
+        rows, layout = found
+        named = (f"{quoted(column)} AS {quoted(name)}" for name, column in layout.elements.items())
+        told = {"event_time": f"timestamp_millis({TIME if TIME in rows.columns else START})", "position": POSITION}
+        more = (
+            f"{sql} AS {name}" for name, sql in told.items() if name not in layout.elements and (sql != POSITION or sql in rows.columns)
+        )
+        keys = (f"{quoted(column)} AS {quoted(name)}" for name, column in layout.keys.items() if name not in layout.elements)
+        return rows.selectExpr(*keys, *named, *more)
+
+    def read_keyed(self, uid: str, spark: SparkSession) -> DataFrame:
+        """Return a row per key of which a process function or a buffering operator keeps something.
+
+        Columns: the keys; ``function_state``, JSON of what the window function keeps of the key; ``state``, JSON of all that is kept
+        beside the elements; ``due`` and ``due_processing_time``, when the key is looked at even without elements.
+
+        Raises:
+            StateMismatchError: there is no such operator, or nothing of it is kept by key.
+        """
+        state = self._state(uid)
+        parts = {file.part for file in state.files}
+        buffered = self.operators[uid].keeps == "elements"
+        if not (buffered or FUNCTION_PART in parts or "function" in state.definition):
+            raise self._wrong(uid, "keeps nothing by key but its windows", f"read_window({uid!r}, spark)")
+        return self._keys(uid, spark, KEYS if buffered else FUNCTION_PART).newest()
+
+    def timers(self, uid: str, spark: SparkSession) -> DataFrame:
+        """Return a row per key, window and timer: ``domain`` is ``event`` or ``processing``, ``at`` its time.
+
+        Raises:
+            StateMismatchError: there is no such operator, or it has no timers: its windows fire by rules over their bounds.
+        """
+        self._state(uid)
+        if self.operators[uid].keeps != "elements":
+            raise self._wrong(uid, "has no timers: its windows fire by rules over their bounds", f"read_window({uid!r}, spark)")
+        return self._keys(uid, spark, KEYS).timers()
+
+    def register(self, spark: SparkSession, prefix: str = "state_") -> dict[str, str]:
+        """Make a temporary view of each operator's windows, for SQL with other tables; return the views' names by uid.
+
+        Raises:
+            StateMismatchError: two uids would have a view of one name.
+        """
+        names: dict[str, str] = {}
+        for uid in self.operators:
+            name = f"{prefix}{_NO_IDENTIFIER.sub('_', uid)}"
+            if name in names.values():
+                raise self._wrong(uid, f"would have a view {name!r}, as another operator has", "views of your own: read_window(...)")
+            self.read_window(uid, spark).createOrReplaceTempView(name)
+            names[uid] = name
+        return names
+
+    def _state(self, uid: str) -> OperatorState:
+        state = self.record.operators.get(uid)
+        if state is None:
+            known = ", ".join(sorted(self.record.operators)) or "none"
+            raise StateMismatchError(f"there is no state of {uid!r}", fix=f"name one of those there are: {known}", job=self.job, uid=uid)
+        return state
+
+    def _node(self, uid: str) -> WindowNode:
+        """Return the operator as it made the state: the job's own, if that is still the same, else as its definition tells it.
+
+        Raises:
+            StateMismatchError: the job's own is another one by now, and nothing else has the functions that merge the state.
+        """
+        nodes = {node.uid: node for node in self._job.nodes if isinstance(node, WindowNode)} if self._job else {}
+        definition = self._state(uid).definition
+        if uid in nodes:
+            old = {key: value for key, value in definition.items() if key != "schema"}
+            changes = [change.what for change in definition_changes(old, operator_definition(nodes[uid])) if change.effect != "none"]
+            if not changes:
+                return nodes[uid]
+            if functions_of(definition):
+                raise StateMismatchError(
+                    f"the state of {uid!r} was made by other code than the job's: {'; '.join(changes)}",
+                    fix="pass the job as it was when the savepoint was taken",
+                    job=self.job,
+                    uid=uid,
+                    epoch=self.epoch,
+                )
+        return node_of_definition(definition, uid)
+
+    def _run(self, uid: str, spark: SparkSession) -> OperatorRun:
+        """Return the operator at work on the epoch that comes next, before it has done anything."""
+        state = self._state(uid)
+        kept = tuple(file for file in state.files if file.part != FUNCTION_PART)
+        # What a function keeps beside aggregates is read apart; one that is given elements is part of what keeps them.
+        node = self._node(uid)
+        node = dataclasses.replace(node, function=None) if node.aggregates else node
+        setting = EpochSetting(
+            spark,
+            self.store,
+            uid,
+            dataclasses.replace(state, files=kept),
+            state.definition,
+            self.epoch + 1,
+            self.record.processing_time,
+        )
+        return step_of(node).begin(setting)
+
+    def _keys(self, uid: str, spark: SparkSession, part: str) -> StoredKeys:
+        state = self._state(uid)
+        names = [str(name) for name in self.operators[uid].keys]
+        return StoredKeys(spark, self.store, state, part, names)
+
+    def _wrong(self, uid: str, what: str, instead: str) -> StateMismatchError:
+        return StateMismatchError(f"the operator {uid!r} {what}", fix=f"use {instead}", job=self.job, uid=uid, epoch=self.epoch)
+
+
+def first_rows(rows: DataFrame, *, where: str | None = None, limit: int = 20) -> list[dict[str, object]]:
+    """Return a few rows as plain Python; instants have the time zone UTC.
+
+    Raises:
+        DefinitionError: the condition is not one over these columns.
+    """
+    try:
+        chosen = rows if where is None else rows.where(where)
+    except PySparkException as error:
+        raise DefinitionError(
+            f"the condition {where!r} cannot be used: {first_line(error)}",
+            fix=f"write SQL over the columns {', '.join(rows.columns)}",
+        ) from error
+    found: list[dict[str, object]] = chosen.limit(limit).toArrow().to_pylist()
+    return found
+
+
+def _described(uid: str, state: OperatorState) -> StoredOperator:
+    definition = state.definition
+    columns = stored_columns(definition.get("schema"))
+    node = definition.get("aggregates"), definition.get("keys")
+    aggregates, keys = (tuple(str(entry["name"]) for entry in entries) if isinstance(entries, list) else () for entries in node)
+    windows = definition.get("assigner")
+    without = not aggregates if not columns else ELEMENT_ORDER in columns
+    return StoredOperator(
+        uid=uid,
+        keeps="elements" if without else "partials",
+        keys=keys,
+        windows=windows if isinstance(windows, Mapping) else {},
+        aggregates=aggregates,
+        rows=sum(file.rows for file in state.files),
+        bytes=sum(file.bytes for file in state.files),
+        files=len(state.files),
+        watermark=state.watermark,
+    )
+
+
+def _no_windows(spark: SparkSession, node: WindowNode, state: OperatorState) -> DataFrame:
+    """Return no rows, with the columns that there would be as far as they are stored."""
+    stored = state.definition.get("schema")
+    fields = {field.name: field for field in StructType.fromJson(stored)} if isinstance(stored, dict) else {}
+    partials = Partials(node)
+    shown = {key: name for key, (name, _) in zip(partials.keys, node.keys, strict=True)}
+    keys = [StructField(shown[key], fields[key].dataType) for key in partials.keys if key in fields]
+    bounds = [StructField(name, TimestampType()) for name in ("window_start", "window_end")]
+    more = [StructField("first_element", LongType())] if isinstance(node.assigner, CountWindows) else []
+    if not all(name in fields for name in partials.columns):
+        return spark.createDataFrame([], StructType([*keys, *bounds, *more]))
+    made = spark.createDataFrame([], nullable(StructType([*keys, *bounds, *more, *(fields[name] for name in partials.columns)])))
+    return made.selectExpr(*(quoted(field.name) for field in (*keys, *bounds, *more)), *partials.results, *map(quoted, partials.columns))

@@ -1,0 +1,1 @@
+"""The tags and settings of commits to Delta tables."""

@@ -1,0 +1,1 @@
+"""What may be deleted: pins, references, retention, sweeps, compaction plans."""

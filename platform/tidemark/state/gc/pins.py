@@ -1,0 +1,266 @@
+"""Pins: epochs kept whatever retention says. Each holds a copy of its record, so the log itself stays one contiguous run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+from tidemark.crashpoints import crash_point
+from tidemark.errors import CorruptStoreError, InvalidNameError
+from tidemark.state.encoding.codec import from_plain, later
+from tidemark.state.encoding.envelope import damaged, unseal
+from tidemark.state.log.epoch_codec import KIND as EPOCH
+from tidemark.state.log.epoch_codec import DecodedEpoch, decode_epoch
+from tidemark.state.log.joblog import TERM, JobLog
+from tidemark.state.log.records import EpochRecord
+from tidemark.state.store.layout import PINS, pin_path, record_path
+from tidemark.state.store.sealed import create_sealed
+
+KIND = "pin"
+_LISTINGS: Final = 20
+_MEND: Final = (
+    "restore the file from a backup of the job store; or, if nothing has to go back to this savepoint, delete it, and what only it kept "
+    "goes; until then no file of the job is swept"
+)
+_MOST_READ: Final = 16
+
+
+@dataclass(frozen=True)
+class Pin:
+    """A name for an epoch; ``pinned_at`` is in milliseconds. ``decoded`` has the record and the segments it needs.
+
+    ``about`` is what a savepoint says besides, as plain JSON; None for a mere pin.
+    """
+
+    name: str
+    pinned_at: int
+    decoded: DecodedEpoch
+    about: Mapping[str, object] | None = None
+
+    @property
+    def record(self) -> EpochRecord:
+        """The pinned epoch's record."""
+        return self.decoded.record
+
+
+@dataclass(frozen=True)
+class _PinBody:
+    name: str
+    pinned_at: int
+    record: Mapping[str, object]
+    about: Mapping[str, object] | None = later(None)
+
+
+@dataclass(frozen=True)
+class _Identity:
+    lineage: str
+    epoch: int
+
+
+@dataclass(frozen=True)
+class RetainedEpoch:
+    """An epoch of the log, with the slot and the bytes of its record."""
+
+    slot: int
+    data: bytes
+    decoded: DecodedEpoch
+
+    @property
+    def record(self) -> EpochRecord:
+        """The epoch's record."""
+        return self.decoded.record
+
+
+@dataclass(frozen=True)
+class LaterLineages:
+    """Lineages of a job that came after an epoch, besides its own; ``all`` says that there were no others, retired since."""
+
+    names: frozenset[str]
+    all: bool = True
+
+
+@dataclass(frozen=True)
+class Pins:
+    """The pins of a job, which lie with the files they keep."""
+
+    log: JobLog
+
+    def put(self, name: str, epoch: int, *, lineage: str | None = None) -> Pin:
+        """Pin a retained epoch, as ``find`` and ``pin`` do."""
+        return self.pin(name, self.find(epoch, lineage=lineage))
+
+    def find(self, epoch: int | None = None, *, lineage: str | None = None) -> RetainedEpoch:
+        """Return a retained epoch, the newest by default; of an epoch that several lineages have, the newest one's.
+
+        Raises:
+            CorruptStoreError: it is not retained.
+        """
+        for slot, data, its_lineage, its_epoch in self._identities():
+            if epoch in (None, its_epoch) and lineage in (None, its_lineage):
+                decoded = self.log.decode(slot, data)
+                if isinstance(decoded, DecodedEpoch):
+                    return RetainedEpoch(slot, data, decoded)
+        raise self._not_retained(epoch)
+
+    def lineages_after(self, record: EpochRecord) -> LaterLineages:
+        """Return the other lineages that the log has after an epoch; all it has, where the epoch is not retained."""
+        passed: set[str] = set()
+        for _, _, lineage, epoch in self._identities():
+            if (lineage, epoch) == (record.lineage, record.epoch):
+                return LaterLineages(frozenset(passed - {record.lineage}))
+            passed.add(lineage)
+        return LaterLineages(frozenset(passed - {record.lineage}), all=False)
+
+    def pin(self, name: str, found: RetainedEpoch, *, about: Mapping[str, object] | None = None) -> Pin:
+        """Pin an epoch; when this returns, nothing that it needs will be deleted until the pin is removed.
+
+        Raises:
+            InvalidNameError: the name is not allowed, or is taken.
+            CorruptStoreError: the epoch was retired while it was being pinned.
+        """
+        # Its files may be gone by now; a pin of it would look good to whoever finds it before it is taken back.
+        if self.log.slots.floor() > found.slot:
+            raise self._not_retained(found.record.epoch)
+        self.adopt(name, found.data, about=about)
+        # A sweep reads the log first and the pins afterwards. So if the record is still in the log now, any sweep that no
+        # longer finds it there will find the pin.
+        if self.log.slots.floor() > found.slot:
+            self.remove(name)
+            raise self._not_retained(found.record.epoch)
+        return self.get(name)
+
+    def adopt(self, name: str, data: bytes, *, about: Mapping[str, object] | None = None) -> None:
+        """Pin a record that is not of this log; whoever does so has seen to it that its files lie in the job's folder, and are held.
+
+        Raises:
+            InvalidNameError: the name is not allowed, or is taken.
+        """
+        path = pin_path(name)
+        body = _PinBody(name, self.log.clock.now_ms(), json.loads(data), about)
+        # One that was there before is another, whatever it says; one that came meanwhile and says the same is this one.
+        if self.log.store.exists(path) or not create_sealed(self.log.store, path, kind=KIND, value=body):
+            raise InvalidNameError(
+                f"there is a pin {name!r} already", fix="choose another name, or remove that pin first", job=self.log.job
+            )
+        crash_point("pin-put")
+
+    def copy(self, name: str, to: str, *, pinned_at: int, record: EpochRecord, about: Mapping[str, object]) -> Pin:
+        """Keep what a pin keeps under another name, too, whatever becomes of that pin.
+
+        Args:
+            name: of the pin.
+            to: the other name.
+            pinned_at: of the pin, so that no other one of its name is taken for it.
+            record: of the pin, for the same reason.
+            about: what the copy says besides.
+
+        Raises:
+            InvalidNameError: the other name is not allowed, or is taken.
+            CorruptStoreError: the pin is not there any more, or is damaged.
+        """
+        body = self._body(name)
+        data = json.dumps(body.record).encode() if body is not None else b""
+        wanted = (pinned_at, _Identity(record.lineage, record.epoch))
+        if body is not None and (body.pinned_at, _identity(data, pin_path(name))) == wanted:
+            self.adopt(to, data, about=about)
+            # A sweep that does not find the pin any more finds the copy, if the pin is still there now.
+            if self._body(name) == body:
+                return self.get(to)
+            self.remove(to)
+        raise damaged("was removed meanwhile", pin_path(name), fix="name one of the pins there are").with_job(self.log.job)
+
+    def get(self, name: str) -> Pin:
+        """Return a pin.
+
+        Raises:
+            CorruptStoreError: there is no such pin, or it is damaged.
+        """
+        pin = self._read(name)
+        if pin is None:
+            raise damaged("is missing", pin_path(name), fix="name one of the pins there are").with_job(self.log.job)
+        return pin
+
+    def list(self) -> tuple[Pin, ...]:
+        """Return all pins, by name.
+
+        Raises:
+            CorruptStoreError: one is damaged.
+        """
+        for _ in range(_LISTINGS):
+            pins = [self._read(name) for name in self.names()]
+            # A pin that went while they were listed may have been followed by something else that keeps its files: look anew.
+            if all(pins):
+                return tuple(pin for pin in pins if pin is not None)
+        raise CorruptStoreError(f"the pins in {PINS} change faster than they can be listed", fix="try again", job=self.log.job)
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all pins, sorted."""
+        return tuple(self.files())
+
+    def files(self) -> dict[str, int]:
+        """Return when the file of each pin was written (milliseconds), by name, sorted; none is opened."""
+        files = self.log.store.list(PINS)
+        return {
+            file.path.removeprefix(f"{PINS}/").removesuffix(".json"): file.last_modified_ms for file in files if file.path.endswith(".json")
+        }
+
+    def remove(self, name: str) -> bool:
+        """Remove a pin; one that is not there is fine. What only it kept is deleted by a later sweep.
+
+        Returns:
+            False where it is left, since it is a symbolic link or lies behind one.
+        """
+        return not self.log.store.delete([pin_path(name)])
+
+    def _identities(self) -> Iterator[tuple[int, bytes, str, int]]:
+        """Yield slot, bytes, lineage and epoch of the retained epochs, newest first, without their lists of files, which may be long."""
+        extent = self.log.slots.extent()
+        upper, count = extent.next_slot, 1
+        with ThreadPoolExecutor(_MOST_READ) as threads:
+            while upper > extent.floor:
+                slots = range(upper - 1, max(extent.floor, upper - count) - 1, -1)
+                for slot, data in zip(slots, threads.map(self.log.slots.read, slots), strict=True):
+                    if data is None:  # retired meanwhile, and so are those before it
+                        return
+                    identity = _identity(data, record_path(slot))
+                    if identity is not None:
+                        yield slot, data, identity.lineage, identity.epoch
+                upper, count = slots[-1], _MOST_READ
+
+    def _read(self, name: str) -> Pin | None:
+        body = self._body(name)
+        if body is None:
+            return None
+        record = json.dumps(body.record).encode()
+        decoded = decode_epoch(record, path=pin_path(name), read_segment=self.log.segments.read)
+        return Pin(body.name, body.pinned_at, decoded, body.about)
+
+    def _body(self, name: str) -> _PinBody | None:
+        path = pin_path(name)
+        try:
+            data = self.log.store.get(path)
+        except FileNotFoundError:
+            return None
+        shown = str(self.log.store.location.joined(path))
+        try:
+            _, plain = unseal(data, kind=KIND, path=shown)
+            return from_plain(_PinBody, plain, path=shown)
+        except CorruptStoreError as error:
+            raise CorruptStoreError(error.what, fix=_MEND, job=self.log.job, place=shown) from error
+
+    def _not_retained(self, epoch: int | None) -> CorruptStoreError:
+        return CorruptStoreError(
+            "the job has no epoch yet" if epoch is None else f"epoch {epoch} is not retained",
+            fix="run the job first" if epoch is None else "choose one of the retained epochs, or raise retained_epochs",
+            job=self.log.job,
+            epoch=epoch,
+        )
+
+
+def _identity(data: bytes, path: str) -> _Identity | None:
+    """Return which epoch a record is of, None for a term's."""
+    kind, body = unseal(data, kind=(TERM, EPOCH), path=path)
+    return from_plain(_Identity, {key: body.get(key) for key in ("lineage", "epoch")}, path=path) if kind == EPOCH else None

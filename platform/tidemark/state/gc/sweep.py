@@ -1,0 +1,143 @@
+"""The sweep of files that nothing refers to: what a crash staged, what compaction replaced, what retention let go.
+
+Two passes, more than a lease apart: the first writes a tombstone list, the second looks again and deletes what is still unused.
+Only the driver sweeps, and only between epochs. So every file it lists that no record names was staged by an attempt that
+failed, its own or a fenced driver's, and can never be committed. Symbolic links are left, with what lies behind them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from tidemark.crashpoints import crash_point
+from tidemark.state.gc.holds import held_files
+from tidemark.state.gc.pins import Pins
+from tidemark.state.gc.tombstones import TombstoneList
+from tidemark.state.log.epoch_codec import DecodedEpoch
+from tidemark.state.log.joblog import DEFAULT_LEASE_MS, Driver, JobLog
+from tidemark.state.store.layout import SEGMENTS, SOURCES, STATE, SWEEP
+from tidemark.state.store.store import ListedFile
+
+
+@dataclass(frozen=True)
+class SweepPlan:
+    """What one pass does: ``delete`` now; ``marked`` is the tombstone list that it leaves."""
+
+    delete: tuple[str, ...]
+    marked: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class SweepReport:
+    """What one pass did: files marked and waiting, files deleted."""
+
+    marked: int
+    deleted: tuple[str, ...]
+
+
+def plan_sweep(
+    listed: Iterable[ListedFile], referenced: Collection[str], marked: Mapping[str, int], *, now_ms: int, lease_ms: int
+) -> SweepPlan:
+    """Decide about the files of a folder, of the job's own or of a sink's.
+
+    Args:
+        listed: the files there are; for a sink only those that Tidemark could have staged.
+        referenced: paths that a retained record, a pin or the sink's table needs.
+        marked: the tombstone list of the pass before.
+        now_ms: the time, by the clock that wrote the tombstones.
+        lease_ms: how long a file is left alone after it was written, and how long a tombstone waits.
+    """
+    delete, kept = [], {}
+    for file in listed:
+        if _owner_of(file.path) in referenced or now_ms - file.last_modified_ms <= lease_ms:
+            continue
+        since = marked.get(file.path)
+        if since is not None and now_ms - since > lease_ms:
+            delete.append(file.path)
+        else:
+            kept[file.path] = now_ms if since is None else since
+    return SweepPlan(tuple(delete), kept)
+
+
+@dataclass(frozen=True)
+class KeptEpochs:
+    """The epochs that can be gone back to: those retained, without a gap and newest first, and those pinned, of any age.
+
+    ``held`` are files that other jobs need, or an import that is under way.
+    """
+
+    retained: tuple[DecodedEpoch, ...]
+    pinned: tuple[DecodedEpoch, ...]
+    held: frozenset[str] = frozenset()
+
+    @property
+    def all(self) -> tuple[DecodedEpoch, ...]:
+        """Return both; an epoch may be there twice."""
+        return self.retained + self.pinned
+
+
+def kept_epochs(log: JobLog) -> KeptEpochs:
+    """Return the epochs that can be gone back to.
+
+    Raises:
+        CorruptStoreError: a record, pin or hold cannot be read, and so what it needs is not known.
+    """
+    # The log first, the pins afterwards: see ``Pins.put``. Holds last: one may be made for what a pin keeps, before the pin goes.
+    retained = tuple(decoded for _, decoded in log.retained())
+    pinned = tuple(pin.decoded for pin in Pins(log).list())
+    return KeptEpochs(retained, pinned, held_files(log.store, now_ms=log.clock.now_ms()))
+
+
+def referenced_files(log: JobLog) -> frozenset[str]:
+    """Return the paths in the job's folder that a retained record, a pin or another job needs.
+
+    Raises:
+        CorruptStoreError: a record or pin cannot be read, and so what it needs is not known.
+    """
+    return _needed(kept_epochs(log))
+
+
+def sweep(driver: Driver, *, lease_ms: int = DEFAULT_LEASE_MS, kept: KeptEpochs | None = None) -> SweepReport:
+    """Make one pass over the job's state files, segments and source logs; called by the driver between epochs.
+
+    Args:
+        driver: whose job it is.
+        lease_ms: how long a file is left alone, milliseconds.
+        kept: ``kept_epochs(driver.log)``, where the caller has read them since the driver's last epoch.
+
+    Raises:
+        FencedError: a newer driver has begun; nothing was deleted.
+        CorruptStoreError: a retained record or a pin cannot be read; nothing was deleted.
+    """
+    log, now = driver.log, driver.log.clock.now_ms()
+    tombstones = TombstoneList(log.store, SWEEP)
+    before = tombstones.read()
+    listed = [file for folder in (STATE, SEGMENTS, SOURCES) for file in log.store.list(folder, follow_links=False)]
+    plan = plan_sweep(listed, _needed(kept or kept_epochs(log)), before, now_ms=now, lease_ms=lease_ms)
+    # Files listed before this line are of this term or an earlier one, so no newer driver can be about to commit them.
+    driver.confirm()
+    tombstones.replace(plan.marked, term=driver.term)
+    crash_point("sweep-marked")
+    log.store.delete(plan.delete)
+    log.store.prune(STATE)
+    crash_point("sweep-done")
+    return SweepReport(len(plan.marked), plan.delete)
+
+
+def _needed(kept: KeptEpochs) -> frozenset[str]:
+    return kept.held.union(path for decoded in kept.all for path in _needs(decoded))
+
+
+def _needs(decoded: DecodedEpoch) -> Iterable[str]:
+    for state in decoded.record.operators.values():
+        yield from (file.path for file in state.files if not file.owner)
+    for source in decoded.record.source_logs.values():
+        yield from (file.path for file in source.files)
+    yield from (segment.path for segment in decoded.segments)
+
+
+def _owner_of(path: str) -> str:
+    """Return the file that a Hadoop checksum file, ``.name.crc``, belongs to; other paths as they are."""
+    folder, slash, name = path.rpartition("/")
+    return folder + slash + name[1:-4] if name.startswith(".") and name.endswith(".crc") else path

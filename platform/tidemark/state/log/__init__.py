@@ -1,0 +1,1 @@
+"""The job log: records, segments, offsets, heartbeats, totals."""

@@ -1,0 +1,185 @@
+"""Progress of one epoch, as an object, a log line and a line of the job's history.
+
+Everything in it comes from what was committed. Times are milliseconds since 1970-01-01 UTC, sizes are bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tidemark.clock import format_ms
+from tidemark.durations import short_duration
+from tidemark.state.encoding.codec import from_plain, later, to_plain
+
+
+@dataclass(frozen=True)
+class SplitProgress:
+    """One split of a source: rows in this epoch, its watermark, the greatest event time so far, and idleness."""
+
+    rows: int
+    watermark: int | None
+    max_event_time: int | None
+    idle: bool
+
+
+@dataclass(frozen=True)
+class SourceProgress:
+    """One source: ``read = passed + malformed``. ``lag_ms`` is processing time minus watermark; ``held_by`` the split with the least."""
+
+    rows_read: int
+    rows_passed: int
+    rows_malformed: int
+    watermark: int | None
+    lag_ms: int | None
+    held_by: str | None
+    splits: Mapping[str, SplitProgress] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class FilterProgress:
+    """One filter or split: ``rows_in = rows_passed + rows_rejected``; ``rejects_to`` is the tag, if any."""
+
+    rows_in: int
+    rows_passed: int
+    rows_rejected: int
+    rejects_to: str | None = None
+
+
+@dataclass(frozen=True)
+class OperatorProgress:
+    """One window operator: ``rows_in = rows_accepted + rows_late``.
+
+    ``late_windows`` are the starts of windows that late (not accepted) rows would have belonged to, the newest 100;
+    ``refired_windows`` the starts of windows that fired a late pane, the newest 100. ``windows_closed`` is how many windows, whatever
+    the key, had their panes on time; of sessions, which are each key's own, how many in all.
+    """
+
+    rows_in: int
+    rows_accepted: int
+    rows_late: int
+    watermark: int | None
+    panes_on_time: int
+    panes_late: int
+    state_rows: int
+    state_bytes: int
+    state_files: int
+    late_to: str | None = None
+    oldest_open_window: int | None = None
+    late_windows: tuple[int, ...] = ()
+    refired_windows: tuple[int, ...] = ()
+    panes_early: int = later(0)
+    windows_closed: int = later(0)
+
+
+MissingEpochs = Literal["republish", "accept"]
+"""What a run may do about epochs that an output's place no longer holds: publish them again, or go on without them."""
+
+
+@dataclass(frozen=True)
+class OutputRepair:
+    """What was done about epochs that an output's place no longer held.
+
+    ``how``: ``republished`` or ``accepted``. ``epoch`` is the one whose record notes it, ``what`` says in words what was missing and why,
+    ``epochs`` are those that were published again.
+    """
+
+    how: Literal["republished", "accepted"]
+    epoch: int
+    what: str
+    epochs: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        """Return it as a line for people."""
+        if self.how == "accepted":
+            return f"gap accepted in epoch {self.epoch}: {self.what}"
+        again = ", ".join(map(str, self.epochs)) or "none"
+        return f"epochs published again in epoch {self.epoch}: {again}, since {self.what}"
+
+
+@dataclass(frozen=True)
+class OutputProgress:
+    """One output: rows, files and bytes this epoch added to its sink, and what was done about epochs that its place had lost."""
+
+    rows: int
+    files: int
+    bytes: int
+    sink: str
+    location: str | None = None
+    repair: OutputRepair | None = later(None)  # noqa: RUF009 - it returns a field
+
+
+@dataclass(frozen=True)
+class EpochProgress:
+    """One committed epoch.
+
+    ``sources``, ``filters`` (by ``name``), ``operators`` (by uid), ``outputs`` (by output name); ``stages`` is milliseconds by stage.
+    """
+
+    job: str
+    lineage: str
+    epoch: int
+    processing_time: int
+    duration_ms: int
+    rows_in: int
+    rows_out: int
+    sources: Mapping[str, SourceProgress] = field(default_factory=dict)
+    filters: Mapping[str, FilterProgress] = field(default_factory=dict)
+    operators: Mapping[str, OperatorProgress] = field(default_factory=dict)
+    outputs: Mapping[str, OutputProgress] = field(default_factory=dict)
+    stages: Mapping[str, int] = field(default_factory=dict)
+    spark_jobs: int = 0
+    end_of_input: bool = False
+
+    @property
+    def watermark(self) -> int | None:
+        """The least watermark of the sources, none before the first."""
+        marks = [source.watermark for source in self.sources.values()]
+        known = [mark for mark in marks if mark is not None]
+        return min(known) if marks and len(known) == len(marks) else None
+
+    @property
+    def rows_late(self) -> int:
+        """Rows of this epoch that no window took."""
+        return sum(operator.rows_late for operator in self.operators.values())
+
+    @property
+    def rows_malformed(self) -> int:
+        """Rows of this epoch that a source could not time or parse."""
+        return sum(source.rows_malformed for source in self.sources.values())
+
+
+def encode_progress(progress: EpochProgress) -> dict[str, object]:
+    """Return the progress as plain JSON."""
+    plain: dict[str, object] = to_plain(progress)
+    return plain
+
+
+def decode_progress(plain: object, *, path: str) -> EpochProgress:
+    """Return the progress from its plain JSON.
+
+    Raises:
+        CorruptStoreError: a field is missing, unknown or of another type; ``path`` says where it was stored.
+    """
+    return from_plain(EpochProgress, plain, path=path)
+
+
+def format_progress(progress: EpochProgress) -> str:
+    """Return the progress as one log line, with the numbers that are not zero.
+
+    >>> format_progress(EpochProgress("taxi", "a1", 7, 1_000, 250, rows_in=1200, rows_out=24))
+    'taxi epoch 7: in 1,200, out 24, watermark -, took 250ms'
+    """
+    files = sum(item.state_files for item in progress.operators.values())
+    size = sum(item.state_bytes for item in progress.operators.values())
+    lags = [source.lag_ms for source in progress.sources.values() if source.lag_ms is not None]
+    parts = [f"in {progress.rows_in:,}", f"out {progress.rows_out:,}"]
+    parts += [f"{name} {rows:,}" for name, rows in (("late", progress.rows_late), ("malformed", progress.rows_malformed)) if rows]
+    parts.append(f"watermark {format_ms(progress.watermark)}")
+    parts += [f"lag {short_duration(max(lags))}"] if lags else []
+    parts += [f"state {sum(item.state_rows for item in progress.operators.values()):,} rows {size:,} B in {files} files"] if files else []
+    stages = ", ".join(f"{name} {took}ms" for name, took in progress.stages.items())
+    parts.append(f"took {short_duration(progress.duration_ms)}" + (f" ({stages})" if stages else ""))
+    parts += ["end of input"] if progress.end_of_input else []
+    return f"{progress.job} epoch {progress.epoch}: {', '.join(parts)}"

@@ -1,0 +1,198 @@
+"""What the job log holds: terms and epochs, as plain data.
+
+In memory an :class:`EpochRecord` always carries full lists of files; how they become small JSON is ``epoch_codec``'s business.
+Times are milliseconds since 1970-01-01 UTC, sizes are bytes, paths are relative to the job's folder unless said otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK, SourceState
+from tidemark.state.encoding.codec import later
+from tidemark.state.log.progress import EpochProgress, OutputRepair
+from tidemark.state.log.totals import Totals, empty_totals
+
+
+@dataclass(frozen=True)
+class StateFile:
+    """One immutable Parquet file of an operator's state.
+
+    ``min_time`` and ``max_time`` bound its time column, both inclusive, None where unknown; ``epoch`` is the one that wrote it.
+    ``part`` says which of the operator's tables it belongs to, empty for its main one. ``owner`` is the job in whose folder it lies,
+    in the same store, empty for the job whose record names it.
+    """
+
+    path: str
+    rows: int
+    bytes: int
+    min_time: int | None
+    max_time: int | None
+    epoch: int
+    part: str = later("")
+    owner: str = later("")
+
+
+@dataclass(frozen=True)
+class OperatorState:
+    """All that is kept of one stateful operator.
+
+    ``definition`` is plain JSON: keys, aggregates, assigner, the DDL of the state's columns. ``files`` are the live state
+    files; they are kept sorted by (epoch, path), so that a restored operator reads them in the order a running one does.
+    ``counters`` are the operator's own running numbers.
+    """
+
+    definition: Mapping[str, object]
+    files: tuple[StateFile, ...] = ()
+    watermark: int = MIN_WATERMARK
+    counters: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Put the files into their one order."""
+        object.__setattr__(self, "files", tuple(sorted(self.files, key=lambda file: (file.epoch, file.path))))
+
+
+@dataclass(frozen=True)
+class StagedFile:
+    """One file written for a sink but visible only once published.
+
+    ``path`` is relative to the sink's location; ``stats`` are Delta's column statistics, None where not collected.
+    """
+
+    path: str
+    rows: int
+    bytes: int
+    stats: Mapping[str, object] | None = None
+
+
+@dataclass(frozen=True)
+class SinkPosition:
+    """Where an output's place stood when the epoch before had been published.
+
+    ``table`` is the table's own name for itself (Delta's ``metaData.id``), ``version`` its version (of a folder of Parquet files: how many
+    times the job has published to it), -1 where there was none. ``entry`` is the checksum of that version's log entry, empty where it is
+    not known (of a folder: ``gone`` where it was accepted that the newest rows' files are). ``lineage`` and ``epoch`` are those of the
+    newest rows of the job, -1 where there were none; all versions from ``since`` on hold them.
+    """
+
+    table: str = ""
+    version: int = -1
+    entry: str = ""
+    lineage: str = ""
+    epoch: int = -1
+    since: int = -1
+
+
+@dataclass(frozen=True)
+class OutputRecord:
+    """What one epoch adds to one output: enough to publish it again without Spark's data.
+
+    ``rows`` are those that the job gave the output; where newer rows replace older ones, the files hold the newest of each key.
+    ``sink`` is the sink's kind (``delta``, ``parquet``, ``console``, ``memory``), ``schema`` Spark's JSON text of the rows' type,
+    ``options`` whatever the sink needs besides. ``before`` is where the place stood when the epoch before had been published, None where
+    that is not known, as in records of earlier releases. ``repairs`` are the newest of all that was done about missing epochs.
+    """
+
+    sink: str
+    location: str | None = None
+    schema: str | None = None
+    files: tuple[StagedFile, ...] = ()
+    rows: int = 0
+    options: Mapping[str, str] = field(default_factory=dict)
+    before: SinkPosition | None = later(None)  # noqa: RUF009 - it returns a field
+    repairs: tuple[OutputRepair, ...] = later(())
+
+
+@dataclass(frozen=True)
+class OwnerInfo:
+    """The process that drives a job.
+
+    ``started`` is an opaque token of the process's birth, so that a reused pid is not taken for it; empty where the system
+    tells none. ``run_id`` is the run's own name for itself, such as a Dagster run id.
+    """
+
+    host: str
+    pid: int
+    started: str = ""
+    run_id: str = ""
+
+
+@dataclass(frozen=True)
+class TermRecord:
+    """A driver's claim on the job: from its slot on only this term may append.
+
+    ``takeover_of`` is the term that still had a fresh heartbeat and was taken over on purpose. ``token`` is random, so that two
+    claims made in the same millisecond by one process differ.
+    """
+
+    term: int
+    owner: OwnerInfo
+    taken_at: int
+    takeover_of: int | None = None
+    token: str = ""
+
+
+@dataclass(frozen=True)
+class ParentRef:
+    """The epoch that a lineage was started from."""
+
+    lineage: str
+    epoch: int
+
+
+@dataclass(frozen=True)
+class RestoreRef:
+    """The restore that a lineage began with: its own name, so that it is made once, and the savepoint with the job that has it."""
+
+    identity: str
+    job: str
+    savepoint: str
+
+
+@dataclass(frozen=True)
+class SourceLogFile:
+    """One file of a source's own log.
+
+    ``name`` is its name in Spark's ``sources/<n>/`` (``7``, ``9.compact``), ``path`` where the job's folder keeps the copy.
+    A path must never be written twice with different content: put the term or the checksum into it.
+    """
+
+    name: str
+    path: str
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class SourceLogRef:
+    """The files, oldest first, that a source's log needs to go on from the epoch's offsets."""
+
+    files: tuple[SourceLogFile, ...] = ()
+
+
+@dataclass(frozen=True)
+class EpochRecord:
+    """The commit of one epoch, and the checkpoint it leaves: all that is needed to go on after it.
+
+    ``offsets`` is the raw text of Spark's offset-log entry, empty before the first. ``sources`` and ``source_logs`` are by source
+    name, ``operators`` by uid, ``outputs`` by output name. ``totals`` are counts since the lineage's origin. ``restored`` says
+    which restore the lineage began with; its first record repeats an epoch of the parent's, and adds nothing to the outputs.
+    """
+
+    job: str
+    lineage: str
+    parent: ParentRef | None
+    term: int
+    epoch: int
+    processing_time: int
+    offsets: str
+    progress: EpochProgress
+    source_logs: Mapping[str, SourceLogRef] = field(default_factory=dict)
+    sources: Mapping[str, SourceState] = field(default_factory=dict)
+    operators: Mapping[str, OperatorState] = field(default_factory=dict)
+    outputs: Mapping[str, OutputRecord] = field(default_factory=dict)
+    totals: Totals = field(default_factory=empty_totals)
+    code_version: str = ""
+    end_of_input: bool = False
+    restored: RestoreRef | None = later(None)  # noqa: RUF009 - it returns a field

@@ -1,0 +1,54 @@
+"""Counts since a lineage began: each epoch's record carries the sum of all before it."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+from tidemark.state.log.progress import EpochProgress
+
+
+class Totals(TypedDict):
+    """Cumulative rows.
+
+    ``sources``: by name, ``{read, passed, malformed}``; ``filters``: by name, ``{in, passed, rejected}``; ``operators``: by uid,
+    ``{in, accepted, late}``; ``outputs``: by name, rows.
+    """
+
+    sources: dict[str, dict[str, int]]
+    filters: dict[str, dict[str, int]]
+    operators: dict[str, dict[str, int]]
+    outputs: dict[str, int]
+
+
+def empty_totals() -> Totals:
+    """Return the totals before the first epoch."""
+    return Totals(sources={}, filters={}, operators={}, outputs={})
+
+
+def add_epoch(totals: Totals, progress: EpochProgress) -> Totals:
+    """Return the totals after one more epoch; what the job no longer has keeps its last count."""
+    sources = {
+        name: {"read": item.rows_read, "passed": item.rows_passed, "malformed": item.rows_malformed}
+        for name, item in progress.sources.items()
+    }
+    filters = {
+        name: {"in": item.rows_in, "passed": item.rows_passed, "rejected": item.rows_rejected} for name, item in progress.filters.items()
+    }
+    operators = {
+        uid: {"in": item.rows_in, "accepted": item.rows_accepted, "late": item.rows_late} for uid, item in progress.operators.items()
+    }
+    outputs = {name: item.rows for name, item in progress.outputs.items()}
+    return Totals(
+        sources=_add_nested(totals["sources"], sources),
+        filters=_add_nested(totals["filters"], filters),
+        operators=_add_nested(totals["operators"], operators),
+        outputs=_add(totals["outputs"], outputs),
+    )
+
+
+def _add_nested(old: dict[str, dict[str, int]], new: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
+    return {name: _add(old.get(name, {}), new.get(name, {})) for name in old | new}
+
+
+def _add(old: dict[str, int], new: dict[str, int]) -> dict[str, int]:
+    return {name: old.get(name, 0) + new.get(name, 0) for name in old | new}

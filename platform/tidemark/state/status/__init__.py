@@ -1,0 +1,1 @@
+"""What drivers report: status, history, load."""

@@ -1,0 +1,114 @@
+"""The job's history: one line of JSON per committed epoch, in blocks, read without a JVM.
+
+It is for people, sensors and pictures; what decides is the job log, from which a crash's missing lines are filled in.
+Blocks are numbered in the order they were begun and hold up to ``BLOCK_LINES`` lines; the newest one is overwritten whole.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from tidemark.crashpoints import crash_point
+from tidemark.errors import CorruptStoreError
+from tidemark.state.encoding.envelope import FORMAT, canonical
+from tidemark.state.log.progress import EpochProgress, encode_progress
+from tidemark.state.log.records import EpochRecord
+from tidemark.state.status.history_blocks import BLOCK_LINES, blocks_of, decode_line, read_lines
+from tidemark.state.store.layout import history_path, job_folder
+from tidemark.state.store.store import JobStore
+
+BLOCKS_KEPT = 1000
+
+logger = logging.getLogger("tidemark")
+
+
+class HistoryWriter:
+    """Appends epochs. ``store`` is the root store; the newest ``BLOCKS_KEPT`` blocks are kept."""
+
+    def __init__(self, store: JobStore, job: str) -> None:
+        self._store = store.at(job_folder(job))
+        blocks = blocks_of(self._store)
+        self._block = blocks[-1] if blocks else 0
+        # As text: a line never changes, so it is encoded once, however often its block is written.
+        self._lines = read_lines(self._store, self._block) if blocks else []
+
+    def backfill(self, records: Iterable[EpochRecord]) -> int:
+        """Append what a crash kept from being written; call it once at start, before ``append``.
+
+        Args:
+            records: the retained records, newest first (``JobLog.epochs()``); read until one is found that the history has.
+
+        Returns:
+            How many epochs were appended.
+        """
+        newest = self._newest_readable()
+        missing: list[EpochProgress] = []
+        for record in records:
+            if newest is not None and _identity(record.progress) == _identity(newest):
+                break
+            missing.append(record.progress)
+        for progress in reversed(missing):
+            self._add(progress)
+        if missing:
+            self._write()
+        return len(missing)
+
+    def append(self, progress: EpochProgress) -> None:
+        """Append one epoch; the whole line is there or none of it."""
+        self._add(progress)
+        self._write()
+        crash_point("history-written")
+
+    def _newest_readable(self) -> EpochProgress | None:
+        """Return the newest epoch; damaged lines after it go, and are written again from the log as far as it has them.
+
+        Raises:
+            FormatError: a newer release wrote a line.
+        """
+        while True:
+            try:
+                return self._newest()
+            except CorruptStoreError as error:
+                if not self._lines:
+                    # The block before: it is full, so nothing is appended to it, and who reads it hears of it.
+                    logger.warning("the history's newest epoch is not known, so all that the log has are appended: %s", error)
+                    return None
+                logger.warning("a damaged line of the history is dropped, and written again from the log if that has it: %s", error)
+                self._lines.pop()
+
+    def _newest(self) -> EpochProgress | None:
+        block = self._block if self._lines else self._block - 1
+        lines = self._lines or (read_lines(self._store, block) if block >= 0 else [])
+        return decode_line(lines[-1], len(lines), self._store, block) if lines else None
+
+    def _add(self, progress: EpochProgress) -> None:
+        if len(self._lines) >= BLOCK_LINES:
+            self._write()
+            self._block, self._lines = self._block + 1, []
+            self._store.delete(history_path(block) for block in blocks_of(self._store)[: -BLOCKS_KEPT + 1])
+        self._lines.append(canonical({"format": FORMAT, **encode_progress(progress)}))
+
+    def _write(self) -> None:
+        self._store.put(history_path(self._block), b"\n".join(self._lines) + b"\n")
+
+
+def read_history(store: JobStore, job: str, limit: int = 100) -> list[EpochProgress]:
+    """Return up to ``limit`` newest epochs, newest last; empty where there is none. ``store`` is the root store.
+
+    Raises:
+        CorruptStoreError: a block is damaged.
+        FormatError: a newer release wrote it.
+    """
+    folder = store.at(job_folder(job))
+    found: list[EpochProgress] = []
+    for block in reversed(blocks_of(folder)):
+        if len(found) >= limit:
+            break
+        lines = list(enumerate(read_lines(folder, block), start=1))[-(limit - len(found)) :]
+        found = [*(decode_line(line, number, folder, block) for number, line in lines), *found]
+    return found
+
+
+def _identity(progress: EpochProgress) -> tuple[str, int]:
+    return progress.lineage, progress.epoch

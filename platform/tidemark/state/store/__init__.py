@@ -1,0 +1,1 @@
+"""The job store: paths, object stores, checksummed documents."""

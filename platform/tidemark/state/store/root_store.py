@@ -1,0 +1,34 @@
+"""Which root store is meant where none, or only an address, is given."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from tidemark.locations import Location
+from tidemark.state.store.store import JobStore
+
+STORE_VARIABLE: Final = "TIDEMARK_STORE"
+DEFAULT_STORE: Final = ".tidemark/jobs"
+
+
+def is_default(root: JobStore) -> bool:
+    """Say whether a root store is the one that is meant where none is given."""
+    return root.uri == Location.parse(os.environ.get(STORE_VARIABLE) or DEFAULT_STORE).uri
+
+
+def root_store(store: str | JobStore | None, declared: str | None = None, *, make: bool = True) -> JobStore:
+    """Return the root store: the one given, else the one that the job declares, else that of the environment, as for a run.
+
+    Args:
+        store: as it was given.
+        declared: by the job.
+        make: a local folder that is missing; without it, that is an error.
+
+    Raises:
+        UnknownStoreError: there is none, and none is to be made.
+        StoreError: it cannot be reached.
+    """
+    if isinstance(store, JobStore):
+        return store
+    return JobStore.open(store or declared or os.environ.get(STORE_VARIABLE) or DEFAULT_STORE, make=make)
