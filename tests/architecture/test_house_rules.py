@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,10 @@ from tests.architecture.sources import CHECKOUT, Import, Source, all_sources, pa
 from tidemark.crashpoints import POINTS
 
 MOST_LINES = 400
+MOST_MODULES = 15
+FULL_FOLDERS = {"assets", "sensors"}
+"""Folders of more modules, which are to be divided."""
+
 LONG_FILES: dict[str, str] = {"tests/test_bad_input.py": "one table of bad inputs, read row by row"}
 """Path of each longer file, with the reason why it is one idea all the same."""
 
@@ -40,6 +45,11 @@ def test_no_file_is_long_without_a_reason() -> None:
     lengths = {source.place: len(source.path.read_text(encoding="utf-8").splitlines()) for source in all_sources()}
     assert {place: lines for place, lines in lengths.items() if lines > MOST_LINES and place not in LONG_FILES} == {}
     assert {place for place in LONG_FILES if lengths.get(place, 0) <= MOST_LINES} == set(), "short or gone: take them off the list"
+
+
+def test_no_folder_holds_more_than_can_be_read_at_a_glance() -> None:
+    modules = Counter(str(source.path.parent.relative_to(CHECKOUT)) for source in package_sources() if source.path.stem != "__init__")
+    assert {folder for folder, count in modules.items() if count > MOST_MODULES} == FULL_FOLDERS
 
 
 def test_only_the_clock_reads_the_clock() -> None:
