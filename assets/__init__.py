@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from tidemark.assets.conservation import Conservation
-from tidemark.assets.continuous import build_output_asset_specs
-from tidemark.assets.expectations import expectation_checks
-from tidemark.assets.job_health import build_health_checks
-from tidemark.assets.job_streams import StreamData
-from tidemark.assets.lateness_checks import LateRatio, WatermarkFreshness
-from tidemark.assets.pane_checks import NoGaps, UniquePanes
-from tidemark.assets.standalone_checks import build_asset_checks
-from tidemark.assets.state_fits import StateFits
-from tidemark.assets.streaming import build_source_asset_specs, streaming_assets
-from tidemark.assets.translator import TidemarkTranslator
+from tidemark.assets.checks.conservation import Conservation
+from tidemark.assets.checks.expectations import expectation_checks
+from tidemark.assets.checks.lateness_checks import LateRatio, WatermarkFreshness
+from tidemark.assets.checks.pane_checks import NoGaps, UniquePanes
+from tidemark.assets.checks.state_fits import StateFits
+from tidemark.assets.definitions.continuous import build_output_asset_specs
+from tidemark.assets.definitions.job_health import build_health_checks
+from tidemark.assets.definitions.standalone_checks import build_asset_checks
+from tidemark.assets.definitions.streaming import build_source_asset_specs, streaming_assets
+from tidemark.assets.streams.job_streams import StreamData
+from tidemark.assets.streams.translator import TidemarkTranslator
 
 __all__ = [
     "Conservation",

@@ -8,24 +8,24 @@ from typing import Literal
 
 import dagster as dg
 
-from tidemark.assets.broken_code import broken_check, broken_spec
-from tidemark.assets.check import OutputCheck
-from tidemark.assets.continuous import Partitions, build_output_asset_specs
-from tidemark.assets.job_health import build_health_checks
-from tidemark.assets.standalone_checks import build_asset_checks
-from tidemark.assets.state_fits import StateFits
-from tidemark.assets.streaming import build_source_asset_specs
-from tidemark.assets.translator import TidemarkTranslator, group_of
+from tidemark.assets.checks.check import OutputCheck
+from tidemark.assets.checks.state_fits import StateFits
+from tidemark.assets.definitions.broken_code import broken_check, broken_spec
+from tidemark.assets.definitions.continuous import Partitions, build_output_asset_specs
+from tidemark.assets.definitions.job_health import build_health_checks
+from tidemark.assets.definitions.standalone_checks import build_asset_checks
+from tidemark.assets.definitions.streaming import build_source_asset_specs
+from tidemark.assets.streams.translator import TidemarkTranslator, group_of
 from tidemark.control import RULES, JobSpec, Launcher, launchers_here, load_job
 from tidemark.errors import DefinitionError, TidemarkError
 from tidemark.graph import Job
 from tidemark.operations.control_jobs import control_jobs
 from tidemark.operations.savepoint_definitions import operation_names, savepoint_jobs
-from tidemark.sensors.check_verdicts import build_check_sensor
-from tidemark.sensors.job_health import build_job_health_sensor
+from tidemark.sensors.health.check_verdicts import build_check_sensor
+from tidemark.sensors.health.job_health import build_job_health_sensor
 from tidemark.sensors.job_sensor import SensorOptions
-from tidemark.sensors.progress import build_progress_sensor
 from tidemark.sensors.reconcile import build_reconcile_sensor
+from tidemark.sensors.reports.progress import build_progress_sensor
 from tidemark.state import redacted
 
 

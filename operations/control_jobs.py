@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 
 import dagster as dg
 
-from tidemark.assets.job_health import build_health_checks
-from tidemark.assets.translator import TidemarkTranslator
+from tidemark.assets.definitions.job_health import build_health_checks
+from tidemark.assets.streams.translator import TidemarkTranslator
 from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.control import JobSpec, Launcher, checked_spec, launchers_here
 from tidemark.errors import DefinitionError

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Literal
 
 import dagster as dg
 
-from tidemark.assets.known_times import known_time
-from tidemark.assets.metadata_values import MetadataItem, MetadataValues
-from tidemark.assets.translator import TidemarkTranslator
+from tidemark.assets.streams.translator import TidemarkTranslator
+from tidemark.assets.values.known_times import known_time
+from tidemark.assets.values.metadata_values import MetadataItem, MetadataValues
 from tidemark.clock import SYSTEM_CLOCK, Clock, format_ms
 from tidemark.control import (
     Ending,

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import dagster as dg
 
-from tidemark.assets.bound_job import bound_job
-from tidemark.assets.translator import group_of
+from tidemark.assets.definitions.bound_job import bound_job
+from tidemark.assets.streams.translator import group_of
 
 _UNFINISHED = [
     *(dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED),

@@ -7,7 +7,7 @@ from typing import Any
 
 import dagster as dg
 
-from tidemark.assets.translator import group_of
+from tidemark.assets.streams.translator import group_of
 
 
 def launchpad_job(

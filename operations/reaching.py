@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dagster as dg
 
-from tidemark.assets.metadata_values import MetadataValues
+from tidemark.assets.values.metadata_values import MetadataValues
 from tidemark.control import Goal, JobView, SpecGeneration, Waiting, shortfall
 
 

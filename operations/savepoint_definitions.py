@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from tidemark.assets.metadata_values import MetadataItem
-from tidemark.assets.translator import TidemarkTranslator, group_of
+from tidemark.assets.streams.translator import TidemarkTranslator, group_of
+from tidemark.assets.values.metadata_values import MetadataItem
 from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.control import Launcher, launchers_here
 from tidemark.errors import DefinitionError

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 
 import dagster as dg
 
-from tidemark.assets.metadata_values import MetadataItem
-from tidemark.assets.savepoint_observations import output_keys, savepoint_metadata, savepoint_observations
-from tidemark.assets.translator import TidemarkTranslator
+from tidemark.assets.report.savepoint_observations import output_keys, savepoint_metadata, savepoint_observations
+from tidemark.assets.streams.translator import TidemarkTranslator
+from tidemark.assets.values.metadata_values import MetadataItem
 from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.control import (
     JobSpec,
@@ -66,7 +66,7 @@ from tidemark.savepoints import (
     sweep_job,
     vacuum_tables,
 )
-from tidemark.sensors.reported_events import ReportedEvents
+from tidemark.sensors.reports.reported_events import ReportedEvents
 from tidemark.state import JobStore
 
 EXPORTS = "_exports"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dagster as dg
 
-from tidemark.assets.metadata_values import MetadataItem
+from tidemark.assets.values.metadata_values import MetadataItem
 from tidemark.control import UpgradeRequest, UpgradeStep, Upgrading, begin_upgrade, code_text, promotion_of, require_fork_of, require_spec
 from tidemark.durations import to_ms
 from tidemark.errors import DefinitionError

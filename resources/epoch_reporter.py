@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import dagster as dg
 
-from tidemark.assets.output_metadata import progress_metadata
-from tidemark.assets.run_report import RunReport
+from tidemark.assets.report.output_metadata import progress_metadata
+from tidemark.assets.report.run_report import RunReport
 from tidemark.clock import Clock
 from tidemark.graph import Job
 from tidemark.state import EpochProgress, format_progress

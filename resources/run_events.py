@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import dagster as dg
 
-from tidemark.assets.output_table import OutputTable
+from tidemark.assets.report.output_table import OutputTable
 
 StreamingEvent = dg.MaterializeResult[object] | dg.AssetCheckResult
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import dagster as dg
 from pydantic import Field
 
-from tidemark.assets.bound_job import BoundJob, bound_job
-from tidemark.assets.check import evaluate_checks, stream_of
-from tidemark.assets.evidence import Evidence, report_of_run, stored_evidence, table_of
-from tidemark.assets.output_metadata import output_metadata
-from tidemark.assets.output_table import OutputTable, TableState
-from tidemark.assets.run_report import RunReport
+from tidemark.assets.checks.check import evaluate_checks, stream_of
+from tidemark.assets.checks.evidence import Evidence, report_of_run, stored_evidence, table_of
+from tidemark.assets.definitions.bound_job import BoundJob, bound_job
+from tidemark.assets.report.output_metadata import output_metadata
+from tidemark.assets.report.output_table import OutputTable, TableState
+from tidemark.assets.report.run_report import RunReport
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.errors import DefinitionError, SinkError
 from tidemark.graph import Job

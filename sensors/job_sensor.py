@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from tidemark.assets.store_place import store_location
-from tidemark.assets.translator import group_of
+from tidemark.assets.streams.translator import group_of
+from tidemark.assets.values.store_place import store_location
 from tidemark.control import Alert
 from tidemark.durations import to_ms
 from tidemark.errors import DefinitionError

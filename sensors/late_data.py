@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from tidemark.assets.complete_partitions import partition_at
-from tidemark.assets.lag import LEVELS, Level
+from tidemark.assets.report.complete_partitions import partition_at
+from tidemark.assets.report.lag import LEVELS, Level
 from tidemark.clock import format_ms
 from tidemark.control import Alert
 from tidemark.errors import DefinitionError

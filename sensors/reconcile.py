@@ -9,8 +9,8 @@ from datetime import timedelta
 
 import dagster as dg
 
-from tidemark.assets.job_health import HealthVerdict, health_verdict, unreadable_verdict
-from tidemark.assets.store_place import store_location
+from tidemark.assets.definitions.job_health import HealthVerdict, health_verdict, unreadable_verdict
+from tidemark.assets.values.store_place import store_location
 from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.control import (
     Action,
@@ -28,7 +28,7 @@ from tidemark.control import (
     view_of,
 )
 from tidemark.errors import CorruptStoreError, FormatError
-from tidemark.sensors.health_report import health_evaluations
+from tidemark.sensors.health.health_report import health_evaluations
 from tidemark.sensors.store_sensor import open_root, store_sensor
 
 PASS_SECONDS = 20.0

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import dagster as dg
 
-from tidemark.assets.lag import LEVELS, LagReference, Level, SourceLag, Thresholds, lag_thresholds, source_lags
+from tidemark.assets.report.lag import LEVELS, LagReference, Level, SourceLag, Thresholds, lag_thresholds, source_lags
 from tidemark.clock import SYSTEM_CLOCK, Clock, format_ms
 from tidemark.control import Alert
 from tidemark.durations import format_duration

@@ -22,7 +22,7 @@ from tidemark.assets import (
     expectation_checks,
     streaming_assets,
 )
-from tidemark.assets.check import OutputCheck
+from tidemark.assets.checks.check import OutputCheck
 from tidemark.errors import DefinitionError, UserCodeError
 from tidemark.resources.run_events import StreamingEvent
 from tidemark.semantics.windows.windows import WindowAssigner

@@ -19,7 +19,7 @@ from tidemark.control.model.spec import RestartPolicy
 from tidemark.errors import AlertError, DefinitionError, SourceError
 from tidemark.resources import Alert, AlertResource
 from tidemark.sensors import build_check_sensor, build_job_health_sensor, build_reconcile_sensor, reconcile
-from tidemark.sensors.check_verdicts import verdict_name
+from tidemark.sensors.health.check_verdicts import verdict_name
 from tidemark.state.store.store import JobStore
 
 pytestmark = pytest.mark.dagster

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tidemark.assets.markdown import as_plain
-from tidemark.assets.sample_rows import sample_markdown
+from tidemark.assets.checks.sample_rows import sample_markdown
+from tidemark.assets.values.markdown import as_plain
 
 pytestmark = pytest.mark.dagster
 

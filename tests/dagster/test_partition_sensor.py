@@ -11,7 +11,8 @@ import pytest
 import tidemark as tm
 from tests.dagster.fake_engine import HOUR, START, FakeEpoch, commit_status, make_job, status_after, window_rows
 from tidemark.errors import DefinitionError
-from tidemark.sensors import SensorOptions, build_partition_sensor, partition_runs
+from tidemark.sensors import SensorOptions, build_partition_sensor
+from tidemark.sensors.partitions import partition_runs
 from tidemark.state.status.history import HistoryWriter
 from tidemark.state.status.status import write_status
 from tidemark.state.store.store import JobStore

@@ -11,7 +11,7 @@ import pytest
 import tidemark as tm
 from tests.dagster.fake_engine import HOUR, START, FakeEpoch, make_job, window_rows
 from tidemark.assets import build_output_asset_specs
-from tidemark.assets.complete_partitions import (
+from tidemark.assets.report.complete_partitions import (
     PartitionChange,
     PartitionMark,
     complete_partitions,
@@ -19,7 +19,7 @@ from tidemark.assets.complete_partitions import (
     settled_before,
     touched_partitions,
 )
-from tidemark.assets.job_streams import StreamData, output_streams
+from tidemark.assets.streams.job_streams import StreamData, output_streams
 from tidemark.errors import DefinitionError
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from tidemark.semantics.windows.windows import WindowAssigner

@@ -13,9 +13,10 @@ from tests.dagster.fake_engine import HOUR, START, FakeEpoch, commit_status, mak
 from tests.dagster.instances import temporary_instance
 from tidemark.assets import build_output_asset_specs
 from tidemark.errors import DefinitionError, StoreError
-from tidemark.sensors import SensorOptions, build_progress_sensor, progress_report
-from tidemark.sensors import progress as progress_module
-from tidemark.sensors.progress_cursor import JobMark, decode_marks, encode_marks
+from tidemark.sensors import SensorOptions, build_progress_sensor
+from tidemark.sensors.reports import progress as progress_module
+from tidemark.sensors.reports import progress_report
+from tidemark.sensors.reports.progress_cursor import JobMark, decode_marks, encode_marks
 from tidemark.state.status.history import HistoryWriter
 from tidemark.state.status.status import write_status
 from tidemark.state.store.layout import history_path

@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from tests.dagster.fake_engine import make_job
 from tests.dagster.instances import temporary_instance
 from tests.upgrade.upgrade_worlds import JOB, NEW, OLD, UpgradeWorld, fits
-from tidemark.assets.savepoint_observations import browser_url
+from tidemark.assets.report.savepoint_observations import browser_url
 from tidemark.control.desired.generations import read_spec, require_spec
 from tidemark.control.model.upgrade_records import newest_step
 from tidemark.errors import DefinitionError, JobRunningError, RewindError, UnknownSavepointError, UpgradeError
@@ -27,7 +27,7 @@ from tidemark.operations.savepoint_ops import SavepointOperator
 from tidemark.savepoints.api.upkeep import vacuum_tables
 from tidemark.savepoints.core.savepoint_store import SavepointStore
 from tidemark.savepoints.model.restore_marks import note_restored
-from tidemark.sensors.reported_events import EPOCH, LINEAGE, ReportedEvents
+from tidemark.sensors.reports.reported_events import EPOCH, LINEAGE, ReportedEvents
 from tidemark.state.log.joblog import JobLog
 from tidemark.state.log.owners import current_owner
 from tidemark.state.log.progress import EpochProgress

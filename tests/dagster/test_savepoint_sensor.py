@@ -18,10 +18,11 @@ from tidemark.assets import build_output_asset_specs
 from tidemark.cli.program.main import main
 from tidemark.operations import savepoint_jobs
 from tidemark.savepoints.core.savepoint_store import SavepointStore
-from tidemark.sensors import build_progress_sensor, reported_events, savepoint_report
-from tidemark.sensors.progress_cursor import JobMark, SavepointMark, decode_marks, decode_savepoints, encode_marks
-from tidemark.sensors.reported_events import EPOCH, LINEAGE, ReportedEvents
-from tidemark.sensors.savepoint_report import SETTLES_MS, new_savepoints
+from tidemark.sensors import build_progress_sensor
+from tidemark.sensors.reports import reported_events, savepoint_report
+from tidemark.sensors.reports.progress_cursor import JobMark, SavepointMark, decode_marks, decode_savepoints, encode_marks
+from tidemark.sensors.reports.reported_events import EPOCH, LINEAGE, ReportedEvents
+from tidemark.sensors.reports.savepoint_report import SETTLES_MS, new_savepoints
 from tidemark.state.log.progress import EpochProgress
 from tidemark.state.store.layout import pin_path
 

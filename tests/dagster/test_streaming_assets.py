@@ -22,10 +22,10 @@ from tidemark.assets import (
     build_source_asset_specs,
     streaming_assets,
 )
-from tidemark.assets.annotations import with_types
-from tidemark.assets.check import OutputCheck
-from tidemark.assets.output_metadata import PICTURE_KEY
-from tidemark.assets.picture import PicturePoint, svg
+from tidemark.assets.checks.check import OutputCheck
+from tidemark.assets.report.output_metadata import PICTURE_KEY
+from tidemark.assets.report.picture import PicturePoint, svg
+from tidemark.assets.values.annotations import with_types
 from tidemark.errors import DefinitionError
 from tidemark.resources.run_events import StreamingEvent
 

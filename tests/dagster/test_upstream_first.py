@@ -12,7 +12,8 @@ import pytest
 from tests.dagster.fake_engine import HOUR, START, FakeEpoch, commit_status, make_job, window_rows
 from tests.dagster.instances import temporary_instance
 from tidemark.assets import build_output_asset_specs
-from tidemark.sensors import SensorOptions, build_partition_sensor, build_progress_sensor, upstream_report
+from tidemark.sensors import SensorOptions, build_partition_sensor, build_progress_sensor
+from tidemark.sensors.partitions import upstream_report
 from tidemark.testing.manual_clock import ManualClock
 
 pytestmark = pytest.mark.dagster

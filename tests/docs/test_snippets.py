@@ -15,7 +15,7 @@ import pytest
 
 import tidemark as tm
 from docs.pictures import timeline
-from tidemark.assets.bound_job import bound_job
+from tidemark.assets.definitions.bound_job import bound_job
 from tidemark.spark.loop.run import run
 
 if TYPE_CHECKING:

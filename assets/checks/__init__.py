@@ -1,0 +1,1 @@
+"""Checks on results, time and state."""

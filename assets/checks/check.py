@@ -1,0 +1,145 @@
+"""What an asset check of a job is: its specs at definition, its findings on the evidence of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import dagster as dg
+
+from tidemark.assets.checks.evidence import Evidence
+from tidemark.assets.streams.job_streams import StreamData, output_streams
+from tidemark.assets.values.metadata_values import MetadataValues
+from tidemark.errors import DefinitionError
+from tidemark.graph import Job
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The verdict of one check: ``severity`` counts only where it did not pass; ``metadata`` in the forms that Dagster takes."""
+
+    check_name: str
+    passed: bool
+    description: str
+    severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR
+    metadata: MetadataValues = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CheckDeclaration:
+    """One check by name, for Dagster's page and its scheduling; ``blocking`` keeps downstream assets from running when it fails."""
+
+    name: str
+    description: str
+    blocking: bool = False
+    metadata: MetadataValues = field(default_factory=dict)
+
+
+class OutputCheck(Protocol):
+    """One or more checks on an output of a job.
+
+    ``output`` is the name of the output; none stands for the job's first main output, for checks that concern the job as a whole.
+    ``compares_runs`` says that ``evaluate`` wants to know which files this run added.
+    """
+
+    @property
+    def output(self) -> str | None:
+        """Name of the output."""
+        ...
+
+    @property
+    def compares_runs(self) -> bool:
+        """Whether the output's files must be listed before the run."""
+        ...
+
+    def declare(self, stream: StreamData) -> Sequence[CheckDeclaration]:
+        """Return the checks by name; called once, when definitions load, and must not read any data.
+
+        Raises:
+            DefinitionError: the check cannot be made on this output.
+        """
+        ...
+
+    def evaluate(self, stream: StreamData, evidence: Evidence) -> Iterator[Finding]:
+        """Return a finding for every name declared; called after the run, or on its own against the last state of the job."""
+        ...
+
+
+def stream_of(job: Job, check: OutputCheck) -> StreamData:
+    """Return the output that a check is about.
+
+    Raises:
+        DefinitionError: the job has no such output.
+    """
+    streams = output_streams(job)
+    if check.output is None:
+        return next((stream for stream in streams if stream.kind == "main"), streams[0])
+    for stream in streams:
+        if stream.name == check.output:
+            return stream
+    raise DefinitionError(
+        f"a {type(check).__name__} names output {check.output!r}, which the job does not have",
+        fix=f"use one of {', '.join(job.outputs)}",
+        job=job.name,
+    )
+
+
+def check_specs(job: Job, checks: Sequence[OutputCheck], keys: Mapping[str, dg.AssetKey]) -> list[dg.AssetCheckSpec]:
+    """Return the specs of all checks.
+
+    Args:
+        job: the job.
+        checks: its checks.
+        keys: asset keys by output.
+
+    Raises:
+        DefinitionError: a check cannot be made, or two checks of one asset have one name.
+    """
+    specs: dict[tuple[str, str], dg.AssetCheckSpec] = {}
+    for check in checks:
+        stream = stream_of(job, check)
+        for declaration in check.declare(stream):
+            place = (stream.name, declaration.name)
+            if place in specs:
+                raise DefinitionError(
+                    f"output {stream.name!r} has two checks named {declaration.name!r}",
+                    fix="give one of them another name=...",
+                    job=job.name,
+                )
+            specs[place] = dg.AssetCheckSpec(
+                declaration.name,
+                asset=keys[stream.name],
+                description=declaration.description,
+                blocking=declaration.blocking,
+                metadata=dict(declaration.metadata),
+            )
+    return list(specs.values())
+
+
+def evaluate_checks(
+    checks: Sequence[OutputCheck],
+    evidence: Evidence,
+    *,
+    keys: Mapping[str, dg.AssetKey],
+    selected: Collection[dg.AssetCheckKey],
+) -> Iterator[dg.AssetCheckResult]:
+    """Make the checks of which at least one name is selected, and yield the results of those selected."""
+    for check in checks:
+        stream = stream_of(evidence.job, check)
+        if stream.name not in keys:
+            continue
+        key = keys[stream.name]
+        wanted = {found.name for found in selected if found.asset_key == key}
+        if not wanted.intersection(declaration.name for declaration in check.declare(stream)):
+            continue
+        for finding in check.evaluate(stream, evidence):
+            if finding.check_name in wanted:
+                yield dg.AssetCheckResult(
+                    passed=finding.passed,
+                    asset_key=key,
+                    check_name=finding.check_name,
+                    severity=finding.severity,
+                    description=finding.description,
+                    metadata=dict(finding.metadata),
+                )

@@ -1,0 +1,148 @@
+"""Checks on time itself: how many rows came too late, and how far the watermark is behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+import dagster as dg
+
+from tidemark.assets.checks.check import CheckDeclaration, Finding
+from tidemark.assets.checks.evidence import Evidence
+from tidemark.assets.report.lag import LagReference, lag_thresholds, source_lags
+from tidemark.assets.streams.job_streams import StreamData, windows_of
+from tidemark.assets.values.markdown import as_plain
+from tidemark.durations import format_duration
+from tidemark.errors import DefinitionError
+
+_SEVERITY = {"ok": dg.AssetCheckSeverity.WARN, "warn": dg.AssetCheckSeverity.WARN, "error": dg.AssetCheckSeverity.ERROR}
+
+
+@dataclass(frozen=True)
+class LateRatio:
+    """Of the rows that reached the windows in this run, few were too late to be counted.
+
+    Args:
+        output: an output behind the windows; the job's first main output by default.
+        warn_above: share of late rows above which the check fails as a warning.
+        error_above: share above which it fails as an error.
+        blocking: keep downstream assets from running when it fails as an error.
+
+    Raises:
+        DefinitionError: the shares are not 0 <= warn_above <= error_above <= 1.
+    """
+
+    output: str | None = None
+    warn_above: float = 0.001
+    error_above: float = 0.01
+    blocking: bool = False
+    name: str = "late_ratio"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.warn_above <= self.error_above <= 1:
+            raise DefinitionError(
+                f"warn_above={self.warn_above} and error_above={self.error_above} are no shares in order",
+                fix="give 0 <= warn_above <= error_above <= 1, such as 0.001 and 0.01",
+            )
+
+    @property
+    def compares_runs(self) -> bool:
+        """It looks at counts only."""
+        return False
+
+    def declare(self, stream: StreamData) -> Sequence[CheckDeclaration]:
+        """Return the one check.
+
+        Raises:
+            DefinitionError: no window leads to the output, so that nothing could be late.
+        """
+        _uids(stream)
+        text = f"At most {self.warn_above:.2%} of the rows were too late for their window ({self.error_above:.2%} is an error)."
+        return (CheckDeclaration(self.name, text, self.blocking),)
+
+    def evaluate(self, stream: StreamData, evidence: Evidence) -> Iterator[Finding]:
+        """Yield the one finding; a run without rows passes."""
+        uids = _uids(stream)
+        rows = evidence.report.operator_sum(uids, lambda operator: operator.rows_in)
+        late = evidence.report.operator_sum(uids, lambda operator: operator.rows_late)
+        ratio = late / rows if rows else 0.0
+        yield Finding(
+            self.name,
+            passed=ratio <= self.warn_above,
+            description=f"{late} of {rows} rows ({ratio:.3%}) were too late",
+            severity=_SEVERITY["error" if ratio > self.error_above else "warn"],
+            metadata={
+                "tidemark/late_ratio": ratio,
+                "tidemark/late_rows": late,
+                "tidemark/rows_in": rows,
+                "tidemark/warn_above": self.warn_above,
+                "tidemark/error_above": self.error_above,
+            },
+        )
+
+
+@dataclass(frozen=True)
+class WatermarkFreshness:
+    """The watermark is not far behind after the newest epoch.
+
+    Args:
+        output: output whose asset shows the check; the job's first main output by default.
+        warn_after: lag from which the check fails as a warning; five times the out-of-orderness bound, at least 5 minutes, by default.
+        error_after: lag from which it fails as an error; three times that by default.
+        reference: compare with the processing time of the epoch, or with the newest event that the job has seen
+            (for data of long ago, where the question is whether a source or split holds the watermark back).
+        blocking: keep downstream assets from running when it fails as an error.
+    """
+
+    output: str | None = None
+    warn_after: str | timedelta | None = None
+    error_after: str | timedelta | None = None
+    reference: LagReference = "processing_time"
+    blocking: bool = False
+    name: str = "watermark_freshness"
+
+    @property
+    def compares_runs(self) -> bool:
+        """It looks at watermarks only."""
+        return False
+
+    def declare(self, stream: StreamData) -> Sequence[CheckDeclaration]:
+        """Return the one check.
+
+        Raises:
+            DurationError: a duration cannot be read.
+        """
+        limits = lag_thresholds(stream.job, warn_after=self.warn_after, error_after=self.error_after)
+        compared = "processing time" if self.reference == "processing_time" else "the newest event"
+        text = f"The watermark is less than {format_duration(limits.warn_ms)} behind {compared}."
+        return (CheckDeclaration(self.name, text, self.blocking),)
+
+    def evaluate(self, stream: StreamData, evidence: Evidence) -> Iterator[Finding]:
+        """Yield the one finding, naming the source, and the split, that is farthest behind."""
+        limits = lag_thresholds(stream.job, warn_after=self.warn_after, error_after=self.error_after)
+        head = evidence.report.head
+        lags = source_lags(head, self.reference) if head is not None else ()
+        level = limits.level(lags[0].lag_ms) if lags else "ok"
+        yield Finding(
+            self.name,
+            passed=level == "ok",
+            description=as_plain(lags[0].describe()) if lags else "no source has a watermark that stands for an instant",
+            severity=_SEVERITY[level],
+            metadata={
+                **{f"tidemark/lag_seconds_{lag.source}": lag.lag_ms / 1000 for lag in lags},
+                "tidemark/warn_after_seconds": limits.warn_ms / 1000,
+                "tidemark/error_after_seconds": limits.error_ms / 1000,
+            },
+        )
+
+
+def _uids(stream: StreamData) -> tuple[str, ...]:
+    windows = windows_of(stream.output.node) if stream.output is not None else ()
+    if not windows:
+        raise DefinitionError(
+            f"no window leads to output {stream.name!r}, so nothing can be late there",
+            fix="name an output of a window",
+            job=stream.job.name,
+        )
+    return tuple(window.uid for window in windows if window.uid is not None)

@@ -1,0 +1,1 @@
+"""What users call to define assets and their checks."""

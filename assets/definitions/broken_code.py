@@ -1,0 +1,70 @@
+"""A job whose code cannot be loaded, as an asset of its own that says so, with a check that fails."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import dagster as dg
+
+from tidemark.assets.streams.translator import group_of
+from tidemark.assets.values.markdown import as_plain
+from tidemark.control import load_job
+from tidemark.errors import TidemarkError
+from tidemark.state import redacted
+
+BROKEN: Final = "broken"
+"""First part of the key of the asset that stands for a job whose code cannot be loaded; also its group."""
+
+CODE_CHECK: Final = "code_loads"
+
+
+def broken_spec(code: str, error: str) -> dg.AssetSpec:
+    """Return the asset that stands for a code.
+
+    Args:
+        code: ``module:job``, as it was given.
+        error: why it cannot be loaded.
+    """
+    return dg.AssetSpec(
+        key=_key(code),
+        description=f"The streaming job `{code}` cannot be loaded, so its assets are missing. {as_plain(error)}",
+        group_name=BROKEN,
+        metadata={"tidemark/code": code, "tidemark/error": error},
+        kinds={"tidemark"},
+    )
+
+
+def broken_check(code: str) -> dg.AssetChecksDefinition:
+    """Return the check of that asset; executed, it tries to load the code again."""
+
+    def loads() -> dg.AssetCheckResult:
+        try:
+            job = load_job(code)
+        except TidemarkError as error:
+            return dg.AssetCheckResult(passed=False, description=redacted(str(error)))
+        return dg.AssetCheckResult(passed=True, description=f"job {job.name!r} loads by now; reload the code location to have its assets")
+
+    decorate = dg.asset_check(asset=_key(code), name=CODE_CHECK, description=f"The code of `{code}` can be loaded.")
+    loads.__name__ = f"{group_of(code)}_{CODE_CHECK}"
+    return decorate(loads)
+
+
+def code_evaluations(instance: dg.DagsterInstance, broken: Mapping[str, str]) -> list[dg.AssetCheckEvaluation]:
+    """Return failed evaluations of those of these checks that were never executed, so that a sensor can report them.
+
+    Args:
+        instance: Dagster's.
+        broken: codes with the error of each.
+    """
+    keys = {dg.AssetCheckKey(_key(code), CODE_CHECK): error for code, error in broken.items()}
+    known = instance.event_log_storage.get_latest_asset_check_execution_by_key(list(keys)) if keys else {}
+    return [
+        dg.AssetCheckEvaluation(asset_key=key.asset_key, check_name=key.name, passed=False, description=as_plain(error), metadata={})
+        for key, error in keys.items()
+        if key not in known
+    ]
+
+
+def _key(code: str) -> dg.AssetKey:
+    return dg.AssetKey([BROKEN, group_of(code)])

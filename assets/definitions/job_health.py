@@ -1,0 +1,191 @@
+"""The check ``job_health``: whether a job that runs on is well, on the page and in the graph of each of its outputs.
+
+A driver that was killed writes nothing, so no run and no epoch says that it is dead. Sensors therefore look at the jobs' small files and
+report this check, which turns the assets red; executed by hand it looks by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import dagster as dg
+
+from tidemark.assets.streams.job_streams import output_streams
+from tidemark.assets.streams.translator import TidemarkTranslator, group_of
+from tidemark.assets.values.annotations import with_types
+from tidemark.assets.values.markdown import as_plain
+from tidemark.assets.values.metadata_values import MetadataItem, MetadataValues
+from tidemark.assets.values.store_place import store_location
+from tidemark.clock import SYSTEM_CLOCK, Clock, format_ms
+from tidemark.control import UNHEALTHY, Health, JobView, Launcher, Lifecycle, launchers_here, observe, view_of
+from tidemark.errors import DefinitionError, TidemarkError
+from tidemark.graph import Job
+from tidemark.state import JobStore, redacted
+
+HEALTH_CHECK: Final = "job_health"
+HEALTH_KEY: Final = "tidemark/health"
+"""Metadata of an evaluation: the health that it was made for."""
+
+_LONGEST_TEXT: Final = 1_000
+_WATCH: Final = "turn the sensor of build_reconcile_sensor on, or run `tidemark supervise --store {store}`"
+_START: Final = "`tidemark start {job} --store {store}`, or launch `{operation}`"
+_MEANING: Final[Mapping[Health, tuple[str, str]]] = {
+    "silent": ("it should run, and its driver gives no sign of life", f"a reconciler starts it again: {_WATCH}"),
+    "unwatched": ("no reconciler acts on it", f"{_WATCH}; or start it once: {_START}"),
+    "hung": ("its driver seems to hang", f"a reconciler ends it and starts another: {_WATCH}"),
+    "failing": ("its driver failed, and another one is to be started", "`tidemark logs {job} --store {store}` shows what it last did"),
+    "failed": ("it failed and is not started again by itself", f"remove the cause, then {_START}"),
+}
+"""What each health means, and the way out."""
+
+_ENDING: Final = frozenset[Lifecycle](("draining", "upgrading"))
+_UNSUBMITTED: Final = "start it as it was started before, or submit it: `tidemark submit` keeps it running"
+
+
+@dataclass(frozen=True)
+class HealthVerdict:
+    """What the check says of a job.
+
+    ``settled`` is False where a verdict is no news by itself, as of a job that starts again after a failure: then one that failed stays
+    until the job runs, and one that passed stays, too.
+    """
+
+    health: str
+    passed: bool
+    description: str
+    metadata: MetadataValues = field(default_factory=dict)
+    settled: bool = True
+
+    @property
+    def result(self) -> Mapping[str, object]:
+        """The arguments that a result and an evaluation of the check share."""
+        return {
+            "passed": self.passed,
+            "severity": dg.AssetCheckSeverity.ERROR,
+            "description": self.description,
+            "metadata": {HEALTH_KEY: self.health, **self.metadata},
+        }
+
+
+def health_verdict(view: JobView, store: str) -> HealthVerdict:
+    """Return what the check says of a job that can be read.
+
+    Args:
+        view: the job.
+        store: the root store, for the commands that are named.
+    """
+    metadata = dict(_metadata(view))
+    if view.health == "silent" and view.driver_lifecycle in _ENDING:
+        # Its process has just ended, as it was to; who asked for that is about to see it.
+        return HealthVerdict("stopping", passed=True, description="its driver is being stopped", metadata=metadata, settled=False)
+    if view.health not in UNHEALTHY:
+        text = _WELL.get(view.health, "its driver runs")
+        return HealthVerdict(view.health, passed=True, description=text, metadata=metadata, settled=view.health != "starting")
+    said, way_out = _MEANING.get(view.health, (f"it is {view.health}", _START))
+    if view.spec is None:
+        way_out = _UNSUBMITTED
+    command = way_out.format(job=view.job, store=redacted(store), operation=f"{group_of(view.job)}_start")
+    error = f"{view.error.code} {view.error.message}" if view.error is not None else ""
+    why = [as_plain(_short(text)) for text in (_driver(view), view.reason, error) if text]
+    metadata["tidemark/way_out"] = dg.MetadataValue.md(command)
+    return HealthVerdict(view.health, passed=False, description=f"{'. '.join((said, *why))}. Fix: {command}", metadata=metadata)
+
+
+def unreadable_verdict(error: TidemarkError) -> HealthVerdict:
+    """Return what the check says of a job whose files are damaged or of a newer release: nothing acts on such a job."""
+    text = as_plain(_short(str(error)))
+    return HealthVerdict("unreadable", passed=False, description=text, metadata={"tidemark/error_code": error.code})
+
+
+UNKNOWN: Final = HealthVerdict("unknown", passed=True, description="nothing is stored of it yet: it was never started", settled=False)
+"""Of a job that was never submitted and has never run."""
+
+_WELL: Final[Mapping[Health, str]] = {
+    "ok": "its driver runs",
+    "starting": "its driver is starting",
+    "stopped": "it is stopped, as asked, or its input has ended",
+}
+
+
+def build_health_checks(
+    job: Job,
+    *,
+    store: str | dg.EnvVar | None = None,
+    translator: TidemarkTranslator | None = None,
+    launchers: Callable[[], Mapping[str, Launcher]] = launchers_here,
+    clock: Clock = SYSTEM_CLOCK,
+) -> list[dg.AssetChecksDefinition]:
+    """Return the check ``job_health`` on each output of a job that runs on.
+
+    ``build_reconcile_sensor`` and ``build_job_health_sensor`` report it when it changes; executed by hand, it looks at the job by itself.
+    ``control_jobs`` and ``build_continuous_definitions`` have it already.
+
+    Args:
+        job: the job.
+        store: folder or bucket of job stores; the job's own by default.
+        translator: that gave the job's outputs their asset keys.
+        launchers: what can find drivers, by name; called when the check is executed.
+        clock: the time.
+
+    Raises:
+        DefinitionError: no store is known.
+    """
+    given = store if store is not None else job.store
+    if given is None:
+        raise DefinitionError("the health check has no job store", fix="give store=..., or Job(store=...)", job=job.name)
+    chosen = translator or TidemarkTranslator()
+    keys = [chosen.get_asset_spec(stream).key for stream in output_streams(job)]
+
+    def check(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
+        verdict = _look(store_location(given, job.name), job.name, launchers(), clock)
+        for found in context.selected_asset_check_keys:
+            yield dg.AssetCheckResult(asset_key=found.asset_key, check_name=found.name, **verdict.result)  # type: ignore[arg-type]
+
+    text = f"The job `{job.name}` runs, or is stopped as asked: its driver is alive, and somebody starts it again when it fails."
+    specs = [dg.AssetCheckSpec(HEALTH_CHECK, asset=key, description=text) for key in keys]
+    decorate = dg.multi_asset_check(name=f"{group_of(job.name)}_{HEALTH_CHECK}", specs=specs, can_subset=True)
+    return [decorate(with_types(check))]
+
+
+def _look(store: str, job: str, launchers: Mapping[str, Launcher], clock: Clock) -> HealthVerdict:
+    try:
+        seen = observe(JobStore.open(store), job, launchers)
+    except TidemarkError as error:
+        if error.transient:
+            raise
+        return unreadable_verdict(error)
+    if seen.generation is None and seen.driver is None:
+        return UNKNOWN
+    return health_verdict(view_of(seen, clock.now_ms()), store)
+
+
+def _driver(view: JobView) -> str:
+    """Return what is known of the driver's process and of its last sign of life; instants, so that the text stays the same."""
+    process = view.process
+    dead = f"process {process.pid} on host {process.host} is dead" if process is not None and view.process_state == "gone" else ""
+    beat = f"last sign of life {format_ms(view.heartbeat_at)}" if view.heartbeat_at is not None else ""
+    again = f"next start {format_ms(view.next_start_at)}" if view.next_start_at is not None else ""
+    return ", ".join(part for part in (dead, beat, again) if part)
+
+
+def _metadata(view: JobView) -> Iterator[tuple[str, MetadataItem]]:
+    yield "tidemark/lifecycle", view.lifecycle
+    yield "tidemark/attempt", view.attempt
+    if view.epoch is not None:
+        yield "tidemark/epoch", view.epoch
+    if view.heartbeat_at is not None:
+        yield "tidemark/last_sign_of_life", dg.MetadataValue.timestamp(view.heartbeat_at / 1000)
+    if view.standby is not None:
+        yield "tidemark/standby", str(view.standby)
+    if view.reason:
+        yield "tidemark/reason", _short(view.reason)
+    if view.error is not None:
+        yield "tidemark/error_code", view.error.code
+        yield "tidemark/error", _short(view.error.message)
+
+
+def _short(text: str) -> str:
+    shown = redacted(text)
+    return shown if len(shown) <= _LONGEST_TEXT else f"{shown[:_LONGEST_TEXT]}…"

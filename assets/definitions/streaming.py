@@ -1,0 +1,109 @@
+"""``@streaming_assets``: the outputs of one job as one multi-asset, and its sources as external assets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import dagster as dg
+
+from tidemark.assets.checks.check import OutputCheck, check_specs
+from tidemark.assets.definitions.bound_job import bind
+from tidemark.assets.definitions.retries import retried_where_it_may_pass
+from tidemark.assets.streams.job_streams import output_streams, source_place, source_streams
+from tidemark.assets.streams.translator import TidemarkTranslator, group_of
+from tidemark.assets.values.annotations import with_types
+from tidemark.errors import DefinitionError
+from tidemark.graph import Job
+
+
+def streaming_assets(
+    *,
+    job: Job,
+    name: str | None = None,
+    group_name: str | None = None,
+    partitions_def: dg.PartitionsDefinition[str] | None = None,
+    backfill_policy: dg.BackfillPolicy | None = None,
+    op_tags: Mapping[str, object] | None = None,
+    pool: str | None = None,
+    translator: TidemarkTranslator | None = None,
+    can_subset: bool = True,
+    checks: Sequence[OutputCheck] = (),
+    retry_policy: dg.RetryPolicy | None = None,
+) -> Callable[[Callable[..., object]], dg.AssetsDefinition]:
+    """Declare one asset per output of a job, made by one run of it.
+
+    The body runs the job and yields what it did::
+
+        @streaming_assets(job=job, checks=[Conservation()])
+        def taxi(context: dg.AssetExecutionContext, tidemark: TidemarkResource):
+            yield from tidemark.run(context=context)
+
+    An epoch always writes all outputs of the job, so selecting some of the assets chooses what is reported and checked, not what is
+    computed.
+
+    Args:
+        job: the job.
+        name: name of the op; the function's by default.
+        group_name: group of all assets; the translator's by default (the job's name).
+        partitions_def: partitions of the assets, for those who map a run to a partition; a stream has none by default.
+        backfill_policy: how backfills of partitions are cut into runs.
+        op_tags: tags of the op.
+        pool: concurrency pool; ``tidemark_<job>`` by default. A job has one driver at a time, so give the pool a limit of 1
+            (``concurrency.pools.default_limit``) and a second run waits where it would be refused.
+        translator: turns streams into asset specs.
+        can_subset: whether some of the assets can be selected.
+        checks: checks made in the same run, on what it wrote.
+        retry_policy: for errors that may pass, such as a store that cannot be reached; others of Tidemark's end the run at once.
+
+    Raises:
+        DefinitionError: a check names an output that the job does not have, or two checks of one asset have one name.
+    """
+    chosen = translator or TidemarkTranslator()
+    specs = []
+    for stream in output_streams(job):
+        spec = bind(chosen.get_asset_spec(stream), stream, chosen, tuple(checks))
+        specs.append(spec.replace_attributes(group_name=group_name) if group_name else spec)
+    keys = {stream.name: spec.key for stream, spec in zip(output_streams(job), specs, strict=True)}
+
+    def decorate(function: Callable[..., object]) -> dg.AssetsDefinition:
+        body = with_types(function)
+        return dg.multi_asset(
+            specs=specs,
+            name=name,
+            partitions_def=partitions_def,
+            backfill_policy=backfill_policy,
+            op_tags=op_tags,
+            pool=pool or f"tidemark_{group_of(job.name)}",
+            can_subset=can_subset,
+            check_specs=check_specs(job, checks, keys),
+            retry_policy=retry_policy,
+        )(body if retry_policy is None else retried_where_it_may_pass(body))
+
+    return decorate
+
+
+def build_source_asset_specs(*jobs: Job, translator: TidemarkTranslator | None = None) -> list[dg.AssetSpec]:
+    """Return the jobs' sources as external assets: Dagster shows them and their consumers, and runs nothing for them.
+
+    A source that several jobs read under one asset key is one asset; one under the key of an output of another of them is that output's.
+
+    Raises:
+        DefinitionError: two jobs read different places under one asset key.
+    """
+    chosen = translator or TidemarkTranslator()
+    found: dict[dg.AssetKey, tuple[dg.AssetSpec, object, str]] = {}
+    made = {chosen.get_asset_spec(stream).key for job in jobs for stream in output_streams(job)}
+    for stream in (stream for job in jobs for stream in source_streams(job)):
+        spec = chosen.get_asset_spec(stream)
+        if spec.key in made:
+            continue
+        origin = source_place(stream.source.spec) if stream.source is not None else None
+        if spec.key in found and found[spec.key][1] != origin:
+            raise DefinitionError(
+                f"source {stream.name!r} reads another place than the source of job {found[spec.key][2]!r} with the same asset key",
+                fix="rename one of the sources, or give them different keys in a TidemarkTranslator",
+                job=stream.job.name,
+                uid=stream.name,
+            )
+        found.setdefault(spec.key, (spec, origin, stream.job.name))
+    return [spec for spec, _, _ in found.values()]

@@ -1,0 +1,1 @@
+"""What is reported of runs and tables: metadata, lag, partitions, savepoints."""

@@ -1,0 +1,233 @@
+"""Which time partitions of an output are complete through its watermark, and which were touched again afterwards. Pure.
+
+A partition holds the windows that begin in it; of an output without windows, the rows whose event time is in it. It is complete through
+the watermark when nothing that is on time can come for it any more, and all its windows have had their panes on time. Rows within the
+allowed lateness may correct it later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Final, Literal
+
+import dagster as dg
+
+from tidemark.assets.streams.job_streams import StreamData, result_window, sources_of, windows_of
+from tidemark.assets.values.known_times import newest_event_of_all
+from tidemark.graph import WindowNode
+from tidemark.semantics import MAX_WATERMARK, MIN_WATERMARK, CountWindows, Cumulative, GlobalWindows, Sliding, Tumbling
+from tidemark.state import EpochProgress, OperatorProgress
+
+Cause = Literal["complete", "corrected", "late rows"]
+"""``complete``: the watermark passed its end. ``corrected``: late rows changed results that were out. ``late rows``: rows came too late
+for it, and are in the late side output or dropped."""
+
+_ENDS_KEPT: Final = 4096
+
+FindEpoch = Callable[[EpochProgress, int], EpochProgress | None]
+"""Returns the newest epoch of a number that is older than an epoch."""
+
+
+@dataclass(frozen=True)
+class PartitionMark:
+    """How far an output's partitions were followed.
+
+    ``lineage`` and ``epoch`` name the last epoch looked at, ``through`` is the end (milliseconds) of the last partition that was told to
+    be complete; None before the first.
+    """
+
+    lineage: str
+    epoch: int
+    through: int | None = None
+
+
+@dataclass(frozen=True)
+class PartitionChange:
+    """A partition that is complete, or was touched after it was told to be complete; by which epoch."""
+
+    partition: str
+    cause: Cause
+    lineage: str
+    epoch: int
+
+
+def has_times(stream: StreamData) -> bool:
+    """Say whether the rows of an output belong to times; results of count and global windows have no bounds."""
+    window = result_window(stream.output.node) if stream.output is not None else None
+    return window is None or not isinstance(window.assigner, CountWindows | GlobalWindows)
+
+
+def settled_before(stream: StreamData, epoch: EpochProgress) -> int | None:
+    """Return the time before which an output is complete through its watermark after an epoch, milliseconds.
+
+    All windows that begin before it have had their panes on time. None where there is no such time yet.
+    """
+    watermark = output_watermark(stream, epoch)
+    if watermark is None or watermark <= MIN_WATERMARK:
+        return None
+    if watermark >= MAX_WATERMARK:
+        # The input has ended: all is complete, up to the newest event there was.
+        return None if newest_event_of_all(epoch) is None else MAX_WATERMARK
+    return min((_first_open(window, epoch, watermark + 1) for window in _windows(stream)), default=watermark + 1)
+
+
+def output_watermark(stream: StreamData, epoch: EpochProgress) -> int | None:
+    """Return the watermark of what an output comes from: its windows', else its sources'; None where one has none yet."""
+    if stream.output is None:
+        raise TypeError(f"{stream.name} is a source, whose watermark is its own")
+    operators = _operators(stream, epoch)
+    sources = [epoch.sources[node.name] for node in sources_of(stream.output.node) if node.name in epoch.sources]
+    marks = [item.watermark for item in operators or sources]
+    known = [mark for mark in marks if mark is not None]
+    return min(known) if known and len(known) == len(marks) else None
+
+
+def complete_partitions(
+    stream: StreamData,
+    partitions_def: dg.TimeWindowPartitionsDefinition,
+    mark: PartitionMark,
+    epoch: EpochProgress,
+    *,
+    limit: int,
+    until: int | None = None,
+) -> tuple[tuple[PartitionChange, ...], PartitionMark]:
+    """Return the partitions after the mark that are complete through the watermark, oldest first, and the mark after them.
+
+    Args:
+        stream: the output.
+        partitions_def: its partitions; those before its start are never told.
+        mark: how far they were told.
+        epoch: whose watermark counts.
+        limit: greatest number of partitions; the next call goes on behind them.
+        until: no partition that ends after this time, in milliseconds.
+    """
+    settled = settled_before(stream, epoch)
+    if settled is None or (mark.through is not None and _next_end(partitions_def, mark.through) > settled):
+        return (), mark
+    newest = newest_event_of_all(epoch) if settled >= MAX_WATERMARK else None
+    found: list[PartitionChange] = []
+    through = mark.through
+    for key, start, end in _windows_after(partitions_def, through):
+        if len(found) >= limit or end > settled or (until is not None and end > until) or (newest is not None and start > newest):
+            break
+        found.append(PartitionChange(key, "complete", epoch.lineage, epoch.epoch))
+        through = end
+    return tuple(found), replace(mark, through=through)
+
+
+def touched_partitions(
+    stream: StreamData,
+    partitions_def: dg.TimeWindowPartitionsDefinition,
+    mark: PartitionMark,
+    epochs: Sequence[EpochProgress],
+    *,
+    find: FindEpoch,
+    limit: int,
+) -> tuple[tuple[PartitionChange, ...], PartitionMark]:
+    """Return the partitions up to the mark that epochs touched, each once with its last cause, and the mark after the epochs.
+
+    Where another lineage began, the mark goes back to what was complete there, so that the rest is told again.
+
+    Args:
+        stream: the output.
+        partitions_def: its partitions.
+        mark: how far they were told.
+        epochs: those after the mark, oldest first.
+        find: finds the epoch that a new lineage began at.
+        limit: no more epochs are looked at when so many partitions were touched; the next call goes on behind them.
+    """
+    touched: dict[int, tuple[int, Cause, EpochProgress]] = {}
+    for place, epoch in enumerate(epochs):
+        if epoch.lineage != mark.lineage:
+            # The epoch that is found may be of another branch; the lineage's own first one is not.
+            for begun in (find(epoch, epoch.epoch - 1), epoch):
+                mark = replace(mark, through=_through_at(stream, partitions_def, mark, begun))
+        told = mark.through if mark.through is not None else MIN_WATERMARK
+        touched |= {start: (place, cause, epoch) for start, cause in _touches(stream, epoch)}
+        touched = {start: found for start, found in touched.items() if start < told}
+        mark = replace(mark, lineage=epoch.lineage, epoch=epoch.epoch)
+        if len(touched) >= limit:
+            break
+    changes: dict[str, PartitionChange] = {}
+    # By place, since a job that was put back counts its epochs from there again; a correction after what came too late in the same epoch.
+    for start, (_, cause, epoch) in sorted(touched.items(), key=lambda found: (found[1][0], found[1][1] == "corrected")):
+        key = partition_at(partitions_def, start)
+        if key is not None:
+            changes[key] = PartitionChange(key, cause, epoch.lineage, epoch.epoch)
+    return tuple(changes.values()), mark
+
+
+def partition_at(partitions_def: dg.TimeWindowPartitionsDefinition, time: int) -> str | None:
+    """Return the partition that a time in milliseconds is in, None outside all of them."""
+    # Dagster looks for the partition before it, which may be in no year that Python knows.
+    if time < partitions_def.start.timestamp() * 1000:
+        return None
+    key = partitions_def.get_partition_key_for_timestamp(time / 1000)
+    if not partitions_def.has_partition_key(key):
+        return None
+    # Of a time that is excluded Dagster gives the partition before.
+    return key if time < partitions_def.time_window_for_partition_key(key).end.timestamp() * 1000 else None
+
+
+def _through_at(
+    stream: StreamData, partitions_def: dg.TimeWindowPartitionsDefinition, mark: PartitionMark, at: EpochProgress | None
+) -> int | None:
+    """Return the end of the last partition that was complete at an epoch, none where that is not known."""
+    settled = settled_before(stream, at) if at is not None else None
+    if settled is None or mark.through is None or settled >= mark.through:
+        return None if settled is None else mark.through
+    key = partition_at(partitions_def, settled)
+    return int(partitions_def.time_window_for_partition_key(key).start.timestamp() * 1000) if key is not None else None
+
+
+def _touches(stream: StreamData, epoch: EpochProgress) -> Iterator[tuple[int, Cause]]:
+    """Yield the starts of the windows that an epoch's late rows belong to; corrections last, since they say more."""
+    operators = _operators(stream, epoch)
+    yield from ((start, "late rows") for operator in operators for start in operator.late_windows)
+    yield from ((start, "corrected") for operator in operators for start in operator.refired_windows)
+
+
+@lru_cache(maxsize=_ENDS_KEPT)
+def _next_end(partitions_def: dg.TimeWindowPartitionsDefinition, through: int) -> int:
+    """Return the end of the first partition after an instant, whether there is that partition by now or not.
+
+    At most ticks nothing has become complete, which is seen by this without a look at what partitions there are.
+    """
+    window = partitions_def.get_next_partition_window(datetime.fromtimestamp(through / 1000, UTC), respect_bounds=False)
+    return MAX_WATERMARK if window is None else int(window.end.timestamp() * 1000)
+
+
+def _windows_after(partitions_def: dg.TimeWindowPartitionsDefinition, through: int | None) -> Iterator[tuple[str, int, int]]:
+    """Yield key, start and end of the partitions after an instant, as far as there are any by now."""
+    window = partitions_def.get_first_partition_window()
+    if through is not None and window is not None and window.start.timestamp() * 1000 < through:
+        window = partitions_def.get_next_partition_window(datetime.fromtimestamp(through / 1000, UTC))
+    while window is not None:
+        start, end = window.start.timestamp(), window.end.timestamp()
+        yield partitions_def.get_partition_key_for_timestamp(start), int(start * 1000), int(end * 1000)
+        window = partitions_def.get_next_partition_window(window.end)
+
+
+def _first_open(window: WindowNode, epoch: EpochProgress, time: int) -> int:
+    """Return the start of the first window that does not end by a time, or that time where there is none before it."""
+    match window.assigner:
+        case Tumbling() | Sliding() | Cumulative():
+            # Of the windows that hold a moment none has ended by then; those that begin before the first of them all have.
+            return min((found.start for found in window.assigner.assign(time)), default=time)
+        case CountWindows() | GlobalWindows():
+            return time
+    operator = epoch.operators.get(window.uid or "")
+    oldest = operator.oldest_open_window if operator is not None else None
+    return time if oldest is None else min(oldest, time)
+
+
+def _windows(stream: StreamData) -> tuple[WindowNode, ...]:
+    return windows_of(stream.output.node) if stream.output is not None else ()
+
+
+def _operators(stream: StreamData, epoch: EpochProgress) -> list[OperatorProgress]:
+    """Return what an epoch says of the windows that an output's rows went through."""
+    return [epoch.operators[window.uid] for window in _windows(stream) if window.uid is not None and window.uid in epoch.operators]

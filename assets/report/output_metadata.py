@@ -1,0 +1,117 @@
+"""The metadata of one materialization: row counts, progress in numbers that Dagster plots, and the picture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import dagster as dg
+
+from tidemark.assets.report.picture import watermark_picture
+from tidemark.assets.report.run_report import RunReport
+from tidemark.assets.streams.job_streams import StreamData, windows_of
+from tidemark.assets.streams.spec_metadata import column_lineage
+from tidemark.assets.values.metadata_values import MetadataItem, MetadataValues
+from tidemark.durations import format_duration
+
+PICTURE_KEY = "tidemark/watermark_and_late_rows"
+
+_ORDER = (
+    *("dagster/row_count", "rows_added", "rows_read", "rows_per_second", "late_rows", "late_ratio", "rejected_rows", "malformed_rows"),
+    *("watermark", "watermark_lag", "watermark_lag_seconds", "oldest_open_window", "windows_closed"),
+    *("panes_on_time", "panes_late", "panes_early", "state_rows", "state_bytes", "state_files"),
+    *("epoch", "epochs", "epoch_seconds", "processing_time", "lineage", "bytes_added"),
+)
+"""What people look for first: rows, then time, then windows and their state, then the run."""
+
+
+def output_metadata(stream: StreamData, report: RunReport, upstream: Mapping[str, dg.AssetKey]) -> MetadataValues:
+    """Return what a run says about one output.
+
+    ``dagster/row_count`` is the table's total since the lineage began, ``tidemark/rows_added`` this run's part of it.
+
+    Args:
+        stream: the output.
+        report: the run.
+        upstream: asset keys of the job's sources by name, for the column lineage.
+    """
+    metadata: dict[str, MetadataItem] = {
+        PICTURE_KEY: dg.MetadataValue.md(watermark_picture(report.history or report.epochs)),
+        **output_figures(stream, report),
+    }
+    if stream.output is not None and (columns := column_lineage(stream.output.node, upstream)):
+        metadata["dagster/column_lineage"] = columns
+    return metadata
+
+
+def output_figures(stream: StreamData, report: RunReport) -> MetadataValues:
+    """Return the numbers of ``output_metadata``, without its picture: what an observation of a job that runs on says, again and again."""
+    found: dict[str, MetadataItem] = {
+        "tidemark/rows_added": report.rows_added(stream.name),
+        "tidemark/bytes_added": report.bytes_added(stream.name),
+        **progress_metadata(report),
+        **_window_metadata(stream, report),
+    }
+    total = report.rows_total(stream.name)
+    if total is not None:
+        found["dagster/row_count"] = total
+    return {key: found[key] for key in sorted(found, key=_place)}
+
+
+def _place(key: str) -> int:
+    """Return a key's place on Dagster's pages, which show metadata and plots in the order in which they are given."""
+    name = key.removeprefix("tidemark/")
+    return _ORDER.index(name) if name in _ORDER else len(_ORDER)
+
+
+def progress_metadata(report: RunReport) -> MetadataValues:
+    """Return what is the same for all outputs of a run; also the metadata of observations during it.
+
+    Numbers that are not known (a lag before the first event, a rate of a run without epochs) are left out, so that
+    Dagster's plots show a gap and not a zero.
+    """
+    metadata: dict[str, MetadataItem] = {
+        "tidemark/lineage": report.lineage,
+        "tidemark/epochs": len(report.epochs),
+        "tidemark/rows_read": report.rows_read,
+        "tidemark/malformed_rows": report.rows_malformed,
+        "tidemark/rejected_rows": report.rows_rejected,
+        "tidemark/epoch_seconds": round(report.seconds, 3),
+    }
+    if report.head is not None:
+        metadata["tidemark/epoch"] = report.head.epoch
+        metadata["tidemark/processing_time"] = dg.MetadataValue.timestamp(report.head.processing_time / 1000)
+    if report.rows_per_second is not None:
+        metadata["tidemark/rows_per_second"] = round(report.rows_per_second, 1)
+    if report.watermark is not None:
+        metadata["tidemark/watermark"] = dg.MetadataValue.timestamp(report.watermark / 1000)
+    lag = report.watermark_lag_seconds()
+    if lag is not None:
+        metadata["tidemark/watermark_lag_seconds"] = round(lag, 1)
+        metadata["tidemark/watermark_lag"] = dg.MetadataValue.text(format_duration(round(lag) * 1000))
+    return metadata
+
+
+def _window_metadata(stream: StreamData, report: RunReport) -> MetadataValues:
+    if stream.output is None:
+        return {}
+    uids = tuple(window.uid for window in windows_of(stream.output.node) if window.uid is not None)
+    if not uids:
+        return {}
+    rows_in = report.operator_sum(uids, lambda operator: operator.rows_in)
+    late = report.operator_sum(uids, lambda operator: operator.rows_late)
+    metadata: dict[str, MetadataItem] = {
+        "tidemark/late_rows": late,
+        "tidemark/panes_early": report.operator_sum(uids, lambda operator: operator.panes_early),
+        "tidemark/panes_on_time": report.operator_sum(uids, lambda operator: operator.panes_on_time),
+        "tidemark/panes_late": report.operator_sum(uids, lambda operator: operator.panes_late),
+        "tidemark/windows_closed": report.operator_sum(uids, lambda operator: operator.windows_closed),
+        "tidemark/state_rows": report.operator_now(uids, lambda operator: operator.state_rows),
+        "tidemark/state_bytes": report.operator_now(uids, lambda operator: operator.state_bytes),
+        "tidemark/state_files": report.operator_now(uids, lambda operator: operator.state_files),
+    }
+    if rows_in:
+        metadata["tidemark/late_ratio"] = round(late / rows_in, 6)
+    oldest = report.oldest_open_window(uids)
+    if oldest is not None:
+        metadata["tidemark/oldest_open_window"] = dg.MetadataValue.timestamp(oldest / 1000)
+    return metadata

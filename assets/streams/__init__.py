@@ -1,0 +1,1 @@
+"""A job's streams as assets: keys, columns, lineage, descriptions."""

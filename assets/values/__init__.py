@@ -1,0 +1,1 @@
+"""Values, texts and places as Dagster shows them."""

@@ -1,0 +1,1 @@
+"""Jobs that are not well, and verdicts of checks."""

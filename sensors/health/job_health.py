@@ -1,0 +1,204 @@
+"""A sensor that tells people when a job that runs on is not well: the rules of ``tidemark supervise --alerts``, looked at by each tick."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+import dagster as dg
+
+from tidemark.assets.definitions.broken_code import code_evaluations
+from tidemark.assets.definitions.job_health import UNKNOWN, HealthVerdict, health_verdict, unreadable_verdict
+from tidemark.assets.values.store_place import store_location
+from tidemark.clock import SYSTEM_CLOCK, Clock
+from tidemark.control import (
+    DEFAULT_RULES,
+    RESTARTS_MS,
+    UNHEALTHY,
+    Alert,
+    AlertSettings,
+    AlertWatch,
+    Grouping,
+    JobView,
+    Launcher,
+    Observer,
+    Receiver,
+    RuleName,
+    RuleSettings,
+    WatchReport,
+    job_names,
+    launchers_here,
+    view_of,
+    who,
+)
+from tidemark.errors import StoreError, TidemarkError
+from tidemark.resources.alerts import AlertResource
+from tidemark.sensors.health.health_report import health_evaluations
+from tidemark.sensors.store_sensor import open_root, store_sensor
+from tidemark.state import JobStore
+
+HEALTH_RULES: tuple[RuleName, ...] = ("health", "restarts", "check", "savepoint")
+"""What the sensor tells by default. Lag and late rows have sensors of their own, which know a job's definition."""
+
+_NAMED = 20
+
+
+def build_job_health_sensor(
+    store: str | dg.EnvVar,
+    *,
+    jobs: Iterable[str] | None = None,
+    name: str = "tidemark_job_health",
+    rules: Collection[RuleName] = HEALTH_RULES,
+    broken: Mapping[str, str] | None = None,
+    alert_key: str | None = "alerts",
+    every: str | timedelta = "30 seconds",
+    launchers: Callable[[], Mapping[str, Launcher]] = launchers_here,
+    default_status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.RUNNING,
+    clock: Clock = SYSTEM_CLOCK,
+) -> dg.SensorDefinition:
+    """Return a sensor that says how jobs are, and alerts when one fails, restarts again and again, hangs or gives no sign of life.
+
+    Failed checks that ``build_check_sensor`` passed on, and savepoints that are too old, are told, too. What was told is remembered in the
+    job store: an alert is told once and once more when it is over, it is sent again until its receiver has taken it, silences count.
+    Let either a supervisor (``--alerts``) or this sensor alert: of the two the holder of a lease tells what is new to its own receivers,
+    and what waits for those of the other stays until that one is back.
+
+    How the jobs of the code location are is reported as their check ``job_health``, so that the assets of one that is not well turn red.
+
+    Args:
+        store: folder or bucket of the job stores.
+        jobs: names of the jobs; all of the store by default.
+        name: the sensor's.
+        rules: what it tells.
+        broken: jobs whose code cannot be loaded, with the error, to be named at each tick.
+        alert_key: key of the resource that alerts go through; None sends none.
+        every: time between ticks.
+        launchers: what can find drivers, by name; called at the first tick.
+        default_status: whether the sensor runs as soon as it is deployed.
+        clock: the time.
+
+    Raises:
+        DurationError: ``every`` cannot be read.
+    """
+    names = tuple(jobs) if jobs is not None else None
+    known: list[_Health] = []
+
+    def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        if not known:
+            known.append(_Health(open_root(store), launchers(), rules, clock))
+        views, errors = known[0].look(names)
+        for job, error in errors.items():
+            context.log.warning("%s cannot be read: %s", job, error)
+        parts = [_said(views, errors)]
+        if alert_key is not None:
+            receiver: AlertResource = getattr(context.resources, alert_key)
+            parts += _told(known[0].tell(receiver, views, errors))
+        parts += [f"the code of {code} cannot be loaded: {error}" for code, error in (broken or {}).items()]
+        events = health_evaluations(context, lambda job: _verdict(job, views, errors, names, store_location(store)))
+        return dg.SensorResult(skip_reason="; ".join(parts), asset_events=[*events, *code_evaluations(context.instance, broken or {})])
+
+    return store_sensor(
+        evaluate,
+        name=name,
+        description="Alerts when a streaming job fails, restarts again and again, hangs, or gives no sign of life.",
+        every=every,
+        default_status=default_status,
+        resource_keys={alert_key} if alert_key is not None else (),
+    )
+
+
+@dataclass
+class _Through:
+    """Delivers through the resource of the tick at hand; resources are made anew for each."""
+
+    resource: AlertResource | None = field(default=None)
+
+    def send(self, alert: Alert) -> None:
+        if self.resource is not None:
+            self.resource.send(alert)
+
+
+class _Health:
+    """What is kept from tick to tick: what never changes of jobs, and the lease of the alerts."""
+
+    def __init__(self, root: JobStore, launchers: Mapping[str, Launcher], rules: Collection[RuleName], clock: Clock) -> None:
+        self._root = root
+        self._clock = clock
+        self._observer = Observer(root, launchers)
+        self._through = _Through()
+        self._watch = AlertWatch(
+            root,
+            settings=_settings(rules),
+            receivers={"dagster": Receiver(self._through)},
+            holder=f"{who()}/{secrets.token_hex(4)}",
+            clock=clock,
+        )
+
+    def look(self, names: tuple[str, ...] | None) -> tuple[list[JobView], dict[str, TidemarkError]]:
+        """Return the views of jobs that were submitted or have run, and the errors of those that cannot be read."""
+        views: list[JobView] = []
+        errors: dict[str, TidemarkError] = {}
+        for name in job_names(self._root) if names is None else names:
+            try:
+                seen = self._observer.observe(name)
+            except TidemarkError as error:
+                errors[name] = error
+                continue
+            if seen.generation is not None or seen.driver is not None:
+                views.append(view_of(seen, self._clock.now_ms()))
+        if errors and not views and all(isinstance(error, StoreError) for error in errors.values()):
+            raise next(iter(errors.values()))
+        return views, errors
+
+    def tell(self, receiver: AlertResource, views: list[JobView], errors: Mapping[str, TidemarkError]) -> WatchReport:
+        """Look at the rules, and send what is to be told."""
+        self._through.resource = receiver
+        try:
+            return self._watch.look(views, unreadable=errors)
+        finally:
+            self._through.resource = None
+
+
+def _verdict(
+    job: str, views: list[JobView], errors: Mapping[str, TidemarkError], names: tuple[str, ...] | None, store: str
+) -> HealthVerdict | None:
+    """Return what is said of a job of the code location; nothing of what may pass by itself, nor of a job that is not looked at."""
+    if job in errors:
+        return None if errors[job].transient else unreadable_verdict(errors[job])
+    view = next((view for view in views if view.job == job), None)
+    if view is not None:
+        return health_verdict(view, store)
+    return UNKNOWN if names is None or job in names else None
+
+
+def _settings(rules: Collection[RuleName]) -> AlertSettings:
+    """Return the rules wanted. Ticks are half a minute apart, so that nothing waits to be grouped with what the next one finds."""
+    chosen = {name: settings if name in rules else RuleSettings(enabled=False) for name, settings in DEFAULT_RULES.items()}
+    return AlertSettings(chosen, Grouping(wait_ms=0))
+
+
+def _said(views: list[JobView], errors: Mapping[str, TidemarkError]) -> str:
+    unwell = [view for view in views if view.health in UNHEALTHY]
+    upgrading = [view for view in views if view.lifecycle == "upgrading" and view.health not in UNHEALTHY]
+    text = f"{len(views)} jobs, {len(unwell)} not well"
+    named = [_shown(view) for view in (unwell + upgrading)[:_NAMED]] + [
+        f"{job} cannot be read: {error}" for job, error in list(errors.items())[:_NAMED]
+    ]
+    return "; ".join((text, *named))
+
+
+def _shown(view: JobView) -> str:
+    restarts = view.failures_since(view.at - RESTARTS_MS)
+    parts = [f"{view.job} is {view.health} ({view.lifecycle})", view.reason, view.error.message if view.error is not None else ""]
+    parts.append(f"failed {restarts} times in 10 minutes" if restarts > 1 else "")
+    parts.append(f"last sign of life {view.heartbeat_age_ms // 1000} s ago" if view.heartbeat_age_ms is not None else "")
+    return ", ".join(part for part in parts if part)
+
+
+def _told(report: WatchReport) -> list[str]:
+    if not report.telling:
+        return ["another process sends the alerts"]
+    waiting = sum(report.waiting.values())
+    return [f"{waiting} alerts wait for their receiver"] if waiting else []

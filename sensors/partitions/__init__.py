@@ -1,0 +1,1 @@
+"""Partitions that are complete, and the runs downstream of them."""

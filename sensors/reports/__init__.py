@@ -1,0 +1,1 @@
+"""What jobs that run on have done, as events."""

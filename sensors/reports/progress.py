@@ -1,0 +1,314 @@
+"""A sensor that reports what jobs that run on have done: observations, complete partitions of their outputs, savepoints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import NamedTuple
+
+import dagster as dg
+
+from tidemark.assets.definitions.bound_job import JOB_KEY, OUTPUT_KEY, bound_job
+from tidemark.assets.values.store_place import store_location
+from tidemark.clock import SYSTEM_CLOCK, Clock
+from tidemark.durations import format_duration, to_ms
+from tidemark.errors import CorruptStoreError, DefinitionError, StoreError, TidemarkError
+from tidemark.graph import Job
+from tidemark.sensors.job_sensor import SensorOptions
+from tidemark.sensors.reports.progress_cursor import JobMark, SavepointMarks, decode_marks, decode_savepoints, encode_marks
+from tidemark.sensors.reports.progress_report import (
+    Event,
+    FollowedJob,
+    has_corrections,
+    is_due,
+    report_complete,
+    report_corrections,
+    report_epochs,
+)
+from tidemark.sensors.reports.reported_events import ReportedEvents
+from tidemark.sensors.reports.savepoint_report import JobSavepoints, report_savepoints
+from tidemark.state import JobLog, JobStatus, JobStore, Pins, job_folder, read_status
+
+TICK_SECONDS = 2.5
+"""After so long a tick reads no further history; the jobs that were not reached are first the next time."""
+
+LEAST_SECONDS = 1.0
+"""So long it reads histories in any case, however long it took to see which jobs have news."""
+
+_THREADS = 32
+_NAMED = 5
+
+
+def build_progress_sensor(
+    specs: Iterable[dg.AssetSpec],
+    *,
+    name: str = "tidemark_progress",
+    interval: str | timedelta = "5 minutes",
+    options: SensorOptions | None = None,
+    clock: Clock = SYSTEM_CLOCK,
+) -> dg.SensorDefinition:
+    """Return a sensor that reports what happened to the outputs of jobs that run outside Dagster.
+
+    Each output gets an observation when there is news, and the last one is long enough ago; it rolls up all epochs since. A time
+    partition gets a materialization when it is complete through the watermark, and another one when late rows corrected it, each at the
+    next tick, with lineage and epoch as the data version. A savepoint that no run of Dagster's took is observed once on each output.
+    Nothing is left out or told twice, whatever happens to a tick.
+
+    Args:
+        specs: what ``build_output_asset_specs`` returned, of one job or of many.
+        name: the sensor's.
+        interval: least time between two observations of an output.
+        options: store, time between ticks, status: it runs as soon as it is deployed. It sends no alerts and starts nothing.
+        clock: the time.
+
+    Raises:
+        DefinitionError: the specs are not a streaming job's, or no store is known.
+        DurationError: a duration cannot be read.
+    """
+    chosen = options or SensorOptions()
+    progress = Progress(_followed(specs), chosen, to_ms(interval, what="interval", minimum=1), clock)
+
+    def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        # Dagster keeps a cursor when all that was reported with it is written; this one it has kept.
+        whole = context.cursor is not None and context.cursor == progress.returned
+        reported = ReportedEvents(context.instance, whole=whole, keys=progress.keys)
+        told = progress.tick(decode_marks(context.cursor), reported, savepoints=decode_savepoints(context.cursor))
+        progress.returned = encode_marks(told.marks, told.savepoints)
+        for job, error in told.errors.items():
+            context.log.warning("%s is left out: %s", job, error)
+        return dg.SensorResult(skip_reason=told.said, asset_events=list(told.events), cursor=progress.returned)
+
+    return dg.SensorDefinition(
+        name=name,
+        evaluation_fn=evaluate,
+        description="Reports observations (at most one per output in "
+        f"{format_duration(progress.interval_ms)}), complete partitions and savepoints of {', '.join(progress.names) or 'no job'}.",
+        minimum_interval_seconds=max(1, to_ms(chosen.every, what="every", minimum=1000) // 1000),
+        default_status=chosen.default_status or dg.DefaultSensorStatus.RUNNING,
+    )
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a tick reports, what it remembers, the jobs whose files could not be read, and all that in words."""
+
+    events: tuple[Event, ...]
+    marks: dict[str, JobMark]
+    savepoints: SavepointMarks
+    errors: dict[str, TidemarkError]
+    said: str
+
+
+class _Look(NamedTuple):
+    """A job's store, what its driver last said, and when the file of each of its savepoints was written, if they were listed."""
+
+    root: JobStore
+    status: JobStatus
+    savepoints: Mapping[str, int] | None
+
+
+class Progress:
+    """Makes ticks over a number of jobs.
+
+    Args:
+        jobs: the jobs.
+        options: where their stores are.
+        interval_ms: least time between two observations.
+        clock: the time.
+
+    Attributes:
+        returned: the cursor that this process returned last; None before the first.
+    """
+
+    def __init__(self, jobs: Sequence[FollowedJob], options: SensorOptions, interval_ms: int, clock: Clock) -> None:
+        for job in jobs:
+            _store_of(options, job.bound.job)
+        self._jobs = {job.bound.job.name: job for job in jobs}
+        self._options = options
+        self._clock = clock
+        self.interval_ms = interval_ms
+        self.returned: str | None = None
+        self._listed_at: int | None = None
+        self._behind: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The jobs' names."""
+        return tuple(self._jobs)
+
+    @property
+    def keys(self) -> Iterable[dg.AssetKey]:
+        """Asset keys of the jobs' outputs."""
+        return (key for job in self._jobs.values() for key in job.bound.keys.values())
+
+    def tick(self, marks: dict[str, JobMark], reported: ReportedEvents, *, savepoints: SavepointMarks) -> Told:
+        """Look at all jobs once; one job's trouble does not keep the others from being reported.
+
+        Args:
+            marks: how far each job was reported.
+            reported: what Dagster knows beyond that.
+            savepoints: those that were reported.
+
+        Raises:
+            StoreError: no store can be reached.
+        """
+        begun = self._clock.monotonic()
+        lists = self._lists_savepoints()
+        statuses, errors = self._read(savepoints=lists)
+        kept = {name: mark for name, mark in marks.items() if name in self._jobs}
+        observed, waiting, events = self._observe(statuses, kept, errors, reported, begun=begun)
+        events += self._correct(statuses, kept, errors, reported)
+        for name, (_, status, _) in statuses.items():
+            mark = kept.get(name)
+            # Where another lineage began, the epochs in between are reported first.
+            if self._jobs[name].partitions and mark is not None and status.last is not None and status.last.lineage == mark.corrected_to[0]:
+                report = report_complete(self._jobs[name], status.last, mark, reported=reported)
+                events += report.events
+                kept[name] = report.mark
+        until = max(begun + TICK_SECONDS, self._clock.monotonic() + LEAST_SECONDS)
+        taken = report_savepoints(
+            {
+                name: JobSavepoints(look.root, look.savepoints, self._jobs[name].bound.keys)
+                for name, look in statuses.items()
+                if look.savepoints is not None
+            },
+            # Of a job that cannot be read now, what was reported is not forgotten.
+            {name: known for name, known in savepoints.items() if name in self._jobs},
+            reported=reported,
+            clock=self._clock,
+            in_time=lambda: self._clock.monotonic() < until,
+        )
+        if lists:
+            self._listed_at = None if taken.waiting else self._clock.now_ms()
+        errors = {**taken.errors, **errors}
+        said = [_said(observed, waiting, events, errors, len(self._jobs)), *taken.said]
+        return Told((*events, *taken.events), kept, taken.marks, errors, "; ".join(said))
+
+    def _observe(
+        self,
+        statuses: Mapping[str, _Look],
+        marks: dict[str, JobMark],
+        errors: dict[str, TidemarkError],
+        reported: ReportedEvents,
+        *,
+        begun: float,
+    ) -> tuple[int, int, list[Event]]:
+        """Observe the jobs that are due, those first that wait the longest; returns how many were, how many wait, and the events."""
+        now, until = self._clock.now_ms(), max(begun + TICK_SECONDS, self._clock.monotonic() + LEAST_SECONDS)
+        due = [name for name, (_, status, _) in statuses.items() if is_due(status, marks.get(name), now=now, interval_ms=self.interval_ms)]
+        due.sort(key=lambda name: marks[name].at if name in marks else 0)
+        observed, events = 0, list[Event]()
+        for place, name in enumerate(due):
+            if self._clock.monotonic() >= until:
+                return observed, len(due) - place, events
+            root, status, _ = statuses[name]
+            try:
+                report = report_epochs(root, self._jobs[name], status, marks.get(name), now=now, reported=reported)
+            except TidemarkError as error:
+                errors[name] = error
+                continue
+            if report is not None:
+                observed += 1
+                events += report.events
+                marks[name] = report.mark
+        return observed, 0, events
+
+    def _correct(
+        self, statuses: Mapping[str, _Look], marks: dict[str, JobMark], errors: dict[str, TidemarkError], reported: ReportedEvents
+    ) -> list[Event]:
+        """Return the partitions that were corrected, of all jobs with news; those that the tick before did not reach come first."""
+        until = self._clock.monotonic() + LEAST_SECONDS
+        names = [name for name in dict.fromkeys((*self._behind, *statuses)) if name in statuses and name in marks and name not in errors]
+        followed, self._behind = [name for name in names if self._jobs[name].partitions], ()
+        events = list[Event]()
+        for place, name in enumerate(followed):
+            root, status, _ = statuses[name]
+            if not has_corrections(status, marks[name]):
+                continue
+            if self._clock.monotonic() >= until:
+                self._behind = tuple(followed[place:])
+                return events
+            try:
+                report = report_corrections(root, self._jobs[name], marks[name], reported=reported)
+            except TidemarkError as error:
+                errors[name] = error
+                continue
+            if report is not None:
+                events += report.events
+                marks[name] = report.mark
+        return events
+
+    def _lists_savepoints(self) -> bool:
+        """Say whether to list savepoints: listing costs more than reading on object stores, so it is done as often as jobs are observed."""
+        return self._listed_at is None or not 0 <= self._clock.now_ms() - self._listed_at < self.interval_ms
+
+    def _read(self, *, savepoints: bool) -> tuple[dict[str, _Look], dict[str, TidemarkError]]:
+        """Return what there is of the jobs that have committed an epoch, and the errors of those that cannot be read."""
+        uris = {name: store_location(_store_of(self._options, job.bound.job), name) for name, job in self._jobs.items()}
+        roots = {uri: JobStore.open(uri) for uri in set(uris.values())}
+        places = {name: roots[uri] for name, uri in uris.items()}
+        statuses: dict[str, _Look] = {}
+        errors: dict[str, TidemarkError] = {}
+        for name, found in _look_at(places, savepoints=savepoints):
+            if isinstance(found, TidemarkError):
+                errors[name] = found
+            elif found is not None:
+                statuses[name] = found
+        if errors and not statuses and all(isinstance(error, StoreError) for error in errors.values()):
+            raise next(iter(errors.values()))
+        return statuses, errors
+
+
+def _look_at(places: Mapping[str, JobStore], *, savepoints: bool) -> Iterable[tuple[str, _Look | TidemarkError | None]]:
+    look = partial(_look, savepoints=savepoints)
+    if all(root.location.scheme == "file" for root in places.values()) or len(places) < 2:
+        return [(name, look(root, name)) for name, root in places.items()]
+    with ThreadPoolExecutor(min(_THREADS, len(places)), thread_name_prefix="tidemark-look") as pool:
+        return list(zip(places, pool.map(look, places.values(), places), strict=True))
+
+
+def _look(root: JobStore, name: str, *, savepoints: bool) -> _Look | TidemarkError | None:
+    """Return what there is of a job, None where it has committed nothing yet."""
+    try:
+        status = read_status(root, name)
+        if status is None or status.last is None:
+            return None
+        return _Look(root, status, Pins(JobLog(root.at(job_folder(name)), name)).files() if savepoints else None)
+    except TidemarkError as error:
+        return error
+
+
+def _store_of(options: SensorOptions, job: Job) -> str | dg.EnvVar:
+    store = options.store if options.store is not None else job.store
+    if store is None:
+        raise DefinitionError("a progress sensor has no job store", fix="give SensorOptions(store=...), or Job(store=...)", job=job.name)
+    return store
+
+
+def _followed(specs: Iterable[dg.AssetSpec]) -> list[FollowedJob]:
+    by_job: dict[str, list[dg.AssetSpec]] = {}
+    for spec in specs:
+        by_job.setdefault(str(spec.metadata.get(JOB_KEY)), []).append(spec)
+    return [FollowedJob(bound_job(found), _partitions(found)) for found in by_job.values()]
+
+
+def _partitions(specs: Iterable[dg.AssetSpec]) -> dict[str, dg.TimeWindowPartitionsDefinition]:
+    return {
+        str(spec.metadata[OUTPUT_KEY]): spec.partitions_def
+        for spec in specs
+        if isinstance(spec.partitions_def, dg.TimeWindowPartitionsDefinition)
+    }
+
+
+def _said(observed: int, waiting: int, events: Sequence[Event], errors: dict[str, TidemarkError], jobs: int) -> str:
+    partitions = sum(isinstance(event, dg.AssetMaterialization) for event in events)
+    parts = [f"{observed} of {jobs} jobs observed, {partitions} partitions reported"]
+    parts += [f"{waiting} jobs wait for the next tick"] if waiting else []
+    if errors:
+        damaged = sum(isinstance(error, CorruptStoreError) for error in errors.values())
+        named = ", ".join(sorted(errors)[:_NAMED])
+        parts.append(f"{len(errors)} jobs cannot be read ({damaged} of them damaged): {named}")
+    return "; ".join(parts)

@@ -1,0 +1,172 @@
+"""What is reported of one job that runs on: observations that roll up epochs, and partitions that are complete or were corrected."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import dagster as dg
+
+from tidemark.assets.definitions.bound_job import BoundJob
+from tidemark.assets.report.complete_partitions import PartitionMark, complete_partitions, touched_partitions
+from tidemark.assets.report.output_metadata import output_figures
+from tidemark.assets.report.run_report import RunReport
+from tidemark.assets.streams.job_streams import StreamData
+from tidemark.sensors.reports.partition_events import PARTITIONS_AT_ONCE, partition_materializations
+from tidemark.sensors.reports.progress_cursor import JobMark
+from tidemark.sensors.reports.reported_events import ReportedEvents
+from tidemark.state import EpochProgress, JobStatus, JobStore, empty_totals, epoch_numbered, epochs_after, read_history
+
+EPOCHS_AT_ONCE = 1000
+"""Epochs that one observation rolls up at most, and that are looked at when a job is seen for the first time."""
+
+Event = dg.AssetObservation | dg.AssetMaterialization
+
+
+@dataclass(frozen=True)
+class FollowedJob:
+    """A job whose outputs are assets, with the partitions of those that have any, by output."""
+
+    bound: BoundJob
+    partitions: Mapping[str, dg.TimeWindowPartitionsDefinition]
+
+
+@dataclass(frozen=True)
+class JobReport:
+    """The events of one job, and how far it is reported with them."""
+
+    events: tuple[Event, ...]
+    mark: JobMark
+
+
+def is_due(status: JobStatus, mark: JobMark | None, *, now: int, interval_ms: int) -> bool:
+    """Say whether a job is to be observed: there is news, and the last observation is long enough ago."""
+    head = status.last
+    if head is None:
+        return False
+    if mark is None or mark.lineage != head.lineage:
+        return True
+    # A clock that was put back must not put observations off.
+    return mark.epoch != head.epoch and not 0 <= now - mark.at < interval_ms
+
+
+def has_corrections(status: JobStatus, mark: JobMark) -> bool:
+    """Say whether there are epochs whose corrections of partitions were not reported."""
+    return status.last is not None and (status.last.lineage, status.last.epoch) != mark.corrected_to
+
+
+def report_epochs(
+    root: JobStore, job: FollowedJob, status: JobStatus, mark: JobMark | None, *, now: int, reported: ReportedEvents
+) -> JobReport | None:
+    """Return an observation of each output over the epochs since the mark.
+
+    None where the history has no epoch after the mark yet.
+
+    Args:
+        root: the root store.
+        job: the job.
+        status: its status.
+        mark: how far it was reported; None for a job that is seen for the first time.
+        now: processing time, milliseconds.
+        reported: what Dagster knows already.
+
+    Raises:
+        CorruptStoreError: the history is damaged.
+        FormatError: a newer release wrote it.
+    """
+    name = job.bound.job.name
+    if mark is None:
+        epochs: Sequence[EpochProgress] = read_history(root, name, EPOCHS_AT_ONCE)
+    else:
+        epochs = epochs_after(root, name, mark.lineage, mark.epoch, limit=EPOCHS_AT_ONCE, splits=False)
+    if not epochs:
+        return None
+    events: list[Event] = []
+    for stream in job.bound.streams:
+        key = job.bound.keys.get(stream.name)
+        new = reported.not_observed(key, epochs) if key is not None else ()
+        if key is not None and new:
+            events.append(dg.AssetObservation(asset_key=key, metadata=dict(output_figures(stream, _report(job.bound, status, new)))))
+    last = (epochs[-1].lineage, epochs[-1].epoch)
+    # What is reported for the first time includes the corrections so far.
+    through, followed = (mark.through, mark.corrected_to) if mark is not None else ({}, last)
+    return JobReport(tuple(events), JobMark(*last, now, through, followed))
+
+
+def report_corrections(root: JobStore, job: FollowedJob, mark: JobMark, *, reported: ReportedEvents) -> JobReport | None:
+    """Return the partitions that late rows corrected in the epochs since the mark; None where there is no such epoch.
+
+    They are reported at each tick, and not as seldom as observations: what is downstream is run for them.
+
+    Args:
+        root: the root store.
+        job: the job.
+        mark: how far it was reported.
+        reported: what Dagster knows already.
+
+    Raises:
+        CorruptStoreError: the history is damaged.
+        FormatError: a newer release wrote it.
+    """
+    lineage, epoch = mark.corrected_to
+    epochs = epochs_after(root, job.bound.job.name, lineage, epoch, limit=EPOCHS_AT_ONCE, splits=False)
+    if not epochs:
+        return None
+    told, through, events = _corrections(root, job, mark, epochs, reported)
+    return JobReport(tuple(events), replace(mark, through=through, followed=(told[-1].lineage, told[-1].epoch)))
+
+
+def report_complete(job: FollowedJob, head: EpochProgress, mark: JobMark, *, reported: ReportedEvents) -> JobReport:
+    """Return the partitions that became complete through the watermark since the mark, oldest first.
+
+    Args:
+        job: the job.
+        head: its newest epoch, of the lineage that corrections were reported in.
+        mark: how far it was reported.
+        reported: what Dagster knows already.
+    """
+    events: list[Event] = []
+    through = dict(mark.through)
+    for stream, partitions_def in _partitioned(job):
+        before = PartitionMark(*mark.corrected_to, through.get(stream.name))
+        changes, after = complete_partitions(stream, partitions_def, before, head, limit=PARTITIONS_AT_ONCE)
+        events += partition_materializations(job.bound.keys[stream.name], changes, {(head.lineage, head.epoch): head}, reported)
+        if after.through is not None:
+            through[stream.name] = after.through
+    return JobReport(tuple(events), replace(mark, through=through))
+
+
+def _corrections(
+    root: JobStore, job: FollowedJob, mark: JobMark, epochs: Sequence[EpochProgress], reported: ReportedEvents
+) -> tuple[Sequence[EpochProgress], dict[str, int], list[Event]]:
+    """Return the epochs that can be told at once, the ends of what is complete after them, and what they corrected."""
+
+    def find(epoch: EpochProgress, number: int) -> EpochProgress | None:
+        return epoch_numbered(root, job.bound.job.name, number, before=epoch)
+
+    through: dict[str, int] = {}
+    events: list[Event] = []
+    for stream, partitions_def in _partitioned(job):
+        before = PartitionMark(*mark.corrected_to, mark.through.get(stream.name))
+        changes, after = touched_partitions(stream, partitions_def, before, epochs, find=find, limit=PARTITIONS_AT_ONCE)
+        told = next(place for place, epoch in enumerate(epochs) if (epoch.lineage, epoch.epoch) == (after.lineage, after.epoch))
+        if told + 1 < len(epochs):
+            # So many partitions were touched that the rest waits; all outputs wait together.
+            return _corrections(root, job, mark, epochs[: told + 1], reported)
+        # Rows that came too late changed nothing in the table.
+        corrected = [change for change in changes if change.cause == "corrected"]
+        known = {(epoch.lineage, epoch.epoch): epoch for epoch in epochs}
+        events += partition_materializations(job.bound.keys[stream.name], corrected, known, reported)
+        if after.through is not None:
+            through[stream.name] = after.through
+    return epochs, through, events
+
+
+def _partitioned(job: FollowedJob) -> list[tuple[StreamData, dg.TimeWindowPartitionsDefinition]]:
+    return [(stream, job.partitions[stream.name]) for stream in job.bound.streams if stream.name in job.partitions]
+
+
+def _report(bound: BoundJob, status: JobStatus, epochs: Sequence[EpochProgress]) -> RunReport:
+    head = epochs[-1]
+    totals = status.totals if status.lineage == head.lineage else empty_totals()
+    return RunReport(bound.job, head.lineage, tuple(epochs), head, totals=totals)

@@ -1,0 +1,124 @@
+"""What Dagster knows already of a job's outputs, so that a tick which died after it had reported is not reported again."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import islice
+from typing import Any
+
+import dagster as dg
+
+from tidemark.assets.report.complete_partitions import PartitionChange
+from tidemark.assets.report.savepoint_observations import SAVEPOINT, TAKEN
+from tidemark.savepoints import Savepoint
+from tidemark.state import EpochProgress
+
+LINEAGE, EPOCH = "tidemark/lineage", "tidemark/epoch"
+_MOST = 1000
+_LOOKED_AT = 20
+_ASKED_AT_ONCE = 500
+_CLOCKS_DIFFER_MS = 60 * 60 * 1000
+
+
+class ReportedEvents:
+    """Asks an instance.
+
+    Args:
+        instance: the instance.
+        whole: the last tick is known to have come to its end, so that its cursor says all that this sensor reported; then only partitions
+            are asked for, which another sensor may have reported.
+        keys: of the assets that are going to be asked for: what Dagster has never had an event of is then found out for all of them at
+            once, and not asked for again.
+    """
+
+    def __init__(self, instance: dg.DagsterInstance, *, whole: bool = False, keys: Iterable[dg.AssetKey] = ()) -> None:
+        self._instance = instance
+        self._whole = whole
+        self._keys = frozenset(keys)
+
+    def not_observed(self, key: dg.AssetKey, epochs: Sequence[EpochProgress]) -> Sequence[EpochProgress]:
+        """Return those of some epochs, oldest first, that come after the asset's last observation."""
+        if self._whole or key in self._without_events:
+            return epochs
+        for found in self._observations(key):
+            last = _epoch_of(found.metadata)
+            if last is None:
+                continue  # of a savepoint, or somebody else's
+            for place, epoch in enumerate(epochs):
+                if (epoch.lineage, epoch.epoch) == last:
+                    return epochs[place + 1 :]
+            break
+        return epochs
+
+    def knows_savepoint(self, key: dg.AssetKey, savepoint: Savepoint) -> bool:
+        """Say whether the asset has been observed with a savepoint. Also runs of Dagster's do so, with those that they take."""
+        if key in self._without_events:
+            return False
+        # The clocks of who took it and of who keeps the events may differ.
+        since = (savepoint.taken_at - _CLOCKS_DIFFER_MS) / 1000
+        return any(_savepoint_of(found.metadata) == (savepoint.name, savepoint.taken_at) for found in self._observations(key, since=since))
+
+    def _observations(self, key: dg.AssetKey, *, since: float | None = None) -> Iterator[dg.AssetObservation]:
+        """Yield an asset's newest observations, newest first, a few of them before the others are asked for."""
+        wanted = dg.AssetRecordsFilter(asset_key=key, after_timestamp=since)
+        cursor: str | None = None
+        for limit in (_LOOKED_AT, _MOST):
+            page = self._instance.fetch_observations(wanted, limit=limit, cursor=cursor)
+            yield from (record.asset_observation for record in page.records if record.asset_observation is not None)
+            cursor = page.cursor
+            if not page.has_more:
+                return
+
+    def not_materialized(self, key: dg.AssetKey, changes: Sequence[PartitionChange]) -> list[PartitionChange]:
+        """Return those of some changes that the partitions' last materializations do not cover."""
+        if not changes or (not self._whole and key in self._never_materialized):
+            return list(changes)
+        known = _newest(self._instance, key, {change.partition for change in changes})
+        return [change for change in changes if not _covers(known.get(change.partition), change)]
+
+    @cached_property
+    def _without_events(self) -> frozenset[dg.AssetKey]:
+        return self._keys - self._materialized.keys()
+
+    @cached_property
+    def _never_materialized(self) -> frozenset[dg.AssetKey]:
+        return self._keys - {key for key, ever in self._materialized.items() if ever}
+
+    @cached_property
+    def _materialized(self) -> Mapping[dg.AssetKey, bool]:
+        """The assets that Dagster has events of, and whether they were ever materialized."""
+        found: dict[dg.AssetKey, bool] = {}
+        keys = iter(sorted(self._keys))
+        while some := list(islice(keys, _ASKED_AT_ONCE)):
+            for record in self._instance.get_asset_records(some):
+                found[record.asset_entry.asset_key] = record.asset_entry.last_materialization_record is not None
+        return found
+
+
+def _newest(instance: dg.DagsterInstance, key: dg.AssetKey, partitions: Collection[str]) -> Mapping[str, tuple[str, int] | None]:
+    """Return of each partition the epoch of its last materialization, None for one that somebody else made."""
+    wanted = dg.AssetRecordsFilter(asset_key=key, asset_partitions=sorted(partitions))
+    newest: dict[str, tuple[str, int] | None] = {}
+    for record in instance.fetch_materializations(wanted, limit=_MOST).records:
+        found = record.asset_materialization
+        if found is not None and found.partition is not None:
+            newest.setdefault(found.partition, _epoch_of(found.metadata))
+    return newest
+
+
+def _covers(last: tuple[str, int] | None, change: PartitionChange) -> bool:
+    if last is None or last[0] != change.lineage:
+        return False
+    # A partition becomes complete once in a lineage; it is touched again by one epoch after the other.
+    return change.cause == "complete" or last[1] >= change.epoch
+
+
+def _epoch_of(metadata: Mapping[str, dg.MetadataValue[Any]]) -> tuple[str, int] | None:
+    lineage, epoch = metadata.get(LINEAGE), metadata.get(EPOCH)
+    return (str(lineage.value), int(str(epoch.value))) if lineage is not None and epoch is not None else None
+
+
+def _savepoint_of(metadata: Mapping[str, dg.MetadataValue[Any]]) -> tuple[str, int] | None:
+    name, taken = metadata.get(SAVEPOINT), metadata.get(TAKEN)
+    return (str(name.value), round(float(str(taken.value)) * 1000)) if name is not None and taken is not None else None
