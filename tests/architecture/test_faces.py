@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import pkgutil
 import re
 
 import pytest
@@ -72,3 +73,38 @@ def test_every_public_name_is_there(package: str) -> None:
         value = getattr(face, name)
         assert value is getattr(face, name)
         assert not hasattr(value, "__path__"), f"{name} is a module"
+
+
+@pytest.mark.parametrize("package", ["control", "graph", "savepoints", "semantics", "spark", "state", "testing"])
+def test_no_public_name_is_a_module_of_its_package(package: str) -> None:
+    face = importlib.import_module(f"tidemark.{package}")
+    modules = {module.name for module in pkgutil.iter_modules(face.__path__)}
+    assert set(face.__all__) & modules == set()
+
+
+OLD_PATHS = (
+    ("tidemark.control.alert_checks", "tidemark.control", "CheckVerdict report_check"),
+    ("tidemark.control.alert_silences", "tidemark.control", "Silence add_silence end_silence read_silences"),
+    ("tidemark.control.forks", "tidemark.control", "fork diff_output"),
+    ("tidemark.control.launchers", "tidemark.control", "launchers_here"),
+    ("tidemark.control.metric_otel", "tidemark.control", "export_metrics"),
+    ("tidemark.control.metric_server", "tidemark.control", "StoredJob serve_metrics"),
+    ("tidemark.control.spec", "tidemark.control", "JobSpec"),
+    ("tidemark.control.upgrade_records", "tidemark.control", "UpgradeCheck newest_step report_upgrade_check"),
+    ("tidemark.control.upgrade_request", "tidemark.control", "UpgradeRequest begin_upgrade"),
+    ("tidemark.control.upgrade_verdict", "tidemark.control", "Maps"),
+    ("tidemark.control.upgrading", "tidemark.control", "Upgrading"),
+    ("tidemark.spark.session", "tidemark.spark", "SETTINGS"),
+    ("tidemark.state.store", "tidemark.state", "JobStore"),
+)
+"""What documentation named before the packages had faces: path, its package now, names."""
+
+
+@pytest.mark.parametrize(("old", "package", "names"), OLD_PATHS)
+def test_an_old_path_works_with_a_warning(old: str, package: str, names: str) -> None:
+    module, face = importlib.import_module(old), importlib.import_module(package)
+    for name in names.split():
+        with pytest.warns(DeprecationWarning, match=f"Fix: from {package} import {name}"):
+            assert getattr(module, name) is getattr(face, name)
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        _ = module.nothing

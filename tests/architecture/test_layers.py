@@ -14,7 +14,7 @@ from tests.architecture.sources import CHECKOUT, Import, Source, package_sources
 # A part may import parts of a lower rank, and itself. The four Dagster folders are one part.
 RANKS = {
     "errors": 0,
-    "clock": 1, "durations": 1, "crashpoints": 1, "names": 1, "locations": 1,
+    "clock": 1, "durations": 1, "crashpoints": 1, "names": 1, "locations": 1, "moved": 1,
     "semantics": 2,
     "graph": 3, "state": 3,
     "savepoints": 4,

@@ -1,1 +1,7 @@
 """Forks: discarding and promoting them."""
+
+from __future__ import annotations
+
+from tidemark.moved import moved
+
+__getattr__ = moved(__name__, to="tidemark.control")
