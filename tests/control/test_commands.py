@@ -65,7 +65,7 @@ def place() -> JobStore | None:
 @pytest.fixture
 def tidemark_(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: JobStore | None) -> Iterator[Terminal]:
     terminal = Terminal(tmp_path, place)
-    for module in ("options", "steering", "submitting", "supervising", "looking", "top"):
+    for module in ("program.options", "jobs.steering", "jobs.submitting", "jobs.supervising", "show.looking", "show.top"):
         monkeypatch.setattr(f"tidemark.cli.{module}.launchers_here", lambda: {"local": terminal.launcher})
     monkeypatch.setenv("COLUMNS", "160")
     monkeypatch.chdir(tmp_path)
