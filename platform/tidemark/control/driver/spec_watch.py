@@ -116,6 +116,9 @@ def watching(watch: SpecWatch, *beside: Callable[[], None], seconds: float = WAT
                     work()
                 except (TidemarkError, OSError) as error:
                     logger.warning("%s", error)
+                except Exception:
+                    # Whatever it is: without this thread no change of the spec is seen any more.
+                    logger.exception("what the driver does every %g s has failed, and is tried again", seconds)
 
     thread = threading.Thread(target=go, name="tidemark-watch", daemon=True)
     thread.start()

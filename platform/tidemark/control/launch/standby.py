@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +14,7 @@ from tidemark.control.desired.attempts import newest_attempt
 from tidemark.control.desired.generations import read_spec
 from tidemark.control.launch.local_launcher import LocalLauncher
 from tidemark.control.launch.processes import spawn, take_note
+from tidemark.control.launch.run_folder import run_folder
 from tidemark.control.model.spec import SpecGeneration
 from tidemark.control.model.standby_files import OUT, Standby, ordered_attempt, read_standby, write_standby
 from tidemark.control.observed.observe import read_control_status
@@ -27,7 +26,6 @@ from tidemark.state.store.store import JobStore
 
 logger = logging.getLogger("tidemark")
 
-_SCRATCH: Final = ".standby-"
 _LOOK_SECONDS: Final = 0.1
 _LOOKS_PER_CHECK: Final = 30
 _AGAIN_MS: Final = 60_000
@@ -137,23 +135,11 @@ class StandbyKeeper:
 
     def _spawn(self, wanted: SpecGeneration) -> int:
         spec = wanted.spec
-        launcher = LocalLauncher(self.log.parents[2])
-        scratch = self._scratch()
+        logs = self.log.parents[2]
+        launcher, scratch = LocalLauncher(logs), run_folder(self.store.uri, spec.job, logs).scratch_of_standby(self.attempt)
         command = launcher.standby_command(wanted, self.store.uri, self.log)
         variables = launcher.standby_environment(spec, scratch, self.log)
         folder = Path(spec.folder).expanduser() if spec.folder is not None else None
         pid = spawn(command, variables, out=self.log.with_name(OUT), folder=folder)
         logger.info("process %d stands by", pid)
         return pid
-
-    def _scratch(self) -> Path:
-        """Return a folder for the standby's temporary files, and remove those of earlier ones, but the one that this process lives in."""
-        own = Path(tempfile.gettempdir())
-        job, mark, _ = own.name.rpartition(_SCRATCH)
-        place = own.with_name(job) if mark else own.parent
-        for old in place.parent.glob(f"{place.name}{_SCRATCH}*"):
-            if old != own:
-                shutil.rmtree(old, ignore_errors=True)
-        made = place.with_name(f"{place.name}{_SCRATCH}{self.attempt}")
-        made.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return made
