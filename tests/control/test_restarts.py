@@ -75,6 +75,8 @@ def delay(policy: RestartPolicy, known: tuple[Failure, ...]) -> int | str:
         # Where it is not known, as an older release left it or of an attempt that was not launched, it is not taken for progress.
         (RestartPolicy(jitter=0), at_epochs(None, 5, None, 5), 8_000),
         (RestartPolicy(jitter=0), at_epochs(4, None, 5), 1_000),
+        (RestartPolicy(kind="fixed"), at_epochs(5, 5, None, 5), "it failed 4 times in a row, and its restart policy is 3 attempts"),
+        (RestartPolicy(kind="fixed"), at_epochs(5, 5, 5, None), "it failed 4 times in a row, and its restart policy is 3 attempts"),
         # It commits and dies, again and again: only after a stretch of health is a failure not waited for.
         (RestartPolicy(jitter=0), committing(299_999), 1_000),
         (RestartPolicy(jitter=0), committing(300_000), 0),
