@@ -26,7 +26,8 @@ LauncherName = Literal["local", "spark-submit"]
 class RestartPolicy:
     """When a driver that failed is started again; times are milliseconds.
 
-    ``exponential``: after ``initial_ms``, each time ``factor`` longer up to ``longest_ms``, give or take ``jitter`` of it.
+    ``exponential``: at once for a first failure and after a stretch of health, else after ``initial_ms``, each time in a row ``factor``
+    longer up to ``longest_ms``, give or take ``jitter`` of it.
     ``fixed``: after ``delay_ms``, up to ``attempts`` times in a row. ``rate``: after ``delay_ms``, as long as there were no more than
     ``failures_per`` failures in ``per_ms``. ``none``: never. An attempt that committed an epoch, or ran for ``reset_after_ms``,
     begins a new row.
