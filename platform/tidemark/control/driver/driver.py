@@ -28,14 +28,17 @@ from tidemark.control.driver.driver_signals import asked_by_signals
 from tidemark.control.driver.spark_start import SparkStart
 from tidemark.control.driver.spec_watch import SpecWatch, watching
 from tidemark.control.launch.logs import OUT, JobLines, keep_bounded, log_format, log_to
+from tidemark.control.launch.run_folder import ENDED as DRIVER_ENDED
 from tidemark.control.launch.run_folder import write_ending
 from tidemark.control.launch.spark_submit import NAME
 from tidemark.control.launch.standby import StandbyKeeper, wait_for_attempt
 from tidemark.control.model.driver_starts import SPARK, StartReport
 from tidemark.control.model.records import ATTEMPT_RUN, Attempt, ProcessHandle
 from tidemark.control.model.spec import JobSpec, SpecGeneration
+from tidemark.control.model.standby_files import ENDED as STANDBY_ENDED
 from tidemark.control.model.standby_files import LOG as STANDBY_LOG
 from tidemark.control.model.standby_files import OUT as STANDBY_OUT
+from tidemark.control.model.standby_files import Standby, ordered_attempt
 from tidemark.errors import DefinitionError, EngineError, FencedError, JobRunningError, StateMismatchError, StoreError, TidemarkError
 from tidemark.graph.job.job import Job
 from tidemark.savepoints.model.isolation import isolated
@@ -131,7 +134,7 @@ def main(arguments: Sequence[str]) -> int:
         code = INTERRUPTED
     finally:
         logger.info("ends with exit code %d", code)
-        _note_ending(process, code)
+        _note_ending(process, code, standby=given.standby)
     return code
 
 
@@ -353,10 +356,15 @@ def _leave(process: ProcessHandle, *, code: int = FINISHED) -> NoReturn:
     os._exit(code)
 
 
-def _note_ending(process: ProcessHandle, code: int) -> None:
+def _note_ending(process: ProcessHandle, code: int, *, standby: int | None = None) -> None:
+    """Write down how this process ends; ``standby`` is the generation that it stood by for, if it did."""
     if process.log is not None and process.pid is not None:
+        log, name = Path(process.log), DRIVER_ENDED
+        # A standby that was handed nothing ends beside a driver that lives, or whose own end is to be read.
+        if standby is not None and ordered_attempt(log.parent, Standby(process.pid, process.started, standby)) is None:
+            name = STANDBY_ENDED
         with contextlib.suppress(OSError):
-            write_ending(Path(process.log), pid=process.pid, started=process.started, code=code)
+            write_ending(log, pid=process.pid, started=process.started, code=code, name=name)
 
 
 def _parsed(arguments: Sequence[str]) -> argparse.Namespace:

@@ -101,11 +101,11 @@ def _temporary() -> Path:
     return own.parents[3] if own is not None and len(own.parents) > 3 else Path(tempfile.gettempdir())
 
 
-def write_ending(log: Path, *, pid: int, started: str, code: int) -> None:
-    """Write down what a process ended with, beside its log."""
-    temporary = log.with_name(f"{ENDED}.{os.getpid()}")
+def write_ending(log: Path, *, pid: int, started: str, code: int, name: str = ENDED) -> None:
+    """Write down what a process ended with, beside its log; a driver's in the file that ``read_ending`` looks for."""
+    temporary = log.with_name(f"{name}.{os.getpid()}")
     temporary.write_text(json.dumps({"pid": pid, "started": started, "code": code}), encoding="utf-8")
-    temporary.replace(log.with_name(ENDED))
+    temporary.replace(log.with_name(name))
 
 
 def read_ending(log: Path, *, pid: int, started: str) -> int | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -45,7 +46,7 @@ def wait_for_attempt(store: JobStore, generation: SpecGeneration, folder: Path, 
     standby = Standby(os.getpid(), process_birth(os.getpid()) or "", generation.generation, ready=True)
     write_standby(folder, standby)
     logger.info("stands by for %s", generation.spec.job)
-    since, looks = clock.now_ms(), 0
+    sign, looks = clock.now_ms(), 0
     while True:
         number = ordered_attempt(folder, standby)
         if number is not None:
@@ -56,31 +57,43 @@ def wait_for_attempt(store: JobStore, generation: SpecGeneration, folder: Path, 
             if read_standby(folder) != standby:
                 clock.sleep(1.0)
                 return ordered_attempt(folder, standby)
-            try:
-                why = _not_needed(store, generation, max(since, _last_sign(store, generation.spec.job)), clock.now_ms())
-            except TidemarkError as error:
-                logger.debug("%s", error)
-                why = ""
+            why, sign = _not_needed(store, generation), max(sign, _last_sign(store, generation.spec.job))
+            if not why and clock.now_ms() - sign >= _FORSAKEN_MS:
+                why = "nobody drives the job"
             if why:
                 logger.info("stands by no longer: %s", why)
                 return None
         clock.sleep(_LOOK_SECONDS)
 
 
-def _not_needed(store: JobStore, generation: SpecGeneration, last_sign: int, now: int) -> str:
+def _not_needed(store: JobStore, generation: SpecGeneration) -> str:
+    """Return why a job needs no standby any more, nothing where it does, or where that cannot be told now."""
     spec = generation.spec
-    newest = read_spec(store, spec.job)
-    if newest is None or newest.spec.wanted != "running" or newest.generation != generation.generation:
-        return "another spec is wanted"
-    control = read_control_status(store, spec.job)
-    if control is not None and control.lifecycle in {"failed", "finished", "suspended"}:
-        return f"the job is {control.lifecycle}"
-    return "nobody drives the job" if now - last_sign >= _FORSAKEN_MS else ""
+    with _told():
+        newest = read_spec(store, spec.job)
+        if newest is None or newest.spec.wanted != "running" or newest.generation != generation.generation:
+            return "another spec is wanted"
+        control = read_control_status(store, spec.job)
+        if control is not None and control.lifecycle in {"failed", "finished", "suspended"}:
+            return f"the job is {control.lifecycle}"
+    return ""
 
 
 def _last_sign(store: JobStore, job: str) -> int:
-    beat = read_heartbeat(store.at(job_folder(job)))
-    return beat.at if beat is not None else 0
+    """Return when the job's driver last gave a sign of life, 0 where none is seen, such as in a store that does not answer."""
+    with _told():
+        beat = read_heartbeat(store.at(job_folder(job)))
+        return beat.at if beat is not None else 0
+    return 0
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Go on after what cannot be read, and say so in the log: nothing depends on one look."""
+    try:
+        yield
+    except (TidemarkError, OSError) as error:
+        logger.debug("%s", error)
 
 
 @dataclass
