@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -67,33 +66,29 @@ def wait_for_attempt(store: JobStore, generation: SpecGeneration, folder: Path, 
 
 
 def _not_needed(store: JobStore, generation: SpecGeneration) -> str:
-    """Return why a job needs no standby any more, nothing where it does, or where that cannot be told now."""
+    """Return why a job needs no standby any more; nothing where it needs one, or where that cannot be told now."""
     spec = generation.spec
-    with _told():
+    try:
         newest = read_spec(store, spec.job)
-        if newest is None or newest.spec.wanted != "running" or newest.generation != generation.generation:
-            return "another spec is wanted"
         control = read_control_status(store, spec.job)
-        if control is not None and control.lifecycle in {"failed", "finished", "suspended"}:
-            return f"the job is {control.lifecycle}"
+    except (TidemarkError, OSError) as error:
+        logger.debug("%s", error)
+        return ""
+    if newest is None or newest.spec.wanted != "running" or newest.generation != generation.generation:
+        return "another spec is wanted"
+    if control is not None and control.lifecycle in {"failed", "finished", "suspended"}:
+        return f"the job is {control.lifecycle}"
     return ""
 
 
 def _last_sign(store: JobStore, job: str) -> int:
     """Return when the job's driver last gave a sign of life, 0 where none is seen, such as in a store that does not answer."""
-    with _told():
-        beat = read_heartbeat(store.at(job_folder(job)))
-        return beat.at if beat is not None else 0
-    return 0
-
-
-@contextmanager
-def _told() -> Iterator[None]:
-    """Go on after what cannot be read, and say so in the log: nothing depends on one look."""
     try:
-        yield
+        beat = read_heartbeat(store.at(job_folder(job)))
     except (TidemarkError, OSError) as error:
         logger.debug("%s", error)
+        return 0
+    return beat.at if beat is not None else 0
 
 
 @dataclass
