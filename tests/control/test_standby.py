@@ -167,10 +167,15 @@ def test_the_spec_s_variables_do_not_move_where_a_standby_lives(tmp_path: Path) 
 def test_a_keeper_starts_a_standby_of_a_job_with_a_folder_for_temporary_files_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    started: list[tuple[object, ...]] = []
+    started: list[object] = []
+
+    def spawned(command: object, *_: object, **__: object) -> int:
+        started.append(command)
+        return os.getpid()
+
     monkeypatch.setattr("tempfile.tempdir", "/tmp")  # noqa: S108
     monkeypatch.setenv("TIDEMARK_SCRATCH", str(tmp_path / "tidemark-1" / "store" / "landing" / "attempt-1"))
-    monkeypatch.setattr("tidemark.control.launch.standby.spawn", lambda *given, **_: started.append(given) or os.getpid())
+    monkeypatch.setattr("tidemark.control.launch.standby.spawn", spawned)
     root, handle = driven(tmp_path)
     spec = read_spec(root, "landing")
     assert spec is not None
