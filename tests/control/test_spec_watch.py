@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+import pytest
+
 from tidemark.control.driver.spec_watch import SpecWatch, watching
 from tidemark.errors import StoreError
 from tidemark.state.store.store import JobStore
@@ -30,12 +32,17 @@ class Watch(SpecWatch):
         raise self.errors.pop()
 
 
-def test_looks_go_on_whatever_goes_wrong_in_one_or_beside_it(tmp_path: Path) -> None:
+def test_looks_go_on_whatever_goes_wrong_in_one_or_beside_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     watch, beside = Watch(tmp_path), threading.Event()
 
     def fails() -> None:
-        raise ZeroDivisionError
+        raise ZeroDivisionError("password=hunter2")
 
     with watching(watch, fails, beside.set, seconds=0.001):
         assert watch.looked_after_all.wait(10), "the thread has ended"
         assert beside.wait(10)
+    told = [record for record in caplog.records if "ZeroDivisionError" in record.getMessage()]
+    assert len(told) > 1
+    assert [record.exc_info is not None for record in told] == [True] + [False] * (len(told) - 1), "where it comes from is told once"
+    assert "in 0.001 s: ZeroDivisionError: password=<hidden>" in told[0].getMessage()
+    assert "hunter2" not in caplog.text
