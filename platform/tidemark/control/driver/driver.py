@@ -25,6 +25,7 @@ from tidemark.control.desired.generations import read_generation
 from tidemark.control.desired.loading import load_job
 from tidemark.control.driver.driver_metrics import driver_metrics
 from tidemark.control.driver.driver_signals import asked_by_signals
+from tidemark.control.driver.missing_wish import wished_for
 from tidemark.control.driver.spark_start import SparkStart
 from tidemark.control.driver.spec_watch import SpecWatch, watching
 from tidemark.control.launch.logs import OUT, JobLines, keep_bounded, log_format, log_to
@@ -43,9 +44,8 @@ from tidemark.errors import DefinitionError, EngineError, FencedError, JobRunnin
 from tidemark.graph.job.job import Job
 from tidemark.savepoints.model.isolation import isolated
 from tidemark.state.encoding.redaction import redacted, without_secrets
-from tidemark.state.log.joblog import newest_epoch
 from tidemark.state.log.owners import current_owner, process_birth
-from tidemark.state.log.progress import EpochProgress, MissingEpochs
+from tidemark.state.log.progress import EpochProgress
 from tidemark.state.status.status import read_status, write_failure
 from tidemark.state.store.store import JobStore
 
@@ -203,6 +203,7 @@ def _run_attempt(
         try:
             # Once more: Spark has put its own handler for SIGINT in place.
             with asked_by_signals(watch), watching(watch, *beside, *metrics):
+                missing = wished_for(store, spec, attempt)
                 if watch.ending is None and not watch.stopping.is_set():
                     run(
                         job,
@@ -218,9 +219,11 @@ def _run_attempt(
                         adaptive_intake=spec.adaptive_intake,
                         restore=spec.restore,
                         parallelism=watch.next_parallelism,
-                        missing_epochs=_missing_epochs(store, spec),
+                        missing_epochs=missing,
                         clock=clock,
                     )
+                    # It was for this start.
+                    missing = None
                 if watch.ending == "drain":
                     run(
                         job,
@@ -235,19 +238,12 @@ def _run_attempt(
                         handle_signals=False,
                         restore=spec.restore,
                         parallelism=watch.next_parallelism,
-                        missing_epochs=_missing_epochs(store, spec),
+                        missing_epochs=missing,
                         clock=clock,
                     )
         finally:
             with _ended_in_time(process):
                 session.stop()
-
-
-def _missing_epochs(store: JobStore, spec: JobSpec) -> MissingEpochs | None:
-    """Return what may be done about epochs that an output's place no longer holds."""
-    wish = spec.missing_epochs
-    head = newest_epoch(store, spec.job) if wish is not None else None
-    return wish.after(head.lineage, head.epoch) if wish is not None and head is not None else None
 
 
 def _made_ready(spec: JobSpec, start: StartReport, log: Path | None) -> Ready:
