@@ -28,7 +28,6 @@ DELETING_FILES: dict[str, str] = {
     "platform/tidemark/state/store/local_files.py": "the one place for stores and tables: follows no link",
     "platform/tidemark/control/launch/logs.py": "empties a log that grew too large; not one that is a link",
     "platform/tidemark/control/launch/run_folder.py": "scratch files, in a temporary folder of the user's own; rmtree follows no link",
-    "platform/tidemark/control/launch/standby.py": "notes between driver and standby, in the user's own folder; unlink follows no link",
     "platform/tidemark/control/model/standby_files.py": "as above",
     "platform/tidemark/spark/env/jvm.py": "old logs of sessions, in the user's own folder; unlink follows no link",
     "platform/tidemark/spark/env/class_archive.py": "the archive that it made in the environment; rmtree follows no link",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from tidemark.control.model.records import Attempt, Claim, ControlStatus, ProcessHandle, Suspicion
+from tidemark.control.model.records import Attempt, Claim, ControlStatus, Failure, ProcessHandle, Suspicion
 from tidemark.control.model.spec import JobSpec, SpecGeneration
 from tidemark.control.observed.observe import Observation
 from tidemark.control.reconcile.actions import Action, AskToStop, GiveUp, Kill, Say, Start
@@ -73,6 +73,11 @@ class Row:
     seen: Observation
     does: tuple[str, ...]
     then: Callable[[tuple[Action, ...]], bool] = lambda _: True
+
+
+def known_of(failure: Failure) -> tuple[int | None, int | None]:
+    """Return what a failure says of epochs: the newest committed one, and the one at hand."""
+    return failure.committed, failure.epoch
 
 
 def short(actions: tuple[Action, ...]) -> tuple[str, ...]:
@@ -219,6 +224,21 @@ ROWS = {
     # A driver that is gone.
     "killed": Row(replace(GONE, exit_code=-9), ("say failing",), lambda plan: said(plan).failures[0].epoch is None),
     "killed, and its newest epoch is written down": Row(GONE, ("say failing",), lambda plan: said(plan).failures[0].committed == 6),
+    "killed, and its status is damaged": Row(
+        beats(replace(GONE, driver=None), busy_since=NOW - 5_000),
+        ("say failing",),
+        lambda plan: known_of(said(plan).failures[0]) == (None, None),
+    ),
+    "killed before its first epoch was there": Row(
+        beats(replace(GONE, driver=replace(DRIVER, last=None, sources={})), busy_since=NOW - 5_000),
+        ("say failing",),
+        lambda plan: known_of(said(plan).failures[0]) == (-1, 0),
+    ),
+    "gone before it began, and nothing else is known of the job": Row(
+        says(GONE, "failed", lineage="", last=None, error="[TM400] away", error_code="TM400", error_transient=True),
+        ("say failing",),
+        lambda plan: known_of(said(plan).failures[0]) == (None, None),
+    ),
     "killed in an epoch": Row(beats(GONE, busy_since=NOW - 5_000), ("say failing",), lambda plan: said(plan).failures[0].epoch == 7),
     "gone with an error that passes": Row(says(GONE, "failed", **{**FAILED, "error_transient": True, "error_epoch": 7}), ("say failing",)),
     "gone with an error that does not": Row(says(GONE, "failed", **FAILED), ("say failed",), lambda plan: said(plan).error is not None),

@@ -52,12 +52,14 @@ def delay(policy: RestartPolicy, known: tuple[Failure, ...]) -> int | str:
     [
         (RestartPolicy(jitter=0), in_a_row(1), 0),
         (RestartPolicy(), in_a_row(1), 0),
-        (RestartPolicy(jitter=0), in_a_row(2), 2_000),
-        (RestartPolicy(jitter=0), in_a_row(5), 16_000),
+        (RestartPolicy(jitter=0), in_a_row(2), 1_000),
+        (RestartPolicy(jitter=0), in_a_row(3), 2_000),
+        (RestartPolicy(jitter=0, initial_ms=7_000), in_a_row(2), 7_000),
+        (RestartPolicy(jitter=0), in_a_row(5), 8_000),
         (RestartPolicy(jitter=0), in_a_row(40), 300_000),
         (RestartPolicy(jitter=0, factor=1), in_a_row(40), 1_000),
         (RestartPolicy(jitter=0), failures((0, 5), (10, 10 + HOUR)), 0),
-        (RestartPolicy(jitter=0), failures((0, HOUR), (HOUR, HOUR + 5)), 2_000),
+        (RestartPolicy(jitter=0), failures((0, HOUR), (HOUR, HOUR + 5)), 1_000),
         (RestartPolicy(kind="fixed"), in_a_row(3), 10_000),
         (RestartPolicy(kind="fixed"), in_a_row(4), "it failed 4 times in a row, and its restart policy is 3 attempts"),
         (RestartPolicy(kind="fixed", attempts=0), in_a_row(1), "it failed 1 times in a row, and its restart policy is 0 attempts"),
@@ -66,15 +68,17 @@ def delay(policy: RestartPolicy, known: tuple[Failure, ...]) -> int | str:
         (RestartPolicy(jitter=0), at_epochs(*range(10)), 1_000),
         (RestartPolicy(kind="fixed"), at_epochs(*range(25)), 10_000),
         (RestartPolicy(jitter=0), at_epochs(-1, 0, 0, 0), 4_000),
-        (RestartPolicy(jitter=0), at_epochs(7, 7, 7), 4_000),
-        (RestartPolicy(jitter=0), at_epochs(-1, -1), 2_000),
+        (RestartPolicy(jitter=0), at_epochs(7, 7, 7), 2_000),
+        (RestartPolicy(jitter=0), at_epochs(-1, -1), 1_000),
         (RestartPolicy(kind="fixed"), at_epochs(3, 4, 4, 4), 10_000),
         (RestartPolicy(kind="fixed"), at_epochs(4, 4, 4, 4), "it failed 4 times in a row, and its restart policy is 3 attempts"),
         # Put back in between: somebody has seen to it.
         (RestartPolicy(jitter=0), at_epochs(9, 2), 1_000),
         # Where it is not known, as an older release left it or of an attempt that was not launched, it is not taken for progress.
-        (RestartPolicy(jitter=0), at_epochs(None, 5, None, 5), 8_000),
+        (RestartPolicy(jitter=0), at_epochs(None, 5, None, 5), 4_000),
         (RestartPolicy(jitter=0), at_epochs(4, None, 5), 1_000),
+        (RestartPolicy(kind="fixed"), at_epochs(5, 5, None, 5), "it failed 4 times in a row, and its restart policy is 3 attempts"),
+        (RestartPolicy(kind="fixed"), at_epochs(5, 5, 5, None), "it failed 4 times in a row, and its restart policy is 3 attempts"),
         # It commits and dies, again and again: only after a stretch of health is a failure not waited for.
         (RestartPolicy(jitter=0), committing(299_999), 1_000),
         (RestartPolicy(jitter=0), committing(300_000), 0),
@@ -91,8 +95,8 @@ def delay(policy: RestartPolicy, known: tuple[Failure, ...]) -> int | str:
         (RestartPolicy(kind="none"), in_a_row(1), "its restart policy is none"),
         (RestartPolicy(), failures((0, 5), transient=False), "error TM502 does not pass by itself"),
         (RestartPolicy(), failures((0, 5), (5, 9), (9, 12), epoch=7), "epoch 7 failed 3 times in a row"),
-        (RestartPolicy(jitter=0, same_epoch_failures=0), failures((0, 5), (5, 9), (9, 12), epoch=7), 4_000),
-        (RestartPolicy(jitter=0), (*failures((0, 5), (5, 9), epoch=7), *failures((9, 12), epoch=8)), 4_000),
+        (RestartPolicy(jitter=0, same_epoch_failures=0), failures((0, 5), (5, 9), (9, 12), epoch=7), 2_000),
+        (RestartPolicy(jitter=0), (*failures((0, 5), (5, 9), epoch=7), *failures((9, 12), epoch=8)), 2_000),
     ],
 )
 def test_what_follows_from_failures(policy: RestartPolicy, known: tuple[Failure, ...], expected: int | str) -> None:
@@ -123,12 +127,27 @@ def test_a_job_that_commits_an_epoch_in_every_attempt_and_dies_is_not_started_in
     assert waits == [0, 1_000, 1_000, 1_000, 1_000]
 
 
+@pytest.mark.parametrize(
+    ("known", "delays"),
+    [
+        (in_a_row(5), [0, 1_000, 2_000, 4_000, 8_000]),
+        # The second committed epochs and died soon after it was started at once, the others did not get that far.
+        (at_epochs(6, 7, 7, 7), [0, 1_000, 2_000, 4_000]),
+        # The third was well for hours.
+        (failures((0, 5), (5, 9), (9, 3 * HOUR), (3 * HOUR, 3 * HOUR + 5)), [0, 1_000, 0, 1_000]),
+    ],
+)
+def test_the_delay_that_is_given_is_the_first_that_is_waited_for(known: tuple[Failure, ...], delays: list[int]) -> None:
+    policy = RestartPolicy(jitter=0)
+    assert [delay(policy, known[: count + 1]) for count in range(len(known))] == delays
+
+
 def test_jitter_spreads_jobs_and_is_the_same_for_all_who_decide() -> None:
     at = {decide_restart(RestartPolicy(), f"job-{number}", in_a_row(6)) for number in range(50)}
     delays = sorted(verdict.at - in_a_row(6)[-1].at for verdict in at if isinstance(verdict, Restart))
     assert len(delays) > 40
-    assert 0.9 * 32_000 <= delays[0] < 0.95 * 32_000
-    assert 1.05 * 32_000 < delays[-1] <= 1.1 * 32_000
+    assert 0.9 * 16_000 <= delays[0] < 0.95 * 16_000
+    assert 1.05 * 16_000 < delays[-1] <= 1.1 * 16_000
     assert decide_restart(RestartPolicy(), "fares", in_a_row(6)) == decide_restart(RestartPolicy(), "fares", in_a_row(6))
 
 
@@ -159,11 +178,15 @@ def submit(folder: Path, *options: str) -> tuple[int, str]:
 @pytest.mark.parametrize(
     ("options", "policy", "shown"),
     [
-        ((), RestartPolicy(), "exponential, at once after 5m of health, else after 1s, then 2 times as long each time up to 5m"),
+        (
+            (),
+            RestartPolicy(),
+            "exponential, at once at first and after 5m of health, else after 1s, then 2 times as long each time up to 5m",
+        ),
         (
             ("--restart-delay", "2 s", "--restart-longest", "1 minute", "--restart-multiplier", "1.5", "--restart-jitter", "0"),
             RestartPolicy(initial_ms=2_000, delay_ms=2_000, longest_ms=60_000, factor=1.5, jitter=0),
-            "exponential, at once after 5m of health, else after 2s, then 1.5 times as long each time up to 1m",
+            "exponential, at once at first and after 5m of health, else after 2s, then 1.5 times as long each time up to 1m",
         ),
         (("--restart-delay", "10 minutes"), RestartPolicy(initial_ms=600_000, delay_ms=600_000, longest_ms=600_000), "up to 10m"),
         (

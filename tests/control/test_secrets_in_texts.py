@@ -77,8 +77,76 @@ def test_no_command_keeps_a_secret(command: tuple[str, ...], root: JobStore) -> 
     assert all(TOKEN.encode() not in root.get(file.path) for file in root.list())
 
 
-def test_a_plain_text_is_taken() -> None:
-    require_no_secret("fares", why="the lake is moved (ticket 4711); see https://wiki.example/moves", by="ada@host", note="")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "ada@host",
+        "the lake is moved (ticket 4711); see https://wiki.example/moves",
+        "see https://jira.example/browse/ABC-1?focused=5",
+        "see https://jira.example/browse/ABC-1?focusedId=5&page=com.atlassian.jira:comment-tabpanel#comment-5, and ask ada",
+        "(https://wiki.example/pages/view?pageId=123456789)",
+        "https://github.example/lake/jobs/pull/7/files?diff=split&w=1",
+        "https://grafana.example/d/abc/rides?orgId=1&from=now-6h&to=now",
+        "https://jira.example/issues?projectKey=ABC&author=ada&zipcode=5",
+        "token: renewed by ops",
+        "key of the store: renewed by ops",
+        "credentials: ada has them",
+        "2026-11-24T15:00:00Z: the tokens were renewed",
+        "Token: Renewed by ops, see ABC-123",
+        "secrets: the vault's entry is new",
+        "the password: asked for it, and got none",
+        "signing key: rotated on monday",
+    ],
+)
+def test_a_plain_text_is_taken(text: str) -> None:
+    require_no_secret("fares", why=text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"see https://ada:{TOKEN}@wiki.example/moves",
+        "see https://ada:hunter2@jira.example/browse/ABC-1?focused=5",
+        "see https://0a1b2c3d4e@jira.example/browse/ABC-1?focused=5",
+        "https://box.blob.example/lake/t?sv=2024&sig=abc%3D",
+        "https://lake.example/t?focused=5&access_token=abc",
+        "https://lake.example/t?focused=5;%74oken=abc",
+        "https://lake.example/t?focused=5#id_token=abc",
+        "https://lake.example/t?X-Amz-Algorithm=a&X-Amz-Expires=7",
+        "https://lake.example/t?apikey=abc",
+        "https://lake.example/t?key=abc",
+        "https://sign-in.example/back?code=abc&state=1",
+        "https://lake.example/t?0a1b2c3d4e5f6a7b",
+        f"https://lake.example/t?focused={TOKEN}",
+        "https://lake.example/t?to=https%3A%2F%2Fada%3Ahunter2%40host%2Fx",
+        "https://hooks.slack.com/services/T0/B0/abc?focused=5",
+        "password=hunter2",
+        "password = swordfish",
+        "password: hunter2",
+        "password: swordfish",
+        "password: hunter2 as ever",
+        "password: swordfish for ada",
+        "passphrase: correct horse battery staple",
+        "https://lake.example/t?auth=abc",
+        "https://lake.example/t?api_key=abc",
+        "password: correct h0rse",
+        "token: is 16C7e42F292c6912E7710c838347Ae178B4a",
+        "token: the new one is 16C7e42F292c6912E7710c838347Ae178B4a",
+        "authorization: Bearer abcdef",
+        "Authorization: Basic dXNlcjpwYXNz and more",
+        "token: token abcdef is it",
+        "fs.s3a.secret.key: abc/def+ghi",
+        '{"password": "correct horse"}',
+        "token: renewed by password=hunter2",
+        "secret: key token: abcdef",
+        TOKEN,
+    ],
+)
+def test_a_text_that_holds_a_credential_is_refused(text: str) -> None:
+    with pytest.raises(DefinitionError, match="the text of why looks as if it holds a secret") as caught:
+        require_no_secret("fares", why=text)
+    assert text not in str(caught.value)
 
 
 def test_a_run_s_name_is_looked_at_before_spark_starts(tmp_path: Path) -> None:

@@ -18,12 +18,13 @@ from tests.control.drivers import Landing, until
 from tidemark.cli.program.main import main
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.control.desired.attempts import claim_attempt, create_attempt, give_up_attempt, newest_attempt, read_claim
-from tidemark.control.desired.generations import change_spec
+from tidemark.control.desired.generations import change_spec, read_spec
 from tidemark.control.desired.spec_checks import checked_spec
 from tidemark.control.driver.driver import FENCED, FINISHED
 from tidemark.control.launch.local_launcher import LocalLauncher
 from tidemark.control.launch.processes import session_members
 from tidemark.control.launch.run_folder import run_folder
+from tidemark.control.launch.standby import StandbyKeeper
 from tidemark.control.model.records import Attempt, ProcessHandle
 from tidemark.control.model.spec import JobSpec, SpecGeneration
 from tidemark.control.model.standby_files import Standby, order_standby, ordered_attempt, read_standby, write_standby
@@ -129,6 +130,62 @@ def shown(root: JobStore) -> object:
 def test_a_standby_is_for_local_drivers() -> None:
     with pytest.raises(DefinitionError, match="standby=True goes with the launcher 'local'"):
         checked_spec(JobSpec("landing", "nowhere:job", launcher="spark-submit", master="yarn", standby=True))
+
+
+@pytest.mark.parametrize("temporary", [None, "/tmp", "/"], ids=["as it is", "/tmp", "the root"])  # noqa: S108 - what a spec may give
+def test_a_standbys_temporary_files_lie_beside_the_job_s_whatever_the_spec_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, temporary: str | None
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    files = run_folder("file:///jobs", "landing")
+    own = files.scratch_of(3)
+    other = run_folder("file:///jobs", "landing.standby-x").scratch_of(1)
+    # A driver of attempt 3, whose spec gives it another folder.
+    monkeypatch.setenv("TIDEMARK_SCRATCH", str(own))
+    monkeypatch.setattr("tempfile.tempdir", temporary or str(own))
+    files = run_folder("file:///jobs", "landing")
+    made = [files.scratch_of_standby(3)]
+    assert all(folder.is_relative_to(tmp_path / "tmp" / f"tidemark-{os.getuid()}") for folder in made)
+    # The standby has taken over as attempt 4, and makes room for its own.
+    monkeypatch.setenv("TIDEMARK_SCRATCH", str(made[0]))
+    made += [run_folder("file:///jobs", "landing").scratch_of_standby(4)]
+    assert all(folder.is_dir() for folder in (own, other, *made))
+    monkeypatch.setenv("TIDEMARK_SCRATCH", str(made[1]))
+    run_folder("file:///jobs", "landing").scratch_of_standby(5)
+    assert [folder.is_dir() for folder in (own, other, *made)] == [True, True, False, True]
+    # Another attempt that no standby was handed leaves those that stand by alone.
+    run_folder("file:///jobs", "landing").scratch_of(6)
+    assert [folder.is_dir() for folder in (own, other, *made)] == [False, True, False, True]
+
+
+def test_the_spec_s_variables_do_not_move_where_a_standby_lives(tmp_path: Path) -> None:
+    job = JobSpec("landing", "nowhere:job", standby=True, variables={"TMPDIR": "/tmp", "TIDEMARK_SCRATCH": "/"})  # noqa: S108
+    variables = LocalLauncher(tmp_path).standby_environment(job, tmp_path / "scratch", tmp_path / "driver.log")
+    assert (variables["TMPDIR"], variables["TIDEMARK_SCRATCH"]) == ("/tmp", str(tmp_path / "scratch"))  # noqa: S108
+
+
+def test_a_keeper_starts_a_standby_of_a_job_with_a_folder_for_temporary_files_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[object] = []
+
+    def spawned(command: object, *_: object, **__: object) -> int:
+        started.append(command)
+        return os.getpid()
+
+    monkeypatch.setattr("tempfile.tempdir", "/tmp")  # noqa: S108
+    monkeypatch.setenv("TIDEMARK_SCRATCH", str(tmp_path / "tidemark-1" / "store" / "landing" / "attempt-1"))
+    monkeypatch.setattr("tidemark.control.launch.standby.spawn", spawned)
+    root, handle = driven(tmp_path)
+    spec = read_spec(root, "landing")
+    assert spec is not None
+    log = tmp_path / "logs" / "store" / "landing" / "driver.log"
+    log.parent.mkdir(parents=True)
+    StandbyKeeper(root, spec, 1, log, lambda: True).keep()
+    assert len(started) == 1
+    found = read_standby(log.parent)
+    assert found is not None
+    assert found.pid == handle.pid
 
 
 @pytest.mark.spark

@@ -121,6 +121,25 @@ def test_a_job_that_failed_is_started_again_where_it_is_submitted_with_what_is_d
     assert len(world.launched) == 2
 
 
+def test_what_was_done_about_missing_epochs_neither_restarts_a_driver_nor_is_done_again(world: World, wishes: Wishes) -> None:
+    stored = StoredJob(world.store, name="fares", clock=world.clock)
+    first = stored.commit()
+    stored.driver.release()
+    wished = wishes.start("fares", missing_epochs="accept").spec
+    world.run(world.reconciler(), 30)
+    lifecycle(world, "running")
+    assert len(world.launched) == 2, "what is asked for is done at a start"
+    plain = wishes.start("fares").spec
+    world.run(world.reconciler(), 30)
+    lifecycle(world, "running")
+    assert len(world.launched) == 2, "the driver runs, and has done what was asked for"
+    assert (plain.missing_epochs, plain.restarts) == (None, 0)
+    assert wished.missing_epochs == MissingEpochsWish("accept", first.lineage, first.epoch)
+    assert wished.runs_otherwise_than(plain)
+    wishes.start("fares", missing_epochs="accept")
+    assert wishes.restart("fares").spec.missing_epochs is None, "another start, of which nobody has said so"
+
+
 def test_a_wish_for_missing_epochs_has_a_golden_record() -> None:
     root = store_in_memory()
     wished = replace(SPEC, missing_epochs=MissingEpochsWish("republish", "a1", 7))

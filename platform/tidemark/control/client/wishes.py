@@ -137,14 +137,14 @@ class Wishes:
         return self._change(job, lambda spec: replace(spec, restore=None) if spec.restore == restore else spec, why)
 
     def restart(self, job: str, why: str = "") -> SpecGeneration:
-        """Ask for a new driver, also of a job that failed for good or is suspended.
+        """Ask for a new driver, also of a job that failed for good or is suspended; it refuses missing epochs.
 
         Raises:
             UnknownJobError: the job was never submitted.
         """
 
         def change(spec: JobSpec) -> JobSpec:
-            return replace(spec, wanted="running", for_rewind=False, restarts=spec.restarts + 1)
+            return replace(spec, wanted="running", for_rewind=False, restarts=spec.restarts + 1, missing_epochs=None)
 
         return self._change(job, change, why or "restart")
 

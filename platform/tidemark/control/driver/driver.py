@@ -25,24 +25,27 @@ from tidemark.control.desired.generations import read_generation
 from tidemark.control.desired.loading import load_job
 from tidemark.control.driver.driver_metrics import driver_metrics
 from tidemark.control.driver.driver_signals import asked_by_signals
+from tidemark.control.driver.missing_wish import wished_for
 from tidemark.control.driver.spark_start import SparkStart
 from tidemark.control.driver.spec_watch import SpecWatch, watching
 from tidemark.control.launch.logs import OUT, JobLines, keep_bounded, log_format, log_to
+from tidemark.control.launch.run_folder import ENDED as DRIVER_ENDED
 from tidemark.control.launch.run_folder import write_ending
 from tidemark.control.launch.spark_submit import NAME
 from tidemark.control.launch.standby import StandbyKeeper, wait_for_attempt
 from tidemark.control.model.driver_starts import SPARK, StartReport
 from tidemark.control.model.records import ATTEMPT_RUN, Attempt, ProcessHandle
 from tidemark.control.model.spec import JobSpec, SpecGeneration
+from tidemark.control.model.standby_files import ENDED as STANDBY_ENDED
 from tidemark.control.model.standby_files import LOG as STANDBY_LOG
 from tidemark.control.model.standby_files import OUT as STANDBY_OUT
+from tidemark.control.model.standby_files import Standby, ordered_attempt
 from tidemark.errors import DefinitionError, EngineError, FencedError, JobRunningError, StateMismatchError, StoreError, TidemarkError
 from tidemark.graph.job.job import Job
 from tidemark.savepoints.model.isolation import isolated
 from tidemark.state.encoding.redaction import redacted, without_secrets
-from tidemark.state.log.joblog import newest_epoch
 from tidemark.state.log.owners import current_owner, process_birth
-from tidemark.state.log.progress import EpochProgress, MissingEpochs
+from tidemark.state.log.progress import EpochProgress
 from tidemark.state.status.status import read_status, write_failure
 from tidemark.state.store.store import JobStore
 
@@ -131,7 +134,7 @@ def main(arguments: Sequence[str]) -> int:
         code = INTERRUPTED
     finally:
         logger.info("ends with exit code %d", code)
-        _note_ending(process, code)
+        _note_ending(process, code, standby=given.standby)
     return code
 
 
@@ -200,6 +203,7 @@ def _run_attempt(
         try:
             # Once more: Spark has put its own handler for SIGINT in place.
             with asked_by_signals(watch), watching(watch, *beside, *metrics):
+                missing = wished_for(store, spec, attempt)
                 if watch.ending is None and not watch.stopping.is_set():
                     run(
                         job,
@@ -215,9 +219,11 @@ def _run_attempt(
                         adaptive_intake=spec.adaptive_intake,
                         restore=spec.restore,
                         parallelism=watch.next_parallelism,
-                        missing_epochs=_missing_epochs(store, spec),
+                        missing_epochs=missing,
                         clock=clock,
                     )
+                    # It was for this start.
+                    missing = None
                 if watch.ending == "drain":
                     run(
                         job,
@@ -232,19 +238,12 @@ def _run_attempt(
                         handle_signals=False,
                         restore=spec.restore,
                         parallelism=watch.next_parallelism,
-                        missing_epochs=_missing_epochs(store, spec),
+                        missing_epochs=missing,
                         clock=clock,
                     )
         finally:
             with _ended_in_time(process):
                 session.stop()
-
-
-def _missing_epochs(store: JobStore, spec: JobSpec) -> MissingEpochs | None:
-    """Return what may be done about epochs that an output's place no longer holds."""
-    wish = spec.missing_epochs
-    head = newest_epoch(store, spec.job) if wish is not None else None
-    return wish.after(head.lineage, head.epoch) if wish is not None and head is not None else None
 
 
 def _made_ready(spec: JobSpec, start: StartReport, log: Path | None) -> Ready:
@@ -353,10 +352,15 @@ def _leave(process: ProcessHandle, *, code: int = FINISHED) -> NoReturn:
     os._exit(code)
 
 
-def _note_ending(process: ProcessHandle, code: int) -> None:
+def _note_ending(process: ProcessHandle, code: int, *, standby: int | None = None) -> None:
+    """Write down how this process ends; ``standby`` is the generation that it stood by for, if it did."""
     if process.log is not None and process.pid is not None:
+        log, name = Path(process.log), DRIVER_ENDED
+        # A standby that was handed nothing ends beside a driver that lives, or whose own end is to be read.
+        if standby is not None and ordered_attempt(log.parent, Standby(process.pid, process.started, standby)) is None:
+            name = STANDBY_ENDED
         with contextlib.suppress(OSError):
-            write_ending(Path(process.log), pid=process.pid, started=process.started, code=code)
+            write_ending(log, pid=process.pid, started=process.started, code=code, name=name)
 
 
 def _parsed(arguments: Sequence[str]) -> argparse.Namespace:

@@ -11,6 +11,7 @@ from tidemark.control.desired.attempts import require_newest
 from tidemark.control.desired.generations import read_generation, spec_numbers
 from tidemark.control.model.spec import Ending
 from tidemark.errors import FencedError, TidemarkError
+from tidemark.state.encoding.redaction import redacted, without_secrets
 from tidemark.state.store.store import JobStore
 
 logger = logging.getLogger("tidemark")
@@ -107,7 +108,7 @@ class SpecWatch:
 @contextmanager
 def watching(watch: SpecWatch, *beside: Callable[[], None], seconds: float = WATCH_SECONDS) -> Iterator[None]:
     """Look every few seconds while the block runs, and do beside it what is to be done as often."""
-    ended = threading.Event()
+    ended, told = threading.Event(), set[type[Exception]]()
 
     def go() -> None:
         while not ended.wait(seconds):
@@ -116,6 +117,12 @@ def watching(watch: SpecWatch, *beside: Callable[[], None], seconds: float = WAT
                     work()
                 except (TidemarkError, OSError) as error:
                     logger.warning("%s", error)
+                except Exception as error:
+                    # Whatever it is: without this thread no change of the spec is seen any more. Where it comes from is told once.
+                    place = without_secrets(error) if type(error) not in told else None
+                    told.add(type(error))
+                    text = redacted(f"{type(error).__name__}: {error}")
+                    logger.warning("what is done beside the epochs failed, and is tried again in %g s: %s", seconds, text, exc_info=place)
 
     thread = threading.Thread(target=go, name="tidemark-watch", daemon=True)
     thread.start()

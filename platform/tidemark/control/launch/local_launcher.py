@@ -13,7 +13,7 @@ from typing import Final
 
 from tidemark.control.launch.logs import OUT, rotate, tail
 from tidemark.control.launch.processes import end_session, facts_of, spawn, take_note
-from tidemark.control.launch.run_folder import RunFolder, read_ending, run_folder, write_ending
+from tidemark.control.launch.run_folder import SCRATCH, RunFolder, read_ending, run_folder, write_ending
 from tidemark.control.model.launcher import Probe
 from tidemark.control.model.records import Attempt, ProcessHandle
 from tidemark.control.model.spec import JobSpec, SpecGeneration
@@ -65,7 +65,8 @@ class LocalLauncher:
                 return handed
             files.logs.mkdir(parents=True, exist_ok=True, mode=0o700)
             rotate(files.out)
-            variables = {**self.environment(job, files.scratch_of(attempt.number)), _MARK: str(files.log)}
+            scratch = files.scratch_of(attempt.number)
+            variables = {**self.environment(job, scratch), _MARK: str(files.log), SCRATCH: str(scratch)}
             command = self.command(spec, attempt, store_uri, files)
             pid = spawn(command, variables, out=files.out, folder=folder)
         # A home that nobody has (~ada/jobs) is a RuntimeError, a text that the system does not take a ValueError.
@@ -95,9 +96,9 @@ class LocalLauncher:
     def standby_environment(self, job: JobSpec, scratch: Path, log: Path) -> dict[str, str]:
         """Return the variables of a standby that a driver starts: its own, but for where temporary files are."""
         found = self.environment(job, scratch)
-        if found["SPARK_LOCAL_DIRS"] == os.environ.get("TMPDIR"):
+        if found["SPARK_LOCAL_DIRS"] == os.environ.get(SCRATCH):
             found["SPARK_LOCAL_DIRS"] = str(scratch)
-        return {**found, _MARK: str(log)}
+        return {**found, _MARK: str(log), SCRATCH: str(scratch)}
 
     def command(self, spec: SpecGeneration, attempt: Attempt, store_uri: str, files: RunFolder) -> Sequence[str]:
         """Return the program to start, and its arguments."""

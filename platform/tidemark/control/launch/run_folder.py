@@ -16,6 +16,12 @@ from tidemark.state.status.log_folder import log_folder
 
 ENDED: Final = "driver.exit"
 
+SCRATCH: Final = "TIDEMARK_SCRATCH"
+"""Variable of a driver: the folder for its temporary files, which it is in whatever ``TMPDIR`` the spec gives it."""
+
+_STANDBY: Final = "~standby"
+"""After a job's name, which cannot hold it: the folder beside the job's, for what stands by."""
+
 
 @dataclass(frozen=True)
 class RunFolder:
@@ -40,18 +46,44 @@ class RunFolder:
         Raises:
             OSError: it cannot be made, or somebody else made the folder that all of this user's lie in.
         """
-        own = self.scratch.parents[1]
-        own.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if own.is_symlink() or own.stat().st_uid != os.getuid():
-            raise PermissionError(f"{own} belongs to another user")
+        self._require_own()
         shutil.rmtree(self.scratch, ignore_errors=True)
         folder = self.scratch / f"attempt-{attempt}"
         folder.mkdir(parents=True, mode=0o700)
         return folder
 
+    def scratch_of_standby(self, attempt: int) -> Path:
+        """Return a folder for the standby of an attempt's driver; those of earlier ones go, but the one that this process lives in.
+
+        Raises:
+            OSError: as for ``scratch_of``.
+        """
+        self._require_own()
+        place, own = self.scratch.with_name(f"{self.scratch.name}{_STANDBY}"), own_scratch()
+        for old in place.iterdir() if place.is_dir() else ():
+            if old != own:
+                shutil.rmtree(old, ignore_errors=True)
+        folder = place / f"attempt-{attempt}"
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return folder
+
+    def _require_own(self) -> None:
+        own = self.scratch.parents[1]
+        own.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if own.is_symlink() or own.stat().st_uid != os.getuid():
+            raise PermissionError(f"{own} belongs to another user")
+
+
+def own_scratch() -> Path | None:
+    """Return the folder that a launcher gave this process for its temporary files; None of a process that no launcher started."""
+    given = os.environ.get(SCRATCH)
+    return Path(given) if given else None
+
 
 def run_folder(store_uri: str, job: str, logs: Path | None = None) -> RunFolder:
     """Return the folder of a job's drivers, the same for all processes of this user.
+
+    Its temporary files lie in this process's folder for such; in a driver, where the one that launched it has them.
 
     Args:
         store_uri: of the root store; jobs of one name in two stores are two jobs.
@@ -59,15 +91,21 @@ def run_folder(store_uri: str, job: str, logs: Path | None = None) -> RunFolder:
         logs: where logs are kept; else ``$TIDEMARK_LOGS``, or the user's folder for state.
     """
     store = hashlib.sha256(store_uri.encode()).hexdigest()[:8]
-    scratch = Path(tempfile.gettempdir(), f"tidemark-{os.getuid()}", store, job)
+    scratch = _temporary() / f"tidemark-{os.getuid()}" / store / job
     return RunFolder((logs or log_folder()).absolute() / store / job, scratch)
 
 
-def write_ending(log: Path, *, pid: int, started: str, code: int) -> None:
-    """Write down what a process ended with, beside its log."""
-    temporary = log.with_name(f"{ENDED}.{os.getpid()}")
+def _temporary() -> Path:
+    own = own_scratch()
+    # <temporary files>/tidemark-<user>/<store>/<job>/<attempt>
+    return own.parents[3] if own is not None and len(own.parents) > 3 else Path(tempfile.gettempdir())
+
+
+def write_ending(log: Path, *, pid: int, started: str, code: int, name: str = ENDED) -> None:
+    """Write down what a process ended with, beside its log; a driver's in the file that ``read_ending`` looks for."""
+    temporary = log.with_name(f"{name}.{os.getpid()}")
     temporary.write_text(json.dumps({"pid": pid, "started": started, "code": code}), encoding="utf-8")
-    temporary.replace(log.with_name(ENDED))
+    temporary.replace(log.with_name(name))
 
 
 def read_ending(log: Path, *, pid: int, started: str) -> int | None:

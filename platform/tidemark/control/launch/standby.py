@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +14,7 @@ from tidemark.control.desired.attempts import newest_attempt
 from tidemark.control.desired.generations import read_spec
 from tidemark.control.launch.local_launcher import LocalLauncher
 from tidemark.control.launch.processes import spawn, take_note
+from tidemark.control.launch.run_folder import run_folder
 from tidemark.control.model.spec import SpecGeneration
 from tidemark.control.model.standby_files import OUT, Standby, ordered_attempt, read_standby, write_standby
 from tidemark.control.observed.observe import read_control_status
@@ -27,7 +26,6 @@ from tidemark.state.store.store import JobStore
 
 logger = logging.getLogger("tidemark")
 
-_SCRATCH: Final = ".standby-"
 _LOOK_SECONDS: Final = 0.1
 _LOOKS_PER_CHECK: Final = 30
 _AGAIN_MS: Final = 60_000
@@ -47,7 +45,7 @@ def wait_for_attempt(store: JobStore, generation: SpecGeneration, folder: Path, 
     standby = Standby(os.getpid(), process_birth(os.getpid()) or "", generation.generation, ready=True)
     write_standby(folder, standby)
     logger.info("stands by for %s", generation.spec.job)
-    since, looks = clock.now_ms(), 0
+    sign, looks = clock.now_ms(), 0
     while True:
         number = ordered_attempt(folder, standby)
         if number is not None:
@@ -58,30 +56,38 @@ def wait_for_attempt(store: JobStore, generation: SpecGeneration, folder: Path, 
             if read_standby(folder) != standby:
                 clock.sleep(1.0)
                 return ordered_attempt(folder, standby)
-            try:
-                why = _not_needed(store, generation, max(since, _last_sign(store, generation.spec.job)), clock.now_ms())
-            except TidemarkError as error:
-                logger.debug("%s", error)
-                why = ""
+            why, sign = _not_needed(store, generation), max(sign, _last_sign(store, generation.spec.job))
+            if not why and clock.now_ms() - sign >= _FORSAKEN_MS:
+                why = "nobody drives the job"
             if why:
                 logger.info("stands by no longer: %s", why)
                 return None
         clock.sleep(_LOOK_SECONDS)
 
 
-def _not_needed(store: JobStore, generation: SpecGeneration, last_sign: int, now: int) -> str:
+def _not_needed(store: JobStore, generation: SpecGeneration) -> str:
+    """Return why a job needs no standby any more; nothing where it needs one, or where that cannot be told now."""
     spec = generation.spec
-    newest = read_spec(store, spec.job)
+    try:
+        newest = read_spec(store, spec.job)
+        control = read_control_status(store, spec.job)
+    except (TidemarkError, OSError) as error:
+        logger.debug("%s", error)
+        return ""
     if newest is None or newest.spec.wanted != "running" or newest.generation != generation.generation:
         return "another spec is wanted"
-    control = read_control_status(store, spec.job)
     if control is not None and control.lifecycle in {"failed", "finished", "suspended"}:
         return f"the job is {control.lifecycle}"
-    return "nobody drives the job" if now - last_sign >= _FORSAKEN_MS else ""
+    return ""
 
 
 def _last_sign(store: JobStore, job: str) -> int:
-    beat = read_heartbeat(store.at(job_folder(job)))
+    """Return when the job's driver last gave a sign of life, 0 where none is seen, such as in a store that does not answer."""
+    try:
+        beat = read_heartbeat(store.at(job_folder(job)))
+    except (TidemarkError, OSError) as error:
+        logger.debug("%s", error)
+        return 0
     return beat.at if beat is not None else 0
 
 
@@ -137,23 +143,11 @@ class StandbyKeeper:
 
     def _spawn(self, wanted: SpecGeneration) -> int:
         spec = wanted.spec
-        launcher = LocalLauncher(self.log.parents[2])
-        scratch = self._scratch()
+        logs = self.log.parents[2]
+        launcher, scratch = LocalLauncher(logs), run_folder(self.store.uri, spec.job, logs).scratch_of_standby(self.attempt)
         command = launcher.standby_command(wanted, self.store.uri, self.log)
         variables = launcher.standby_environment(spec, scratch, self.log)
         folder = Path(spec.folder).expanduser() if spec.folder is not None else None
         pid = spawn(command, variables, out=self.log.with_name(OUT), folder=folder)
         logger.info("process %d stands by", pid)
         return pid
-
-    def _scratch(self) -> Path:
-        """Return a folder for the standby's temporary files, and remove those of earlier ones, but the one that this process lives in."""
-        own = Path(tempfile.gettempdir())
-        job, mark, _ = own.name.rpartition(_SCRATCH)
-        place = own.with_name(job) if mark else own.parent
-        for old in place.parent.glob(f"{place.name}{_SCRATCH}*"):
-            if old != own:
-                shutil.rmtree(old, ignore_errors=True)
-        made = place.with_name(f"{place.name}{_SCRATCH}{self.attempt}")
-        made.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return made

@@ -30,12 +30,20 @@ SESSION: Final = "session"
 
 What Spark takes in all is ``jvm``, which starts beside the code, and ``session``."""
 
-_ORDER: Final = (PYTHON, CODE, JVM, SESSION, SPARK, "recovery", "checkpoint", "first epoch")
+FIRST_EPOCH: Final = "first epoch"
+"""The last stage: what was left to do for epochs before, such as about missing ones, is done."""
+
+_ORDER: Final = (PYTHON, CODE, JVM, SESSION, SPARK, "recovery", "checkpoint", FIRST_EPOCH)
 
 
 def in_order(took: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
     """Return stages as they come one after the other."""
     return tuple(sorted(took.items(), key=lambda item: _ORDER.index(item[0]) if item[0] in _ORDER else len(_ORDER)))
+
+
+def went_on(start: DriverStart | None) -> bool:
+    """Say whether a driver is known to have come as far as its first epoch, whatever became of that."""
+    return start is not None and (start.stage == FIRST_EPOCH or FIRST_EPOCH in start.took)
 
 
 class StartReport:

@@ -26,7 +26,8 @@ LauncherName = Literal["local", "spark-submit"]
 class RestartPolicy:
     """When a driver that failed is started again; times are milliseconds.
 
-    ``exponential``: after ``initial_ms``, each time ``factor`` longer up to ``longest_ms``, give or take ``jitter`` of it.
+    ``exponential``: at once for a first failure and after a stretch of health, else after ``initial_ms``, each time in a row ``factor``
+    longer up to ``longest_ms``, give or take ``jitter`` of it.
     ``fixed``: after ``delay_ms``, up to ``attempts`` times in a row. ``rate``: after ``delay_ms``, as long as there were no more than
     ``failures_per`` failures in ``per_ms``. ``none``: never. An attempt that committed an epoch, or ran for ``reset_after_ms``,
     begins a new row.
@@ -167,11 +168,15 @@ class JobSpec:
         return self.hang_after_ms if self.hang_after_ms is not None else max(10 * self.trigger_ms, 300_000)
 
     def runs_otherwise_than(self, other: JobSpec) -> bool:
-        """Say whether a driver started for the other spec must be started anew for this one."""
-        return self.for_driver() != other.for_driver()
+        """Say whether a driver started for the other spec must be started anew for this one.
+
+        What is done about missing epochs is done at the start: a driver goes on where nothing is asked any more.
+        """
+        asks = self.missing_epochs is not None and self.missing_epochs != other.missing_epochs
+        return asks or self.for_driver() != other.for_driver()
 
     def for_driver(self) -> tuple[object, ...]:
-        """Return what a driver takes from the spec once, when it starts."""
+        """Return what a driver takes from the spec once, when it starts, and goes by from then on."""
         return (
             self.code,
             self.version,
@@ -186,7 +191,6 @@ class JobSpec:
             self.adaptive_intake,
             self.restore,
             self.outputs_root,
-            self.missing_epochs,
             self.standby,
         )
 

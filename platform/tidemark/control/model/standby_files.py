@@ -21,7 +21,9 @@ OFFER: Final = "standby.json"
 ORDER: Final = "standby.go"
 LOG: Final = "standby.log"
 OUT: Final = "standby.out"
-"""In the folder of the driver's log: who stands by, what it is to run, its log until then, and what it prints."""
+ENDED: Final = "standby.exit"
+"""In the folder of the driver's log: who stands by, what it is to run, its log until then, what it prints, and how the last one ended that
+was handed nothing."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ def write_standby(folder: Path, standby: Standby) -> None:
 
 def read_standby(folder: Path) -> Standby | None:
     """Return who stands by, or last did; None where nobody did, or the file says nothing."""
-    with suppress(OSError, ValueError, TypeError):
+    with suppress(OSError, ValueError, TypeError, KeyError):
         found = json.loads((folder / OFFER).read_text(encoding="utf-8"))
         return Standby(int(found["pid"]), str(found["started"]), int(found["generation"]), ready=bool(found["ready"]))
     return None

@@ -123,10 +123,13 @@ def foreign(observation: Observation, now: int) -> str | None:
     return f"process {beat.owner.pid} on host {beat.owner.host!r}"
 
 
-def _committed(observation: Observation) -> int:
-    """Return the job's newest epoch as the last driver that wrote its status knew it, -1 before the first."""
+def _committed(observation: Observation) -> int | None:
+    """Return the job's newest epoch as the last driver that wrote its status knew it, -1 before the first; None where it is not known."""
     driver = observation.driver
-    return driver.last.epoch if driver is not None and driver.last is not None else -1
+    # One that failed before it began, and found no status or a damaged one, wrote neither an epoch nor the job's sources.
+    if driver is None or (driver.last is None and driver.sources is None):
+        return None
+    return driver.last.epoch if driver.last is not None else -1
 
 
 def _gave_up(observation: Observation, now: int) -> bool:
@@ -139,11 +142,9 @@ def _gave_up(observation: Observation, now: int) -> bool:
 
 
 def _epoch_at_hand(observation: Observation) -> int | None:
-    """Return the epoch that a driver was at when it last gave a sign of life, None where it was at none."""
-    beat, driver = observation.own_beat, observation.driver
-    if beat is None or beat.busy_since is None:
-        return None
-    return driver.last.epoch + 1 if driver is not None and driver.last is not None else 0
+    """Return the epoch that a driver was at when it last gave a sign of life, None where it was at none, or nobody knows."""
+    beat, committed = observation.own_beat, _committed(observation)
+    return committed + 1 if beat is not None and beat.busy_since is not None and committed is not None else None
 
 
 def _final_exit(code: int | None) -> bool:

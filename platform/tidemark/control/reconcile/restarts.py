@@ -94,18 +94,26 @@ def longest_delay(policy: RestartPolicy) -> int:
 
 def _exponential(policy: RestartPolicy, job: str, failures: Sequence[Failure], row: int) -> Restart:
     newest = failures[-1]
-    lived = newest.at - newest.started_at
-    if row == 1 and (len(failures) == 1 or lived >= healthy_ms(policy)):
+    at_once = _needs_no_wait(policy, failures, row)
+    if row == 1 and at_once:
         # What failed once, after it went well or as the first of all, is most likely to go well again; only a second time says otherwise.
         return Restart(newest.at, "its first failure" if len(failures) == 1 else "its first failure after a stretch of health")
-    why = f"failure {row} in a row" if row > 1 else f"it committed epochs, and failed again {short_duration(max(0, lived))} after its start"
+    lived = max(0, newest.at - newest.started_at)
+    why = f"failure {row} in a row" if row > 1 else f"it committed epochs, and failed again {short_duration(lived)} after its start"
     delay = float(policy.initial_ms)
-    for _ in range(row - 1):
+    # The first that is waited for waits the first delay, whether one was started at once before it or not.
+    for _ in range(row - 1 - at_once):
         delay *= policy.factor
         if delay >= policy.longest_ms:
             break
     spread = int.from_bytes(hashlib.sha256(f"{job}/{newest.attempt}".encode()).digest()[:4]) / 2**31 - 1
     return Restart(newest.at + max(0, round(min(delay, policy.longest_ms) * (1 + policy.jitter * spread))), why)
+
+
+def _needs_no_wait(policy: RestartPolicy, failures: Sequence[Failure], row: int) -> bool:
+    """Say whether the first failure of the newest row was the first of all, or ended an attempt that was well."""
+    first = failures[-row]
+    return row == len(failures) or first.at - first.started_at >= healthy_ms(policy)
 
 
 def _at_same_epoch(failures: Sequence[Failure]) -> int:

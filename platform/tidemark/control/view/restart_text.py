@@ -12,7 +12,7 @@ def policy_text(policy: RestartPolicy) -> str:
 
     >>> for part in policy_text(RestartPolicy(same_epoch_failures=0)).split("; "):
     ...     print(part)
-    exponential, at once after 5m of health, else after 1s, then 2 times as long each time up to 5m
+    exponential, at once at first and after 5m of health, else after 1s, then 2 times as long each time up to 5m
     a committed epoch or 1h begins the count again
     >>> policy_text(RestartPolicy(kind="rate", same_epoch_failures=0))
     'rate, after 10s, up to 3 failures in 5m'
@@ -24,7 +24,7 @@ def policy_text(policy: RestartPolicy) -> str:
         healthy = format_duration(healthy_ms(policy))
         first, most = format_duration(policy.initial_ms), format_duration(policy.longest_ms)
         growing = f"else after {first}, then {policy.factor:g} times as long each time up to {most}"
-        parts = [f"exponential, at once after {healthy} of health, {growing}", reset]
+        parts = [f"exponential, at once at first and after {healthy} of health, {growing}", reset]
     elif policy.kind == "fixed":
         parts = [f"fixed, after {delay}, up to {policy.attempts} times in a row", reset]
     else:
