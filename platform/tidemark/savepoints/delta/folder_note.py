@@ -1,0 +1,97 @@
+"""What a folder of Parquet files keeps of what a job published to it: a small note beside the stagings, written after each publication."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from tidemark.errors import TidemarkError, UnknownStoreError
+from tidemark.savepoints.delta.table_position import Lost
+from tidemark.state.log.records import EpochRecord, OutputRecord, SinkPosition
+from tidemark.state.store.sealed import read_sealed
+from tidemark.state.store.store import JobStore
+
+KIND: Final = "published"
+STAGED: Final = "_tidemark"
+"""The folder of stagings and notes in a folder of Parquet files; readers skip it."""
+
+GONE: Final = "gone"
+"""In the place of a log entry's checksum: that the files of the position's epoch are gone was accepted."""
+
+
+@dataclass(frozen=True)
+class FolderNote:
+    """The folder's own name, how many epochs were published to it, and lineage and number of the newest."""
+
+    folder: str
+    count: int
+    lineage: str
+    epoch: int
+
+    @property
+    def position(self) -> SinkPosition:
+        """The same, as the job's log keeps it."""
+        return SinkPosition(self.folder, self.count, "", self.lineage, self.epoch, self.count)
+
+
+def note_path(job: str, output: str) -> str:
+    """Return where the note of a job's output lies in the output's folder."""
+    return f"{STAGED}/published-{job}-{output}.json"
+
+
+def read_note(store: JobStore, job: str, output: str) -> FolderNote | None:
+    """Return the note of a job's output, None where there is none.
+
+    Raises:
+        CorruptStoreError: it is damaged.
+        StoreError: it cannot be read.
+    """
+    return read_sealed(store, note_path(job, output), kind=KIND, form=FolderNote)
+
+
+def position_after(record: EpochRecord, output: str) -> SinkPosition | None:
+    """Return where the folder of an output stands once an epoch is published; None where the log of an earlier release does not say."""
+    stored = record.outputs.get(output)
+    before = stored.before if stored is not None else None
+    if stored is None or before is None or not stored.files:
+        return before
+    count = max(before.version, 0) + 1
+    return SinkPosition(before.table, count, "", record.lineage, record.epoch, count)
+
+
+def lost_since(known: SinkPosition, note: FolderNote | None) -> Lost | None:
+    """Return what a folder has lost of what a job knows of it, by its note; None where nothing."""
+    if note is None:
+        return Lost(-1, "it has no note of what was published to it; it was deleted, emptied or replaced")
+    if known.table and note.folder != known.table:
+        return Lost(note.count, "it is another folder")
+    if note.count < known.version:
+        return Lost(note.count, "an older copy of it was restored")
+    return None
+
+
+def kept_position(record: EpochRecord, output: str, stored: OutputRecord) -> OutputRecord:
+    """Return an output that a job goes on with after an epoch, with where its folder has to stand then: the next start looks."""
+    position = position_after(record, output)
+    if stored.sink != "parquet" or position is None or record.outputs[output].location != stored.location:
+        return stored
+    return replace(stored, before=position)
+
+
+def folder_lost(record: EpochRecord, output: str) -> Lost | None:
+    """Return what the folder of an output has lost of an epoch and those before it, by its note; None where nothing or not known.
+
+    Args:
+        record: of the epoch, with the positions of before.
+        output: its name.
+    """
+    stored, known = record.outputs.get(output), position_after(record, output)
+    if stored is None or stored.sink != "parquet" or stored.location is None or known is None or known.epoch < 0:
+        return None
+    try:
+        note = read_note(JobStore.open(stored.location, make=False), record.job, output)
+    except UnknownStoreError:
+        return Lost(-1, "there is no such folder any more")
+    except TidemarkError as error:
+        return Lost(-1, error.what)
+    return lost_since(known, note)
