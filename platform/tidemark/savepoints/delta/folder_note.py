@@ -1,4 +1,4 @@
-"""What a folder of Parquet files keeps of what a job published to it: a small note beside the stagings, written after each publication."""
+"""What a folder of Parquet files keeps of what a job published to it: a small note beside the stagings, written around each publication."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Final
 
 from tidemark.errors import TidemarkError, UnknownStoreError
 from tidemark.savepoints.delta.table_position import Lost
-from tidemark.state.log.records import EpochRecord, OutputRecord, SinkPosition
+from tidemark.state.encoding.codec import later
+from tidemark.state.log.records import EpochRecord, OutputRecord, ParentRef, SinkPosition
 from tidemark.state.store.sealed import read_sealed
 from tidemark.state.store.store import JobStore
 
@@ -21,12 +22,22 @@ GONE: Final = "gone"
 
 @dataclass(frozen=True)
 class FolderNote:
-    """The folder's own name, how many epochs were published to it, and lineage and number of the newest."""
+    """The folder's own name, how many epochs were published to it, and lineage and number of the newest.
+
+    ``moving`` is the epoch whose files are being moved, or were when somebody was killed; a folder that had none before counts 0.
+    """
 
     folder: str
     count: int
     lineage: str
     epoch: int
+    moving: ParentRef | None = later(None)  # noqa: RUF009 - it returns a field
+
+    @property
+    def epochs(self) -> tuple[tuple[str, int], ...]:
+        """Lineage and number of the epochs whose files may be there: the newest, and the one whose files are being moved."""
+        newest = ((self.lineage, self.epoch),) if self.count else ()
+        return (*newest, (self.moving.lineage, self.moving.epoch)) if self.moving is not None else newest
 
     @property
     def position(self) -> SinkPosition:
@@ -78,14 +89,16 @@ def kept_position(record: EpochRecord, output: str, stored: OutputRecord) -> Out
     return replace(stored, before=position)
 
 
-def folder_lost(record: EpochRecord, output: str) -> Lost | None:
+def folder_lost(record: EpochRecord, output: str, *, published: bool = True) -> Lost | None:
     """Return what the folder of an output has lost of an epoch and those before it, by its note; None where nothing or not known.
 
     Args:
         record: of the epoch, with the positions of before.
         output: its name.
+        published: whether the epoch itself has to be there; else those before it.
     """
-    stored, known = record.outputs.get(output), position_after(record, output)
+    stored = record.outputs.get(output)
+    known = stored.before if stored is not None and not published else position_after(record, output)
     if stored is None or stored.sink != "parquet" or stored.location is None or known is None or known.epoch < 0:
         return None
     try:

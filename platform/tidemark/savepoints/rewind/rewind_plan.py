@@ -104,7 +104,7 @@ def plan_rewind(
             refusals += reasons
             if moved and not reasons:
                 changed.append(name)
-    left = {name: _why_left(stored, name, output) for name, output in outputs.items() if output.sink != "delta"}
+    left = {name: _why_left(stored, head, name, output) for name, output in outputs.items() if output.sink != "delta"}
     for name, output in _bygone(between, outputs).items():
         found = _of_bygone(name, output, savepoint, later, now_ms=now_ms)
         if isinstance(found, str):
@@ -115,10 +115,11 @@ def plan_rewind(
     return RewindPlan(savepoint.name, stored.epoch, head.epoch, tables, tuple(changed), left, tuple(refusals), tuple(unpublished))
 
 
-def _why_left(stored: EpochRecord, name: str, output: OutputRecord) -> str:
+def _why_left(stored: EpochRecord, head: EpochRecord, name: str, output: OutputRecord) -> str:
     """Return what it means that an output is not put back; a folder that lost files of the savepoint's is refused by the next start."""
     meaning = NOT_TAKEN_BACK.get(output.sink, "it is no table")
-    lost = folder_lost(stored, name)
+    # The newest epoch is published first, where it is not.
+    lost = folder_lost(stored, name, published=(stored.lineage, stored.epoch) != (head.lineage, head.epoch))
     if lost is None:
         return meaning
     gap = f"the folder {stored.outputs[name].location} no longer holds all that was published to it up to epoch {stored.epoch}"

@@ -136,7 +136,7 @@ class Beginning:
         return found
 
     def _require_folder(self, name: str, sink: Sink, stored: EpochRecord, begun: EpochRecord) -> None:
-        """Make sure that a folder of files holds what a savepoint's epoch and those before it published; a gap that is accepted is noted."""
+        """Make sure that a folder of files holds all up to a savepoint's epoch; a gap that is accepted is noted."""
         position = position_after(stored, name)
         if not isinstance(sink, ParquetSink) or position is None or position.epoch < 0:
             return

@@ -13,7 +13,7 @@ from dataclasses import replace
 from tidemark.savepoints.delta.folder_note import GONE, KIND, FolderNote, lost_since, note_path, read_note
 from tidemark.savepoints.delta.table_position import NO_TABLE, Lost
 from tidemark.spark.sinks.staging.missing import OutputPosition, published_files_lost
-from tidemark.state.log.records import OutputRecord, SinkPosition
+from tidemark.state.log.records import OutputRecord, ParentRef, SinkPosition
 from tidemark.state.store.sealed import write_sealed
 from tidemark.state.store.store import JobStore
 
@@ -59,7 +59,7 @@ class ParquetPosition(OutputPosition):
         if note is not None:
             self.known = replace(known, table=note.folder, version=note.count, since=note.count)
             # At a start the log tells of the epoch before the newest, which may be old, and the note perhaps of one that was taken back.
-            self.require_files((known.lineage, known.epoch), (note.lineage, note.epoch))
+            self.require_files((known.lineage, known.epoch), *note.epochs)
 
     def require_whole_since(self, position: SinkPosition) -> None:
         """Make sure that the folder holds all up to a position, as ``require_whole`` does; what is known of it stays."""
@@ -91,6 +91,14 @@ class ParquetPosition(OutputPosition):
             text = "output %r: some files of epoch %d are no longer in %s; the job goes on"
             logger.warning(text, self.output, epoch, self.store.location)
 
+    def moving(self, lineage: str, epoch: int) -> None:
+        """Note that an epoch's files are about to be moved: readers may take them away before it is noted that they were."""
+        note = self._note()
+        if note is None:
+            note = FolderNote(secrets.token_hex(8), 0, "", -1)
+        if (lineage, epoch) not in note.epochs:
+            self._write(replace(note, moving=ParentRef(lineage, epoch)))
+
     def moved(self, lineage: str, epoch: int) -> None:
         """Note that an epoch was published."""
         note = self._note()
@@ -98,7 +106,8 @@ class ParquetPosition(OutputPosition):
             note = FolderNote(secrets.token_hex(8), 1, lineage, epoch)
         elif (note.lineage, note.epoch) != (lineage, epoch):
             note = FolderNote(note.folder, note.count + 1, lineage, epoch)
-        write_sealed(self.store, note_path(self.job, self.output), kind=KIND, value=note)
+        note = replace(note, moving=None)
+        self._write(note)
         self.known = replace(note.position, entry=GONE if self._accepted(lineage, epoch) else "")
 
     def adopt(self) -> None:
@@ -107,13 +116,21 @@ class ParquetPosition(OutputPosition):
         if note is None:
             self.known = NO_TABLE
         else:
-            self.known = replace(note.position, entry="" if self._has_files((note.lineage, note.epoch)) else GONE)
+            self.known = replace(note.position, entry="" if self._has_files(*note.epochs) else GONE)
 
     @property
     def newest(self) -> tuple[str, int] | None:
         """Lineage and number of the newest epoch that the folder's note has."""
         note = self._note()
-        return (note.lineage, note.epoch) if note is not None else None
+        return (note.lineage, note.epoch) if note is not None and note.count else None
+
+    def is_noted(self, lineage: str, epoch: int) -> bool:
+        """Say whether the folder's note has an epoch as the newest, or as one whose files are being moved."""
+        note = self._note()
+        return note is not None and (lineage, epoch) in note.epochs
+
+    def _write(self, note: FolderNote) -> None:
+        write_sealed(self.store, note_path(self.job, self.output), kind=KIND, value=note)
 
     def _note(self) -> FolderNote | None:
         return read_note(self.store, self.job, self.output)

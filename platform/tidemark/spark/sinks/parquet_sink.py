@@ -171,6 +171,8 @@ class ParquetSink:
             staged = {file.path for file in self.staging.list(folder)}
             self._require_there(record, staged, lineage, epoch)
             done = next((number for number, file in enumerate(record.files) if file.path in staged), len(record.files))
+            if done < len(record.files):
+                self._at.moving(lineage, epoch)
             for number, file in enumerate(record.files[done:], start=done):
                 self.staging.move(file.path, names[number])
                 crash_point("output-file-moved")
@@ -189,7 +191,7 @@ class ParquetSink:
         """Make sure that the files of an epoch are staged, or were moved: those of earlier releases' epochs readers may have taken."""
         if any(file.path in staged for file in record.files) or record.before is None:
             return
-        if self._at.newest == (lineage, epoch):
+        if self._at.is_noted(lineage, epoch):
             self._at.require_files((lineage, epoch))
         elif not any(self.staging.exists(name) for name in final_names(record, lineage, epoch)):
             raise staged_files_lost(self._name, self._job, self.location, epoch)
