@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -46,18 +47,37 @@ class FolderNote:
 
 
 def note_path(job: str, output: str) -> str:
-    """Return where the note of a job's output lies in the output's folder."""
-    return f"{STAGED}/published-{job}-{output}.json"
+    """Return where the note of a job's output lies in the output's folder. No name has a ``=``, so no two outputs have one note."""
+    return f"{STAGED}/published-{job}={output}.json"
 
 
-def read_note(store: JobStore, job: str, output: str) -> FolderNote | None:
+def read_note(
+    store: JobStore, job: str, output: str, known: SinkPosition | None = None, lineages: Collection[str] = ()
+) -> FolderNote | None:
     """Return the note of a job's output, None where there is none.
+
+    Until a note of its own is written, one of an earlier build is read. That may be another output's: of job ``a`` and output ``b-c``
+    it has the name of that of job ``a-b`` and output ``c``.
+
+    Args:
+        store: at the folder.
+        job: the job's name.
+        output: the output's.
+        known: where the folder stood, as the job's log knows it; that and the lineages tell whose a note is.
+        lineages: of the job, as far as they are known.
 
     Raises:
         CorruptStoreError: it is damaged.
         StoreError: it cannot be read.
     """
-    return read_sealed(store, note_path(job, output), kind=KIND, form=FolderNote)
+    note = read_sealed(store, note_path(job, output), kind=KIND, form=FolderNote)
+    if note is not None:
+        return note
+    former = read_sealed(store, f"{STAGED}/published-{job}-{output}.json", kind=KIND, form=FolderNote)
+    if former is None or "-" not in f"{job}{output}":
+        return former
+    ours = former.lineage in lineages or (known is not None and (former.folder == known.table or former.lineage == known.lineage))
+    return former if ours else None
 
 
 def position_after(record: EpochRecord, output: str) -> SinkPosition | None:
@@ -102,7 +122,7 @@ def folder_lost(record: EpochRecord, output: str, *, published: bool = True) -> 
     if stored is None or stored.sink != "parquet" or stored.location is None or known is None or known.epoch < 0:
         return None
     try:
-        note = read_note(JobStore.open(stored.location, make=False), record.job, output)
+        note = read_note(JobStore.open(stored.location, make=False), record.job, output, known)
     except UnknownStoreError:
         return Lost(-1, "there is no such folder any more")
     except TidemarkError as error:

@@ -93,7 +93,7 @@ class ParquetPosition(OutputPosition):
 
     def moving(self, lineage: str, epoch: int) -> None:
         """Note that an epoch's files are about to be moved: readers may take them away before it is noted that they were."""
-        note = self._note()
+        note = self._note(lineage)
         if note is None:
             note = FolderNote(secrets.token_hex(8), 0, "", -1)
         if (lineage, epoch) not in note.epochs:
@@ -101,7 +101,7 @@ class ParquetPosition(OutputPosition):
 
     def moved(self, lineage: str, epoch: int) -> None:
         """Note that an epoch was published."""
-        note = self._note()
+        note = self._note(lineage)
         if note is None:
             note = FolderNote(secrets.token_hex(8), 1, lineage, epoch)
         elif (note.lineage, note.epoch) != (lineage, epoch):
@@ -126,14 +126,15 @@ class ParquetPosition(OutputPosition):
 
     def is_noted(self, lineage: str, epoch: int) -> bool:
         """Say whether the folder's note has an epoch as the newest, or as one whose files are being moved."""
-        note = self._note()
+        note = self._note(lineage)
         return note is not None and (lineage, epoch) in note.epochs
 
     def _write(self, note: FolderNote) -> None:
         write_sealed(self.store, note_path(self.job, self.output), kind=KIND, value=note)
 
-    def _note(self) -> FolderNote | None:
-        return read_note(self.store, self.job, self.output)
+    def _note(self, *lineages: str) -> FolderNote | None:
+        newest = self.expected.newest
+        return read_note(self.store, self.job, self.output, self.known, (*lineages, newest[0]) if newest is not None else lineages)
 
     def _has_files(self, *epochs: tuple[str, int]) -> bool:
         return any(file.path.startswith(tuple(final_prefix(*epoch) for epoch in epochs)) for file in self.store.list())
