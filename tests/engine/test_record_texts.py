@@ -9,6 +9,7 @@ import pytest
 
 import tidemark as tm
 from tests.engine.lab import Lab
+from tidemark.graph.api.sources import FileFormat
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,7 +25,7 @@ def lab(spark: SparkSession, tmp_path: Path) -> Lab:
     return Lab(spark, tmp_path)
 
 
-def malformed(lab: Lab, kind: str, schema: str, files: dict[str, str], *, path: str = "") -> list[tuple[str, str]]:
+def malformed(lab: Lab, kind: FileFormat, schema: str, files: dict[str, str], *, path: str = "") -> list[tuple[str, str]]:
     """Return raw and reason of the malformed records of files, by their names below the lab's folder."""
     for name, text in files.items():
         file = lab.folder / name
