@@ -242,7 +242,7 @@ def test_published_stagings_leave_nothing_behind(place: Place, capsys: pytest.Ca
     assert capsys.readouterr().out.count("epoch 0: 1 rows") == 1
     # The note of what was published is no staging.
     left = sorted(path.name for path in (place.folder / "parquet").rglob("*") if path.is_file())
-    assert left == [f"part-{LINEAGE}-000000000000-00000.parquet", "published--parquet.json"]
+    assert left == [f"part-{LINEAGE}-000000000000-00000.parquet", "published-=parquet.json"]
     assert not (place.folder / "store" / "fares" / "staging").exists()
 
 

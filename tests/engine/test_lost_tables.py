@@ -15,9 +15,9 @@ from deltalake import DeltaTable, write_deltalake
 
 from tests.engine.delta_rig import COLUMNS, LINEAGE, WINDOWS, Rig, as_table, row
 from tidemark.errors import MissingEpochsError
+from tidemark.savepoints.delta.folder_note import KIND, FolderNote
 from tidemark.savepoints.delta.missing_records import Retained
 from tidemark.spark.sinks.delta.delta_upsert import Upsert
-from tidemark.spark.sinks.parquet_position import KIND, FolderNote
 from tidemark.spark.sinks.parquet_sink import ParquetSink
 from tidemark.spark.sinks.staging.missing import Expected
 from tidemark.state.encoding.codec import from_plain, to_plain

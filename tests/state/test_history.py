@@ -115,3 +115,22 @@ def test_golden_lines_are_written_and_read_as_ever(root: JobStore, make_progress
     assert all(json.loads(line)["format"] == 1 for line in GOLDEN.read_text().splitlines())
     root.put(f"other/{history_path(0)}", GOLDEN.read_bytes())
     assert read_history(root, "other") == lines
+
+
+def test_a_damaged_full_block_is_not_appended_again(
+    root: JobStore, make_progress: MakeProgress, make_record: MakeRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its newest line is damaged, and all lines that are newer: only what no block has is appended, once."""
+    monkeypatch.setattr(history, "BLOCK_LINES", 5)
+    writer = HistoryWriter(root, "taxi")
+    for epoch in range(13):
+        writer.append(make_progress(epoch))
+    full, newest = (f"taxi/{history_path(block)}" for block in (1, 2))
+    whole = root.get(full).splitlines()
+    root.put(full, b"\n".join([*whole[:-1], b"{"]) + b"\n")
+    root.put(newest, b"{\n{\n")
+    records = [make_record(epoch) for epoch in reversed(range(2, 14))]
+    assert HistoryWriter(root, "taxi").backfill(iter(records)) == 5
+    assert HistoryWriter(root, "taxi").backfill(iter(records)) == 0
+    root.put(full, b"\n".join(whole[:-1]) + b"\n")
+    assert [item.epoch for item in read_history(root, "taxi", 1000)] == list(range(14))

@@ -176,9 +176,16 @@ def _verdict(name: str, sink: str, place: str, findings: tuple[Finding, ...]) ->
 
 
 def is_blank(table: DeltaTable, place: str, job: str) -> bool:
-    """Say whether a table is as a job made it before it had rows: nothing was ever written there."""
-    made = (commit.tags.get(MAINTENANCE) == CREATED and commit.tags.get(JOB, "") == job for commit in commits_back(place, table.version()))
-    return all(made)
+    """Say whether a table is as a job made it before it had rows: nothing was ever written there, as its whole log says.
+
+    One whose log no longer begins with its first version is not: nobody can tell what the entries that are gone did.
+    """
+    read = 0
+    for commit in commits_back(place, table.version()):
+        if commit.tags.get(MAINTENANCE) != CREATED or commit.tags.get(JOB, "") != job:
+            return False
+        read += 1
+    return read == table.version() + 1
 
 
 def _written_by_tidemark(table: DeltaTable, place: str) -> bool:

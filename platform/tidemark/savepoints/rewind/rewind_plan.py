@@ -12,6 +12,7 @@ from deltalake.exceptions import DeltaError
 
 from tidemark.errors import SinkError
 from tidemark.locations import Location
+from tidemark.savepoints.delta.folder_note import folder_lost
 from tidemark.savepoints.delta.table_position import lost_of_record
 from tidemark.savepoints.delta.table_versions import Commit, commits_back, open_table, savepoint_versions, shows, table_versions
 from tidemark.savepoints.model.rewind_note import FORMER
@@ -103,7 +104,7 @@ def plan_rewind(
             refusals += reasons
             if moved and not reasons:
                 changed.append(name)
-    left = {name: NOT_TAKEN_BACK.get(output.sink, "it is no table") for name, output in outputs.items() if output.sink != "delta"}
+    left = {name: _why_left(stored, head, name, output) for name, output in outputs.items() if output.sink != "delta"}
     for name, output in _bygone(between, outputs).items():
         found = _of_bygone(name, output, savepoint, later, now_ms=now_ms)
         if isinstance(found, str):
@@ -112,6 +113,17 @@ def plan_rewind(
             tables[name] = found
             changed.append(name)
     return RewindPlan(savepoint.name, stored.epoch, head.epoch, tables, tuple(changed), left, tuple(refusals), tuple(unpublished))
+
+
+def _why_left(stored: EpochRecord, head: EpochRecord, name: str, output: OutputRecord) -> str:
+    """Return what it means that an output is not put back; a folder that lost files of the savepoint's is refused by the next start."""
+    meaning = NOT_TAKEN_BACK.get(output.sink, "it is no table")
+    # The newest epoch is published first, where it is not.
+    lost = folder_lost(stored, name, published=(stored.lineage, stored.epoch) != (head.lineage, head.epoch))
+    if lost is None:
+        return meaning
+    gap = f"the folder {stored.outputs[name].location} no longer holds all that was published to it up to epoch {stored.epoch}"
+    return f"{meaning}; and {gap}: {lost.why}; the next start refuses that (TM302) unless it is told what to do about it"
 
 
 def shown(commits: Iterable[Commit]) -> list[Commit]:

@@ -15,6 +15,7 @@ from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.crashpoints import crash_point
 from tidemark.errors import CorruptStoreError, RewindError, TidemarkError
 from tidemark.savepoints.core.savepoint_store import SavepointStore
+from tidemark.savepoints.delta.folder_note import kept_position
 from tidemark.savepoints.delta.table_position import position_of
 from tidemark.savepoints.delta.table_versions import open_table
 from tidemark.savepoints.model.restore import Restore
@@ -297,7 +298,7 @@ def _at_position(name: str, output: OutputRecord, note: RewindNote, stored: Epoc
     version = note.tables.get(name)
     table = open_table(name, version.location) if version is not None else None
     if version is None or table is None or version.location != output.location:
-        return output
+        return kept_position(stored, name, output) if name in stored.outputs else output
     done = table.transaction_version(f"{stored.lineage}/{name}")
     epoch = -1 if done is None else min(done, stored.epoch)
     return replace(output, before=position_of(table, JobStore.open(version.location), lineage=stored.lineage, epoch=epoch))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import sys
 import tempfile
 import threading
@@ -20,11 +21,14 @@ from pyspark.logger import PySparkLogger
 from tidemark.clock import SYSTEM_CLOCK, format_ms
 from tidemark.errors import EngineError
 from tidemark.state.encoding.redaction import redacted, without_secrets
+from tidemark.state.log.owners import known_dead
+from tidemark.state.log.records import OwnerInfo
 from tidemark.state.status.log_folder import log_folder
 
 logger = logging.getLogger("tidemark")
 
 _KEPT_LOGS: Final = 20
+_QUIET_MS: Final = 60 * 60 * 1000
 _LAST_LINES: Final = 4
 _LONGEST_LINE: Final = 300
 _STARTED_BY_SPARK: Final = "PYSPARK_GATEWAY_PORT"
@@ -58,7 +62,7 @@ def start_jvm(settings: Mapping[str, str], *, log: Path | None = None) -> None:
             logger.info("starting Spark; what its JVM prints goes to %s", log)
             _launch(settings, log)
             return
-        log = _new_log()
+        log = new_log()
         sys.stderr.write(f"starting Spark (about 20 s); its log is {log}\n")
         sys.stderr.flush()
         _launch(settings, log)
@@ -98,8 +102,8 @@ def _keep_off_console(log: Path) -> None:
         known.addHandler(logging.FileHandler(log, encoding="utf-8", delay=True))
 
 
-def _new_log() -> Path:
-    """Return a new empty file for the log of a session, and remove those that are older than the newest twenty."""
+def new_log() -> Path:
+    """Return a new empty file for the log of a session, and remove those of ended sessions that are older than the newest twenty."""
     name = f"spark-{format_ms(SYSTEM_CLOCK.now_ms()).replace(':', '-').replace('.', '-')}-{os.getpid()}.log"
     try:
         folder = log_folder() / "spark"
@@ -111,8 +115,23 @@ def _new_log() -> Path:
         return Path(tempfile.mkdtemp(prefix="tidemark-spark-"), name)
     with suppress(OSError):
         for old in sorted(folder.glob("spark-*.log"))[:-_KEPT_LOGS]:
-            old.unlink(missing_ok=True)
+            if not _is_in_use(old):
+                old.unlink(missing_ok=True)
     return path
+
+
+def _is_in_use(log: Path) -> bool:
+    """Say whether a session may still write to its log: its process lives, or something came in the last hour.
+
+    Machines may share the folder, and the processes of others are not seen from here.
+    """
+    pid = log.stem.rpartition("-")[2]
+    if pid.isdecimal() and not known_dead(OwnerInfo(socket.gethostname(), int(pid))):
+        return True
+    try:
+        return log.stat().st_mtime * 1000 > SYSTEM_CLOCK.now_ms() - _QUIET_MS
+    except OSError:
+        return False
 
 
 @contextmanager

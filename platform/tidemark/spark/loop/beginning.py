@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from tidemark.errors import MissingEpochsError, TidemarkError
 from tidemark.graph.definition.definition_changes import Names
+from tidemark.savepoints.delta.folder_note import position_after
 from tidemark.savepoints.delta.table_position import NO_TABLE, lost_of_record
 from tidemark.savepoints.model.restore import Claimed, Restore
 from tidemark.savepoints.model.restore_marks import is_restore_due, note_restored, renew_mark
@@ -15,8 +16,9 @@ from tidemark.savepoints.model.rewind_note import require_no_rewind
 from tidemark.savepoints.restore.restoring import begin_lineage, prepared
 from tidemark.savepoints.restore.wished_restores import let_go_for
 from tidemark.spark.loop.missing_epochs import expect_published, mended, sinks_of
+from tidemark.spark.sinks.parquet_sink import ParquetSink
 from tidemark.spark.sinks.publication import publish
-from tidemark.spark.sinks.sinks import BoundSink
+from tidemark.spark.sinks.sinks import BoundSink, Sink
 from tidemark.spark.sinks.staging.missing import missing_error
 from tidemark.state.gc.inventory import require_state_files
 from tidemark.state.log.joblog import Driver
@@ -125,9 +127,22 @@ class Beginning:
             if bound is None or not bound.takes(output):
                 found[name] = output
                 continue
+            self._require_folder(name, bound.sink, stored, begun)
             lost = lost_of_record(stored, name) if output.sink == "delta" else None
             if lost is not None and self.missing_epochs is None:
                 raise missing_error(name, begun.job, str(output.location), stored.outputs[name].before or NO_TABLE, lost)
             bound.sink.adopt()
             found[name] = replace(output, before=bound.sink.position)
         return found
+
+    def _require_folder(self, name: str, sink: Sink, stored: EpochRecord, begun: EpochRecord) -> None:
+        """Make sure that a folder of files holds all up to a savepoint's epoch; a gap that is accepted is noted."""
+        position = position_after(stored, name)
+        if not isinstance(sink, ParquetSink) or position is None or position.epoch < 0:
+            return
+        try:
+            sink.require_whole_since(position)
+        except MissingEpochsError as error:
+            if self.missing_epochs != "accept":
+                raise error.with_job(begun.job) from None
+            self.repairs.setdefault(name, OutputRepair("accepted", begun.epoch + 1, error.what))

@@ -1,4 +1,4 @@
-"""What a folder of Parquet files keeps of what a job published to it: a small note beside the stagings, written after each publication.
+"""Where a folder of Parquet files stands, by the note that it keeps of what a job published to it (``folder_note``).
 
 The files alone do not tell whether the folder is still the one that a job published to: old ones may be deleted, and where the job says so
 readers take away new ones, too. Else some of the newest epoch's must be there.
@@ -8,36 +8,16 @@ from __future__ import annotations
 
 import logging
 import secrets
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import replace
 
+from tidemark.savepoints.delta.folder_note import GONE, KIND, FolderNote, lost_since, note_path, read_note
 from tidemark.savepoints.delta.table_position import NO_TABLE, Lost
 from tidemark.spark.sinks.staging.missing import OutputPosition, published_files_lost
-from tidemark.state.log.records import OutputRecord, SinkPosition
-from tidemark.state.store.sealed import read_sealed, write_sealed
+from tidemark.state.log.records import OutputRecord, ParentRef, SinkPosition
+from tidemark.state.store.sealed import write_sealed
 from tidemark.state.store.store import JobStore
 
 logger = logging.getLogger("tidemark")
-
-KIND: Final = "published"
-
-GONE: Final = "gone"
-"""In the place of a log entry's checksum: that the files of the position's epoch are gone was accepted."""
-
-
-@dataclass(frozen=True)
-class FolderNote:
-    """The folder's own name, how many epochs were published to it, and lineage and number of the newest."""
-
-    folder: str
-    count: int
-    lineage: str
-    epoch: int
-
-    @property
-    def position(self) -> SinkPosition:
-        """The same, as the job's log keeps it."""
-        return SinkPosition(self.folder, self.count, "", self.lineage, self.epoch, self.count)
 
 
 class ParquetPosition(OutputPosition):
@@ -47,14 +27,12 @@ class ParquetPosition(OutputPosition):
         output: its name.
         job: the job's name.
         store: at the folder.
-        path: of the note.
         made: whether the folder was made just now.
         readers_move_files: whether readers take files away, so that missing ones say nothing.
     """
 
-    def __init__(self, output: str, job: str, store: JobStore, path: str, *, made: bool, readers_move_files: bool) -> None:
+    def __init__(self, output: str, job: str, store: JobStore, *, made: bool, readers_move_files: bool) -> None:
         super().__init__(output, job, store)
-        self._path = path
         self._made = made
         self._readers_move_files = readers_move_files
         self._said = False
@@ -74,17 +52,22 @@ class ParquetPosition(OutputPosition):
                 raise self.missing(SinkPosition(lineage=newest[0], epoch=newest[1]), Lost(-1, "there is no such folder any more"))
             # Of what the job's log does not know nothing can be lost: a rewind leaves later files, and they may be deleted.
             self.known = replace(note.position, lineage="", epoch=-1) if note is not None else NO_TABLE
-        elif note is None:
-            why = "it has no note of what was published to it; it was deleted, emptied or replaced"
-            raise self.missing(known, Lost(-1, why))
-        elif note.folder != known.table:
-            raise self.missing(known, Lost(note.count, "it is another folder"))
-        elif note.count < known.version:
-            raise self.missing(known, Lost(note.count, "an older copy of it was restored"))
-        else:
-            self.known = replace(known, version=note.count, since=note.count)
+            return
+        lost = lost_since(known, note)
+        if lost is not None:
+            raise self.missing(known, lost)
+        if note is not None:
+            self.known = replace(known, table=note.folder, version=note.count, since=note.count)
             # At a start the log tells of the epoch before the newest, which may be old, and the note perhaps of one that was taken back.
-            self.require_files((known.lineage, known.epoch), (note.lineage, note.epoch))
+            self.require_files((known.lineage, known.epoch), *note.epochs)
+
+    def require_whole_since(self, position: SinkPosition) -> None:
+        """Make sure that the folder holds all up to a position, as ``require_whole`` does; what is known of it stays."""
+        kept, self.known = self.known, position
+        try:
+            self.require_whole()
+        finally:
+            self.known = kept
 
     def require_files(self, *epochs: tuple[str, int]) -> None:
         """Make sure that one of some published epochs has files here still; where only some of those are gone, that is logged once.
@@ -108,14 +91,23 @@ class ParquetPosition(OutputPosition):
             text = "output %r: some files of epoch %d are no longer in %s; the job goes on"
             logger.warning(text, self.output, epoch, self.store.location)
 
+    def moving(self, lineage: str, epoch: int) -> None:
+        """Note that an epoch's files are about to be moved: readers may take them away before it is noted that they were."""
+        note = self._note(lineage)
+        if note is None:
+            note = FolderNote(secrets.token_hex(8), 0, "", -1)
+        if (lineage, epoch) not in note.epochs:
+            self._write(replace(note, moving=ParentRef(lineage, epoch)))
+
     def moved(self, lineage: str, epoch: int) -> None:
         """Note that an epoch was published."""
-        note = self._note()
+        note = self._note(lineage)
         if note is None:
             note = FolderNote(secrets.token_hex(8), 1, lineage, epoch)
         elif (note.lineage, note.epoch) != (lineage, epoch):
             note = FolderNote(note.folder, note.count + 1, lineage, epoch)
-        write_sealed(self.store, self._path, kind=KIND, value=note)
+        note = replace(note, moving=None)
+        self._write(note)
         self.known = replace(note.position, entry=GONE if self._accepted(lineage, epoch) else "")
 
     def adopt(self) -> None:
@@ -124,16 +116,25 @@ class ParquetPosition(OutputPosition):
         if note is None:
             self.known = NO_TABLE
         else:
-            self.known = replace(note.position, entry="" if self._has_files((note.lineage, note.epoch)) else GONE)
+            self.known = replace(note.position, entry="" if self._has_files(*note.epochs) else GONE)
 
     @property
     def newest(self) -> tuple[str, int] | None:
         """Lineage and number of the newest epoch that the folder's note has."""
         note = self._note()
-        return (note.lineage, note.epoch) if note is not None else None
+        return (note.lineage, note.epoch) if note is not None and note.count else None
 
-    def _note(self) -> FolderNote | None:
-        return read_sealed(self.store, self._path, kind=KIND, form=FolderNote)
+    def is_noted(self, lineage: str, epoch: int) -> bool:
+        """Say whether the folder's note has an epoch as the newest, or as one whose files are being moved."""
+        note = self._note(lineage)
+        return note is not None and (lineage, epoch) in note.epochs
+
+    def _write(self, note: FolderNote) -> None:
+        write_sealed(self.store, note_path(self.job, self.output), kind=KIND, value=note)
+
+    def _note(self, *lineages: str) -> FolderNote | None:
+        newest = self.expected.newest
+        return read_note(self.store, self.job, self.output, self.known, (*lineages, newest[0]) if newest is not None else lineages)
 
     def _has_files(self, *epochs: tuple[str, int]) -> bool:
         return any(file.path.startswith(tuple(final_prefix(*epoch) for epoch in epochs)) for file in self.store.list())

@@ -13,6 +13,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from tidemark.crashpoints import crash_point
 from tidemark.errors import CorruptStoreError, PublishError, SinkError, StoreError, TidemarkError
 from tidemark.locations import Location
+from tidemark.savepoints.delta.folder_note import STAGED
 from tidemark.savepoints.delta.missing_records import Retained
 from tidemark.savepoints.delta.result_tables import (
     COLUMNS_FILE,
@@ -35,8 +36,6 @@ from tidemark.state.store.store import JobStore
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-_STAGED = "_tidemark"
-
 
 class ParquetSink:
     """One folder. Staged files lie below ``_tidemark``, which readers skip, and are moved to names made of lineage and epoch.
@@ -58,8 +57,7 @@ class ParquetSink:
         self.starts_only = False
         made = not _is_there(self._location)
         self.staging = JobStore.open(self._location)
-        note = f"{_STAGED}/published-{job}-{name}.json"
-        self._at = ParquetPosition(name, job, self.staging, note, made=made, readers_move_files=readers_move_files)
+        self._at = ParquetPosition(name, job, self.staging, made=made, readers_move_files=readers_move_files)
 
     @property
     def location(self) -> str:
@@ -78,6 +76,10 @@ class ParquetSink:
     def require_whole(self) -> None:
         """Raise MissingEpochsError when the folder is not the one that was published to, an older copy of it, or lost its newest files."""
         self._at.require_whole()
+
+    def require_whole_since(self, position: SinkPosition) -> None:
+        """Raise MissingEpochsError when the folder does not hold all that was published up to a position."""
+        self._at.require_whole_since(position)
 
     def adopt(self) -> None:
         """Take the folder as it is for what it should be."""
@@ -105,7 +107,7 @@ class ParquetSink:
 
     def staging_folder(self, name: str) -> str:
         """Return a hidden folder."""
-        return f"{_STAGED}/{name}"
+        return f"{STAGED}/{name}"
 
     def check(self, schema: StructType) -> None:
         """Raise SinkError when a file that is there has other columns: readers take those of one file for those of all."""
@@ -169,6 +171,8 @@ class ParquetSink:
             staged = {file.path for file in self.staging.list(folder)}
             self._require_there(record, staged, lineage, epoch)
             done = next((number for number, file in enumerate(record.files) if file.path in staged), len(record.files))
+            if done < len(record.files):
+                self._at.moving(lineage, epoch)
             for number, file in enumerate(record.files[done:], start=done):
                 self.staging.move(file.path, names[number])
                 crash_point("output-file-moved")
@@ -187,7 +191,7 @@ class ParquetSink:
         """Make sure that the files of an epoch are staged, or were moved: those of earlier releases' epochs readers may have taken."""
         if any(file.path in staged for file in record.files) or record.before is None:
             return
-        if self._at.newest == (lineage, epoch):
+        if self._at.is_noted(lineage, epoch):
             self._at.require_files((lineage, epoch))
         elif not any(self.staging.exists(name) for name in final_names(record, lineage, epoch)):
             raise staged_files_lost(self._name, self._job, self.location, epoch)

@@ -28,7 +28,7 @@ from tidemark.spark.columns.expressions import CORRUPT, RAW, SPLIT, TIME, VERDIC
 from tidemark.spark.columns.tallies import MALFORMED
 from tidemark.spark.sources.intake import Intake, take_in
 from tidemark.spark.sources.intake_limits import KAFKA
-from tidemark.spark.sources.record_texts import parsed_text
+from tidemark.spark.sources.record_texts import as_read_of_text, parsed_text
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -37,7 +37,7 @@ UNPARSABLE: Final = "record cannot be parsed"
 LONGEST_VALUE: Final = 100
 """Characters of a value that a reason shows."""
 
-_REASON, _FOUND, _COPY, _LOOKED_UP = "__tm_reason", "__tm_found", "__tm_copy", "__tm_looked_up"
+_REASON, _FOUND, _KEY, _COPY, _LOOKED_UP = "__tm_reason", "__tm_found", "__tm_key", "__tm_copy", "__tm_looked_up"
 
 
 def malformed_rows(intake: Intake) -> DataFrame:
@@ -49,8 +49,10 @@ def malformed_rows(intake: Intake) -> DataFrame:
     corrupt, others = bad.where(F.col(CORRUPT).isNotNull()), bad.where(F.col(CORRUPT).isNull())
     torn = corrupt.select(F.col(CORRUPT).alias(RAW), _why_unparsable(intake).alias(_REASON), *_kept(names))
     texts = intake.texts.read() if intake.texts is not None else None
-    read = others.select(_as_json(names).alias(RAW), _reason(intake, others).alias(_REASON), *_kept(names))
-    return _shown(intake, torn.unionByName(read if texts is None else _looked_up(intake, read, texts)))
+    columns = [_as_json(names).alias(RAW), _reason(intake, others).alias(_REASON), *_kept(names)]
+    if texts is None:
+        return _shown(intake, torn.unionByName(others.select(*columns)))
+    return _shown(intake, torn.unionByName(_looked_up(intake, others.select(*columns, _key(intake, others)), texts)))
 
 
 def _looked_up(intake: Intake, rows: DataFrame, texts: DataFrame) -> DataFrame:
@@ -58,12 +60,12 @@ def _looked_up(intake: Intake, rows: DataFrame, texts: DataFrame) -> DataFrame:
     again = take_in(intake.node, texts, intake.processing_time, ordered=False, strict=intake.strict).rows
     records = again.where(f"{VERDICT} = {MALFORMED} AND {CORRUPT} IS NULL")
     content = _as_json(again.columns).alias(_FOUND)
-    found = rows.withColumnRenamed(RAW, _FOUND).unionByName(records.select(RAW, content), allowMissingColumns=True)
+    found = rows.withColumnRenamed(RAW, _FOUND).unionByName(records.select(RAW, content, _key(intake, again)), allowMissingColumns=True)
     side = F.col(_REASON).isNull()
-    numbered = found.withColumn(_COPY, F.row_number().over(Window.partitionBy(_FOUND, side).orderBy(RAW)))
-    paired = numbered.withColumn(_LOOKED_UP, F.max(RAW).over(Window.partitionBy(_FOUND, _COPY)))
+    numbered = found.withColumn(_COPY, F.row_number().over(Window.partitionBy(_KEY, side).orderBy(_FOUND, RAW)))
+    paired = numbered.withColumn(_LOOKED_UP, F.max(RAW).over(Window.partitionBy(_KEY, _COPY)))
     raw = F.coalesce(F.col(_LOOKED_UP), F.col(_FOUND)).alias(RAW)
-    return paired.where(~side).select(raw, *(name for name in rows.columns if name != RAW))
+    return paired.where(~side).select(raw, *(name for name in rows.columns if name not in (RAW, _KEY)))
 
 
 def _shown(intake: Intake, rows: DataFrame) -> DataFrame:
@@ -86,6 +88,16 @@ def _kept(names: list[str]) -> list[Column]:
 
 def _as_json(names: list[str]) -> Column:
     return F.to_json(F.struct(*(F.col(quoted(name)) for name in visible_of(names))), {"ignoreNullFields": "false"})
+
+
+def _key(intake: Intake, rows: DataFrame) -> Column:
+    """Return what both readings of a record have in common."""
+    json = isinstance(intake.node.spec, FilesSpec) and intake.node.spec.format == "json"
+    columns = [
+        F.expr(as_read_of_text(rows.schema[name].dataType, quoted(name)) if json else quoted(name)).alias(name)
+        for name in visible_of(rows.columns)
+    ]
+    return F.to_json(F.struct(*columns), {"ignoreNullFields": "false"}).alias(_KEY)
 
 
 def _text_of(node: SourceNode, names: list[str]) -> Column:

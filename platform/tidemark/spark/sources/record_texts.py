@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import posixpath
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F
@@ -20,6 +23,9 @@ if TYPE_CHECKING:
 _UTF_8: Final = ("", "utf-8", "utf8")
 _PATH: Final = "__tm_path"
 _READ: Final = "__tm_read"
+_ROOT: Final = "^(?:[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?)?"
+"""What a path begins with: nothing, or scheme and bucket."""
+
 _PADDING: Final = tuple(f"__tm_padding_{number}" for number in range(40))
 """Columns that no record has: Spark gives the texts of CSV records with another number of fields than expected, and so all of them."""
 
@@ -44,7 +50,9 @@ class RecordTexts:
     def columns(self, spec: FilesSpec) -> tuple[T.StructType, list[T.StructField]]:
         """Return the columns that a record has, and those that files have by the names of their folders."""
         schema = struct_of(spec.schema)
-        folders = [field for field in schema if any(f"/{field.name}=" in path for path in self.paths)]
+        depth = _depth(spec)
+        below = {part.partition("=")[0] for path in self.paths for part in _parts(path)[depth:-1] if "=" in part} if depth else set()
+        folders = [field for field in schema if field.name in below]
         return T.StructType([field for field in schema if field not in folders]), folders
 
     def read(self) -> DataFrame | None:
@@ -63,7 +71,9 @@ class RecordTexts:
         data, folders = self.columns(spec)
         texts = _texts(self.spark, spec, options, self.paths, data)
         names = [f"{_READ}.{quoted(field.name)}" for field in (*data, T.StructField(CORRUPT, T.StringType()))]
-        return texts.withColumn(_READ, F.expr(parsed_text(spec, RAW, data))).selectExpr(*names, *map(_of_folder, folders), RAW)
+        return texts.withColumn(_READ, F.expr(parsed_text(spec, RAW, data))).selectExpr(
+            *names, *(_of_folder(field, _depth(spec)) for field in folders), RAW
+        )
 
 
 def parsed_text(spec: FilesSpec, text: str, schema: T.StructType) -> str:
@@ -96,11 +106,42 @@ def _texts(spark: SparkSession, spec: FilesSpec, options: Mapping[str, str], pat
     return records.where(read).select(F.col(CORRUPT).alias(RAW), F.col("_metadata.file_path").alias(_PATH))
 
 
-def _of_folder(field: T.StructField) -> str:
-    """Return a column that files have by the names of their folders."""
+def _depth(spec: FilesSpec) -> int:
+    """Return how many folders a source's own lies deep; 0 for a pattern, below which Spark takes no folder for a column."""
+    if any(character in spec.path for character in PATTERN_CHARACTERS):
+        return 0
+    return len(_parts(spec.path if ":/" in spec.path else str(Path(spec.path).absolute())))
+
+
+def _parts(path: str) -> list[str]:
+    """Return the folders of a path, without its scheme and bucket."""
+    return [part for part in posixpath.normpath(re.sub(_ROOT, "", path)).split("/") if part not in ("", ".")]
+
+
+def _of_folder(field: T.StructField, depth: int) -> str:
+    """Return a column that files have by the names of their folders, below that of the source."""
     name = field.name.replace("'", "\\'")
-    value = f"try_url_decode(regexp_extract({_PATH}, '/\\\\Q{name}\\\\E=([^/]*)/', 1))"
+    text = f"regexp_extract({_PATH}, '{_ROOT}(?:/[^/]*){{{depth}}}(?:/[^/]*)*?/\\\\Q{name}\\\\E=([^/]*)/', 1)"
+    value = f"try_url_decode({text})"
     return f"try_cast(nullif({value}, '__HIVE_DEFAULT_PARTITION__') AS {_ddl(field.dataType)}) AS {quoted(field.name)}"
+
+
+def as_read_of_text(kind: T.DataType, value: str) -> str:
+    """Return SQL of what ``from_json`` reads of a record where the JSON of a file has a value.
+
+    For a column of text whose value is none, such as a number, the file's reader gives the characters as they are (``7.50``), and
+    ``from_json`` what they mean (``7.5``). A text of either looks the same after this.
+    """
+    if isinstance(kind, T.StringType):
+        return f"coalesce(from_json(concat('[', {value}, ']'), 'array<string>')[0], {value})"
+    if isinstance(kind, T.StructType):
+        fields = (f"{_literal(field.name)}, {as_read_of_text(field.dataType, f'{value}.{quoted(field.name)}')}" for field in kind)
+        return f"if({value} IS NULL, NULL, named_struct({', '.join(fields)}))"
+    if isinstance(kind, T.ArrayType):
+        return f"transform({value}, item -> {as_read_of_text(kind.elementType, 'item')})"
+    if isinstance(kind, T.MapType):
+        return f"transform_values({value}, (key, item) -> {as_read_of_text(kind.valueType, 'item')})"
+    return value
 
 
 def _ddl(kind: T.DataType) -> str:

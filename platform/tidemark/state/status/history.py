@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from contextlib import suppress
 
 from tidemark.crashpoints import crash_point
 from tidemark.errors import CorruptStoreError
@@ -42,12 +43,14 @@ class HistoryWriter:
         Returns:
             How many epochs were appended.
         """
-        newest = self._newest_readable()
+        newest, known = self._newest_readable()
         missing: list[EpochProgress] = []
         for record in records:
-            if newest is not None and _identity(record.progress) == _identity(newest):
+            identity = _identity(record.progress)
+            if newest is not None and identity == _identity(newest):
                 break
-            missing.append(record.progress)
+            if identity not in known:
+                missing.append(record.progress)
         for progress in reversed(missing):
             self._add(progress)
         if missing:
@@ -60,27 +63,33 @@ class HistoryWriter:
         self._write()
         crash_point("history-written")
 
-    def _newest_readable(self) -> EpochProgress | None:
-        """Return the newest epoch; damaged lines after it go, and are written again from the log as far as it has them.
+    def _newest_readable(self) -> tuple[EpochProgress | None, set[tuple[str, int]]]:
+        """Return the newest epoch that ends a whole block, or the newest one; and those that damaged blocks after it have.
+
+        Damaged lines at the end of the block at hand go, and are written again from the log as far as it has them.
 
         Raises:
             FormatError: a newer release wrote a line.
         """
-        while True:
+        while self._lines:
             try:
-                return self._newest()
+                return decode_line(self._lines[-1], len(self._lines), self._store, self._block), set()
             except CorruptStoreError as error:
-                if not self._lines:
-                    # The block before: it is full, so nothing is appended to it, and who reads it hears of it.
-                    logger.warning("the history's newest epoch is not known, so all that the log has are appended: %s", error)
-                    return None
                 logger.warning("a damaged line of the history is dropped, and written again from the log if that has it: %s", error)
                 self._lines.pop()
-
-    def _newest(self) -> EpochProgress | None:
-        block = self._block if self._lines else self._block - 1
-        lines = self._lines or (read_lines(self._store, block) if block >= 0 else [])
-        return decode_line(lines[-1], len(lines), self._store, block) if lines else None
+        known: set[tuple[str, int]] = set()
+        for block in reversed([block for block in blocks_of(self._store) if block < self._block]):
+            lines = read_lines(self._store, block)
+            if lines:
+                try:
+                    return decode_line(lines[-1], len(lines), self._store, block), known
+                except CorruptStoreError as error:
+                    # It is full, so nothing is appended to it, and who reads it hears of it.
+                    logger.warning("the history's newest epoch is damaged; what its blocks do not have is appended: %s", error)
+                for number, line in enumerate(lines, start=1):
+                    with suppress(CorruptStoreError):
+                        known.add(_identity(decode_line(line, number, self._store, block, splits=False)))
+        return None, known
 
     def _add(self, progress: EpochProgress) -> None:
         if len(self._lines) >= BLOCK_LINES:

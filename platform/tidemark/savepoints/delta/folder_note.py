@@ -1,0 +1,130 @@
+"""What a folder of Parquet files keeps of what a job published to it: a small note beside the stagings, written around each publication."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Final
+
+from tidemark.errors import TidemarkError, UnknownStoreError
+from tidemark.savepoints.delta.table_position import Lost
+from tidemark.state.encoding.codec import later
+from tidemark.state.log.records import EpochRecord, OutputRecord, ParentRef, SinkPosition
+from tidemark.state.store.sealed import read_sealed
+from tidemark.state.store.store import JobStore
+
+KIND: Final = "published"
+STAGED: Final = "_tidemark"
+"""The folder of stagings and notes in a folder of Parquet files; readers skip it."""
+
+GONE: Final = "gone"
+"""In the place of a log entry's checksum: that the files of the position's epoch are gone was accepted."""
+
+
+@dataclass(frozen=True)
+class FolderNote:
+    """The folder's own name, how many epochs were published to it, and lineage and number of the newest.
+
+    ``moving`` is the epoch whose files are being moved, or were when somebody was killed; a folder that had none before counts 0.
+    """
+
+    folder: str
+    count: int
+    lineage: str
+    epoch: int
+    moving: ParentRef | None = later(None)  # noqa: RUF009 - it returns a field
+
+    @property
+    def epochs(self) -> tuple[tuple[str, int], ...]:
+        """Lineage and number of the epochs whose files may be there: the newest, and the one whose files are being moved."""
+        newest = ((self.lineage, self.epoch),) if self.count else ()
+        return (*newest, (self.moving.lineage, self.moving.epoch)) if self.moving is not None else newest
+
+    @property
+    def position(self) -> SinkPosition:
+        """The same, as the job's log keeps it."""
+        return SinkPosition(self.folder, self.count, "", self.lineage, self.epoch, self.count)
+
+
+def note_path(job: str, output: str) -> str:
+    """Return where the note of a job's output lies in the output's folder. No name has a ``=``, so no two outputs have one note."""
+    return f"{STAGED}/published-{job}={output}.json"
+
+
+def read_note(
+    store: JobStore, job: str, output: str, known: SinkPosition | None = None, lineages: Collection[str] = ()
+) -> FolderNote | None:
+    """Return the note of a job's output, None where there is none.
+
+    Until a note of its own is written, one of an earlier build is read. That may be another output's: of job ``a`` and output ``b-c``
+    it has the name of that of job ``a-b`` and output ``c``.
+
+    Args:
+        store: at the folder.
+        job: the job's name.
+        output: the output's.
+        known: where the folder stood, as the job's log knows it; that and the lineages tell whose a note is.
+        lineages: of the job, as far as they are known.
+
+    Raises:
+        CorruptStoreError: it is damaged.
+        StoreError: it cannot be read.
+    """
+    note = read_sealed(store, note_path(job, output), kind=KIND, form=FolderNote)
+    if note is not None:
+        return note
+    former = read_sealed(store, f"{STAGED}/published-{job}-{output}.json", kind=KIND, form=FolderNote)
+    if former is None or "-" not in f"{job}{output}":
+        return former
+    ours = former.lineage in lineages or (known is not None and (former.folder == known.table or former.lineage == known.lineage))
+    return former if ours else None
+
+
+def position_after(record: EpochRecord, output: str) -> SinkPosition | None:
+    """Return where the folder of an output stands once an epoch is published; None where the log of an earlier release does not say."""
+    stored = record.outputs.get(output)
+    before = stored.before if stored is not None else None
+    if stored is None or before is None or not stored.files:
+        return before
+    count = max(before.version, 0) + 1
+    return SinkPosition(before.table, count, "", record.lineage, record.epoch, count)
+
+
+def lost_since(known: SinkPosition, note: FolderNote | None) -> Lost | None:
+    """Return what a folder has lost of what a job knows of it, by its note; None where nothing."""
+    if note is None:
+        return Lost(-1, "it has no note of what was published to it; it was deleted, emptied or replaced")
+    if known.table and note.folder != known.table:
+        return Lost(note.count, "it is another folder")
+    if note.count < known.version:
+        return Lost(note.count, "an older copy of it was restored")
+    return None
+
+
+def kept_position(record: EpochRecord, output: str, stored: OutputRecord) -> OutputRecord:
+    """Return an output that a job goes on with after an epoch, with where its folder has to stand then: the next start looks."""
+    position = position_after(record, output)
+    if stored.sink != "parquet" or position is None or record.outputs[output].location != stored.location:
+        return stored
+    return replace(stored, before=position)
+
+
+def folder_lost(record: EpochRecord, output: str, *, published: bool = True) -> Lost | None:
+    """Return what the folder of an output has lost of an epoch and those before it, by its note; None where nothing or not known.
+
+    Args:
+        record: of the epoch, with the positions of before.
+        output: its name.
+        published: whether the epoch itself has to be there; else those before it.
+    """
+    stored = record.outputs.get(output)
+    known = stored.before if stored is not None and not published else position_after(record, output)
+    if stored is None or stored.sink != "parquet" or stored.location is None or known is None or known.epoch < 0:
+        return None
+    try:
+        note = read_note(JobStore.open(stored.location, make=False), record.job, output, known)
+    except UnknownStoreError:
+        return Lost(-1, "there is no such folder any more")
+    except TidemarkError as error:
+        return Lost(-1, error.what)
+    return lost_since(known, note)

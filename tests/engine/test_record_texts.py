@@ -1,0 +1,77 @@
+"""``raw`` of malformed rows is the record as it came, whatever Spark reads of it and wherever the source's folder lies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import tidemark as tm
+from tests.engine.lab import Lab
+from tidemark.graph.api.sources import FileFormat
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+BAD = tm.OutputTag("bad")
+NULL = "event time 't' is null"
+
+
+@pytest.fixture
+def lab(spark: SparkSession, tmp_path: Path) -> Lab:
+    return Lab(spark, tmp_path)
+
+
+def malformed(lab: Lab, kind: FileFormat, schema: str, files: dict[str, str], *, path: str = "") -> list[tuple[str, str]]:
+    """Return raw and reason of the malformed records of files, by their names below the lab's folder."""
+    for name, text in files.items():
+        file = lab.folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    spec = tm.files(path or str(next(iter((lab.folder / name).parent for name in files))), format=kind, schema=schema)
+    source = tm.source("landing", spec, watermarks=tm.bounded_out_of_orderness("0 ms", timestamp="t"), malformed_to=BAD)
+    return lab.run({"rows": source.select("t"), "bad": source.side_output(BAD)}).of("bad", "raw", "reason")
+
+
+@pytest.mark.parametrize(
+    ("schema", "records"),
+    [
+        ("k STRING, t BIGINT", ['{"k": 7.50,"t":null}', '{"k":"7.50" ,"t":null}', '{"k":1e3,"t":null}', '{"k": {"a" : 1.0},"t":null}']),
+        ("k STRING, t BIGINT", ['{"k":[1 , 2.0],"t":null}', '{"k":true ,"t":null}', '{"k":"[1, 2]" ,"t":null}', '{"k": "a,b","t":null}']),
+        ("k STRING, t BIGINT", ['{"k":7.50,"t":null}', '{"k": 7.5,"t":null}', '{"k":7.50,"t":null}', '{"k": null,"t":null}']),
+        ("s STRUCT<a: STRING, `b c`: INT>, t BIGINT", ['{"s": {"a": 7.50, "b c": 1},"t":null}', '{"s":null ,"t":null}']),
+        ("a ARRAY<STRING>, m MAP<STRING, STRING>, t BIGINT", ['{"a": [7.50, "x"],"m": {"7.50": 7.50},"t":null}', '{"a":[ ],"t":null}']),
+    ],
+)
+def test_json_that_is_no_text_in_columns_of_text(lab: Lab, schema: str, records: list[str]) -> None:
+    assert malformed(lab, "json", schema, {"in/f.json": "\n".join(records)}) == sorted((record, NULL) for record in records)
+
+
+def test_a_folder_above_the_sources_own_is_no_column(lab: Lab) -> None:
+    records = ['{"k":"a" ,"t":null}', '{"day": "x","k":"a","t":null}']
+    schema = "k STRING, t BIGINT, day STRING"
+    assert malformed(lab, "json", schema, {"day=2024/in/f.json": "\n".join(records)}) == sorted((record, NULL) for record in records)
+
+
+def test_fields_of_csv_are_counted_without_folders_above(lab: Lab) -> None:
+    bad = "column 't' cannot be read as BIGINT: 'x'"
+    assert malformed(lab, "csv", "k STRING, t BIGINT, day INT", {"day=2024/in/f.csv": "a,1,2024\nb,x,2025\n"}) == [("b,x,2025", bad)]
+
+
+@pytest.mark.parametrize("how", ["absolute", "file", "slash"])
+def test_folders_below_the_sources_own_are_columns(lab: Lab, how: str) -> None:
+    top = lab.folder / "day=2024" / "in here"
+    path = {"absolute": str(top), "file": f"file://{top}", "slash": f"{top}/"}[how]
+    files = {f"day=2024/in here/day=202{number}/f.csv": f"a,1\nb,x{number}\nc,\n" for number in (5, 6)}
+    found = malformed(lab, "csv", "k STRING, t BIGINT, day INT", files, path=path)
+    reasons = [(f"b,x{number}", f"column 't' cannot be read as BIGINT: 'x{number}'") for number in (5, 6)]
+    assert found == [*reasons, ("c,", NULL), ("c,", NULL)]
+
+
+def test_below_a_pattern_no_folder_is_a_column(lab: Lab) -> None:
+    files = {"in/day=2024/f.csv": "a,1,3\nb,x,4\nc,,5\n"}
+    found = malformed(lab, "csv", "k STRING, t BIGINT, day INT", files, path=f"{lab.folder}/in/*")
+    assert found == [("b,x,4", "column 't' cannot be read as BIGINT: 'x'"), ("c,,5", NULL)]
