@@ -125,9 +125,9 @@ class DeltaSink:
         self._at.adopt()
 
     def republish(self, retained: Retained) -> tuple[int, ...]:
-        """Publish again what the table no longer holds of some epochs; returns their numbers."""
+        """Publish again what the table no longer holds of some epochs; returns the numbers of all that were since it was whole."""
         try:
-            records = self._republishing.run(self._opened(fresh=True), retained)
+            epochs = self._republishing.run(self._opened(fresh=True), retained, self._at.known)
         except (DeltaError, OSError, PySparkException, Py4JError) as error:
             self._table = None
             raise PublishError(
@@ -138,7 +138,7 @@ class DeltaSink:
             ) from without_secrets(error)
         newest = retained.records[-1]
         self._at.adopt((newest.lineage, newest.epoch))
-        return tuple(record.epoch for record in records)
+        return epochs
 
     def staging_folder(self, name: str) -> str:
         """Return a folder inside the table; Delta's readers see only files that the log names."""
