@@ -58,6 +58,9 @@ class _StagedInJob:
     def adopt(self) -> None:
         """Take it as it is."""
 
+    def require_republishable(self, retained: Retained) -> None:
+        """Take it as it is."""
+
     def republish(self, retained: Retained) -> tuple[int, ...]:  # noqa: ARG002 - the protocol's
         """Publish nothing again."""
         return ()

@@ -29,7 +29,7 @@ from tidemark.spark.sinks.delta.delta_republish import cannot_republish
 from tidemark.spark.sinks.parquet_position import ParquetPosition, final_names
 from tidemark.spark.sinks.staging.missing import Expected, staged_files_lost
 from tidemark.spark.sinks.staging.staging import Vacancy, folder_of
-from tidemark.state.log.records import OutputRecord, SinkPosition
+from tidemark.state.log.records import EpochRecord, OutputRecord, SinkPosition
 from tidemark.state.store.store import JobStore
 
 if TYPE_CHECKING:
@@ -85,6 +85,17 @@ class ParquetSink:
 
     def republish(self, retained: Retained) -> tuple[int, ...]:
         """Publish again what an older copy of the folder has no note of, where the files are there still; returns the epochs."""
+        missing = self._missing(retained)
+        for record in missing:
+            self._move(record.outputs[self._name], record.lineage, record.epoch)
+            crash_point("output-republished")
+        return tuple(record.epoch for record in missing)
+
+    def require_republishable(self, retained: Retained) -> None:
+        """Raise MissingEpochsError when the files of what an older copy of the folder has no note of are not there."""
+        self._missing(retained)
+
+    def _missing(self, retained: Retained) -> tuple[EpochRecord, ...]:
         newest, records = self._at.newest, retained.records
         keys = [(record.lineage, record.epoch) for record in records]
         missing = records[keys.index(newest) + 1 :] if newest in keys else ()
@@ -98,10 +109,7 @@ class ParquetSink:
                 if not (self.staging.exists(name) or self.staging.exists(file.path)):
                     why = f"the files of epoch {record.epoch} are no longer there, such as {name}"
                     raise cannot_republish(self._name, self._job, self.location, why)
-        for record in missing:
-            self._move(record.outputs[self._name], record.lineage, record.epoch)
-            crash_point("output-republished")
-        return tuple(record.epoch for record in missing)
+        return missing
 
     def staging_folder(self, name: str) -> str:
         """Return a hidden folder."""

@@ -87,8 +87,15 @@ class Sink(Protocol):
         """Take the place as it is for what it should be: a gap was accepted."""
         ...
 
+    def require_republishable(self, retained: Retained) -> None:
+        """Raise MissingEpochsError when what the place no longer holds of some epochs cannot be published again; nothing is changed."""
+        ...
+
     def republish(self, retained: Retained) -> tuple[int, ...]:
-        """Publish again what the place no longer holds of some epochs, and return their numbers; MissingEpochsError where it cannot be."""
+        """Publish again what the place no longer holds of some epochs, and return the numbers of all that were since it was whole.
+
+        Of a place that a start before this one made whole that is learnt, and nothing is published. Raises as ``require_republishable``.
+        """
         ...
 
     def newest(self, lineage: str) -> int | None:
