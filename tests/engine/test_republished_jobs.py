@@ -5,10 +5,11 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
-from tests.engine.test_missing_epochs import World, expected, table_restored
+from tests.engine.test_missing_epochs import COLUMNS, World, expected, table_restored
 from tidemark.errors import EngineError, MissingEpochsError
 from tidemark.spark.loop.driver import JobDriver
 from tidemark.spark.loop.run import RunResult
@@ -68,3 +69,20 @@ def test_no_table_is_changed_while_another_cannot_be_made_whole(world: World) ->
             with pytest.raises(MissingEpochsError, match=r"output 'files' .*cannot be published again.*nothing was changed"):
                 world.run(5, missing_epochs="republish")
             assert versions(world) == before
+
+
+def test_a_gap_that_was_accepted_is_not_published_again(world: World) -> None:
+    with world.again():
+        place = world.place / "append"
+        table_restored(place)
+        ran = world.run(5, missing_epochs="accept")
+        assert repair_of(ran, "append").epochs == (2, 3)
+        # Somebody loads the rows in another way.
+        rows = [{"k": key, "t": number} for number in (2, 3) for key in (f"k{number}", "same")]
+        write_deltalake(str(place), pa.Table.from_pylist(rows, schema=COLUMNS), mode="append")
+        world.run(8)
+        newest = DeltaTable(str(place))
+        newest.restore(newest.version() - 1)
+        ran = world.run(9, missing_epochs="republish")
+        assert repair_of(ran, "append").epochs == (8,)
+        assert world.rows("append") == expected("append", 9)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 
-from tidemark.savepoints.delta.missing_records import Retained, to_publish_again
+from tidemark.savepoints.delta.missing_records import Retained, retained_of, to_publish_again
 from tidemark.savepoints.delta.table_changes import Shown, judge, shown_epochs
 from tidemark.savepoints.delta.table_entries import Entry, entry_of
 from tidemark.state.delta.delta_tags import EPOCH, JOB, LINEAGE, MAINTENANCE, REWIND
-from tidemark.state.log.progress import EpochProgress
-from tidemark.state.log.records import EpochRecord, SinkPosition
+from tidemark.state.encoding.codec import from_plain
+from tidemark.state.log.progress import EpochProgress, OutputRepair
+from tidemark.state.log.records import EpochRecord, OutputRecord, SinkPosition, StagedFile
 
 OURS = "tidemark-a-000000000003-0/part-0.parquet"
 KNOWN = SinkPosition("id", 10, "sum", "a", 3, since=8)
@@ -187,6 +189,31 @@ def test_where_rows_replace_others_all_is_published_again_from_the_first_that_is
         assert again(range(6), newest) == wanted, order
     assert again(range(6), "0145", in_order=False) == "23"
     assert again(range(6), "014523", in_order=False) == ""
+
+
+def test_epochs_that_somebody_accepted_as_missing_stay_so() -> None:
+    def left(order: str, accepted: str, *, whole: bool = True, in_order: bool = True) -> str:
+        gap = frozenset(("a", int(digit)) for digit in accepted)
+        shown = Shown(tuple(("a", int(digit)) for digit in order), complete=True)
+        found, refusal = to_publish_again(Retained(retained(*range(6)).records, whole, gap), shown, in_order=in_order)
+        return refusal or "".join(str(record.epoch) for record in found)
+
+    for in_order in (True, False):
+        assert left("014", "23", in_order=in_order) == "5"
+        assert left("01", "23", in_order=in_order) == "45"
+        # The table was deleted, and so is known from then on.
+        assert left("", "0123", whole=False, in_order=in_order) == "45"
+        assert left("0145", "23", in_order=in_order) == ""
+    assert "does not retain" in left("", "", whole=False)
+    gap = OutputRepair.of_gap(7, "why", [("a", 2), ("a", 3)])
+    assert (gap.epochs, gap.lineages, gap.accepted) == ((2, 3), ("a",), {("a", 2), ("a", 3)})
+    gap = OutputRepair.of_gap(7, "why", [("a", 2), ("b", 2)])
+    assert gap.accepted == {("a", 2), ("b", 2)}
+    # An earlier build did not say which.
+    assert from_plain(OutputRepair, {"how": "accepted", "epoch": 7, "what": "why", "epochs": []}, path="p").accepted == frozenset()
+    noted = EpochRecord("taxi", "a", None, 1, 4, 0, "", PROGRESS, outputs={"o": OutputRecord("delta", "x", repairs=(gap,))})
+    lost = [replace(noted, epoch=number, outputs={"o": OutputRecord("delta", "x", files=(StagedFile("f", 1, 1),))}) for number in (3, 2)]
+    assert retained_of([noted, *lost], "o", sink="delta", location="x").accepted == {("a", 2)}
 
 
 def test_what_comes_before_entries_that_expired_is_there() -> None:

@@ -13,10 +13,17 @@ from tidemark.state.log.records import EpochRecord, ParentRef
 
 @dataclass(frozen=True)
 class Retained:
-    """The retained epochs with rows for an output's place, oldest first; ``whole`` says that none came before them."""
+    """The retained epochs with rows for an output's place.
+
+    Args:
+        records: oldest first.
+        whole: whether none came before them.
+        accepted: lineages and numbers of those that somebody accepted as missing; they are never published again.
+    """
 
     records: tuple[EpochRecord, ...]
     whole: bool
+    accepted: frozenset[tuple[str, int]] = frozenset()
 
 
 def retained_of(records: Iterable[EpochRecord], output: str, *, sink: str, location: str | None) -> Retained:
@@ -31,19 +38,30 @@ def retained_of(records: Iterable[EpochRecord], output: str, *, sink: str, locat
     found: list[EpochRecord] = []
     until: ParentRef | None = None
     oldest: EpochRecord | None = None
+    accepted: set[tuple[str, int]] = set()
     for record in records:
         oldest = record
         if until is not None and (record.lineage, record.epoch) != (until.lineage, until.epoch):
             continue
         until = None
         stored = record.outputs.get(output)
+        accepted.update(*(repair.accepted for repair in stored.repairs) if stored is not None else ())
         if stored is not None and stored.files and (stored.sink, stored.location) == (sink, location):
             found.append(record)
         restored = record.restored
         begins = record.parent is not None and restored is not None and record.epoch == record.parent.epoch
         if begins and restored is not None and restored.identity.startswith(IDENTITY):
             until = record.parent
-    return Retained(tuple(reversed(found)), oldest is not None and _is_first(oldest))
+    there = frozenset(accepted & {(record.lineage, record.epoch) for record in found})
+    return Retained(tuple(reversed(found)), oldest is not None and _is_first(oldest), there)
+
+
+def missing_of(retained: Retained, shown: Shown) -> tuple[EpochRecord, ...]:
+    """Return the retained epochs that a table does not show, oldest first; none where its log does not tell."""
+    if shown.unclear or (not shown.complete and not any((record.lineage, record.epoch) in shown.epochs for record in retained.records)):
+        return ()
+    places = _places(retained.records, shown)
+    return tuple(record for record, place in zip(retained.records, places, strict=True) if place is None)
 
 
 def to_publish_again(retained: Retained, shown: Shown, *, in_order: bool) -> tuple[tuple[EpochRecord, ...], str]:
@@ -52,12 +70,12 @@ def to_publish_again(retained: Retained, shown: Shown, *, in_order: bool) -> tup
     None are to be where the table shows all of them, such as after a start that published them and ended before the job's log noted it.
 
     Args:
-        retained: epochs that the table should show.
+        retained: epochs that the table should show, but those that somebody accepted as missing: perhaps he put rows there himself.
         shown: those that it does.
         in_order: whether later rows replace earlier ones. Then all are wanted from the first on that is missing, or that came after a later
             one: the table shows each epoch as it was published last, and older values must not come after newer ones.
     """
-    records = retained.records
+    records = tuple(record for record in retained.records if (record.lineage, record.epoch) not in retained.accepted)
     if shown.unclear:
         return (), f"its log does not tell which epochs it shows: {shown.unclear}"
     if not shown.complete and not any((record.lineage, record.epoch) in shown.epochs for record in records):
@@ -66,7 +84,8 @@ def to_publish_again(retained: Retained, shown: Shown, *, in_order: bool) -> tup
         return (), "by its log no epoch that the job's log retains is missing"
     places = _places(records, shown)
     numbers = [number for number, place in enumerate(places) if place is None]
-    if shown.complete and places[0] is None and not retained.whole:
+    # What is older than an epoch that was accepted as missing was accepted with it.
+    if shown.complete and places[0] is None and not retained.whole and records[0] is retained.records[0]:
         start = records[0].epoch
         if not any(epoch < start for _, epoch in shown.epochs):
             return (), f"the job's log does not retain the epochs before {start}, which are missing, too"

@@ -74,8 +74,11 @@ def mended(head: EpochRecord, sinks: Iterable[tuple[str, BoundSink]], log: JobLo
         if how == "republish":
             done[name] = OutputRepair("republished", head.epoch + 1, what, bound.sink.republish(retained))
         else:
+            newest = bound.sink.newest(head.lineage)
+            # A newest epoch that was not published is published after this.
+            missing = [item for item in bound.sink.missing(retained) if item != head or (newest is not None and newest >= head.epoch)]
+            done[name] = OutputRepair.of_gap(head.epoch + 1, what, [(item.lineage, item.epoch) for item in missing])
             bound.sink.adopt()
-            done[name] = OutputRepair("accepted", head.epoch + 1, what)
         logger.warning("%s", done[name])
     return done
 

@@ -95,10 +95,19 @@ class ParquetSink:
         """Raise MissingEpochsError when the files of what an older copy of the folder has no note of are not there."""
         self._missing(retained)
 
+    def missing(self, retained: Retained) -> tuple[EpochRecord, ...]:
+        """Return those of some epochs that came after the newest in the folder's note."""
+        newest = self._at.newest
+        if newest is None:
+            return retained.records
+        keys = [(record.lineage, record.epoch) for record in retained.records]
+        return retained.records[keys.index(newest) + 1 :] if newest in keys else ()
+
     def _missing(self, retained: Retained) -> tuple[EpochRecord, ...]:
         newest, records = self._at.newest, retained.records
         keys = [(record.lineage, record.epoch) for record in records]
-        missing = records[keys.index(newest) + 1 :] if newest in keys else ()
+        later = records[keys.index(newest) + 1 :] if newest in keys else ()
+        missing = tuple(record for record in later if (record.lineage, record.epoch) not in retained.accepted)
         if not missing:
             why = "no other copy of the deleted files is there" if newest in keys else "the folder does not tell what was published to it"
             raise cannot_republish(self._name, self._job, self.location, why)

@@ -26,7 +26,7 @@ from tidemark.spark.sinks.parquet_sink import ParquetSink
 from tidemark.spark.sinks.staging.missing import Expected
 from tidemark.spark.sinks.staging.staging import new_staging
 from tidemark.state.log.joblog import JobLog
-from tidemark.state.log.records import OutputRecord, SinkPosition
+from tidemark.state.log.records import EpochRecord, OutputRecord, SinkPosition
 from tidemark.state.store.store import JobStore
 
 if TYPE_CHECKING:
@@ -85,6 +85,10 @@ class Sink(Protocol):
 
     def adopt(self) -> None:
         """Take the place as it is for what it should be: a gap was accepted."""
+        ...
+
+    def missing(self, retained: Retained) -> tuple[EpochRecord, ...]:
+        """Return those of some epochs that the place does not hold, as far as it tells."""
         ...
 
     def require_republishable(self, retained: Retained) -> None:

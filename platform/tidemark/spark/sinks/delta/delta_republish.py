@@ -9,7 +9,7 @@ from deltalake import DeltaTable, Transaction
 
 from tidemark.crashpoints import crash_point
 from tidemark.errors import MissingEpochsError
-from tidemark.savepoints.delta.missing_records import Retained, to_publish_again
+from tidemark.savepoints.delta.missing_records import Retained, missing_of, to_publish_again
 from tidemark.savepoints.delta.table_changes import Shown, shown_epochs
 from tidemark.savepoints.delta.table_entries import read_entry
 from tidemark.savepoints.delta.table_position import is_continued
@@ -82,6 +82,10 @@ class Republishing:
             if lost:
                 raise self._refused(f"{len(lost)} of the files that were staged for epoch {record.epoch} are deleted, such as {lost[0]}")
         return records
+
+    def missing(self, table: DeltaTable | None, retained: Retained, position: SinkPosition | None) -> tuple[EpochRecord, ...]:
+        """Return the epochs that the table does not show, as far as its log tells; the arguments are those of ``run``."""
+        return retained.records if table is None else missing_of(retained, self._shown(table, self._seen(position)))
 
     def _replaces(self, record: EpochRecord) -> bool:
         return Upsert.of_options(record.outputs[self._output].options) is not None

@@ -38,7 +38,7 @@ from tidemark.spark.sinks.staging.missing import Expected, staged_files_lost
 from tidemark.spark.sinks.staging.staging import Vacancy, folder_of
 from tidemark.state.delta.delta_tags import COLUMNS_FOR, CREATED, EPOCH, JOB, LINEAGE, MAINTENANCE
 from tidemark.state.encoding.redaction import without_secrets
-from tidemark.state.log.records import OutputRecord, SinkPosition
+from tidemark.state.log.records import EpochRecord, OutputRecord, SinkPosition
 from tidemark.state.store.store import JobStore
 
 if TYPE_CHECKING:
@@ -124,6 +124,15 @@ class DeltaSink:
     def adopt(self) -> None:
         """Take the table as it is for what it should be."""
         self._at.adopt()
+
+    def missing(self, retained: Retained) -> tuple[EpochRecord, ...]:
+        """Return those of some epochs that the table does not show, as far as its log tells."""
+        try:
+            return self._republishing.missing(self._opened(fresh=True), retained, self._at.known)
+        except (DeltaError, OSError, TidemarkError) as error:
+            text = "output %r: which epochs its table at %s misses cannot be told: %s"
+            logger.warning(text, self._name, self.location, first_line(error))
+            return ()
 
     def require_republishable(self, retained: Retained) -> None:
         """Raise MissingEpochsError when what the table no longer holds of some epochs cannot be published again."""
