@@ -20,6 +20,7 @@ from tidemark.savepoints.delta.missing_records import Retained
 from tidemark.spark.sinks.delta.delta_upsert import Upsert
 from tidemark.spark.sinks.parquet_sink import ParquetSink
 from tidemark.spark.sinks.staging.missing import Expected
+from tidemark.state.delta.delta_tags import REPUBLISHED
 from tidemark.state.encoding.codec import from_plain, to_plain
 from tidemark.state.encoding.envelope import seal, unseal
 from tidemark.state.log.progress import EpochProgress
@@ -170,7 +171,9 @@ def test_killed_while_epochs_are_published_again(tmp_path: Path, mode: str, poin
     rig.restart()
     rig.sink.expect(Expected(position))
     # What was published before the kill is there already.
-    assert rig.sink.republish(retained(tmp_path)) == tuple(range(4))[len(shown) + done :]
+    assert len([commit for commit in rig.table.history() if REPUBLISHED in commit]) == done
+    assert rig.sink.republish(retained(tmp_path)) == tuple(range(4))[len(shown) :]
+    assert len([commit for commit in rig.table.history() if REPUBLISHED in commit]) == 4 - len(shown)
     assert rig.rows == rig.expected
     rig.run(row("k4", 40, 4))
     assert rig.rows == rig.expected

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 
-from tidemark.savepoints.delta.missing_records import Retained, to_publish_again
+from tidemark.savepoints.delta.missing_records import Retained, retained_of, to_publish_again
 from tidemark.savepoints.delta.table_changes import Shown, judge, shown_epochs
 from tidemark.savepoints.delta.table_entries import Entry, entry_of
 from tidemark.state.delta.delta_tags import EPOCH, JOB, LINEAGE, MAINTENANCE, REWIND
-from tidemark.state.log.records import SinkPosition
+from tidemark.state.encoding.codec import from_plain
+from tidemark.state.log.progress import EpochProgress, OutputRepair
+from tidemark.state.log.records import EpochRecord, OutputRecord, SinkPosition, StagedFile
 
 OURS = "tidemark-a-000000000003-0/part-0.parquet"
 KNOWN = SinkPosition("id", 10, "sum", "a", 3, since=8)
@@ -137,17 +140,21 @@ def test_an_entry_is_read_as_spark_and_delta_rs_write_it() -> None:
     assert (timed.restored_version, str(timed)) == (None, "version 1 is a RESTORE to an earlier time")
 
 
-def shown(*entries: Entry, first: int = 0) -> Shown:
+def shown(*entries: Entry, first: int = 0, seen: int = -1) -> Shown:
     by_version = {entry.version: entry for entry in entries if entry.version >= first}
-    return shown_epochs(by_version.get, max(by_version), job="taxi")
+    return shown_epochs(by_version.get, max(by_version), job="taxi", seen=seen)
 
 
 def test_which_epochs_a_table_shows() -> None:
     four = [own(version, version) for version in range(4)]
     assert shown(*four).epochs == {("a", number) for number in range(4)}
-    assert shown(*four, restore(4, 1), own(5, 4)) == Shown(frozenset({("a", 0), ("a", 1), ("a", 4)}), complete=True)
-    assert shown(*four, by_others(4, "TRUNCATE"), own(5, 4)) == Shown(frozenset({("a", 4)}), complete=True)
-    assert shown(*four, restore(4, 1), first=2) == Shown(frozenset(), complete=False)
+    assert shown(*four, restore(4, 1), own(5, 4)) == Shown((("a", 0), ("a", 1), ("a", 4)), complete=True)
+    assert shown(*four, by_others(4, "TRUNCATE"), own(5, 4)) == Shown((("a", 4),), complete=True)
+    assert "version 4 is a RESTORE to version 1, whose entry" in shown(*four, restore(4, 1), own(5, 4), first=2).unclear
+    # Up to version 5 the job saw the table whole.
+    assert shown(*four, restore(4, 1), own(5, 4), first=2, seen=5) == Shown((("a", 4),), complete=False)
+    assert "the entry of version 1 is" in shown(*four, first=2, seen=0).unclear
+    assert shown(*four, first=2, seen=2) == shown(*four, first=2) == Shown((("a", 2), ("a", 3)), complete=False)
     assert shown(*four, own(4, 1, **{REWIND: "x"})).epochs == {("a", number) for number in range(4)}
     rewound = Entry(4, "RESTORE", {"version": "1"}, {JOB: "taxi", LINEAGE: "b", EPOCH: "1", REWIND: "x"})
     assert shown(*four, rewound).epochs == {("a", 0), ("a", 1), ("b", 1)}
@@ -156,6 +163,64 @@ def test_which_epochs_a_table_shows() -> None:
 
 def test_a_table_that_does_not_tell_what_is_missing_is_not_published_to_again() -> None:
     none = Retained((), whole=True)
-    assert "no epoch" in to_publish_again(none, Shown(frozenset(), complete=True), in_order=False)[1]
-    assert "no longer tells" in to_publish_again(none, Shown(frozenset(), complete=False), in_order=False)[1]
-    assert "for a reason" in to_publish_again(none, Shown(frozenset(), complete=True, unclear="for a reason"), in_order=False)[1]
+    assert "no epoch" in to_publish_again(none, Shown((), complete=True), in_order=False)[1]
+    assert "no longer tells" in to_publish_again(none, Shown((), complete=False), in_order=False)[1]
+    assert "for a reason" in to_publish_again(none, Shown((), complete=True, unclear="for a reason"), in_order=False)[1]
+
+
+PROGRESS = EpochProgress("taxi", "a", 0, 0, 0, 0, 0)
+
+
+def retained(*numbers: int) -> Retained:
+    return Retained(tuple(EpochRecord("taxi", "a", None, 1, number, 0, "", PROGRESS) for number in numbers), whole=True)
+
+
+def again(numbers: Iterable[int], order: str, *, complete: bool = True, in_order: bool = True) -> str:
+    """Return which of some epochs are published again to a table, by the order in which it shows epochs."""
+    found, refusal = to_publish_again(retained(*numbers), Shown(tuple(("a", int(digit)) for digit in order), complete), in_order=in_order)
+    return refusal or "".join(str(record.epoch) for record in found)
+
+
+def test_where_rows_replace_others_all_is_published_again_from_the_first_that_is_missing_or_too_early() -> None:
+    orders = {"01": "2345", "0145": "2345", "01452": "345", "014523": "45", "0145234": "5", "01452345": "", "012345": ""}
+    for order, wanted in orders.items():
+        # Of an epoch that is there twice the newer counts.
+        newest = "".join(digit for number, digit in enumerate(order) if digit not in order[number + 1 :])
+        assert again(range(6), newest) == wanted, order
+    assert again(range(6), "0145", in_order=False) == "23"
+    assert again(range(6), "014523", in_order=False) == ""
+
+
+def test_epochs_that_somebody_accepted_as_missing_stay_so() -> None:
+    def left(order: str, accepted: str, *, whole: bool = True, in_order: bool = True) -> str:
+        gap = frozenset(("a", int(digit)) for digit in accepted)
+        shown = Shown(tuple(("a", int(digit)) for digit in order), complete=True)
+        found, refusal = to_publish_again(Retained(retained(*range(6)).records, whole, gap), shown, in_order=in_order)
+        return refusal or "".join(str(record.epoch) for record in found)
+
+    for in_order in (True, False):
+        assert left("014", "23", in_order=in_order) == "5"
+        assert left("01", "23", in_order=in_order) == "45"
+        # The table was deleted, and so is known from then on.
+        assert left("", "0123", whole=False, in_order=in_order) == "45"
+        assert left("0145", "23", in_order=in_order) == ""
+    assert "does not retain" in left("", "", whole=False)
+    gap = OutputRepair.of_gap(7, "why", [("a", 2), ("a", 3)])
+    assert (gap.epochs, gap.lineages, gap.accepted) == ((2, 3), ("a",), {("a", 2), ("a", 3)})
+    gap = OutputRepair.of_gap(7, "why", [("a", 2), ("b", 2)])
+    assert gap.accepted == {("a", 2), ("b", 2)}
+    # An earlier build did not say which.
+    assert from_plain(OutputRepair, {"how": "accepted", "epoch": 7, "what": "why", "epochs": []}, path="p").accepted == frozenset()
+    noted = EpochRecord("taxi", "a", None, 1, 4, 0, "", PROGRESS, outputs={"o": OutputRecord("delta", "x", repairs=(gap,))})
+    lost = [replace(noted, epoch=number, outputs={"o": OutputRecord("delta", "x", files=(StagedFile("f", 1, 1),))}) for number in (3, 2)]
+    assert retained_of([noted, *lost], "o", sink="delta", location="x").accepted == {("a", 2)}
+
+
+def test_what_comes_before_entries_that_expired_is_there() -> None:
+    for in_order in (True, False):
+        assert again(range(6), "2345", complete=False, in_order=in_order) == ""
+        assert again(range(6), "23", complete=False, in_order=in_order) == "45"
+        # The first that the log tells of is one that the job's log no longer retains.
+        assert again((2, 3, 4, 5), "15", complete=False, in_order=in_order) == ("2345" if in_order else "234")
+    assert again(range(6), "4523", complete=False) == "45"
+    assert again(range(6), "4523", complete=False, in_order=False) == ""

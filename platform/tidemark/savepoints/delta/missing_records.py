@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from tidemark.savepoints.delta.table_changes import Shown
 from tidemark.savepoints.model.rewind_note import IDENTITY
@@ -12,10 +13,17 @@ from tidemark.state.log.records import EpochRecord, ParentRef
 
 @dataclass(frozen=True)
 class Retained:
-    """The retained epochs with rows for an output's place, oldest first; ``whole`` says that none came before them."""
+    """The retained epochs with rows for an output's place.
+
+    Args:
+        records: oldest first.
+        whole: whether none came before them.
+        accepted: lineages and numbers of those that somebody accepted as missing; they are never published again.
+    """
 
     records: tuple[EpochRecord, ...]
     whole: bool
+    accepted: frozenset[tuple[str, int]] = frozenset()
 
 
 def retained_of(records: Iterable[EpochRecord], output: str, *, sink: str, location: str | None) -> Retained:
@@ -30,46 +38,89 @@ def retained_of(records: Iterable[EpochRecord], output: str, *, sink: str, locat
     found: list[EpochRecord] = []
     until: ParentRef | None = None
     oldest: EpochRecord | None = None
+    accepted: set[tuple[str, int]] = set()
     for record in records:
         oldest = record
         if until is not None and (record.lineage, record.epoch) != (until.lineage, until.epoch):
             continue
         until = None
         stored = record.outputs.get(output)
+        accepted.update(*(repair.accepted for repair in stored.repairs) if stored is not None else ())
         if stored is not None and stored.files and (stored.sink, stored.location) == (sink, location):
             found.append(record)
         restored = record.restored
         begins = record.parent is not None and restored is not None and record.epoch == record.parent.epoch
         if begins and restored is not None and restored.identity.startswith(IDENTITY):
             until = record.parent
-    return Retained(tuple(reversed(found)), oldest is not None and _is_first(oldest))
+    there = frozenset(accepted & {(record.lineage, record.epoch) for record in found})
+    return Retained(tuple(reversed(found)), oldest is not None and _is_first(oldest), there)
+
+
+def missing_of(retained: Retained, shown: Shown) -> tuple[EpochRecord, ...]:
+    """Return the retained epochs that a table does not show, oldest first; none where its log does not tell."""
+    if shown.unclear or (not shown.complete and not any((record.lineage, record.epoch) in shown.epochs for record in retained.records)):
+        return ()
+    places = _places(retained.records, shown)
+    return tuple(record for record, place in zip(retained.records, places, strict=True) if place is None)
 
 
 def to_publish_again(retained: Retained, shown: Shown, *, in_order: bool) -> tuple[tuple[EpochRecord, ...], str]:
     """Return the epochs to publish again, oldest first, and why that cannot be done, in words; empty where it can.
 
+    None are to be where the table shows all of them, such as after a start that published them and ended before the job's log noted it.
+
     Args:
-        retained: epochs that the table should show.
+        retained: epochs that the table should show, but those that somebody accepted as missing: perhaps he put rows there himself.
         shown: those that it does.
-        in_order: whether all from the first missing one on are wanted, since later rows replace earlier ones.
+        in_order: whether later rows replace earlier ones. Then all are wanted from the first on that is missing, or that came after a later
+            one: the table shows each epoch as it was published last, and older values must not come after newer ones.
     """
-    records = retained.records
+    records = tuple(record for record in retained.records if (record.lineage, record.epoch) not in retained.accepted)
     if shown.unclear:
         return (), f"its log does not tell which epochs it shows: {shown.unclear}"
-    there = [(record.lineage, record.epoch) in shown.epochs for record in records]
-    first = 0
-    if not shown.complete:
-        if not any(there):
-            return (), "its log no longer tells which epochs it shows"
-        first = there.index(True)
-    numbers = [number for number in range(first, len(records)) if not there[number]]
-    if not numbers:
+    if not shown.complete and not any((record.lineage, record.epoch) in shown.epochs for record in records):
+        return (), "its log no longer tells which epochs it shows"
+    if not records:
         return (), "by its log no epoch that the job's log retains is missing"
-    start = records[numbers[0]].epoch
-    if shown.complete and numbers[0] == 0 and not retained.whole and not any(epoch < start for _, epoch in shown.epochs):
-        return (), f"the job's log does not retain the epochs before {start}, which are missing, too"
-    chosen: Sequence[EpochRecord] = records[numbers[0] :] if in_order else [records[number] for number in numbers]
-    return tuple(chosen), ""
+    places = _places(records, shown)
+    numbers = [number for number, place in enumerate(places) if place is None]
+    # What is older than an epoch that was accepted as missing was accepted with it.
+    if shown.complete and places[0] is None and not retained.whole and records[0] is retained.records[0]:
+        start = records[0].epoch
+        if not any(epoch < start for _, epoch in shown.epochs):
+            return (), f"the job's log does not retain the epochs before {start}, which are missing, too"
+    if in_order:
+        numbers = list(range(_in_place(places), len(records)))
+    return tuple(records[number] for number in numbers), ""
+
+
+_BEFORE_ALL: Final = -1
+
+
+def _places(records: Sequence[EpochRecord], shown: Shown) -> list[int | None]:
+    """Return where in the table's order each epoch stands, None for one that is missing."""
+    order = {epoch: number for number, epoch in enumerate(shown.order)}
+    keys = [(record.lineage, record.epoch) for record in records]
+    places = [order.get(key) for key in keys]
+    if shown.complete or not any(place is not None for place in places):
+        return places
+    # Of what came before the first that its log tells of, all is there.
+    lineage, epoch = shown.order[0]
+    first = places.index(min(place for place in places if place is not None))
+    return [
+        _BEFORE_ALL if place is None and number < first and (key[0] != lineage or key[1] < epoch) else place
+        for number, (key, place) in enumerate(zip(keys, places, strict=True))
+    ]
+
+
+def _in_place(places: Iterable[int | None]) -> int:
+    """Return how many of the oldest epochs the table shows, one after the other."""
+    last, count = _BEFORE_ALL, 0
+    for place in places:
+        if place is None or place < last:
+            break
+        last, count = place, count + 1
+    return count
 
 
 def _is_first(record: EpochRecord) -> bool:

@@ -6,10 +6,11 @@ has lost epochs, and its application transaction does not show that: a RESTORE l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from tidemark.savepoints.delta.table_entries import Entry
+from tidemark.state.delta.delta_tags import REPUBLISHED
 from tidemark.state.log.records import SinkPosition
 
 
@@ -99,41 +100,60 @@ class Shown:
     """Which epochs a table's newest version shows.
 
     Args:
-        epochs: by lineage and number, as far back as the table's log tells.
-        complete: whether it tells of all; else those before the oldest are there, too.
+        order: their lineages and numbers, as far back as the table's log tells; the one that was published last comes last.
+        complete: whether it tells of all; else those before the first are there, too.
         unclear: why it does not tell which are there, in words; empty where it does.
+        again: those that were published again, and the versions by which they were.
     """
 
-    epochs: frozenset[tuple[str, int]]
+    order: tuple[tuple[str, int], ...]
     complete: bool
     unclear: str = ""
+    again: Mapping[tuple[str, int], int] = field(default_factory=dict, compare=False)
+
+    @property
+    def epochs(self) -> frozenset[tuple[str, int]]:
+        """The same, in no order."""
+        return frozenset(self.order)
 
 
-def shown_epochs(entry_at: Callable[[int], Entry | None], newest: int, *, job: str) -> Shown:
+def shown_epochs(entry_at: Callable[[int], Entry | None], newest: int, *, job: str, seen: int = -1) -> Shown:
     """Return which epochs of a job a table shows: back from the newest version, and past what a RESTORE or a rewind left out.
 
     Args:
         entry_at: returns the entry of a version, None where it has expired.
         newest: the table's version.
         job: its name.
+        seen: the newest version that the job's log knows as whole, -1 where the table's log does not continue that one.
     """
-    found: set[tuple[str, int]] = set()
+    found: dict[tuple[str, int], Entry] = {}
+
+    def shown(*, complete: bool, unclear: str = "") -> Shown:
+        again = {epoch: entry.version for epoch, entry in found.items() if REPUBLISHED in entry.tags}
+        return Shown(tuple(reversed(found)), complete, unclear, again)
+
     version = newest
+    restored: Entry | None = None
     while version >= 0:
         entry = entry_at(version)
         if entry is None:
-            return Shown(frozenset(found), complete=False)
+            if restored is not None:
+                return shown(complete=False, unclear=f"{restored}, whose entry is no longer there")
+            # What is older than that is known only up to where the job saw the table whole.
+            return shown(complete=False, unclear=f"the entry of version {version} is no longer there" if 0 <= seen < version else "")
         if entry.of_job(job) and entry.epoch is not None:
-            found.add(entry.epoch)
+            found.setdefault(entry.epoch, entry)
+            restored = None
         before = version - 1
         if entry.restores:
             target = entry.restored_version
             if target is None or target >= version:
-                return Shown(frozenset(found), complete=False, unclear=f"{entry}, which names no version")
+                return shown(complete=False, unclear=f"{entry}, which names no version")
+            restored = entry if entry.foreign and version > seen else restored
             before = target
         elif entry.foreign and entry.replaces_all:
             break
         elif entry.foreign and entry.removes_staged and not (entry.replaces_some and entry.added):
-            return Shown(frozenset(found), complete=False, unclear=f"{entry}, which removed {entry.removes_staged} of the jobs' files")
+            return shown(complete=False, unclear=f"{entry}, which removed {entry.removes_staged} of the jobs' files")
         version = before
-    return Shown(frozenset(found), complete=True)
+    return shown(complete=True)

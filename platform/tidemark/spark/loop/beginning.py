@@ -107,10 +107,12 @@ class Beginning:
         former = {name: sink for name, sink in sinks_of(head, self.sinks).items() if sink is not self.sinks.get(name)}
         for sinks in (self.sinks, former):
             expect_published(head, sinks, log)
-            self.repairs.update(mended(head, sinks, log, self.missing_epochs))
+        # A former place of an output is one more under its name.
+        self.repairs.update(mended(head, [*former.items(), *self.sinks.items()], log, self.missing_epochs))
 
         def accepted(name: str, error: MissingEpochsError) -> None:
-            self.repairs[name] = OutputRepair("accepted", head.epoch + 1, error.what)
+            before = self.repairs[name].accepted if name in self.repairs else ()
+            self.repairs[name] = OutputRepair.of_gap(head.epoch + 1, error.what, [*sorted(before), (head.lineage, head.epoch)])
             logger.warning("%s", self.repairs[name])
 
         publish(head, {**self.sinks, **former}, lost=accepted if self.missing_epochs == "accept" else None)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
 from tidemark.errors import MissingEpochsError
-from tidemark.savepoints.delta.missing_records import retained_of
+from tidemark.savepoints.delta.missing_records import Retained, retained_of
 from tidemark.spark.sinks.sinks import BoundSink, sink_for
 from tidemark.spark.sinks.staging.missing import Expected
 from tidemark.state.log.joblog import JobLog
@@ -44,33 +44,42 @@ def expect_published(head: EpochRecord, sinks: Mapping[str, BoundSink], log: Job
             bound.sink.expect(Expected(newest=_newest_before(head, name, bound, log)))
 
 
-def mended(head: EpochRecord, sinks: Mapping[str, BoundSink], log: JobLog, how: MissingEpochs | None) -> dict[str, OutputRepair]:
+def mended(head: EpochRecord, sinks: Iterable[tuple[str, BoundSink]], log: JobLog, how: MissingEpochs | None) -> dict[str, OutputRepair]:
     """Make sure that places hold what was published to them, or do what is asked for about those that do not; returns what was done.
+
+    All places are looked at first: while one of them cannot be made whole, none is changed.
 
     Args:
         head: the newest epoch.
-        sinks: by output; they know what to expect.
+        sinks: with their outputs' names; they know what to expect.
         log: the job's.
         how: what is to be done, None to refuse.
 
     Raises:
         MissingEpochsError: a place does not, and nothing is to be done about that or can be.
     """
-    done: dict[str, OutputRepair] = {}
-    for name, bound in sinks.items():
+    due: list[tuple[str, BoundSink, str, Retained]] = []
+    for name, bound in sinks:
         try:
             bound.sink.require_whole()
         except MissingEpochsError as error:
             if how is None:
                 raise error.with_job(head.job) from None
-            epochs: tuple[int, ...] = ()
+            retained = retained_of(log.epochs(), name, sink=bound.sink.kind, location=bound.sink.location)
             if how == "republish":
-                retained = retained_of(log.epochs(), name, sink=bound.sink.kind, location=bound.sink.location)
-                epochs = bound.sink.republish(retained)
-            else:
-                bound.sink.adopt()
-            done[name] = OutputRepair("republished" if how == "republish" else "accepted", head.epoch + 1, error.what, epochs)
-            logger.warning("%s", done[name])
+                bound.sink.require_republishable(retained)
+            due.append((name, bound, error.what, retained))
+    done: dict[str, OutputRepair] = {}
+    for name, bound, what, retained in due:
+        if how == "republish":
+            done[name] = OutputRepair("republished", head.epoch + 1, what, bound.sink.republish(retained))
+        else:
+            newest = bound.sink.newest(head.lineage)
+            # A newest epoch that was not published is published after this.
+            missing = [item for item in bound.sink.missing(retained) if item != head or (newest is not None and newest >= head.epoch)]
+            done[name] = OutputRepair.of_gap(head.epoch + 1, what, [(item.lineage, item.epoch) for item in missing])
+            bound.sink.adopt()
+        logger.warning("%s", done[name])
     return done
 
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from tidemark.savepoints.delta.missing_records import Retained
 from tidemark.spark.sinks.staging.missing import Expected
 from tidemark.spark.sinks.staging.staging import folder_of
-from tidemark.state.log.records import OutputRecord, SinkPosition
+from tidemark.state.log.records import EpochRecord, OutputRecord, SinkPosition
 from tidemark.state.store.layout import STAGING
 from tidemark.state.store.store import JobStore
 
@@ -56,6 +56,13 @@ class _StagedInJob:
         """Find nothing missing: what was shown is not kept."""
 
     def adopt(self) -> None:
+        """Take it as it is."""
+
+    def missing(self, retained: Retained) -> tuple[EpochRecord, ...]:  # noqa: ARG002 - the protocol's
+        """Return nothing: no epoch is kept."""
+        return ()
+
+    def require_republishable(self, retained: Retained) -> None:
         """Take it as it is."""
 
     def republish(self, retained: Retained) -> tuple[int, ...]:  # noqa: ARG002 - the protocol's

@@ -30,7 +30,7 @@ from tidemark.spark.sinks.delta.delta_republish import cannot_republish
 from tidemark.spark.sinks.parquet_position import ParquetPosition, final_names
 from tidemark.spark.sinks.staging.missing import Expected, staged_files_lost
 from tidemark.spark.sinks.staging.staging import Vacancy, folder_of
-from tidemark.state.log.records import OutputRecord, SinkPosition
+from tidemark.state.log.records import EpochRecord, OutputRecord, SinkPosition
 from tidemark.state.store.store import JobStore
 
 if TYPE_CHECKING:
@@ -87,9 +87,29 @@ class ParquetSink:
 
     def republish(self, retained: Retained) -> tuple[int, ...]:
         """Publish again what an older copy of the folder has no note of, where the files are there still; returns the epochs."""
+        missing = self._missing(retained)
+        for record in missing:
+            self._move(record.outputs[self._name], record.lineage, record.epoch)
+            crash_point("output-republished")
+        return tuple(record.epoch for record in missing)
+
+    def require_republishable(self, retained: Retained) -> None:
+        """Raise MissingEpochsError when the files of what an older copy of the folder has no note of are not there."""
+        self._missing(retained)
+
+    def missing(self, retained: Retained) -> tuple[EpochRecord, ...]:
+        """Return those of some epochs that came after the newest in the folder's note."""
+        newest = self._at.newest
+        if newest is None:
+            return retained.records
+        keys = [(record.lineage, record.epoch) for record in retained.records]
+        return retained.records[keys.index(newest) + 1 :] if newest in keys else ()
+
+    def _missing(self, retained: Retained) -> tuple[EpochRecord, ...]:
         newest, records = self._at.newest, retained.records
         keys = [(record.lineage, record.epoch) for record in records]
-        missing = records[keys.index(newest) + 1 :] if newest in keys else ()
+        later = records[keys.index(newest) + 1 :] if newest in keys else ()
+        missing = tuple(record for record in later if (record.lineage, record.epoch) not in retained.accepted)
         if not missing:
             why = "no other copy of the deleted files is there" if newest in keys else "the folder does not tell what was published to it"
             raise cannot_republish(self._name, self._job, self.location, why)
@@ -100,10 +120,7 @@ class ParquetSink:
                 if not (self.staging.exists(name) or self.staging.exists(file.path)):
                     why = f"the files of epoch {record.epoch} are no longer there, such as {name}"
                     raise cannot_republish(self._name, self._job, self.location, why)
-        for record in missing:
-            self._move(record.outputs[self._name], record.lineage, record.epoch)
-            crash_point("output-republished")
-        return tuple(record.epoch for record in missing)
+        return missing
 
     def staging_folder(self, name: str) -> str:
         """Return a hidden folder."""

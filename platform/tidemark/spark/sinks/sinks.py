@@ -26,7 +26,7 @@ from tidemark.spark.sinks.parquet_sink import ParquetSink
 from tidemark.spark.sinks.staging.missing import Expected
 from tidemark.spark.sinks.staging.staging import new_staging
 from tidemark.state.log.joblog import JobLog
-from tidemark.state.log.records import OutputRecord, SinkPosition
+from tidemark.state.log.records import EpochRecord, OutputRecord, SinkPosition
 from tidemark.state.store.store import JobStore
 
 if TYPE_CHECKING:
@@ -87,8 +87,19 @@ class Sink(Protocol):
         """Take the place as it is for what it should be: a gap was accepted."""
         ...
 
+    def missing(self, retained: Retained) -> tuple[EpochRecord, ...]:
+        """Return those of some epochs that the place does not hold, as far as it tells."""
+        ...
+
+    def require_republishable(self, retained: Retained) -> None:
+        """Raise MissingEpochsError when what the place no longer holds of some epochs cannot be published again; nothing is changed."""
+        ...
+
     def republish(self, retained: Retained) -> tuple[int, ...]:
-        """Publish again what the place no longer holds of some epochs, and return their numbers; MissingEpochsError where it cannot be."""
+        """Publish again what the place no longer holds of some epochs, and return the numbers of all that were since it was whole.
+
+        Of a place that a start before this one made whole that is learnt, and nothing is published. Raises as ``require_republishable``.
+        """
         ...
 
     def newest(self, lineage: str) -> int | None:

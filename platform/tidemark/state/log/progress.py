@@ -5,7 +5,7 @@ Everything in it comes from what was committed. Times are milliseconds since 197
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -82,13 +82,34 @@ class OutputRepair:
     """What was done about epochs that an output's place no longer held.
 
     ``how``: ``republished`` or ``accepted``. ``epoch`` is the one whose record notes it, ``what`` says in words what was missing and why,
-    ``epochs`` are those that were published again.
+    ``epochs`` are those that were published again, or that stay missing: as far as they are known and retained then, in records of earlier
+    builds none. ``lineages`` are those of the epochs that stay missing, in the same order; one alone is that of all.
     """
 
     how: Literal["republished", "accepted"]
     epoch: int
     what: str
     epochs: tuple[int, ...] = ()
+    lineages: tuple[str, ...] = later(())
+
+    @property
+    def accepted(self) -> frozenset[tuple[str, int]]:
+        """Lineages and numbers of the epochs that stay missing."""
+        lineages = self.lineages * len(self.epochs) if len(self.lineages) == 1 else self.lineages
+        return frozenset(zip(lineages, self.epochs, strict=False)) if self.how == "accepted" else frozenset()
+
+    @classmethod
+    def of_gap(cls, epoch: int, what: str, missing: Iterable[tuple[str, int]]) -> OutputRepair:
+        """Return that a gap was accepted.
+
+        Args:
+            epoch: the one that notes it.
+            what: was missing and why, in words.
+            missing: lineages and numbers of the epochs.
+        """
+        found = tuple(dict.fromkeys(missing))
+        lineages = tuple(lineage for lineage, _ in found)
+        return cls("accepted", epoch, what, tuple(number for _, number in found), lineages[:1] if len(set(lineages)) == 1 else lineages)
 
     def __str__(self) -> str:
         """Return it as a line for people."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import unquote
 
 from deltalake import DeltaTable, Schema, Transaction
 
@@ -39,7 +40,7 @@ class Merge:
 
     ``folder`` is the epoch's staging, ``application`` what the table knows the output's lineage by, ``metadata`` goes into the commit, and
     ``columns_for`` into one before it by which the table gets columns. ``again`` publishes it although the table's transaction says that it
-    was published: it was, and its rows are there no longer.
+    was published: it was, and its rows are there no longer, or earlier epochs came after them.
     """
 
     output: str
@@ -73,7 +74,9 @@ class Merge:
     def _attempt(self, table: DeltaTable, rewriter: Rewriter) -> bool:
         # Of rows that stay every column does, also those that new rows no longer have.
         schema = table.schema().to_json()
-        counts, files = self._touched(table, rewriter)
+        # A file of its own is there where it is published again; one that is whole holds only its newest rows.
+        there = {unquote(str(path)) for path in table.get_add_actions()["path"].to_pylist()} if self.again else set()
+        counts, files = self._touched(table, rewriter, own={file.path for file in self.change.files if file.path in there})
         attempt = new_attempt(self.folder, "merged", table.version())
         kept: list[StagedFile] = []
         if partly := [file for file in files if file.rows is None or counts[file.path] < file.rows]:
@@ -83,18 +86,18 @@ class Merge:
         replaced = sum(counts.values())
         return rewrite(
             table,
-            [*add_actions(self.change.files), *add_actions(kept), *remove_actions(files)],
+            [*add_actions(file for file in self.change.files if file.path not in there), *add_actions(kept), *remove_actions(files)],
             Schema.from_json(schema),
             transaction=Transaction(self.application, max(self.epoch, table.transaction_version(self.application) or -1)),
             metadata={**self.metadata, REWRITE_FOLDER: attempt, "tidemark.mode": "upsert", "tidemark.rows_replaced": str(replaced)},
         )
 
-    def _touched(self, table: DeltaTable, rewriter: Rewriter) -> tuple[Mapping[str, int], list[LiveFile]]:
-        """Return the files that hold rows which go, and how many: first by the log's statistics, then by their key columns."""
+    def _touched(self, table: DeltaTable, rewriter: Rewriter, *, own: Collection[str]) -> tuple[Mapping[str, int], list[LiveFile]]:
+        """Return the other files that hold rows which go, and how many: first by the log's statistics, then by their key columns."""
         types = self._types
         keys = {key: types[key] for key in self.change.upsert.keys}
         changes = [change for file in self.change.files for change in self._bounds(file, keys)]
-        files = [file for file in live_files(table, keys) if may_hold(file, changes)]
+        files = [file for file in live_files(table, keys) if unquote(file.path) not in own and may_hold(file, changes)]
         if len(files) > FEW_FILES and types.get(START) == "timestamp" and START in keys:
             # An early window and a late one in one epoch have all that lies between within their bounds.
             starts = rewriter.starts(self.change, MOST_STARTS)

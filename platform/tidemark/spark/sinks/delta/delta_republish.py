@@ -9,16 +9,17 @@ from deltalake import DeltaTable, Transaction
 
 from tidemark.crashpoints import crash_point
 from tidemark.errors import MissingEpochsError
-from tidemark.savepoints.delta.missing_records import Retained, to_publish_again
+from tidemark.savepoints.delta.missing_records import Retained, missing_of, to_publish_again
 from tidemark.savepoints.delta.table_changes import Shown, shown_epochs
 from tidemark.savepoints.delta.table_entries import read_entry
+from tidemark.savepoints.delta.table_position import is_continued
 from tidemark.spark.sinks.delta.delta_commits import add_actions, add_columns, rewrite
 from tidemark.spark.sinks.delta.delta_merge import ATTEMPTS, Merge, others_were_faster
 from tidemark.spark.sinks.delta.delta_rewrite import Change, Rewriter
 from tidemark.spark.sinks.delta.delta_upsert import Upsert, replaced_starts
 from tidemark.spark.sinks.staging.staging import folder_of
 from tidemark.state.delta.delta_tags import COLUMNS_FOR, EPOCH, JOB, LINEAGE, MAINTENANCE, REPUBLISHED
-from tidemark.state.log.records import EpochRecord, OutputRecord
+from tidemark.state.log.records import EpochRecord, OutputRecord, SinkPosition
 from tidemark.state.store.store import JobStore
 
 
@@ -38,27 +39,60 @@ class Republishing:
         self._store = store
         self._rewriter = rewriter
 
-    def run(self, table: DeltaTable | None, retained: Retained) -> tuple[EpochRecord, ...]:
-        """Publish what is missing, oldest first, each epoch as a version of its own; returns those epochs.
+    def run(self, table: DeltaTable | None, retained: Retained, position: SinkPosition | None) -> tuple[int, ...]:
+        """Publish what is missing, oldest first, each epoch as a version of its own; returns all that were since the table was whole.
+
+        Who is interrupted is followed by somebody who gives the same command: the table's log tells what is still missing.
+
+        Args:
+            table: None where there is none.
+            retained: the epochs that it should show.
+            position: of the table, as the job's log knows it.
 
         Raises:
             MissingEpochsError: it is unknown what is missing, or staged files are not there; nothing was changed.
             PublishError: other writers were faster each time; what was published stays.
         """
+        seen = self._seen(position)
+        records = self.due(table, retained, position)
+        if table is None:
+            return ()
+        for record in records:
+            self._publish(table, record)
+            crash_point("output-republished")
+        table.update_incremental()
+        again = self._shown(table, seen).again
+        return tuple(record.epoch for record in retained.records if again.get((record.lineage, record.epoch), -1) > seen)
+
+    def due(self, table: DeltaTable | None, retained: Retained, position: SinkPosition | None) -> tuple[EpochRecord, ...]:
+        """Return the epochs to publish again, oldest first; none where the table shows all. Takes and raises what ``run`` does."""
         if table is None:
             raise self._refused("there is no table any more, and the staged files were in its folder")
-        replaces = any(Upsert.of_options(record.outputs[self._output].options) is not None for record in retained.records)
-        records, refusal = to_publish_again(retained, self._shown(table), in_order=replaces)
+        shown = self._shown(table, self._seen(position))
+        replaces = any(self._replaces(record) for record in retained.records)
+        records, refusal = to_publish_again(retained, shown, in_order=replaces)
         if refusal:
             raise self._refused(refusal)
+        for record in records:
+            if not self._replaces(record) and (record.lineage, record.epoch) in shown.epochs:
+                why = "is shown, its rows have no key, and those of missing epochs before it would replace some of them"
+                raise self._refused(f"epoch {record.epoch} {why}")
         for record in records:
             lost = [file.path for file in record.outputs[self._output].files if not self._store.exists(file.path)]
             if lost:
                 raise self._refused(f"{len(lost)} of the files that were staged for epoch {record.epoch} are deleted, such as {lost[0]}")
-        for record in records:
-            self._publish(table, record)
-            crash_point("output-republished")
         return records
+
+    def missing(self, table: DeltaTable | None, retained: Retained, position: SinkPosition | None) -> tuple[EpochRecord, ...]:
+        """Return the epochs that the table does not show, as far as its log tells; the arguments are those of ``run``."""
+        return retained.records if table is None else missing_of(retained, self._shown(table, self._seen(position)))
+
+    def _replaces(self, record: EpochRecord) -> bool:
+        return Upsert.of_options(record.outputs[self._output].options) is not None
+
+    def _seen(self, position: SinkPosition | None) -> int:
+        """Return the version that a job's log knows as whole, -1 where the table's log does not continue it."""
+        return position.version if position is not None and is_continued(position, self._store) else -1
 
     def _publish(self, table: DeltaTable, record: EpochRecord) -> None:
         output, application = record.outputs[self._output], f"{record.lineage}/{self._output}"
@@ -89,9 +123,9 @@ class Republishing:
                 return
         raise others_were_faster(self._output, record.epoch, str(self._store.location))
 
-    def _shown(self, table: DeltaTable) -> Shown:
+    def _shown(self, table: DeltaTable, seen: int = -1) -> Shown:
         entry_at: Callable[[int], object] = cache(lambda version: read_entry(self._store, version))
-        return shown_epochs(entry_at, table.version(), job=self._job)  # type: ignore[arg-type]  # what a cache returns has no type
+        return shown_epochs(entry_at, table.version(), job=self._job, seen=seen)  # type: ignore[arg-type]  # what a cache returns has no type
 
     def _refused(self, why: str) -> MissingEpochsError:
         return cannot_republish(self._output, self._job, str(self._store.location), why)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
@@ -37,7 +38,7 @@ from tidemark.spark.sinks.staging.missing import Expected, staged_files_lost
 from tidemark.spark.sinks.staging.staging import Vacancy, folder_of
 from tidemark.state.delta.delta_tags import COLUMNS_FOR, CREATED, EPOCH, JOB, LINEAGE, MAINTENANCE
 from tidemark.state.encoding.redaction import without_secrets
-from tidemark.state.log.records import OutputRecord, SinkPosition
+from tidemark.state.log.records import EpochRecord, OutputRecord, SinkPosition
 from tidemark.state.store.store import JobStore
 
 if TYPE_CHECKING:
@@ -124,21 +125,40 @@ class DeltaSink:
         """Take the table as it is for what it should be."""
         self._at.adopt()
 
-    def republish(self, retained: Retained) -> tuple[int, ...]:
-        """Publish again what the table no longer holds of some epochs; returns their numbers."""
+    def missing(self, retained: Retained) -> tuple[EpochRecord, ...]:
+        """Return those of some epochs that the table does not show, as far as its log tells."""
         try:
-            records = self._republishing.run(self._opened(fresh=True), retained)
+            return self._republishing.missing(self._opened(fresh=True), retained, self._at.known)
+        except (DeltaError, OSError, TidemarkError) as error:
+            text = "output %r: which epochs its table at %s misses cannot be told: %s"
+            logger.warning(text, self._name, self.location, first_line(error))
+            return ()
+
+    def require_republishable(self, retained: Retained) -> None:
+        """Raise MissingEpochsError when what the table no longer holds of some epochs cannot be published again."""
+        with self._republished():
+            self._republishing.due(self._opened(fresh=True), retained, self._at.known)
+
+    def republish(self, retained: Retained) -> tuple[int, ...]:
+        """Publish again what the table no longer holds of some epochs; returns the numbers of all that were since it was whole."""
+        with self._republished():
+            epochs = self._republishing.run(self._opened(fresh=True), retained, self._at.known)
+        newest = retained.records[-1]
+        self._at.adopt((newest.lineage, newest.epoch))
+        return epochs
+
+    @contextmanager
+    def _republished(self) -> Iterator[None]:
+        try:
+            yield
         except (DeltaError, OSError, PySparkException, Py4JError) as error:
             self._table = None
             raise PublishError(
                 f"output {self._name!r} could not be published again: {first_line(error)}",
-                fix="mend the table's place (space, permission, network) and give the same command again",
+                fix="mend the table's place (space, permission, network) and give the same command again: it goes on where it stopped",
                 uid=self._name,
                 place=self.location,
             ) from without_secrets(error)
-        newest = retained.records[-1]
-        self._at.adopt((newest.lineage, newest.epoch))
-        return tuple(record.epoch for record in records)
 
     def staging_folder(self, name: str) -> str:
         """Return a folder inside the table; Delta's readers see only files that the log names."""
