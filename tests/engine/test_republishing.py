@@ -30,7 +30,9 @@ class Disordered:
     """A table of six epochs: somebody restored it just before epoch 4 was published, so that some before it are missing."""
 
     def __init__(self, folder: Path, mode: str, *, shown: int) -> None:
-        self.rig, self.outputs, self.versions = Rig(folder, MODES[mode]), [], []
+        self.rig = Rig(folder, MODES[mode])
+        self.outputs: list[OutputRecord] = []
+        self.versions: list[int] = []
         for number in range(6):
             if number == 4:
                 self.position = self.rig.sink.position

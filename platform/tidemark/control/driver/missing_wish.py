@@ -16,8 +16,8 @@ from tidemark.state.store.store import JobStore
 def wished_for(store: JobStore, spec: JobSpec, attempt: Attempt) -> MissingEpochs | None:
     """Return what an attempt's driver may do about missing epochs, None for nothing.
 
-    A wish is for the start of a driver that goes on after the epoch it names, and is tried again with the next ones as long as none has come
-    as far as its first epoch. What is missing after that is another loss, about which somebody has to be asked.
+    A wish is for the start of a driver that goes on after the epoch it names, and is tried again with the next ones as long as none has
+    come as far as its first epoch. What is missing after that is another loss, about which somebody has to be asked.
 
     Args:
         store: the root store.
