@@ -15,8 +15,9 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from tidemark.locations import Location
 from tidemark.savepoints.delta.delta_log_damage import damaged, require_no_empty_entry, unreadable
 from tidemark.savepoints.delta.table_entries import Entry
+from tidemark.savepoints.delta.version_search import version_of
 from tidemark.savepoints.model.savepoint import Savepoint, TableVersion
-from tidemark.state.delta.delta_tags import COLUMNS_FOR, EPOCH, JOB, LINEAGE, MAINTENANCE
+from tidemark.state.delta.delta_tags import COLUMNS_FOR, EPOCH, JOB, LINEAGE, MAINTENANCE, REPUBLISHED
 from tidemark.state.encoding.redaction import without_secrets
 from tidemark.state.gc.pins import LaterLineages
 from tidemark.state.log.records import EpochRecord, OutputRecord
@@ -36,7 +37,8 @@ _THREADS: Final = 16
 class Commit:
     """A version of a table: when it was made (milliseconds), what its operation was, and the tags of its metadata.
 
-    ``restored`` is the version that somebody else restored by it, None where it is no RESTORE of theirs, or names a time.
+    ``restored`` is the version that somebody else restored by it, None where it is no RESTORE of theirs, or names a time. ``restores``
+    says whether it is a RESTORE of anybody's, ``target`` to which version, and ``empties`` whether somebody else left nothing of the rows.
     """
 
     version: int
@@ -44,6 +46,9 @@ class Commit:
     operation: str
     tags: Mapping[str, str]
     restored: int | None = None
+    restores: bool = False
+    target: int | None = None
+    empties: bool = False
 
     @property
     def lineage(self) -> str | None:
@@ -66,6 +71,11 @@ class Commit:
     def foreign(self) -> bool:
         """Whether somebody else made it."""
         return LINEAGE not in self.tags and MAINTENANCE not in self.tags
+
+    @property
+    def disorders(self) -> bool:
+        """Whether the epochs before it in the log need not be those that it shows, and in their order."""
+        return self.empties or REPUBLISHED in self.tags or (self.restores and self.foreign)
 
     def keeps(self, version: int) -> bool:
         """Whether it is somebody else's RESTORE that left a version's rows alone: going back to that version undoes nothing of theirs."""
@@ -176,9 +186,15 @@ def _version(name: str, location: str, record: EpochRecord, later: LaterLineages
         return None
     version, follower = table.version(), None
     shown: Commit | None = None
+    # At that version the job saw, before it committed the epoch, that all was there.
+    looked = _looked_at(record.outputs[name])
     before = {record.lineage, record.parent.lineage if record.parent is not None else None}
     for commit in commits_back(location, version):
-        if commit.epoch is None or commit.of_other(record.job):
+        if commit.disorders:
+            return _searched(table, name, location, record, later, staged=staged, now_ms=now_ms)
+        if shown is not None and (looked is None or commit.version <= looked):
+            break
+        if shown is not None or commit.epoch is None or commit.of_other(record.job):
             continue
         lineage, epoch = commit.epoch
         if lineage in later.names or (lineage == record.lineage and epoch > record.epoch):
@@ -188,10 +204,26 @@ def _version(name: str, location: str, record: EpochRecord, later: LaterLineages
             return None
         elif commit.prepares is None:
             shown = commit
-            break
     # Committed and not published yet: the driver is just about to, or the next one will.
     if version < 0 or (staged and not _shows(shown, record)):
         return None
+    return _table_version(table, location, version, follower, now_ms)
+
+
+def _looked_at(output: OutputRecord) -> int | None:
+    return output.before.version if output.before is not None else None
+
+
+def _searched(
+    table: DeltaTable, name: str, location: str, record: EpochRecord, later: LaterLineages, *, staged: bool, now_ms: int
+) -> TableVersion | None:
+    """Return what ``_version`` does, of a table whose log is read as far back as it goes."""
+    commits = {commit.version: commit for commit in commits_back(location, table.version())}
+    version = version_of(commits.values(), record, name, later, staged=staged)
+    return None if version is None else _table_version(table, location, version, commits.get(version + 1), now_ms)
+
+
+def _table_version(table: DeltaTable, location: str, version: int, follower: Commit | None, now_ms: int) -> TableVersion:
     since = now_ms if follower is None or follower.at is None else follower.at
     metadata = table.metadata()
     return TableVersion(location, version, since + kept_ms(metadata.configuration), str(metadata.id))
@@ -215,9 +247,19 @@ def _commit(log: JobStore, version: int) -> Commit | None:
     info = infos[0] if infos else {}
     tags = {key: str(value) for key, value in info.items() if key.startswith("tidemark.")}
     at = info.get("timestamp")
-    made = Entry(version, str(info.get("operation", "")), info.get("operationParameters") or {}, tags)
-    restored = made.restored_version if made.foreign and made.restores else None
-    return Commit(version, at if isinstance(at, int) else None, made.operation, tags, restored)
+    removed = tuple(action["remove"]["path"] for action in actions if action.get("remove", {}).get("dataChange"))
+    made = Entry(version, str(info.get("operation", "")), info.get("operationParameters") or {}, tags, removed)
+    target = made.restored_version if made.restores else None
+    return Commit(
+        version,
+        at if isinstance(at, int) else None,
+        made.operation,
+        tags,
+        restored=target if made.foreign else None,
+        restores=made.restores,
+        target=target,
+        empties=made.foreign and made.replaces_all,
+    )
 
 
 def kept_ms(configuration: Mapping[str, str | None]) -> int:

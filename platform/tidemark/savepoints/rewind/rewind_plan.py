@@ -211,7 +211,8 @@ def _is_unpublished(table: DeltaTable | None, name: str, head: EpochRecord) -> b
 def _unversioned(name: str, location: str, table: DeltaTable | None, stored: EpochRecord) -> list[str]:
     """Return why an output is not to be left alone for which no version is known that shows the savepoint's epoch."""
     if table is not None:
-        return [f"output {name!r}: no version of the table at {location} is known to show epoch {stored.epoch} and nothing later"]
+        wanted = f"epoch {stored.epoch} with all before it and nothing later"
+        return [f"output {name!r}: no version of the table at {location} is known to show {wanted}"]
     if name not in stored.outputs or not stored.outputs[name].files:
         return []
     # Its rows would never be shown; or whoever stopped before it published them would show them after all.

@@ -31,3 +31,6 @@ REWRITE_FOLDER: Final = "tidemark.folder"
 
 REPUBLISHED: Final = "tidemark.republished"
 """Of a commit that publishes an epoch again, whose rows the table no longer had."""
+
+MODE: Final = "tidemark.mode"
+"""Of a commit whose rows replace others: ``upsert``."""

@@ -21,7 +21,7 @@ from tidemark.graph.checks.upsert_keys import END, START
 from tidemark.spark.sinks.delta.delta_commits import add_actions, add_columns, new_attempt, remove_actions, rewrite, sweep_attempts
 from tidemark.spark.sinks.delta.delta_files import Bounds, LiveFile, bounds_of_staged, having, live_files, may_hold
 from tidemark.spark.sinks.delta.delta_rewrite import Change, Rewriter
-from tidemark.state.delta.delta_tags import REWRITE_FOLDER
+from tidemark.state.delta.delta_tags import MODE, REWRITE_FOLDER
 from tidemark.state.log.records import StagedFile
 from tidemark.state.store.store import JobStore
 
@@ -89,7 +89,7 @@ class Merge:
             [*add_actions(file for file in self.change.files if file.path not in there), *add_actions(kept), *remove_actions(files)],
             Schema.from_json(schema),
             transaction=Transaction(self.application, max(self.epoch, table.transaction_version(self.application) or -1)),
-            metadata={**self.metadata, REWRITE_FOLDER: attempt, "tidemark.mode": "upsert", "tidemark.rows_replaced": str(replaced)},
+            metadata={**self.metadata, REWRITE_FOLDER: attempt, MODE: "upsert", "tidemark.rows_replaced": str(replaced)},
         )
 
     def _touched(self, table: DeltaTable, rewriter: Rewriter, *, own: Collection[str]) -> tuple[Mapping[str, int], list[LiveFile]]:
