@@ -19,7 +19,8 @@ PROGRESS = EpochProgress("taxi", "a", 0, 0, 0, 0, 0)
 
 def made(folder: Path, *steps: str, mode: str = "append") -> str:
     """Make a table: a number is an epoch, with ``'`` published again; ``R1`` restores what epoch 1 left, ``T`` empties it."""
-    place, versions = str(folder / "table"), {}
+    place = str(folder / "table")
+    versions: dict[str, int] = {}
     for step in steps:
         if step.startswith("R"):
             DeltaTable(place).restore(versions[step[1:]])
