@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, Transaction, write_deltalake
 
 from tests.engine.test_missing_epochs import COLUMNS, World, expected, table_restored
-from tidemark.errors import EngineError, MissingEpochsError
+from tidemark.errors import EngineError, MissingEpochsError, RewindError
+from tidemark.savepoints.core.savepoint_store import SavepointStore
+from tidemark.savepoints.rewind.rewinding import rewind
 from tidemark.spark.loop.driver import JobDriver
 from tidemark.spark.loop.run import RunResult
 from tidemark.state.log.progress import OutputRepair
@@ -86,3 +88,29 @@ def test_a_gap_that_was_accepted_is_not_published_again(world: World) -> None:
         ran = world.run(9, missing_epochs="republish")
         assert repair_of(ran, "append").epochs == (8,)
         assert world.rows("append") == expected("append", 9)
+
+
+def test_a_savepoint_names_no_version_that_shows_a_later_epoch(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    restored = []
+
+    def racing(application: str, version: int) -> Transaction:
+        if not restored and version == 4:
+            restored.append(application)
+            DeltaTable(str(world.place / "append")).restore(2)
+        return Transaction(application, version)
+
+    with world.again():
+        with monkeypatch.context() as patch:
+            # Somebody's RESTORE comes between the look and the publication of epoch 4, which is shown while those before it are not.
+            patch.setattr("tidemark.spark.sinks.delta.delta_sink.Transaction", racing)
+            with pytest.raises(MissingEpochsError):
+                world.run(6)
+        assert "append" in restored[0]
+        world.run(6, missing_epochs="republish")
+        assert world.rows("append") == expected("append", 6)
+        savepoint = SavepointStore(world.store, "losing").take("two", epoch=2)
+        assert savepoint.info.tables["append"].version == 3, "the epochs that were published again stand behind a later one"
+        with pytest.raises(RewindError, match=r"which would be undone: 5 \(RESTORE\)"):
+            rewind(world.store, "losing", "two")
+        world.run(7)
+        assert [world.rows(output) for output in ("append", "upsert")] == [expected(output, 7) for output in ("append", "upsert")]
