@@ -45,10 +45,11 @@ def lab(spark: SparkSession, tmp_path: Path) -> Lab:
     return Lab(tmp_path, spark)
 
 
-def rows_job(lab: Lab, sink: str = "delta") -> tm.Job:
+def rows_job(lab: Lab, sink: str = "delta", *, readers_move_files: bool = False) -> tm.Job:
     stream = lab.source(*EPOCHS)
     place = lab.path("out")
-    return lab.job(rows=tm.delta(stream, place) if sink == "delta" else tm.parquet(stream, place))
+    written = tm.delta(stream, place) if sink == "delta" else tm.parquet(stream, place, readers_move_files=readers_move_files)
+    return lab.job(rows=written)
 
 
 def rows_out(lab: Lab) -> Counter[Element]:
@@ -236,12 +237,13 @@ def test_a_committed_epoch_that_was_not_published_is_published_by_the_next_run(
     assert read(lab) == ALL
 
 
-def test_published_parquet_files_may_be_taken_away(lab: Lab) -> None:
-    lab.run(rows_job(lab, "parquet"), max_epochs=2)
+def test_published_parquet_files_may_be_taken_away_where_the_job_says_so(lab: Lab) -> None:
+    job = rows_job(lab, "parquet", readers_move_files=True)
+    lab.run(job, max_epochs=2)
     taken = parquet_out(lab)
     for file in lab.folder.glob("out/*.parquet"):
         file.unlink()
-    lab.run(rows_job(lab, "parquet"))
+    lab.run(job)
     assert taken + parquet_out(lab) == ALL
 
 

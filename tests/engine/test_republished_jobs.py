@@ -91,7 +91,7 @@ def test_a_gap_that_was_accepted_is_not_published_again(world: World) -> None:
 
 
 def test_a_savepoint_names_no_version_that_shows_a_later_epoch(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    restored = []
+    restored: list[str] = []
 
     def racing(application: str, version: int) -> Transaction:
         if not restored and version == 4:
