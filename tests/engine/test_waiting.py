@@ -80,6 +80,13 @@ def test_what_lies_in_a_folder(tmp_path: Path) -> None:
     assert waits(landing(tmp_path, pathGlobFilter="*.json"), paths) is None
 
 
+def test_a_folder_may_be_given_relative_to_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "in").mkdir()
+    paths = landed(tmp_path / "in")
+    monkeypatch.chdir(tmp_path)
+    assert waits(landing(Path("in")), [f"file://{path}" for path in paths[:2]]) == Waiting(files=3, bytes=30)
+
+
 def test_files_of_one_instant_are_told_apart(tmp_path: Path) -> None:
     """Spark orders by milliseconds, and takes those of one millisecond in any order."""
     paths = landed(tmp_path)

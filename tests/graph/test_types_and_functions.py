@@ -103,6 +103,12 @@ CASES = {
     "run of a stream": Case(lambda: tm.run(wrong(trips())), DefinitionError, ("tm.run is given a Stream",), "tm.run(tm.Job("),
     "check of a stream": Case(lambda: tm.check(wrong(trips())), DefinitionError, ("tm.check is given a Stream",), "tm.check(tm.Job("),
     "savepoints of a stream": Case(lambda: tm.savepoints_of(wrong(trips())), DefinitionError, ("is given a Stream",), "tm.Job("),
+    "parallelism that is a number": Case(
+        lambda: tm.run(job(trips()), parallelism=0),  # type: ignore[arg-type]
+        DefinitionError,
+        ("parallelism=0 is no function",),
+        "tm.Job(..., parallelism=4)",
+    ),
     "no epochs": Case(lambda: tm.run(job(trips()), max_epochs=0), DefinitionError, ("max_epochs=0",), "1 or more"),
     "negative epochs": Case(lambda: tm.run(job(trips()), max_epochs=-1), DefinitionError, ("max_epochs=-1",), "1 or more"),
     "epochs as text": Case(lambda: tm.run(job(trips()), max_epochs=wrong("2")), DefinitionError, ("max_epochs='2'",), "1 or more"),
@@ -140,6 +146,16 @@ def test_what_only_looks_like_a_function_is_none() -> None:
     ]
     assert {name for text in texts for name in called_functions(text)} == {"CAST", "transform", "extract"}
     job(*(rows().with_columns(x=text) for text in texts[:1]))
+
+
+@pytest.mark.parametrize("how", ["LIKE ANY", "LIKE SOME", "NOT LIKE ANY", "ILIKE ANY", "ILIKE SOME", "LIKE ALL"])
+def test_a_comparison_with_several_patterns_is_no_aggregate(how: str) -> None:
+    job(rows().filter(f"user {how} ('a%', 'b%')"))
+
+
+def test_any_over_rows_is_an_aggregate() -> None:
+    with pytest.raises(TidemarkError, match="the aggregate 'any'"):
+        job(rows().filter("any(paid)"))
 
 
 def test_what_runs_without_a_cast_passes() -> None:

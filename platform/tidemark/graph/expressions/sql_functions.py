@@ -97,5 +97,6 @@ def _name(node: exp.Expr) -> str:
     if isinstance(node, exp.Anonymous):
         return node.name.lower()
     if isinstance(node, exp.Any):
-        return "any"
+        # LIKE ANY (…) and LIKE SOME (…) compare one row's value with several patterns.
+        return "" if isinstance(node.parent, exp.Like | exp.ILike) else "any"
     return node.sql_name().lower() if isinstance(node, exp.Func) else ""

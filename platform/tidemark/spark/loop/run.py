@@ -110,6 +110,12 @@ def run(
     place = user_place()
     require_job(job, "tm.run", place)
     _check_max_epochs(max_epochs, place)
+    if parallelism is not None and not callable(parallelism):
+        raise DefinitionError(
+            f"parallelism={parallelism!r} is no function, which tm.run asks before each epoch",
+            fix="give the number to the job: tm.Job(..., parallelism=4), or a function that returns 1 or more",
+            place=place,
+        )
     if missing_epochs not in {None, "republish", "accept"}:
         raise DefinitionError(
             f"missing_epochs={missing_epochs!r} is no way to go on", fix="give 'republish' or 'accept', or leave it out", place=place

@@ -115,7 +115,8 @@ def _local_folder(spec: FilesSpec) -> str | None:
     """Return the folder that Spark reads all files of; None where it is not on a local disk, or Spark may pass over some."""
     folder = spec.path.removeprefix("file://")
     odd = "://" in folder or any(character in folder for character in PATTERN_CHARACTERS)
-    return None if odd or _LEFT_OUT & {*map(str.lower, spec.options)} else folder
+    # Spark's log has absolute addresses, of a folder that is given relative to this process's, too.
+    return None if odd or _LEFT_OUT & {*map(str.lower, spec.options)} else os.path.abspath(folder)  # noqa: PTH100 - resolve() would follow links
 
 
 def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
