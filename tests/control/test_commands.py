@@ -22,6 +22,8 @@ from tidemark.clock import SYSTEM_CLOCK
 from tidemark.control.launch.log_following import followed
 from tidemark.control.model.layout import ALERT_LEASES
 from tidemark.control.observed.observe import job_names, observe, read_control_status
+from tidemark.errors import RewindError
+from tidemark.savepoints.rewind.rewinding import rewind
 from tidemark.state.store.store import JobStore
 
 
@@ -256,6 +258,14 @@ def test_what_cannot_be_is_one_line_and_an_exit_code(arguments: tuple[str, ...],
     assert "Fix: " in done.stderr
     assert "hunter2" not in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_rewind_makes_no_job_of_a_name_that_is_none(tidemark_: Terminal) -> None:
+    done = tidemark_("rewind", "nobody", "--to", "x", code=2)
+    assert "[TM414] there is no job 'nobody'" in done.stderr
+    with pytest.raises(RewindError, match="no epoch to go back from"):
+        rewind(tidemark_.store, "nobody", "x")
+    assert [file.path for file in tidemark_.store.list("")] == []
 
 
 def test_a_bad_duration_is_a_usage_error(tidemark_: Terminal) -> None:

@@ -136,6 +136,15 @@ def views(root: JobStore, job: str | None = None, observer: Observer | None = No
     return found
 
 
+def require_known(root: JobStore, job: str) -> None:
+    """Refuse a name that no job of a store has.
+
+    Raises:
+        UnknownJobError: there is no such job.
+    """
+    views(root, job)
+
+
 def unknown(name: str, root: JobStore) -> UnknownJobError:
     """Return the error that there is no such job; it names those there are."""
     known = ", ".join(view.job for _, view in views(root)) or "none"

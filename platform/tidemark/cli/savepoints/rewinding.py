@@ -8,7 +8,7 @@ import click
 
 from tidemark.cli.jobs.steering import require_reached, say_made, say_view, wait_for, wait_options
 from tidemark.cli.program.answering import NO, AnsweringCommand
-from tidemark.cli.program.options import DURATION, echo_json, existing_store, json_option, store_option, wish_options
+from tidemark.cli.program.options import DURATION, echo_json, existing_store, json_option, require_known, store_option, wish_options
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.control.desired.generations import change_spec, require_spec, who
 from tidemark.control.launch.launchers import launchers_here
@@ -56,6 +56,7 @@ def rewind(
             "rewind takes either --to SAVEPOINT or --abort, and --abort nothing else", fix="leave one of them out", job=job
         )
     root = existing_store(store)
+    require_known(root, job)
     if name is None:
         _abort(root, job, by=by, as_json=as_json)
         return

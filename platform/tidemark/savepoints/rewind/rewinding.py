@@ -121,6 +121,8 @@ def rewind(
     if not upgrade:
         require_no_secret(job, by=by, why=why)
     log = JobLog(root.at(job_folder(job)), job, clock)
+    # Before anything is written: a name that is no job's must not become one.
+    _require_head(log.load().epoch, job)
     require()
     require_no_upgrade(log.store, job, but=upgrade)
     driver = log.acquire(
