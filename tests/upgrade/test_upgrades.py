@@ -331,8 +331,13 @@ def killed_before_it_publishes(world: UpgradeWorld) -> EpochRecord:
 
 def test_what_the_old_code_has_not_published_is_not_lost_in_a_promotion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = UpgradeWorld(tmp_path).started(epochs=2)
+
     # Rows of this world are not those of sinks.
-    monkeypatch.setattr(upgrade_deeds, "publisher", lambda *_: lambda _driver, record, _unshown: world.publish(record))
+    def publish(_driver: object, record: EpochRecord, _unshown: object) -> dict[str, str]:
+        world.publish(record)
+        return {}
+
+    monkeypatch.setattr(upgrade_deeds, "publisher", lambda *_: publish)
     SavepointStore(world.store, JOB, world.clock).take("base")
     world.run(world.reconciler(), 3)
     Wishes(world.store, "bob", world.clock).stop(JOB)
