@@ -26,7 +26,8 @@ class Entry:
     """A commit: its version, its operation with parameters, and the tags that Tidemark's have.
 
     ``removed`` are the files whose rows it took out of the table, without those that were only rewritten; ``added`` is how many files
-    have rows that it brought, or that it left of removed ones. ``digest`` is the checksum of the entry.
+    have rows that it brought, or that it left of removed ones. ``digest`` is the checksum of the entry, ``at`` the
+    time that it gives, in milliseconds.
     """
 
     version: int
@@ -36,6 +37,7 @@ class Entry:
     removed: tuple[str, ...] = ()
     added: int = 0
     digest: str = ""
+    at: int | None = None
 
     @property
     def foreign(self) -> bool:
@@ -137,6 +139,7 @@ def entry_of(version: int, data: bytes) -> Entry:
     if not actions:
         raise ValueError("no action")
     info: dict[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
+    at = info.get("timestamp")
     return Entry(
         version,
         operation=str(info.get("operation") or ""),
@@ -145,4 +148,5 @@ def entry_of(version: int, data: bytes) -> Entry:
         removed=tuple(action["remove"]["path"] for action in actions if action.get("remove", {}).get("dataChange")),
         added=sum(bool(action["add"].get("dataChange")) for action in actions if "add" in action),
         digest=sha256(data),
+        at=at if isinstance(at, int) else None,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -13,8 +12,8 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from tidemark.locations import Location
-from tidemark.savepoints.delta.delta_log_damage import damaged, require_no_empty_entry, unreadable
-from tidemark.savepoints.delta.table_entries import Entry
+from tidemark.savepoints.delta.delta_log_damage import require_no_empty_entry, unreadable
+from tidemark.savepoints.delta.table_entries import Entry, read_entry
 from tidemark.savepoints.delta.version_search import version_of
 from tidemark.savepoints.model.savepoint import Savepoint, TableVersion
 from tidemark.state.delta.delta_tags import COLUMNS_FOR, EPOCH, JOB, LINEAGE, MAINTENANCE, REPUBLISHED
@@ -35,20 +34,49 @@ _THREADS: Final = 16
 
 @dataclass(frozen=True)
 class Commit:
-    """A version of a table: when it was made (milliseconds), what its operation was, and the tags of its metadata.
+    """A version of a table, by its entry in the table's log."""
 
-    ``restored`` is the version that somebody else restored by it, None where it is no RESTORE of theirs, or names a time. ``restores``
-    says whether it is a RESTORE of anybody's, ``target`` to which version, and ``empties`` whether somebody else left nothing of the rows.
-    """
+    entry: Entry
 
-    version: int
-    at: int | None
-    operation: str
-    tags: Mapping[str, str]
-    restored: int | None = None
-    restores: bool = False
-    target: int | None = None
-    empties: bool = False
+    @property
+    def version(self) -> int:
+        """The table's version."""
+        return self.entry.version
+
+    @property
+    def at(self) -> int | None:
+        """When it was made, in milliseconds; None where it does not say so."""
+        return self.entry.at
+
+    @property
+    def operation(self) -> str:
+        """What it did, as its writer calls it."""
+        return self.entry.operation
+
+    @property
+    def tags(self) -> Mapping[str, str]:
+        """The tags that Tidemark gave it."""
+        return self.entry.tags
+
+    @property
+    def restores(self) -> bool:
+        """Whether it is a RESTORE of anybody's."""
+        return self.entry.restores
+
+    @property
+    def target(self) -> int | None:
+        """The version that it restores, None where it is no RESTORE, or names a time."""
+        return self.entry.restored_version if self.restores else None
+
+    @property
+    def restored(self) -> int | None:
+        """The version that somebody else restored by it, None where it is no RESTORE of theirs, or names a time."""
+        return self.target if self.entry.foreign else None
+
+    @property
+    def empties(self) -> bool:
+        """Whether somebody else left nothing of the rows by it."""
+        return self.entry.foreign and self.entry.replaces_all
 
     @property
     def lineage(self) -> str | None:
@@ -110,16 +138,16 @@ def commits_back(location: str, newest: int) -> Iterator[Commit]:
     Raises:
         SinkError: an entry is damaged, or has no content.
     """
-    log = JobStore.open(location).at("_delta_log")
+    table = JobStore.open(location)
     upper, round_ = newest, 0
     with ThreadPoolExecutor(_THREADS) as threads:
         while upper >= 0:
             count = _BATCHES[min(round_, len(_BATCHES) - 1)]
             versions = range(upper, max(-1, upper - count), -1)
-            for commit in threads.map(lambda version: _commit(log, version), versions):
-                if commit is None:
+            for entry in threads.map(lambda version: read_entry(table, version), versions):
+                if entry is None:
                     return
-                yield commit
+                yield Commit(entry)
             upper, round_ = versions[-1] - 1, round_ + 1
 
 
@@ -231,35 +259,6 @@ def _table_version(table: DeltaTable, location: str, version: int, follower: Com
 
 def _shows(commit: Commit | None, record: EpochRecord) -> bool:
     return commit is not None and commit.lineage == record.lineage and commit.tags.get(EPOCH) == str(record.epoch)
-
-
-def _commit(log: JobStore, version: int) -> Commit | None:
-    name = f"{version:020d}.json"
-    try:
-        actions = [json.loads(line) for line in log.get(name).decode().splitlines() if line.strip()]
-    except FileNotFoundError:  # expired
-        return None
-    except ValueError as error:
-        raise damaged("", str(log.above.location), name) from error
-    if not actions:
-        raise damaged("", str(log.above.location), name)
-    infos = [action["commitInfo"] for action in actions if "commitInfo" in action]
-    info = infos[0] if infos else {}
-    tags = {key: str(value) for key, value in info.items() if key.startswith("tidemark.")}
-    at = info.get("timestamp")
-    removed = tuple(action["remove"]["path"] for action in actions if action.get("remove", {}).get("dataChange"))
-    made = Entry(version, str(info.get("operation", "")), info.get("operationParameters") or {}, tags, removed)
-    target = made.restored_version if made.restores else None
-    return Commit(
-        version,
-        at if isinstance(at, int) else None,
-        made.operation,
-        tags,
-        restored=target if made.foreign else None,
-        restores=made.restores,
-        target=target,
-        empties=made.foreign and made.replaces_all,
-    )
 
 
 def kept_ms(configuration: Mapping[str, str | None]) -> int:
