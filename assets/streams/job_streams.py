@@ -107,8 +107,8 @@ def emitter(node: Node) -> tuple[Node, OutputTag] | None:
     """Return the operator and the tag that a stream's rows come from; none if they come from no side output."""
     current = node
     while isinstance(current, _ROW_BY_ROW):
-        current = current.inputs[0]
-    return (current.inputs[0], current.tag) if isinstance(current, SideOutputNode) else None
+        current = current.input
+    return (current.input, current.tag) if isinstance(current, SideOutputNode) else None
 
 
 def is_whole_side_output(node: Node) -> bool:
@@ -130,5 +130,5 @@ def result_window(node: Node) -> WindowNode | None:
     """Return the window operator whose results a stream holds, one row per key, window and pane; none if it holds other rows."""
     current = node
     while isinstance(current, SelectNode | WithColumnsNode | FilterNode):
-        current = current.inputs[0]
+        current = current.input
     return current if isinstance(current, WindowNode) else None

@@ -65,10 +65,10 @@ def describe_column(node: Node, name: str) -> str | None:
         case SideOutputNode(inputs=(SourceNode(), *_)):
             return _MALFORMED.get(name)
         case SideOutputNode():
-            return describe_column(node.inputs[0].inputs[0], name)
+            return describe_column(node.input.input, name)
         case SelectNode(columns=columns) | WithColumnsNode(columns=columns):
             made = dict(columns).get(name)
-            return describe_column(node.inputs[0], name) if made is None else _made(node.inputs[0], made, name)
+            return describe_column(node.input, name) if made is None else _made(node.input, made, name)
         case ExplodeNode(as_=item) if item == name:
             return f"One item of `{describe_expression(node.expression)}`."
         case WindowNode():
@@ -76,7 +76,7 @@ def describe_column(node: Node, name: str) -> str | None:
         case UnionNode():
             found = {describe_column(each, name) for each in node.inputs}
             return found.pop() if len(found) == 1 else None
-    return describe_column(node.inputs[0], name) if node.inputs else None
+    return describe_column(node.input, name) if node.inputs else None
 
 
 def _results(window: WindowNode) -> str:

@@ -37,7 +37,7 @@ def defined(scene: Scene) -> ModuleType:
 
 def nodes_of(job: tm.Job) -> tuple[SourceNode, WindowNode]:
     window = next(output.node for output in job.outputs.values() if isinstance(output.node, WindowNode))
-    source = window.inputs[0]
+    source = window.input
     assert isinstance(source, SourceNode)
     return source, window
 

@@ -123,7 +123,7 @@ def test_places_are_lines_of_the_user() -> None:
         stream.filter("fare > 0")
         .select("zone")
     )  # fmt: skip
-    nodes: list[Node] = [chained.node.inputs[0], chained.node]
+    nodes: list[Node] = [chained.node.input, chained.node]
     assert [node.place for node in nodes] == [f"{__file__}:{first}", f"{__file__}:{first + 1}"]
 
 

@@ -103,7 +103,7 @@ def _source(node: SourceNode) -> _Lines:
 
 
 def _side_output(node: SideOutputNode, given: _Lines) -> _Lines:
-    emitter = node.inputs[0]
+    emitter = node.emitter
     if isinstance(emitter, SourceNode):
         return _Lines({"raw": given.every(), "event_time": given.time}, _NONE, _NONE)
     if isinstance(emitter, WindowNode):
@@ -111,7 +111,7 @@ def _side_output(node: SideOutputNode, given: _Lines) -> _Lines:
         lines: dict[Node, _Lines] = {}
         for each in walk(emitter.inputs):
             lines[each] = _lines(each, [lines[child] for child in each.inputs])
-        return lines[emitter.inputs[0]]
+        return lines[emitter.input]
     return given
 
 

@@ -75,15 +75,15 @@ def _derive(node: Node) -> Schema | None:  # noqa: PLR0911 - one case per kind o
         case SourceNode():
             return source_schema(node.spec)
         case SideOutputNode():
-            emitter = node.inputs[0]
-            return MALFORMED_COLUMNS if isinstance(emitter, SourceNode) else schema_of(emitter.inputs[0])
+            emitter = node.emitter
+            return MALFORMED_COLUMNS if isinstance(emitter, SourceNode) else schema_of(emitter.input)
         case FunctionNode():
             return parse_schema(node.schema, place=node.place)
         case TransformNode():
             return None if node.columns is None else _same_types(node.columns)
         case UnionNode():
             return _union([schema_of(child) for child in node.inputs])
-    given = schema_of(node.inputs[0])
+    given = schema_of(node.input)
     match node:
         case SelectNode():
             return Schema(tuple(_typed(node.columns, given)))

@@ -88,7 +88,7 @@ def state_columns(node: WindowNode) -> dict[str, str | None] | None:
 
     None where elements are kept of which only the running source knows the columns. The engine's own columns are not among them.
     """
-    given = schema_of(node.inputs[0]) if node.inputs else None
+    given = schema_of(node.input) if node.inputs else None
     found = {key_column(name): expression_type(expression, given) for name, expression in node.keys}
     if is_native(node):
         found |= {

@@ -92,7 +92,7 @@ def _window_behind(node: Node) -> tuple[Node, list[SelectNode | WithColumnsNode]
     while isinstance(node, FilterNode | SelectNode | WithColumnsNode):
         if not isinstance(node, FilterNode):
             behind.append(node)
-        node = node.inputs[0]
+        node = node.input
     return node, behind
 
 

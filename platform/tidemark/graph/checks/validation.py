@@ -88,7 +88,7 @@ def _row(expression: Expression, what: str, node: Node) -> str | None:
     """Check an expression over the node's input and return its type."""
     site = Site(what, node.place, node.uid)
     parsed = parse_row_expression(expression, site)
-    schema = schema_of(node.inputs[0])
+    schema = schema_of(node.input)
     check_columns(parsed, expression, schema, site)
     return type_of(parsed, schema)
 
@@ -122,7 +122,7 @@ def _check_explode(node: ExplodeNode) -> None:
             uid=node.uid,
             place=node.place,
         )
-    schema = schema_of(node.inputs[0])
+    schema = schema_of(node.input)
     if schema is not None and schema.find(node.as_) is not None:
         raise ColumnError(
             f"explode makes column {node.as_!r}, which the stream has already; the columns are: {', '.join(schema.names)}",

@@ -36,7 +36,7 @@ def check_window(node: WindowNode) -> None:
     _check_names(node)
     if node.late_to is not None:
         check_tag(node.late_to, "late_to", node.place)
-    schema = schema_of(node.inputs[0])
+    schema = schema_of(node.input)
     check_keys(node.keys, schema, node.place, uid=node.uid)
     if isinstance(node.assigner, DynamicSession):
         _check_gap(node.assigner, node, schema)
@@ -157,7 +157,7 @@ def _check_create(create: str, site: Site) -> None:
 
 
 def _check_has_time(node: WindowNode) -> None:
-    source = _malformed_origin(node.inputs[0])
+    source = _malformed_origin(node.input)
     if source is not None:
         raise DefinitionError(
             f"windows over the malformed records of source {source.name!r} are impossible: they have no event time",
@@ -172,8 +172,8 @@ def _malformed_origin(node: Node) -> SourceNode | None:
     pending = [node]
     while pending:
         current = pending.pop()
-        if isinstance(current, SideOutputNode) and isinstance(current.inputs[0], SourceNode):
-            return current.inputs[0]
+        if isinstance(current, SideOutputNode) and isinstance(current.input, SourceNode):
+            return current.input
         if not isinstance(current, WindowNode):
             pending.extend(current.inputs)
     return None

@@ -41,11 +41,11 @@ def _drawn(job: Job) -> dict[Node, int]:
 
 def _outlet(node: Node) -> tuple[Node, str | None]:
     """Return the drawn node whose rows these are, and the tag they leave it under."""
-    return (node.inputs[0], node.tag.name) if isinstance(node, SideOutputNode) else (node, None)
+    return (node.input, node.tag.name) if isinstance(node, SideOutputNode) else (node, None)
 
 
 def _unbound(job: Job) -> dict[Node, list[str]]:
-    bound = {(id(node.inputs[0]), node.tag.name) for node in job.nodes if isinstance(node, SideOutputNode)}
+    bound = {(id(node.input), node.tag.name) for node in job.nodes if isinstance(node, SideOutputNode)}
     return {node: [tag.name for tag in tags_of(node) if (id(node), tag.name) not in bound] for node in job.nodes}
 
 

@@ -6,16 +6,17 @@ object identity: two equal declarations are two operators.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from tidemark.graph.model.aggregates import Aggregate
 from tidemark.graph.model.unknown_members import unknown_member
 from tidemark.semantics.process.evictors import Evictor
 from tidemark.semantics.triggers.triggers import Trigger
 from tidemark.semantics.watermarks.watermarks import WatermarkStrategy
-from tidemark.semantics.windows.windows import WindowAssigner
+from tidemark.semantics.windows.windows import TimeDomain, WindowAssigner
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -87,6 +88,16 @@ class Node:
     inputs: tuple[Node, ...] = field(default=(), repr=False)
     uid: str | None = None
     place: str = ""
+
+    @property
+    def input(self) -> Node:
+        """The input of an operator that has exactly one.
+
+        Raises:
+            ValueError: it has none, or several.
+        """
+        (only,) = self.inputs
+        return only
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -162,9 +173,14 @@ class SplitNode(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SideOutputNode(Node):
-    """The rows that its one input (source, filter, split or window) emits under a tag."""
+    """The rows that its one input (a source, a filter, a split or a stateful operator) emits under a tag."""
 
     tag: OutputTag
+
+    @property
+    def emitter(self) -> Node:
+        """The operator whose side output this is."""
+        return self.input
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -186,8 +202,42 @@ class WindowFunction:
     place: str = ""
 
 
+@dataclass(frozen=True)
+class Port:
+    """One input of a stateful operator: its name, the node whose rows come in, and the key of each row (empty: one key for all)."""
+
+    name: str
+    node: Node = field(repr=False)
+    keys: tuple[tuple[str, Expression], ...] = ()
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
-class WindowNode(Node):
+class StatefulNode(Node, ABC):
+    """An operator that keeps state from epoch to epoch, found again by its uid.
+
+    ``KIND`` names what it is: by it the graph finds the operator's rules, the engine its runtime, and a stored definition its node.
+    """
+
+    KIND: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def ports(self) -> tuple[Port, ...]:
+        """The inputs in the order of ``inputs``."""
+
+    @property
+    @abstractmethod
+    def side_tags(self) -> Mapping[str, OutputTag]:
+        """The side outputs that somebody asked for, by the name of the counter of their rows, such as ``late``."""
+
+    @property
+    @abstractmethod
+    def time_domain(self) -> TimeDomain:
+        """The time that its timers go by."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class WindowNode(StatefulNode):
     """Keyed windows and what is made of them. ``keys`` empty: one window over all rows (``window_all``).
 
     Made of a window are, per pane: aggregates; or, with ``reduced``, one aggregate whose result is a struct of these columns, each
@@ -207,6 +257,23 @@ class WindowNode(Node):
     evictor: Evictor | None = None
     function: WindowFunction | None = None
     reduced: tuple[tuple[str, str | None], ...] = ()
+
+    KIND: ClassVar[str] = "window"
+
+    @property
+    def ports(self) -> tuple[Port, ...]:
+        """The one input, ``elements``."""
+        return (Port("elements", self.input, self.keys),)
+
+    @property
+    def side_tags(self) -> Mapping[str, OutputTag]:
+        """Of ``late`` rows."""
+        return {} if self.late_to is None else {"late": self.late_to}
+
+    @property
+    def time_domain(self) -> TimeDomain:
+        """That of the windows."""
+        return self.assigner.domain
 
 
 @dataclass(frozen=True)

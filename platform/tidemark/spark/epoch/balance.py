@@ -62,7 +62,7 @@ class Balance:
 
     def side_rows(self, node: SideOutputNode) -> int:
         """Return how many rows a side output has."""
-        emitter = node.inputs[0]
+        emitter = node.emitter
         if isinstance(emitter, WindowNode):
             absorbed = self.absorbed.get(id(emitter))
             return absorbed.late if absorbed else 0
@@ -108,7 +108,7 @@ class Balance:
                 self._require(node, figures.total, sum(figures.verdicts.values()))
             if isinstance(node, WindowNode) and id(node) in self.absorbed:
                 absorbed = self.absorbed[id(node)]
-                self._hold(node.inputs[0], absorbed.accepted + absorbed.late, node)
+                self._hold(node.input, absorbed.accepted + absorbed.late, node)
         for name, record in self.staged.items():
             source = _same_rows(self.topology.outputs[name].node)
             if source is not None:
@@ -163,5 +163,5 @@ def _same_rows(node: Node) -> Node | None:
     """Return the node whose count an output's rows must equal: itself, or a side output behind which columns only are chosen."""
     start = node
     while isinstance(start, SelectNode | WithColumnsNode):
-        start = start.inputs[0]
+        start = start.input
     return start if isinstance(start, SideOutputNode | WindowNode) else node

@@ -198,7 +198,7 @@ class EpochRun:
         """Make the passes that read the sources: each is tallied by the first of them."""
         self._stage_expected()
         for node in self.topology.windows:
-            if self._settled(node.inputs[0]) and self.rows.available(node.inputs[0]):
+            if self._settled(node.input) and self.rows.available(node.input):
                 self._absorb(node)
         self._stage_outputs()
         # What only waits in a union for a window's results would be counted too late.
@@ -221,7 +221,7 @@ class EpochRun:
         driven = {id(found) for node in (*wanted, *self.topology.windows) for found in walk([node])}
         emitters: dict[int, Node] = {}
         for node in self.topology.nodes:
-            emitter = node.inputs[0] if isinstance(node, SideOutputNode) else None
+            emitter = node.emitter if isinstance(node, SideOutputNode) else None
             if emitter is not None and not isinstance(emitter, WindowNode) and id(emitter) not in driven:
                 emitters[id(emitter)] = emitter
         return list(emitters.values())
@@ -229,8 +229,8 @@ class EpochRun:
     def _absorb(self, node: WindowNode) -> None:
         with self._stage(f"absorb {self.topology.name(node)}"):
             run = self.operators[id(node)]
-            found = self.rows.with_dead(node.inputs[0]) if run.step.plain else None
-            rows, tally = found or (self.rows.rows(node.inputs[0]), None)
+            found = self.rows.with_dead(node.input) if run.step.plain else None
+            rows, tally = found or (self.rows.rows(node.input), None)
             self._absorbing.add(id(node))
             run.absorb(rows, tally)
             self._judged(node)
@@ -243,7 +243,7 @@ class EpochRun:
 
     def _run_window(self, node: WindowNode) -> None:
         run = self.operators[id(node)]
-        if id(node) not in self._absorbing and self.rows.available(node.inputs[0]):
+        if id(node) not in self._absorbing and self.rows.available(node.input):
             self._absorb(node)
         inputs = [self.sources[source.name] for source in self.topology.upstream_sources(node)]
         observation = Observation()
@@ -273,10 +273,10 @@ class EpochRun:
         self._stage_outputs()
         readers = [self.topology.outputs[name].node for name in self._staged - before]
         for other in self.topology.windows:
-            follows = any(found is node for found in result_windows(other.inputs[0]))
-            if follows and self._settled(other.inputs[0]) and id(other) not in self._absorbing:
+            follows = any(found is node for found in result_windows(other.input))
+            if follows and self._settled(other.input) and id(other) not in self._absorbing:
                 self._absorb(other)
-                readers.append(other.inputs[0])
+                readers.append(other.input)
         # What waits for another window's results as well has not read these yet.
         if not any(found is node for reader in readers for found in result_windows(reader)):
             self.rows.rows(node).write.format("noop").mode("overwrite").save()
@@ -312,10 +312,10 @@ class EpochRun:
 
     def _told_by_input(self, gate: SideOutputNode) -> bool:
         """Whether a side output's rows follow from the input and the state before the epoch, and are looked up in sources' files."""
-        emitter = gate.inputs[0]
+        emitter = gate.emitter
         if not isinstance(emitter, WindowNode):
             return self.rows.reads_input_alone(emitter)
-        return not self.operators[id(emitter)].step.judges_when_it_fires and self.rows.reads_input_alone(emitter.inputs[0])
+        return not self.operators[id(emitter)].step.judges_when_it_fires and self.rows.reads_input_alone(emitter.input)
 
     def _settle_early(self) -> None:
         """Let go of what was staged though nothing was there, and remember which side outputs had rows."""

@@ -79,7 +79,7 @@ def _operator(run: EpochRun, node: WindowNode, operator: OperatorRun) -> Operato
     absorbed = run.balance.absorbed.get(id(node))
     fired = run.balance.fired.get(id(node))
     return OperatorProgress(
-        rows_in=run.balance.alive(node.inputs[0]),
+        rows_in=run.balance.alive(node.input),
         rows_accepted=absorbed.accepted if absorbed else 0,
         rows_late=absorbed.late if absorbed else 0,
         watermark=known(after.watermark),

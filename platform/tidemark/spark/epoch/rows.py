@@ -105,8 +105,8 @@ class EpochRows:
             return node.name in self._intakes
         if isinstance(node, WindowNode):
             return id(node) in self._results
-        if isinstance(node, SideOutputNode) and isinstance(node.inputs[0], WindowNode):
-            return self.available(node.inputs[0].inputs[0])
+        if isinstance(node, SideOutputNode) and isinstance(node.input, WindowNode):
+            return self.available(node.input.input)
         return any(self.available(parent) for parent in node.inputs)
 
     def marked(self, node: Node) -> DataFrame:
@@ -191,7 +191,7 @@ class EpochRows:
         """Whether the rows of a node are made of a source's files each time anew, by nothing but filters and expressions."""
         path = [node]
         while isinstance(path[-1], CHAINABLE):
-            path.append(path[-1].inputs[0])
+            path.append(path[-1].input)
         if not isinstance(path[-1], SourceNode) or any(map(self._topology.shared, path)):
             # Not even looked at: a union's or a shared node's rows are tallied once made, by a pass that may come later or not at all.
             return False
@@ -203,7 +203,7 @@ class EpochRows:
         while isinstance(node, CHAINABLE):
             if isinstance(node, FilterNode):
                 filters.insert(0, node)
-            parent = node.inputs[0]
+            parent = node.input
             if self._topology.shared(parent):
                 return parent if not isinstance(parent, SourceNode) else node, filters
             node = parent
@@ -214,7 +214,7 @@ class EpochRows:
             return self._intakes[node.name].rows
         if not isinstance(node, CHAINABLE):
             return self._boundary(node).withColumn(VERDICT, F.lit(ALIVE))
-        parent = node.inputs[0]
+        parent = node.input
         return self._step(node, self._before(parent))
 
     def _before(self, parent: Node) -> DataFrame:
@@ -244,7 +244,7 @@ class EpochRows:
             return self._side_output(node)
         if isinstance(node, UnionNode):
             return self._union(node)
-        before = self.rows(node.inputs[0])
+        before = self.rows(node.input)
         hidden = hidden_of(before.columns)
         visible = visible_of(before.columns)
         if isinstance(node, ExplodeNode):
@@ -290,7 +290,7 @@ class EpochRows:
         return after.select(*map(quoted, named), *(F.col(f"{META}.{name}").alias(name) for name in hidden))
 
     def _side_output(self, node: SideOutputNode) -> DataFrame:
-        emitter = node.inputs[0]
+        emitter = node.emitter
         if isinstance(emitter, SplitNode):
             number = _branch_number(emitter, node.tag)
             return self._split(emitter).where(F.col(BRANCH) == number).drop(BRANCH)
@@ -306,7 +306,7 @@ class EpochRows:
 
     def _late_rows(self, window: WindowNode) -> DataFrame:
         """Return the rows that a window did not take: looked up in its input, which is read again."""
-        parent = window.inputs[0]
+        parent = window.input
         behind_others = isinstance(parent, UnionNode | SideOutputNode | WindowNode)
         return self._late(window, self.rows(parent) if behind_others else self.alive(parent))
 
@@ -317,7 +317,7 @@ class EpochRows:
             for number in range(len(node.branches) - 1, -1, -1):
                 taken = F.coalesce(column(node.branches[number][1]), F.lit(False))
                 branch = F.when(taken, F.lit(number)).otherwise(branch)
-            kept = self._keep(self.rows(node.inputs[0]).withColumn(BRANCH, branch))
+            kept = self._keep(self.rows(node.input).withColumn(BRANCH, branch))
             tally = Tally(range(1, len(node.branches) + 1))
             self.tallies[id(node)] = tally
             found = tally.attach(kept.withColumn(VERDICT, F.col(BRANCH))).drop(VERDICT)
@@ -346,8 +346,8 @@ def _branch_number(node: SplitNode, tag: OutputTag) -> int:
 
 def _looked_up(side: SideOutputNode) -> Node:
     """Return the node in whose rows a side output is looked up."""
-    emitter = side.inputs[0]
-    return emitter.inputs[0] if isinstance(emitter, WindowNode) else emitter
+    emitter = side.emitter
+    return emitter.input if isinstance(emitter, WindowNode) else emitter
 
 
 def _repeatable(frame: DataFrame) -> bool:

@@ -80,7 +80,7 @@ class Topology:
                 return node
             if isinstance(node, WindowNode):
                 return None
-            node = node.inputs[0]
+            node = node.input
         return None
 
     def upstream_sources(self, node: Node) -> tuple[SourceNode, ...]:
@@ -97,8 +97,8 @@ def result_windows(node: Node) -> tuple[WindowNode, ...]:
     pending = [node]
     while pending:
         current = pending.pop()
-        if isinstance(current, SideOutputNode) and isinstance(current.inputs[0], WindowNode):
-            current = current.inputs[0]
+        if isinstance(current, SideOutputNode) and isinstance(current.input, WindowNode):
+            current = current.input
         elif isinstance(current, WindowNode):
             windows[id(current)] = current
         pending += current.inputs
@@ -108,7 +108,7 @@ def result_windows(node: Node) -> tuple[WindowNode, ...]:
 def late_windows(node: Node) -> tuple[WindowNode, ...]:
     """Return the windows whose late rows become rows of a node."""
     sides = (found for found in walk([node]) if isinstance(found, SideOutputNode))
-    return tuple(side.inputs[0] for side in sides if isinstance(side.inputs[0], WindowNode))
+    return tuple(side.input for side in sides if isinstance(side.input, WindowNode))
 
 
 def may_vary(node: Node) -> bool:
@@ -146,9 +146,7 @@ def _gated(nodes: tuple[Node, ...]) -> frozenset[int]:
     """Return the late, rejected and malformed side outputs that no window and no union needs in every epoch."""
     needed = {id(found) for node in nodes if isinstance(node, WindowNode | UnionNode) for parent in node.inputs for found in walk([parent])}
     return frozenset(
-        id(node)
-        for node in nodes
-        if isinstance(node, SideOutputNode) and not isinstance(node.inputs[0], SplitNode) and id(node) not in needed
+        id(node) for node in nodes if isinstance(node, SideOutputNode) and not isinstance(node.input, SplitNode) and id(node) not in needed
     )
 
 

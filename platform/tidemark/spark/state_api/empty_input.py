@@ -135,7 +135,7 @@ def empty_job(spark: SparkSession, job: Job, elements: JobStore) -> EmptyJob:
     found = {}
     try:
         for node in topology.windows:
-            given = rows.rows(node.inputs[0])
+            given = rows.rows(node.input)
             schema = given.schema
             found[topology.name(node)] = EmptyInput(node, spark.createDataFrame([], schema))
             rows.set_results(node, spark.createDataFrame([], _results(node, found[topology.name(node)].rows)))
