@@ -81,7 +81,7 @@ def test_python_functions_have_names_of_their_own() -> None:
 
 
 def test_equal_declarations_in_python_are_the_same_to_stored_state() -> None:
-    from tidemark.graph.definition.definition import aggregate_definition
+    from tidemark.graph.operators.window.definition import aggregate_definition
 
     assert aggregate_definition("a", python()) == aggregate_definition("a", python())
 

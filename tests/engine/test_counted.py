@@ -13,7 +13,7 @@ from tests.engine.lab import Lab, elements
 from tests.engine.merging_early import merge_early
 from tests.seeds import new_seeds
 from tidemark.errors import StateMismatchError
-from tidemark.graph.windows.native_windows import is_native
+from tidemark.graph.operators.window.execution import is_native
 from tidemark.spark.operators.count import counted
 from tidemark.spark.operators.process.buffered import BufferedStep
 

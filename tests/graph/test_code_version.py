@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 import tidemark as tm
-from tidemark.graph.definition.code_version import code_version
 from tidemark.graph.expressions.function_text import function_text
+from tidemark.graph.job.code_version import code_version
 from tidemark.graph.model.aggregates import Aggregate, Partial, PythonFunction
 
 COUNT = Aggregate("count", (), (Partial("n", "count(1)", "sum({n})"),), "{n}")
@@ -194,7 +194,7 @@ def test_values_that_a_function_uses_count(one: object, other: object) -> None:
 def test_same_in_another_process_and_at_another_line(tmp_path: Path) -> None:
     program = """
 import tidemark as tm
-from tidemark.graph.definition.code_version import code_version
+from tidemark.graph.job.code_version import code_version
 class Strategy:
     bound_ms = 0
     metrics = {}

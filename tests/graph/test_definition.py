@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 import tidemark as tm
-from tidemark.graph.definition.definition import operator_definition
-from tidemark.graph.definition.definition_changes import definition_changes
 from tidemark.graph.model.aggregates import Aggregate, Partial, PythonFunction
 from tidemark.graph.model.nodes import WindowNode
+from tidemark.graph.operators.window.definition import operator_definition
+from tidemark.graph.operators.window.definition_diff import definition_changes
 from tidemark.semantics.windows.assigners import Tumbling
 from tidemark.semantics.windows.windows import Window
 

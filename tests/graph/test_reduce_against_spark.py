@@ -11,9 +11,9 @@ import pytest
 
 from tests.aggregates.rig import results, run
 from tests.aggregates.streams import SCHEMA, Row, frame, random_rows
-from tidemark.graph.checks.reduce_checks import python_reduction, sql_reduction
 from tidemark.graph.expressions.ddl import parse_schema
 from tidemark.graph.model.aggregates import Aggregate
+from tidemark.graph.operators.window.reduce_checks import python_reduction, sql_reduction
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

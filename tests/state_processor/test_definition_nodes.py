@@ -10,8 +10,8 @@ import pytest
 from tests.verdict.stored import node_of, trips
 from tests.verdict.test_operators import KINDS
 from tidemark.errors import StateMismatchError
-from tidemark.graph.definition.definition import operator_definition
-from tidemark.graph.definition.definition_nodes import functions_of, node_of_definition
+from tidemark.graph.operators.window.definition import operator_definition
+from tidemark.graph.operators.window.definition_decoder import functions_of, node_of_definition
 from tidemark.spark.operators.base.partials import Partials
 from tidemark.spark.operators.registry.steps import step_of
 

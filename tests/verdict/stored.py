@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 import tidemark as tm
-from tidemark.graph.checks.state_columns import ELEMENT_ORDER, state_columns
-from tidemark.graph.definition.definition import operator_definition
 from tidemark.graph.model.nodes import WindowNode
-from tidemark.graph.windows.native_windows import is_native
+from tidemark.graph.operators.window.definition import operator_definition
+from tidemark.graph.operators.window.execution import is_native
+from tidemark.graph.operators.window.state_columns import ELEMENT_ORDER, state_columns
 from tidemark.savepoints.compatibility.judging import verdict
 from tidemark.savepoints.model.stored_types import type_of_ddl
 from tidemark.savepoints.model.verdict import OperatorVerdict, Verdict

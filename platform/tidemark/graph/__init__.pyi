@@ -1,7 +1,8 @@
 from .api.sinks import guarantee as guarantee
 from .checks.column_lineage import lineage as lineage
+from .checks.descriptions import describe_expression as describe_expression
 from .checks.propagation import schema_of as schema_of
-from .definition.code_version import code_version as code_version
+from .job.code_version import code_version as code_version
 from .job.job import Job as Job
 from .model.nodes import ConsoleSpec as ConsoleSpec
 from .model.nodes import DeltaSpec as DeltaSpec
@@ -29,6 +30,5 @@ from .model.nodes import WithColumnsNode as WithColumnsNode
 from .model.nodes import walk as walk
 from .model.schema import Schema as Schema
 from .model.schema import SchemaColumn as SchemaColumn
-from .windows.descriptions import describe_expression as describe_expression
-from .windows.window_descriptions import describe_aggregate as describe_aggregate
-from .windows.window_descriptions import describe_firing as describe_firing
+from .operators.window.descriptions import describe_aggregate as describe_aggregate
+from .operators.window.descriptions import describe_firing as describe_firing

@@ -13,7 +13,7 @@ import click
 from tidemark.cli.program.command_groups import SuggestingGroup
 from tidemark.cli.program.options import echo_json, existing_store, json_option, store_option, views
 from tidemark.clock import format_ms
-from tidemark.graph.definition.recorded_rules import describe_recorded_windows
+from tidemark.graph.operators.window.recorded_rules import describe_recorded_windows
 from tidemark.savepoints.compatibility.checking import HEAD
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from tidemark.control.forks.discarding import places_of_others, read_discard
 from tidemark.control.model.spec import ForkOrigin, JobSpec, SpecGeneration
 from tidemark.control.upgrade.upgrade_verdict import Judge, Maps, judge_code
 from tidemark.errors import DefinitionError, NotReachedError
-from tidemark.graph.windows.window_columns import BOUNDS, PANE
+from tidemark.graph.operators.window.columns import BOUNDS, PANE
 from tidemark.locations import Location
 from tidemark.names import validate_name
 from tidemark.savepoints.core.savepoint_store import SavepointStore

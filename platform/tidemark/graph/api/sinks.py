@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from tidemark.errors import DefinitionError
+from tidemark.graph.checks.descriptions import shortened
 from tidemark.graph.checks.side_outputs import check_has_rows
 from tidemark.graph.checks.upsert_keys import upsert_keys
 from tidemark.graph.model.nodes import ConsoleSpec, DeltaSpec, MemorySpec, Output, ParquetSpec, SinkSpec
 from tidemark.graph.model.places import user_place
-from tidemark.graph.windows.descriptions import shortened
 
 if TYPE_CHECKING:
     from tidemark.graph.api.streams import Stream

@@ -8,10 +8,10 @@ from typing import cast
 from tidemark.durations import Duration, to_ms
 from tidemark.errors import DefinitionError
 from tidemark.graph.aggregates.aggregate_arguments import whole_number
+from tidemark.graph.api.thresholds import finite
 from tidemark.graph.api.window_triggers import MOST_ELEMENTS
 from tidemark.graph.expressions.function_checks import check_takes
 from tidemark.graph.model.places import placed, user_place
-from tidemark.graph.windows.thresholds import finite
 from tidemark.semantics.process.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
 
 _CALLS = {

@@ -8,9 +8,9 @@ from typing import cast
 from tidemark.durations import Duration, to_ms
 from tidemark.errors import DefinitionError
 from tidemark.graph.aggregates.aggregate_arguments import whole_number
+from tidemark.graph.api.thresholds import finite
 from tidemark.graph.expressions.function_checks import check_takes
 from tidemark.graph.model.places import placed, user_place
-from tidemark.graph.windows.thresholds import finite
 from tidemark.semantics.triggers.builtin_triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,

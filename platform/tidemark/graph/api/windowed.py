@@ -12,17 +12,17 @@ from tidemark.errors import DefinitionError
 from tidemark.graph.api.window_evictors import require_evictor
 from tidemark.graph.api.window_functions import function_on_results, process_function
 from tidemark.graph.api.window_triggers import require_trigger
+from tidemark.graph.checks.descriptions import describe_node, shortened
 from tidemark.graph.checks.propagation import schema_of
-from tidemark.graph.checks.reduce_checks import python_reduction, sql_reduction
-from tidemark.graph.checks.window_checks import check_assigner
 from tidemark.graph.model.aggregates import Aggregate
 from tidemark.graph.model.nodes import Expression, Node, OutputTag, WindowFunction, WindowNode
 from tidemark.graph.model.places import user_place
 from tidemark.graph.model.unknown_members import unknown_member
-from tidemark.graph.windows.descriptions import describe_node, shortened
-from tidemark.graph.windows.reducing import REDUCED
-from tidemark.graph.windows.window_descriptions import describe_assigner
-from tidemark.graph.windows.window_firing import discarding
+from tidemark.graph.operators.window.checks import check_assigner
+from tidemark.graph.operators.window.descriptions import describe_assigner
+from tidemark.graph.operators.window.reduce import REDUCED
+from tidemark.graph.operators.window.reduce_checks import python_reduction, sql_reduction
+from tidemark.graph.operators.window.trigger_rules import discarding
 from tidemark.semantics.process.evictors import Evictor
 from tidemark.semantics.triggers.builtin_triggers import PurgingTrigger
 from tidemark.semantics.triggers.triggers import Trigger

@@ -23,8 +23,8 @@ from tidemark.graph.model.nodes import (
     WithColumnsNode,
     walk,
 )
-from tidemark.graph.windows.reducing import merged_columns
-from tidemark.graph.windows.window_columns import aggregate_columns
+from tidemark.graph.operators.window.columns import aggregate_columns
+from tidemark.graph.operators.window.reduce import merged_columns
 from tidemark.semantics.windows.assigners import CountWindows, DynamicSession, GlobalWindows
 
 Origins = frozenset[tuple[str, str]]

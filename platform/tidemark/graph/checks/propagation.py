@@ -28,8 +28,8 @@ from tidemark.graph.model.nodes import (
     WithColumnsNode,
 )
 from tidemark.graph.model.schema import Schema, SchemaColumn
-from tidemark.graph.windows.reducing import reduced_types
-from tidemark.graph.windows.window_columns import REPLACED_SESSIONS, REPLACES
+from tidemark.graph.operators.window.columns import REPLACED_SESSIONS, REPLACES
+from tidemark.graph.operators.window.reduce import reduced_types
 
 MALFORMED_COLUMNS = Schema.of(
     [

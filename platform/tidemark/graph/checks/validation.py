@@ -8,7 +8,6 @@ from tidemark.errors import ColumnError, DefinitionError, ExpressionError
 from tidemark.graph.checks.propagation import schema_of
 from tidemark.graph.checks.side_outputs import check_has_rows
 from tidemark.graph.checks.source_checks import check_source
-from tidemark.graph.checks.window_checks import check_window
 from tidemark.graph.expressions.ddl import parse_schema
 from tidemark.graph.expressions.expression_types import type_of
 from tidemark.graph.expressions.expressions import Site, check_columns, parse_row_expression
@@ -29,6 +28,7 @@ from tidemark.graph.model.nodes import (
     WindowNode,
     WithColumnsNode,
 )
+from tidemark.graph.operators.window.checks import check_window
 from tidemark.names import validate_name
 
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from tidemark.errors import DefinitionError
 from tidemark.graph.api.sinks import guarantee
+from tidemark.graph.checks.descriptions import describe_node, describe_sink, describe_watermarks
 from tidemark.graph.checks.side_outputs import tags_of
 from tidemark.graph.model.nodes import FilterNode, Node, Output, SideOutputNode, SourceNode, SplitNode, WindowNode
 from tidemark.graph.model.places import user_place
-from tidemark.graph.windows.descriptions import describe_node, describe_sink, describe_watermarks
-from tidemark.graph.windows.window_firing import never_late
+from tidemark.graph.operators.window.trigger_rules import never_late
 
 if TYPE_CHECKING:
     from tidemark.graph.job.job import Job

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tidemark.errors import DefinitionError
-from tidemark.graph.definition.definition import operator_definition
-from tidemark.graph.definition.definition_changes import SAME, Names, definition_changes
 from tidemark.graph.job.job import Job
 from tidemark.graph.model.nodes import WindowNode
+from tidemark.graph.operators.window.definition import operator_definition
+from tidemark.graph.operators.window.definition_diff import SAME, Names, definition_changes
 from tidemark.savepoints.compatibility.operator_judging import judge_operator
 from tidemark.savepoints.compatibility.source_judging import judge_sources
 from tidemark.savepoints.model.restore_words import LEAVE_BEHIND, by_restore

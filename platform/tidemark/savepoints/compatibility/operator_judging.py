@@ -6,7 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import Final, cast
 
 from tidemark.errors import DefinitionError
-from tidemark.graph.checks.state_columns import (
+from tidemark.graph.model.nodes import WindowNode
+from tidemark.graph.operators.window.definition import operator_definition
+from tidemark.graph.operators.window.definition_diff import DefinitionChange, Kept, Names, definition_changes, renamed
+from tidemark.graph.operators.window.execution import is_native
+from tidemark.graph.operators.window.state_columns import (
     ELEMENT_ORDER,
     FUNCTION_PART,
     element_column,
@@ -15,10 +19,6 @@ from tidemark.graph.checks.state_columns import (
     partial_column,
     state_columns,
 )
-from tidemark.graph.definition.definition import operator_definition
-from tidemark.graph.definition.definition_changes import DefinitionChange, Kept, Names, definition_changes, renamed
-from tidemark.graph.model.nodes import WindowNode
-from tidemark.graph.windows.native_windows import is_native
 from tidemark.savepoints.model.restore_words import LEAVE_BEHIND, by_restore
 from tidemark.savepoints.model.stored_types import (
     Change,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from tidemark.graph.windows.window_columns import REPLACED_SESSIONS, REPLACES
+from tidemark.graph.operators.window.columns import REPLACED_SESSIONS, REPLACES
 from tidemark.savepoints.model.stored_types import shown_type, type_change
 from tidemark.savepoints.model.verdict import Finding
 

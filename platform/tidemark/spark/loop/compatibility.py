@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from pyspark.errors import PySparkException
 
 from tidemark.errors import CorruptStoreError, StateMismatchError, TidemarkError
-from tidemark.graph.definition.code_version import code_version
-from tidemark.graph.definition.definition_changes import Names
+from tidemark.graph.job.code_version import code_version
 from tidemark.graph.job.job import Job
+from tidemark.graph.operators.window.definition_diff import Names
 from tidemark.savepoints.compatibility.judging import verdict
 from tidemark.savepoints.delta.result_tables import judge_outputs
 from tidemark.savepoints.model.stored_types import stored_columns

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from tidemark.clock import Clock
 from tidemark.crashpoints import crash_point
 from tidemark.errors import FencedError, StoreError, TidemarkError
-from tidemark.graph.definition.code_version import code_version
-from tidemark.graph.definition.definition import operator_definition
+from tidemark.graph.job.code_version import code_version
 from tidemark.graph.job.job import Job
+from tidemark.graph.operators.window.definition import operator_definition
 from tidemark.savepoints.model.restore import Restore
 from tidemark.semantics.watermarks.event_time import epoch_processing_time
 from tidemark.semantics.watermarks.watermarks import SourceState, read_to_end

@@ -12,7 +12,7 @@ from pyspark.sql import types as T
 
 from tidemark.errors import CorruptStoreError, SinkError, StoreError
 from tidemark.graph.model.nodes import ConsoleSpec, DeltaSpec, MemorySpec, Output, ParquetSpec
-from tidemark.graph.windows.window_columns import REPLACES
+from tidemark.graph.operators.window.columns import REPLACES
 from tidemark.locations import Location
 from tidemark.savepoints.delta.missing_records import Retained
 from tidemark.savepoints.delta.result_tables import had_place

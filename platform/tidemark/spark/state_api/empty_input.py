@@ -15,7 +15,7 @@ from tidemark.errors import TidemarkError, UserCodeError
 from tidemark.graph.checks.propagation import schema_of
 from tidemark.graph.job.job import Job
 from tidemark.graph.model.nodes import ElementsSpec, FilesSpec, RateSpec, SourceNode, UnionNode, WindowNode
-from tidemark.graph.windows.native_windows import is_native
+from tidemark.graph.operators.window.execution import is_native
 from tidemark.semantics.windows.assigners import DynamicSession
 from tidemark.spark.columns.aggregate_functions import register_functions
 from tidemark.spark.columns.expressions import CORRUPT, POSITION, TIME, struct_of, visible_of

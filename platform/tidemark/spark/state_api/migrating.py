@@ -14,9 +14,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructField, StructType
 
-from tidemark.graph.checks.state_columns import FUNCTION_PART
-from tidemark.graph.definition.definition import operator_definition
-from tidemark.graph.windows.native_windows import is_native
+from tidemark.graph.operators.window.definition import operator_definition
+from tidemark.graph.operators.window.execution import is_native
+from tidemark.graph.operators.window.state_columns import FUNCTION_PART
 from tidemark.savepoints.model.verdict import OperatorVerdict, Rewrite, Verdict
 from tidemark.spark.columns.expressions import quoted
 from tidemark.spark.operators.aligned.sliced import PREFIX, STACKS, SUFFIX

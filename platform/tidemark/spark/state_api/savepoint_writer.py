@@ -17,11 +17,11 @@ from pyspark.sql import functions as F
 
 from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.errors import DefinitionError, UserCodeError
-from tidemark.graph.checks.state_columns import ELEMENT_ORDER, element_name, key_column
-from tidemark.graph.definition.code_version import code_version
-from tidemark.graph.definition.definition import operator_definition
+from tidemark.graph.job.code_version import code_version
 from tidemark.graph.job.job import Job
 from tidemark.graph.model.nodes import WindowNode
+from tidemark.graph.operators.window.definition import operator_definition
+from tidemark.graph.operators.window.state_columns import ELEMENT_ORDER, element_name, key_column
 from tidemark.names import validate_name
 from tidemark.savepoints.export.export_format import ExportedFile, copy_all, read_index
 from tidemark.savepoints.export.exporting import seal_export

@@ -17,12 +17,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
 from tidemark.errors import DefinitionError, StateMismatchError
-from tidemark.graph.checks.state_columns import ELEMENT_ORDER, FUNCTION_PART
-from tidemark.graph.definition.definition import operator_definition
-from tidemark.graph.definition.definition_changes import definition_changes
-from tidemark.graph.definition.definition_nodes import functions_of, node_of_definition
 from tidemark.graph.job.job import Job
 from tidemark.graph.model.nodes import WindowNode
+from tidemark.graph.operators.window.definition import operator_definition
+from tidemark.graph.operators.window.definition_decoder import functions_of, node_of_definition
+from tidemark.graph.operators.window.definition_diff import definition_changes
+from tidemark.graph.operators.window.state_columns import ELEMENT_ORDER, FUNCTION_PART
 from tidemark.savepoints.compatibility.checking import HEAD, stored_epoch
 from tidemark.savepoints.export.export_format import read_record, require_index
 from tidemark.savepoints.model.stored_types import stored_columns

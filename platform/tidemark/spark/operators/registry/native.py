@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidemark.graph.model.nodes import WindowNode
-from tidemark.graph.windows.native_windows import is_native
+from tidemark.graph.operators.window.execution import is_native
 from tidemark.semantics.windows.assigners import CountWindows, DynamicSession
 
 

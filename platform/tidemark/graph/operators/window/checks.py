@@ -15,8 +15,8 @@ from tidemark.graph.expressions.sql_functions import is_aggregate
 from tidemark.graph.model.aggregates import Aggregate
 from tidemark.graph.model.nodes import Expression, Node, SideOutputNode, SourceNode, WindowNode
 from tidemark.graph.model.schema import Schema
-from tidemark.graph.windows.window_columns import ORDER_COLUMN, aggregate_columns, filled_create, own_columns
-from tidemark.graph.windows.window_firing import check_firing
+from tidemark.graph.operators.window.columns import ORDER_COLUMN, aggregate_columns, filled_create, own_columns
+from tidemark.graph.operators.window.trigger_rules import check_firing
 from tidemark.semantics.windows.assigners import DynamicSession
 
 _ASSIGNER = ("assign", "describe", "merging", "domain")

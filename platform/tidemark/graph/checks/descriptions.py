@@ -31,7 +31,7 @@ from tidemark.graph.model.nodes import (
     WindowNode,
     WithColumnsNode,
 )
-from tidemark.graph.windows.window_descriptions import describe_firing, describe_results
+from tidemark.graph.operators.window.descriptions import describe_firing, describe_results
 from tidemark.semantics.watermarks.watermarks import Ascending, BoundedOutOfOrderness, IngestionTime, Punctuated, WatermarkStrategy
 
 _CREDENTIALS = re.compile(r"://[^/@]*:[^/@]*@")

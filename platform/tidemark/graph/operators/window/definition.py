@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidemark.graph.definition.rule_definition import own_text, rule_definition, settings_of
 from tidemark.graph.expressions.function_text import function_text, text_hash
+from tidemark.graph.expressions.policy_definition import own_text, rule_definition, settings_of
 from tidemark.graph.model.aggregates import Aggregate
 from tidemark.graph.model.nodes import Expression, WindowNode
 from tidemark.semantics.triggers.builtin_triggers import default_trigger

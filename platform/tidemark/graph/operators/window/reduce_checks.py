@@ -13,7 +13,7 @@ from tidemark.graph.expressions.expressions import Site, parse_row_expression, u
 from tidemark.graph.expressions.function_checks import check_takes
 from tidemark.graph.model.aggregates import Aggregate
 from tidemark.graph.model.schema import Schema, SchemaColumn
-from tidemark.graph.windows.reducing import EARLIER, LATER, python_reduce, quoted, sql_reduce
+from tidemark.graph.operators.window.reduce import EARLIER, LATER, python_reduce, quoted, sql_reduce
 
 if TYPE_CHECKING:
     from sqlglot import exp

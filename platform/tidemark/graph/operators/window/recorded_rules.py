@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tidemark.durations import format_duration
-from tidemark.graph.definition.definition_nodes import assigner_of_definition, is_known_trigger, trigger_of_definition
-from tidemark.graph.windows.window_descriptions import describe_assigner, describe_evictor, describe_trigger
+from tidemark.graph.operators.window.definition_decoder import assigner_of_definition, is_known_trigger, trigger_of_definition
+from tidemark.graph.operators.window.descriptions import describe_assigner, describe_evictor, describe_trigger
 from tidemark.semantics.process.evictors import CountEvictor, TimeEvictor
 
 

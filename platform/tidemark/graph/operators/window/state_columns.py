@@ -10,8 +10,8 @@ from tidemark.graph.expressions.expressions import Site
 from tidemark.graph.model.aggregates import Aggregate
 from tidemark.graph.model.nodes import WindowNode
 from tidemark.graph.model.schema import Schema
-from tidemark.graph.windows.native_windows import is_native
-from tidemark.graph.windows.window_columns import aggregate_columns
+from tidemark.graph.operators.window.columns import aggregate_columns
+from tidemark.graph.operators.window.execution import is_native
 from tidemark.semantics.process.evictors import CountEvictor, TimeEvictor
 from tidemark.semantics.triggers.builtin_triggers import (
     ContinuousEventTimeTrigger,

@@ -11,8 +11,8 @@ from typing import Literal, cast
 
 from tidemark.durations import format_duration
 from tidemark.errors import ExpressionError
-from tidemark.graph.definition.recorded_rules import describe_recorded_evictor, describe_recorded_trigger, describe_recorded_windows
 from tidemark.graph.expressions.expressions import Site, parse_sql
+from tidemark.graph.operators.window.recorded_rules import describe_recorded_evictor, describe_recorded_trigger, describe_recorded_windows
 
 Names = Mapping[str, str | None]
 """New names by old ones, of keys, aggregates and columns of the stream; None for an aggregate that is left behind."""

@@ -9,9 +9,8 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from tidemark.graph.checks.side_outputs import tags_of
-from tidemark.graph.definition.definition import operator_definition
-from tidemark.graph.definition.rule_definition import settings_of
 from tidemark.graph.expressions.function_text import function_text
+from tidemark.graph.expressions.policy_definition import settings_of
 from tidemark.graph.model.nodes import (
     DeltaSpec,
     ElementsSpec,
@@ -33,6 +32,7 @@ from tidemark.graph.model.nodes import (
     WindowNode,
     WithColumnsNode,
 )
+from tidemark.graph.operators.window.definition import operator_definition
 from tidemark.semantics.watermarks.watermarks import WatermarkStrategy
 
 if TYPE_CHECKING:

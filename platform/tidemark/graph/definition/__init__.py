@@ -1,1 +1,0 @@
-"""A job's definition as stored, and what a change of it means."""

@@ -1,0 +1,1 @@
+"""Windows as an operator kind: its node, its checks, its definition as stored, its words."""
