@@ -13,8 +13,7 @@ import pytest
 import tidemark as tm
 from tidemark.graph.model.aggregates import Aggregate, Partial, PythonFunction
 from tidemark.graph.model.nodes import WindowNode
-from tidemark.graph.operators.window.definition import operator_definition
-from tidemark.graph.operators.window.definition_diff import definition_changes
+from tidemark.graph.operators.registry import definition_changes, encode
 from tidemark.semantics.windows.assigners import Tumbling
 from tidemark.semantics.windows.windows import Window
 
@@ -33,7 +32,7 @@ def definition(
     windows = stream.key_by(zone=key).window(tm.tumbling(size)).allowed_lateness(lateness)
     node = windows.aggregate(**({"n": COUNT, "tips": total("fare")} if aggregates is None else aggregates)).uid("w").node
     assert isinstance(node, WindowNode)
-    return operator_definition(node)
+    return encode(node)
 
 
 def compatible(old: Mapping[str, object], new: Mapping[str, object]) -> list[str]:
@@ -109,7 +108,7 @@ def test_what_does_not_fit(change: dict[str, Any], words: list[str]) -> None:
 def changed(windowed: tm.WindowedStream, **aggregates: Aggregate) -> dict[str, object]:
     node = windowed.aggregate(**(aggregates or {"n": COUNT})).node
     assert isinstance(node, WindowNode)
-    return operator_definition(node)
+    return encode(node)
 
 
 def zones(assigner: Any = None) -> tm.WindowedStream:
@@ -189,7 +188,7 @@ def test_assigners_of_ones_own_are_recorded_by_their_text() -> None:
 def definition_of_windows(assigner: Any) -> dict[str, Any]:
     node = zones().aggregate(n=COUNT).node
     assert isinstance(node, WindowNode)
-    return operator_definition(replace(node, assigner=assigner))
+    return encode(replace(node, assigner=assigner))
 
 
 def test_what_windows_do_by_themselves_is_not_recorded() -> None:
@@ -262,7 +261,7 @@ def test_evictors_and_functions_may_change_freely() -> None:
         windowed.evictor(tm.delta_evictor(5, further)).process(every, "n INT").node,
         windowed.evictor(tm.delta_evictor(5, nearer)).process(every, "n INT").node,
     ]
-    definitions = [operator_definition(node) for node in nodes if isinstance(node, WindowNode)]
+    definitions = [encode(node) for node in nodes if isinstance(node, WindowNode)]
     assert len({json.dumps(definition) for definition in definitions}) == len(nodes)
     assert [compatible(old, new) for old in definitions for new in definitions] == [[]] * len(nodes) ** 2
 
@@ -271,16 +270,16 @@ def test_a_function_behind_aggregates_may_come_and_go() -> None:
     plain, then = (zones().aggregate(*first, n=COUNT).node for first in ((), (tm.window_function(every, "n INT"),)))
     assert isinstance(plain, WindowNode)
     assert isinstance(then, WindowNode)
-    assert compatible(operator_definition(plain), operator_definition(then)) == []
-    assert compatible(operator_definition(then), operator_definition(plain)) == []
+    assert compatible(encode(plain), encode(then)) == []
+    assert compatible(encode(then), encode(plain)) == []
 
 
 def test_kept_elements_are_not_kept_aggregates() -> None:
     full = zones().process(every, "n INT").node
     assert isinstance(full, WindowNode)
-    (finding,) = compatible(changed(zones()), operator_definition(full))
+    (finding,) = compatible(changed(zones()), encode(full))
     assert finding == "it kept aggregates and is now to keep all elements of a window, which the stored windows do not have"
-    (finding,) = compatible(operator_definition(full), changed(zones()))
+    (finding,) = compatible(encode(full), changed(zones()))
     assert finding.startswith("it kept all elements of a window and is now to keep aggregates")
 
 
@@ -288,7 +287,7 @@ def test_reducing_in_another_way_does_not_fit() -> None:
     def of(*function: Any, **settings: Any) -> dict[str, object]:
         node = zones().reduce(*function, **settings).node
         assert isinstance(node, WindowNode)
-        return operator_definition(node)
+        return encode(node)
 
     by_sql = of(fare="a.fare + b.fare")
     assert compatible(by_sql, of(fare="a.fare + b.fare")) == []

@@ -21,7 +21,7 @@ from tidemark.control.rewind.renamed_again import renamed_again, renames_text
 from tidemark.control.rewind.rewinds import Rewinder
 from tidemark.control.upgrade.upgrade_verdict import Maps
 from tidemark.errors import StateMismatchError
-from tidemark.graph.operators.window.state_columns import element_column
+from tidemark.graph.operators.state_names import element_column
 from tidemark.savepoints.core.savepoint_store import SavepointStore
 from tidemark.savepoints.model.restore import Restore
 from tidemark.state.log.joblog import JobLog

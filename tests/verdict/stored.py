@@ -8,10 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 import tidemark as tm
+from tidemark.graph.checks.propagation import state_columns
 from tidemark.graph.model.nodes import WindowNode
-from tidemark.graph.operators.window.definition import operator_definition
+from tidemark.graph.operators.registry import encode
+from tidemark.graph.operators.state_names import ELEMENT_ORDER
 from tidemark.graph.operators.window.execution import is_native
-from tidemark.graph.operators.window.state_columns import ELEMENT_ORDER, state_columns
 from tidemark.savepoints.compatibility.judging import verdict
 from tidemark.savepoints.model.stored_types import type_of_ddl
 from tidemark.savepoints.model.verdict import OperatorVerdict, Verdict
@@ -49,7 +50,7 @@ def stored_state(node: WindowNode, **files: int) -> OperatorState:
     ]
     own = ["__tm_start"] if is_native(node) else [ELEMENT_ORDER, "__tm_start"]
     fields += [{"name": name, "type": "long", "nullable": True, "metadata": {}} for name in own]
-    definition = json.loads(json.dumps({**operator_definition(node), "schema": {"type": "struct", "fields": fields}}))
+    definition = json.loads(json.dumps({**encode(node), "schema": {"type": "struct", "fields": fields}}))
     found = [
         StateFile(f"state/{node.uid}/{part}.parquet", rows, 100, 0, 9, 3, "" if part == "main" else part)
         for part, rows in (files or {"main": 10}).items()

@@ -11,8 +11,8 @@ import pytest
 import tidemark as tm
 from tests.verdict.stored import SCHEMA, Declare, columns, job_of, judged, node_of, record_of, trips, whole
 from tidemark.errors import StateMismatchError
+from tidemark.graph.operators.state_names import ELEMENT_ORDER
 from tidemark.graph.operators.window.execution import is_native
-from tidemark.graph.operators.window.state_columns import ELEMENT_ORDER
 from tidemark.savepoints.compatibility.judging import verdict
 from tidemark.savepoints.model.verdict import OperatorVerdict
 from tidemark.state.encoding.codec import to_plain

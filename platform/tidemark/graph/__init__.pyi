@@ -1,7 +1,7 @@
 from .api.sinks import guarantee as guarantee
 from .checks.column_lineage import lineage as lineage
-from .checks.descriptions import describe_expression as describe_expression
 from .checks.propagation import schema_of as schema_of
+from .expressions.expression_text import describe_expression as describe_expression
 from .job.code_version import code_version as code_version
 from .job.job import Job as Job
 from .model.nodes import ConsoleSpec as ConsoleSpec

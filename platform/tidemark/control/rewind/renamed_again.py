@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from tidemark.graph.operators.window.state_columns import element_name
+from tidemark.graph.operators.state_names import element_name
 from tidemark.savepoints.model.restore import Restore
 from tidemark.savepoints.model.stored_types import stored_columns
 from tidemark.state.log.records import EpochRecord, OperatorState

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from tidemark.errors import DefinitionError
-from tidemark.graph.checks.descriptions import shortened
 from tidemark.graph.checks.side_outputs import check_has_rows
 from tidemark.graph.checks.upsert_keys import upsert_keys
+from tidemark.graph.expressions.expression_text import shortened
 from tidemark.graph.model.nodes import ConsoleSpec, DeltaSpec, MemorySpec, Output, ParquetSpec, SinkSpec
 from tidemark.graph.model.places import user_place
 

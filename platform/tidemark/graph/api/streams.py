@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 from tidemark.errors import DefinitionError
 from tidemark.graph.api.windowed import KeyedStream, WindowedStream
-from tidemark.graph.checks.descriptions import describe_node, shortened
+from tidemark.graph.checks.descriptions import describe_node
 from tidemark.graph.checks.propagation import schema_of
 from tidemark.graph.checks.side_outputs import check_has_rows, emitter_of
 from tidemark.graph.checks.validation import check_node, check_uid
+from tidemark.graph.expressions.expression_text import shortened
 from tidemark.graph.expressions.expressions import named_expressions
 from tidemark.graph.expressions.name_checks import check_tag
 from tidemark.graph.model.nodes import (
@@ -31,7 +32,8 @@ from tidemark.graph.model.nodes import (
 )
 from tidemark.graph.model.places import user_place
 from tidemark.graph.model.unknown_members import unknown_member
-from tidemark.graph.operators.window.checks import check_assigner, check_keys
+from tidemark.graph.operators.keys import check_keys
+from tidemark.graph.operators.window.checks import check_assigner
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

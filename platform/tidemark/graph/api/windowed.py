@@ -12,8 +12,9 @@ from tidemark.errors import DefinitionError
 from tidemark.graph.api.window_evictors import require_evictor
 from tidemark.graph.api.window_functions import function_on_results, process_function
 from tidemark.graph.api.window_triggers import require_trigger
-from tidemark.graph.checks.descriptions import describe_node, shortened
+from tidemark.graph.checks.descriptions import describe_node
 from tidemark.graph.checks.propagation import schema_of
+from tidemark.graph.expressions.expression_text import shortened
 from tidemark.graph.model.aggregates import Aggregate
 from tidemark.graph.model.nodes import Expression, Node, OutputTag, WindowFunction, WindowNode
 from tidemark.graph.model.places import user_place

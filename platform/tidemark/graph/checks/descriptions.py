@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 from tidemark.durations import format_duration
+from tidemark.graph.expressions.expression_text import describe_columns, describe_expression, function_name
 from tidemark.graph.model.nodes import (
     ConsoleSpec,
     DeltaSpec,
     ElementsSpec,
     ExplodeNode,
-    Expression,
     FilesSpec,
     FilterNode,
     FormatSpec,
@@ -26,12 +25,12 @@ from tidemark.graph.model.nodes import (
     SourceNode,
     SourceSpec,
     SplitNode,
+    StatefulNode,
     TransformNode,
     UnionNode,
-    WindowNode,
     WithColumnsNode,
 )
-from tidemark.graph.operators.window.descriptions import describe_firing, describe_results
+from tidemark.graph.operators.registry import kind_of
 from tidemark.semantics.watermarks.watermarks import Ascending, BoundedOutOfOrderness, IngestionTime, Punctuated, WatermarkStrategy
 
 _CREDENTIALS = re.compile(r"://[^/@]*:[^/@]*@")
@@ -47,17 +46,17 @@ def describe_node(node: Node) -> str:
         case SourceNode():
             return f"source {node.name}: {describe_spec(node.spec)}"
         case SelectNode():
-            return f"select {_columns(node.columns)}"
+            return f"select {describe_columns(node.columns)}"
         case WithColumnsNode():
-            return f"with_columns {_columns(node.columns)}"
+            return f"with_columns {describe_columns(node.columns)}"
         case FilterNode():
             return f"filter {describe_expression(node.condition)}"
         case ExplodeNode():
             return f"explode {describe_expression(node.expression)} as {node.as_}{', outer' if node.outer else ''}"
         case FunctionNode():
-            return f"{node.kind} {_name(node.function)}{' on batches' if node.batches else ''} returns {node.schema}"
+            return f"{node.kind} {function_name(node.function)}{' on batches' if node.batches else ''} returns {node.schema}"
         case TransformNode():
-            return f"transform {_name(node.function)}"
+            return f"transform {function_name(node.function)}"
         case _:
             return _describe_flow(node)
 
@@ -71,20 +70,9 @@ def _describe_flow(node: Node) -> str:
             return f"side output {node.tag.name}"
         case UnionNode():
             return "union"
-        case WindowNode():
-            return f"window {describe_window(node)}"
+        case StatefulNode():
+            return kind_of(node).describe(node)
     return type(node).__name__
-
-
-def describe_window(node: WindowNode) -> str:
-    """Return a window operator's keys, windows, trigger, evictor, lateness and results."""
-    key = f"by {_columns(node.keys)}" if node.keys else "over all rows"
-    return f"{key}, {describe_firing(node)}: {describe_results(node)}"
-
-
-def describe_expression(expression: Expression) -> str:
-    """Return SQL on one line, or the name of a deferred function."""
-    return " ".join(expression.split()) if isinstance(expression, str) else f"{_name(expression)}()"
 
 
 def describe_spec(spec: SourceSpec) -> str:
@@ -147,22 +135,3 @@ def describe_path(path: str) -> str:
     's3://***@bucket/tips'
     """
     return _CREDENTIALS.sub("://***@", path)
-
-
-def shortened(text: str, most: int = 80) -> str:
-    """Return a text on one line, cut where it is longer than a message can bear.
-
-    >>> shortened("a  b", 3), shortened("abcdef", 3)
-    ('a b', 'ab…')
-    """
-    line = " ".join(text.split())
-    return line if len(line) <= most else line[: most - 1] + "…"
-
-
-def _columns(columns: Iterable[tuple[str, Expression]]) -> str:
-    shown = ((name, describe_expression(expression)) for name, expression in columns)
-    return ", ".join(name if name == text else f"{name} = {text}" for name, text in shown)
-
-
-def _name(function: object) -> str:
-    return str(getattr(function, "__name__", type(function).__name__))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from tidemark.graph.expressions.expressions import Site
-from tidemark.graph.model.aggregates import Aggregate
 from tidemark.graph.model.nodes import (
     ExplodeNode,
     FilterNode,
@@ -13,10 +12,10 @@ from tidemark.graph.model.nodes import (
     SelectNode,
     SourceNode,
     SplitNode,
-    WindowNode,
+    StatefulNode,
     WithColumnsNode,
 )
-from tidemark.semantics.windows.assigners import DynamicSession
+from tidemark.graph.operators.registry import kind_of
 
 
 def node_expressions(node: Node) -> Iterator[tuple[Site, str]]:
@@ -51,17 +50,5 @@ def _named(node: Node) -> Iterator[tuple[str, object]]:
             yield "explode", node.expression
         case SplitNode():
             yield from ((f"split condition of {tag.name!r}", condition) for tag, condition in node.branches)
-        case WindowNode():
-            yield from ((f"key {name!r}", expression) for name, expression in node.keys)
-            if isinstance(node.assigner, DynamicSession):
-                yield "session gap_by", node.assigner.gap_by
-            yield from ((f"reduce column {name!r}", merge) for name, merge in node.reduced)
-            for name, aggregate in node.aggregates if not node.reduced else ():
-                yield from ((f"aggregate {name!r}", text) for text in _written(aggregate))
-
-
-def _written(aggregate: Aggregate) -> tuple[str, ...]:
-    """Return what of an aggregate its user wrote: its arguments, or the SQL of one's own."""
-    if aggregate.kind != "sql_aggregate":
-        return aggregate.arguments
-    return (*(text for part in aggregate.partials for text in (part.create, part.merge)), aggregate.result)
+        case StatefulNode():
+            yield from kind_of(node).expressions(node)

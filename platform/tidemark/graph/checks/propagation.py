@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from weakref import WeakKeyDictionary
 
-from tidemark.graph.aggregates.aggregate_types import aggregate_type
 from tidemark.graph.expressions.ddl import parse_schema
-from tidemark.graph.expressions.expression_types import item_type, type_of
-from tidemark.graph.expressions.expressions import Site, parse_sql
+from tidemark.graph.expressions.expression_types import expression_type, item_type
 from tidemark.graph.model.nodes import (
     ElementsSpec,
     ExplodeNode,
-    Expression,
     FilesSpec,
     FormatSpec,
     FunctionNode,
@@ -22,14 +19,14 @@ from tidemark.graph.model.nodes import (
     SideOutputNode,
     SourceNode,
     SourceSpec,
+    StatefulNode,
     TransformNode,
     UnionNode,
-    WindowNode,
     WithColumnsNode,
 )
 from tidemark.graph.model.schema import Schema, SchemaColumn
-from tidemark.graph.operators.window.columns import REPLACED_SESSIONS, REPLACES
-from tidemark.graph.operators.window.reduce import reduced_types
+from tidemark.graph.operators.keys import typed
+from tidemark.graph.operators.registry import counter_of, kind_of
 
 MALFORMED_COLUMNS = Schema.of(
     [
@@ -75,26 +72,44 @@ def _derive(node: Node) -> Schema | None:  # noqa: PLR0911 - one case per kind o
         case SourceNode():
             return source_schema(node.spec)
         case SideOutputNode():
-            emitter = node.emitter
-            return MALFORMED_COLUMNS if isinstance(emitter, SourceNode) else schema_of(emitter.input)
+            return _side_output(node)
         case FunctionNode():
             return parse_schema(node.schema, place=node.place)
         case TransformNode():
             return None if node.columns is None else _same_types(node.columns)
         case UnionNode():
             return _union([schema_of(child) for child in node.inputs])
+        case StatefulNode():
+            return kind_of(node).output_schema(node, input_schemas(node))
     given = schema_of(node.input)
     match node:
         case SelectNode():
-            return Schema(tuple(_typed(node.columns, given)))
+            return Schema(tuple(typed(node.columns, given)))
         case WithColumnsNode():
-            return given.with_columns(_typed(node.columns, given)) if given else None
+            return given.with_columns(typed(node.columns, given)) if given else None
         case ExplodeNode():
             kind = item_type(expression_type(node.expression, given))
             return given.with_columns([SchemaColumn(node.as_, kind)]) if given else None
-        case WindowNode():
-            return _window(node, given)
     return given
+
+
+def input_schemas(node: StatefulNode) -> list[Schema | None]:
+    """Return the columns that come into each port of an operator, in order; None for those that the graph does not know."""
+    return [schema_of(port.node) for port in node.ports] or [None] * len(node.PORTS)
+
+
+def state_columns(node: StatefulNode) -> Mapping[str, str | None] | None:
+    """Return the columns of an operator's main state table with their types, as its kind does."""
+    return kind_of(node).state_columns(node, input_schemas(node))
+
+
+def _side_output(node: SideOutputNode) -> Schema | None:
+    emitter = node.emitter
+    if isinstance(emitter, SourceNode):
+        return MALFORMED_COLUMNS
+    if isinstance(emitter, StatefulNode):
+        return kind_of(emitter).side_schema(emitter, counter_of(emitter, node.tag), input_schemas(emitter))
+    return schema_of(emitter.input)
 
 
 def source_schema(spec: SourceSpec) -> Schema | None:
@@ -115,15 +130,6 @@ def source_schema(spec: SourceSpec) -> Schema | None:
             return _RATE if name in {"rate", "rate-micro-batch"} else None
 
 
-def expression_type(expression: Expression, schema: Schema | None) -> str | None:
-    """Return the type of an expression over columns, None where it is not certain."""
-    return type_of(parse_sql(expression, Site("expression", "")), schema) if isinstance(expression, str) else None
-
-
-def _typed(columns: Iterable[tuple[str, Expression]], given: Schema | None) -> Iterable[SchemaColumn]:
-    return [SchemaColumn(name, expression_type(expression, given)) for name, expression in columns]
-
-
 def _same_types(names: tuple[str, ...]) -> Schema:
     return Schema.of((name, None) for name in names)
 
@@ -138,19 +144,3 @@ def _union(schemas: list[Schema | None]) -> Schema | None:
         agreed = len(known) == len(schemas) and all(other is not None and other.type == column.type for other in others)
         columns.append(SchemaColumn(column.name, column.type if agreed else None))
     return Schema(tuple(columns))
-
-
-def _window(node: WindowNode, given: Schema | None) -> Schema:
-    keys = _typed(node.keys, given)
-    bounds = [SchemaColumn("window_start", "TIMESTAMP"), SchemaColumn("window_end", "TIMESTAMP")]
-    pane = [SchemaColumn("pane_timing", "STRING"), SchemaColumn("pane_index", "INT")]
-    merged = [SchemaColumn(REPLACES, REPLACED_SESSIONS)] if node.assigner.merging else []
-    return Schema((*keys, *bounds, *_results(node, given), *pane, *merged))
-
-
-def _results(node: WindowNode, given: Schema | None) -> tuple[SchemaColumn, ...]:
-    if node.function is not None:
-        return parse_schema(node.function.returns, place=node.place).columns
-    if node.reduced:
-        return reduced_types(node.aggregates[0][1], [name for name, _ in node.reduced], given)
-    return tuple(SchemaColumn(name, aggregate_type(aggregate, given)) for name, aggregate in node.aggregates)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from tidemark.errors import DefinitionError
-from tidemark.graph.model.nodes import FilterNode, Node, OutputTag, SourceNode, SplitNode, WindowNode, walk
+from tidemark.graph.model.nodes import FilterNode, Node, OutputTag, SourceNode, SplitNode, StatefulNode, walk
 
 
 def tags_of(node: Node) -> tuple[OutputTag, ...]:
     """Return the tags under which a node emits side outputs, in order."""
+    tags: list[OutputTag | None]
     match node:
         case SourceNode():
             tags = [node.malformed_to]
         case FilterNode():
             tags = [node.rejects_to]
-        case WindowNode():
-            tags = [node.late_to]
+        case StatefulNode():
+            tags = list(node.side_tags.values())
         case SplitNode():
             tags = [*(tag for tag, _ in node.branches), node.otherwise]
         case _:

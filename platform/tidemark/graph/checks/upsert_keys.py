@@ -7,10 +7,10 @@ from typing import NoReturn
 
 from tidemark.errors import ColumnError, DefinitionError
 from tidemark.graph.checks.propagation import schema_of
-from tidemark.graph.model.nodes import Expression, FilterNode, Node, SelectNode, WindowNode, WithColumnsNode
-from tidemark.semantics.windows.assigners import CountWindows
+from tidemark.graph.model.nodes import Expression, FilterNode, Node, SelectNode, StatefulNode, WithColumnsNode
+from tidemark.graph.operators.registry import kind_of
 
-START, END, REPLACES, INDEX = "window_start", "window_end", "replaces", "pane_index"
+START, END, REPLACES = "window_start", "window_end", "replaces"
 
 
 def upsert_keys(node: Node, keys: object, place: str) -> tuple[str, ...]:
@@ -28,7 +28,7 @@ def upsert_keys(node: Node, keys: object, place: str) -> tuple[str, ...]:
         DefinitionError: no keys are known, they are no list of names, or a column on the way to the output changes one of them.
         ColumnError: the stream has no such column.
     """
-    return _keys_of_window(node, place) if keys is None else _given_keys(node, keys, place)
+    return _keys_of_results(node, place) if keys is None else _given_keys(node, keys, place)
 
 
 def _given_keys(node: Node, keys: object, place: str) -> tuple[str, ...]:
@@ -36,10 +36,11 @@ def _given_keys(node: Node, keys: object, place: str) -> tuple[str, ...]:
         raise DefinitionError(f"delta(keys={keys!r}) is not a list of columns", fix="write keys=['zone', 'day']", place=place)
     if len({key.lower() for key in keys}) < len(keys):
         raise DefinitionError(f"delta(keys={keys!r}) names a column twice", fix="name each once", place=place)
-    window, behind = _window_behind(node)
+    emitter, behind = _emitter_behind(node)
     lowered = {key.lower() for key in keys}
     lost = next((step for step in behind if not _keeps(step, REPLACES)), None)
-    if isinstance(window, WindowNode) and window.assigner.merging and {START, END} <= lowered and lost is not None:
+    own = kind_of(emitter).upsert_keys(emitter) if isinstance(emitter, StatefulNode) else None
+    if own is not None and own.replaces and set(own.moving) <= lowered and lost is not None:
         raise DefinitionError(
             f"delta(keys={keys!r}) has both bounds of a session, which move when it grows, and {REPLACES!r}, which lists those that it "
             f"had, is dropped or changed at {lost.place}: the older row would stay",
@@ -68,25 +69,23 @@ def _given_keys(node: Node, keys: object, place: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _keys_of_window(node: Node, place: str) -> tuple[str, ...]:
-    window, behind = _window_behind(node)
-    if not isinstance(window, WindowNode):
+def _keys_of_results(node: Node, place: str) -> tuple[str, ...]:
+    emitter, behind = _emitter_behind(node)
+    own = kind_of(emitter).upsert_keys(emitter) if isinstance(emitter, StatefulNode) else None
+    if own is None:
         raise DefinitionError(
             "delta(mode='upsert') does not know by which columns a row replaces an older one",
             fix="name them: keys=['zone', 'day']; only the results of windows have keys of their own",
             place=place,
         )
-    merging = window.assigner.merging
-    bounds = (INDEX,) if isinstance(window.assigner, CountWindows) else (START, END)
-    keys = (*(name for name, _ in window.keys), *bounds)
-    for key in (*keys, *((REPLACES,) if merging else ())):
+    for key in (*own.columns, *((own.replaces,) if own.replaces else ())):
         changed = next((step for step in behind if not _keeps(step, key)), None)
         if changed is not None:
             _refuse(key, changed, place)
-    return keys
+    return own.columns
 
 
-def _window_behind(node: Node) -> tuple[Node, list[SelectNode | WithColumnsNode]]:
+def _emitter_behind(node: Node) -> tuple[Node, list[SelectNode | WithColumnsNode]]:
     """Return the node whose rows come to an output, and the steps on the way that make columns."""
     behind: list[SelectNode | WithColumnsNode] = []
     while isinstance(node, FilterNode | SelectNode | WithColumnsNode):

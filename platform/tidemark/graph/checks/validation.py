@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidemark.errors import ColumnError, DefinitionError, ExpressionError
-from tidemark.graph.checks.propagation import schema_of
+from tidemark.graph.checks.propagation import input_schemas, schema_of
 from tidemark.graph.checks.side_outputs import check_has_rows
 from tidemark.graph.checks.source_checks import check_source
 from tidemark.graph.expressions.ddl import parse_schema
@@ -23,12 +23,12 @@ from tidemark.graph.model.nodes import (
     SideOutputNode,
     SourceNode,
     SplitNode,
+    StatefulNode,
     TransformNode,
     UnionNode,
-    WindowNode,
     WithColumnsNode,
 )
-from tidemark.graph.operators.window.checks import check_window
+from tidemark.graph.operators.registry import kind_of
 from tidemark.names import validate_name
 
 
@@ -62,8 +62,8 @@ def check_node(node: Node) -> None:  # noqa: C901, PLR0912 - one case per kind o
             _check_split(node)
         case UnionNode():
             _check_union(node)
-        case WindowNode():
-            check_window(node)
+        case StatefulNode():
+            _check_operator(node)
 
 
 def check_uid(node: Node, uid: object, place: str) -> None:
@@ -82,6 +82,36 @@ def check_uid(node: Node, uid: object, place: str) -> None:
         raise DefinitionError(
             f"side output {node.tag.name!r} takes no uid: its tag names it", fix="give the uid to the operator that emits it", place=place
         )
+
+
+def _check_operator(node: StatefulNode) -> None:
+    kind = kind_of(node)
+    for counter, tag in node.side_tags.items():
+        check_tag(tag, f"{counter}_to", node.place)
+    kind.validate(node, input_schemas(node))
+    if not kind.needs_time(node):
+        return
+    for port in node.ports:
+        source = _malformed_origin(port.node)
+        if source is not None:
+            raise DefinitionError(
+                f"{kind.nouns} over the malformed records of source {source.name!r} are impossible: they have no event time",
+                fix="bind the malformed output to a sink, and count it there",
+                uid=node.uid,
+                place=node.place,
+            )
+
+
+def _malformed_origin(node: Node) -> SourceNode | None:
+    """Return the source whose malformed records flow, through operators on single rows, into a node."""
+    pending = [node]
+    while pending:
+        current = pending.pop()
+        if isinstance(current, SideOutputNode) and isinstance(current.emitter, SourceNode):
+            return current.emitter
+        if not isinstance(current, StatefulNode):
+            pending.extend(current.inputs)
+    return None
 
 
 def _row(expression: Expression, what: str, node: Node) -> str | None:

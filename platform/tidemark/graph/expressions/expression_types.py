@@ -9,6 +9,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from tidemark.graph.expressions.expressions import Site, parse_sql
+from tidemark.graph.model.nodes import Expression
 from tidemark.graph.model.schema import Schema
 
 if TYPE_CHECKING:
@@ -37,6 +39,11 @@ _BY_NAME = {
     "hash": "INT",
     "xxhash64": "BIGINT",
 }
+
+
+def expression_type(expression: Expression, schema: Schema | None) -> str | None:
+    """Return the type of an expression over columns, None where it is not certain."""
+    return type_of(parse_sql(expression, Site("expression", "")), schema) if isinstance(expression, str) else None
 
 
 def type_of(parsed: exp.Expr | None, schema: Schema | None) -> str | None:  # noqa: C901, PLR0911, PLR0912 - one case per kind of expression

@@ -28,11 +28,11 @@ from tidemark.graph.model.nodes import (
     SourceNode,
     SourceSpec,
     SplitNode,
+    StatefulNode,
     TransformNode,
-    WindowNode,
     WithColumnsNode,
 )
-from tidemark.graph.operators.window.definition import operator_definition
+from tidemark.graph.operators.registry import encode
 from tidemark.semantics.watermarks.watermarks import WatermarkStrategy
 
 if TYPE_CHECKING:
@@ -75,8 +75,8 @@ def _what(node: Node) -> object:  # noqa: PLR0911 - one case per kind of node
             return [node.kind, function_text(node.function), node.schema, node.batches]
         case TransformNode():
             return [function_text(node.function), node.columns]
-        case WindowNode():
-            return operator_definition(node)
+        case StatefulNode():
+            return encode(node)
         case SplitNode():
             return _columns((tag.name, condition) for tag, condition in node.branches)
         case SideOutputNode():

@@ -9,9 +9,9 @@ from tidemark.errors import DefinitionError
 from tidemark.graph.api.sinks import guarantee
 from tidemark.graph.checks.descriptions import describe_node, describe_sink, describe_watermarks
 from tidemark.graph.checks.side_outputs import tags_of
-from tidemark.graph.model.nodes import FilterNode, Node, Output, SideOutputNode, SourceNode, SplitNode, WindowNode
+from tidemark.graph.model.nodes import FilterNode, Node, Output, OutputTag, SideOutputNode, SourceNode, SplitNode, StatefulNode
 from tidemark.graph.model.places import user_place
-from tidemark.graph.operators.window.trigger_rules import never_late
+from tidemark.graph.operators.registry import kind_of
 
 if TYPE_CHECKING:
     from tidemark.graph.job.job import Job
@@ -41,11 +41,11 @@ def _drawn(job: Job) -> dict[Node, int]:
 
 def _outlet(node: Node) -> tuple[Node, str | None]:
     """Return the drawn node whose rows these are, and the tag they leave it under."""
-    return (node.input, node.tag.name) if isinstance(node, SideOutputNode) else (node, None)
+    return (node.emitter, node.tag.name) if isinstance(node, SideOutputNode) else (node, None)
 
 
 def _unbound(job: Job) -> dict[Node, list[str]]:
-    bound = {(id(node.input), node.tag.name) for node in job.nodes if isinstance(node, SideOutputNode)}
+    bound = {(id(node.emitter), node.tag.name) for node in job.nodes if isinstance(node, SideOutputNode)}
     return {node: [tag.name for tag in tags_of(node) if (id(node), tag.name) not in bound] for node in job.nodes}
 
 
@@ -76,14 +76,20 @@ def _origins(node: Node, numbers: dict[Node, int]) -> str:
 def _details(node: Node, unbound: list[str]) -> Iterator[str]:
     if isinstance(node, SourceNode):
         yield describe_watermarks(node.watermarks)
-    roles = {SourceNode: "malformed", FilterNode: "rejected", WindowNode: "late", SplitNode: "branch"}
-    role = roles.get(type(node))
-    if role is None or (isinstance(node, WindowNode) and never_late(node.assigner)):
-        return
-    for tag in tags_of(node):
-        yield f"{role} -> {tag.name}" + (" (counted only: bound to no output)" if tag.name in unbound else "")
-    if not tags_of(node):
-        yield f"{role} rows are counted only"
+    yield from (
+        f"{role} rows are counted only"
+        if tag is None
+        else f"{role} -> {tag.name}" + (" (counted only: bound to no output)" if tag.name in unbound else "")
+        for role, tag in _side_outputs(node)
+    )
+
+
+def _side_outputs(node: Node) -> list[tuple[str, OutputTag | None]]:
+    """Return the rows that a node does not pass on, in a word, and the side outputs that take them; None where they are counted only."""
+    if isinstance(node, StatefulNode):
+        return [(counter, node.side_tags.get(counter)) for counter in kind_of(node).counters(node)]
+    role = {SourceNode: "malformed", FilterNode: "rejected", SplitNode: "branch"}.get(type(node))
+    return [(role, tag) for tag in tags_of(node) or (None,)] if role else []
 
 
 def _mermaid(job: Job) -> Iterator[str]:
@@ -94,7 +100,7 @@ def _mermaid(job: Job) -> Iterator[str]:
         if isinstance(node, SourceNode):
             yield f"  n{number}([{_quoted(describe_node(node), describe_watermarks(node.watermarks))}])"
         else:
-            yield f"  n{number}{{{{{title}}}}}" if isinstance(node, WindowNode) else f"  n{number}[{title}]"
+            yield f"  n{number}{{{{{title}}}}}" if isinstance(node, StatefulNode) else f"  n{number}[{title}]"
     for number, (name, output) in enumerate(job.outputs.items(), start=1):
         yield f"  o{number}[({_quoted(name, describe_sink(output.sink), guarantee(output.sink))})]"
     for node, number in numbers.items():

@@ -18,8 +18,9 @@ from tidemark.graph.model.nodes import (
     ParquetSpec,
     SideOutputNode,
     SourceNode,
-    WindowNode,
+    StatefulNode,
 )
+from tidemark.graph.operators.registry import kind_of
 from tidemark.locations import Location
 from tidemark.names import is_blank, validate_name
 
@@ -153,7 +154,7 @@ def _check_uids(nodes: tuple[Node, ...]) -> None:
     by_uid: dict[str, Node] = {}
     for node in nodes:
         if node.uid is None:
-            if isinstance(node, WindowNode):
+            if isinstance(node, StatefulNode):
                 raise _missing_uid(node, nodes)
             continue
         other = by_uid.setdefault(node.uid.lower(), node)
@@ -166,24 +167,15 @@ def _check_uids(nodes: tuple[Node, ...]) -> None:
             )
 
 
-def _missing_uid(node: WindowNode, nodes: tuple[Node, ...]) -> DefinitionError:
-    call, what = _made_by(node)
-    named = next((other for other in nodes if other.uid and isinstance(other, WindowNode) and other.inputs is node.inputs), None)
+def _missing_uid(node: StatefulNode, nodes: tuple[Node, ...]) -> DefinitionError:
+    kind = kind_of(node)
+    call, what = kind.made_by(node)
+    named = next((other for other in nodes if other.uid and isinstance(other, StatefulNode) and other.inputs is node.inputs), None)
     if named is None:
         fix = f"name it for good: .{call}(...).uid('hourly-tips')"
     else:
         fix = f"use the stream that .uid({named.uid!r}) returns, also for .side_output(...); this is the one from before"
-    return DefinitionError(f"the window that {what} keeps state and has no uid", fix=fix, place=node.place)
-
-
-def _made_by(node: WindowNode) -> tuple[str, str]:
-    """Return which method made a window's results, and what it does in words."""
-    if node.reduced:
-        return "reduce", f"reduces {', '.join(name for name, _ in node.reduced)}"
-    if node.aggregates:
-        return "aggregate", f"aggregates {', '.join(name for name, _ in node.aggregates)}"
-    function = node.function and node.function.function
-    return "process", f"processes with {getattr(function, '__name__', type(function).__name__)}"
+    return DefinitionError(f"the {kind.noun} that {what} keeps state and has no uid", fix=fix, place=node.place)
 
 
 def _check_tags(nodes: tuple[Node, ...]) -> None:

@@ -216,14 +216,16 @@ class StatefulNode(Node, ABC):
     """An operator that keeps state from epoch to epoch, found again by its uid.
 
     ``KIND`` names what it is: by it the graph finds the operator's rules, the engine its runtime, and a stored definition its node.
+    ``PORTS`` are the names of its inputs, in the order of ``inputs``.
     """
 
     KIND: ClassVar[str]
+    PORTS: ClassVar[tuple[str, ...]]
 
     @property
     @abstractmethod
     def ports(self) -> tuple[Port, ...]:
-        """The inputs in the order of ``inputs``."""
+        """The inputs in the order of ``inputs``; a node that was made of a stored definition has none."""
 
     @property
     @abstractmethod
@@ -259,11 +261,12 @@ class WindowNode(StatefulNode):
     reduced: tuple[tuple[str, str | None], ...] = ()
 
     KIND: ClassVar[str] = "window"
+    PORTS: ClassVar[tuple[str, ...]] = ("elements",)
 
     @property
     def ports(self) -> tuple[Port, ...]:
         """The one input, ``elements``."""
-        return (Port("elements", self.input, self.keys),)
+        return tuple(Port(name, node, self.keys) for name, node in zip(self.PORTS, self.inputs, strict=False))
 
     @property
     def side_tags(self) -> Mapping[str, OutputTag]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from tidemark.errors import UnknownJobError
 from tidemark.graph.job.job import Job, require_job
 from tidemark.graph.model.places import user_place
-from tidemark.graph.operators.window.definition_diff import SAME, Names
+from tidemark.graph.operators.changes import SAME, Names
 from tidemark.savepoints.compatibility.judging import verdict
 from tidemark.savepoints.core.savepoint_store import SavepointStore
 from tidemark.savepoints.delta.result_tables import judge_outputs

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from tidemark.errors import DefinitionError
 from tidemark.graph.job.job import Job
-from tidemark.graph.model.nodes import WindowNode
-from tidemark.graph.operators.window.definition import operator_definition
-from tidemark.graph.operators.window.definition_diff import SAME, Names, definition_changes
+from tidemark.graph.model.nodes import StatefulNode
+from tidemark.graph.operators.changes import SAME, Names
+from tidemark.graph.operators.registry import definition_changes, describe_state, encode
 from tidemark.savepoints.compatibility.operator_judging import judge_operator
 from tidemark.savepoints.compatibility.source_judging import judge_sources
 from tidemark.savepoints.model.restore_words import LEAVE_BEHIND, by_restore
@@ -44,7 +44,7 @@ def verdict(
     Raises:
         DefinitionError: a map names what is not there, or two things the same.
     """
-    nodes = {node.uid: node for node in job.nodes if isinstance(node, WindowNode) and node.uid}
+    nodes = {node.uid: node for node in job.nodes if isinstance(node, StatefulNode) and node.uid}
     columns = columns or {}
     _check_maps(record, nodes, uids, columns)
     stored_by = {uids.get(old, old): old for old in record.operators if uids.get(old, old) in nodes}
@@ -65,23 +65,21 @@ def verdict(
     return Verdict(job.name, record.lineage, record.epoch, tuple(operators), sources, outputs)
 
 
-def _dropped(uid: str, state: OperatorState, fresh: Mapping[str, WindowNode], *, left: bool) -> OperatorVerdict:
+def _dropped(uid: str, state: OperatorState, fresh: Mapping[str, StatefulNode], *, left: bool) -> OperatorVerdict:
     rows = sum(file.rows for file in state.files)
     finding = Finding(
         "the job has no operator of this uid",
         "incompatible" if not left else "compatible",
-        f"{rows:,} rows of state, and with them the windows that are still open",
+        describe_state(state.definition, rows),
         "" if left else _claim(uid, state, fresh),
     )
     return OperatorVerdict(uid, uid, "dropped", (finding,), left=left)
 
 
-def _claim(uid: str, state: OperatorState, fresh: Mapping[str, WindowNode]) -> str:
+def _claim(uid: str, state: OperatorState, fresh: Mapping[str, StatefulNode]) -> str:
     """Return how a new operator that could take a state over gets it, or how the state is left behind."""
     heirs = [
-        name
-        for name, node in fresh.items()
-        if all(change.effect == "none" for change in definition_changes(_plain(state), operator_definition(node)))
+        name for name, node in fresh.items() if all(change.effect == "none" for change in definition_changes(_plain(state), encode(node)))
     ]
     leave = f"leave its state behind: {LEAVE_BEHIND}"
     if heirs:
@@ -96,7 +94,7 @@ def _plain(state: OperatorState) -> dict[str, object]:
     return {key: value for key, value in state.definition.items() if key != "schema"}
 
 
-def _check_maps(record: EpochRecord, nodes: Mapping[str, WindowNode], uids: Names, columns: Mapping[str, Names]) -> None:
+def _check_maps(record: EpochRecord, nodes: Mapping[str, StatefulNode], uids: Names, columns: Mapping[str, Names]) -> None:
     unknown = sorted(set(uids) - set(record.operators))
     if unknown:
         raise _wrong(f"the map of uids names {unknown[0]!r}, of which nothing is stored", record.operators)

@@ -6,19 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import Final, cast
 
 from tidemark.errors import DefinitionError
-from tidemark.graph.model.nodes import WindowNode
-from tidemark.graph.operators.window.definition import operator_definition
-from tidemark.graph.operators.window.definition_diff import DefinitionChange, Kept, Names, definition_changes, renamed
-from tidemark.graph.operators.window.execution import is_native
-from tidemark.graph.operators.window.state_columns import (
-    ELEMENT_ORDER,
-    FUNCTION_PART,
-    element_column,
-    element_name,
-    key_column,
-    partial_column,
-    state_columns,
-)
+from tidemark.graph.checks.propagation import state_columns
+from tidemark.graph.model.nodes import StatefulNode
+from tidemark.graph.operators.changes import DefinitionChange, Kept, Names, renamed
+from tidemark.graph.operators.registry import definition_changes, describe_state, encode, kind_of
+from tidemark.graph.operators.state_names import ELEMENT_ORDER, FUNCTION_PART, element_column, element_name, key_column, partial_column
 from tidemark.savepoints.model.restore_words import LEAVE_BEHIND, by_restore
 from tidemark.savepoints.model.stored_types import (
     Change,
@@ -36,7 +28,7 @@ _LEAVE_ALL = f"or give the operator a new uid, and leave the old state behind: {
 
 
 def judge_operator(
-    uid: str, state: OperatorState, node: WindowNode, *, stored_uid: str, names: Names, types: Mapping[str, object] | None
+    uid: str, state: OperatorState, node: StatefulNode, *, stored_uid: str, names: Names, types: Mapping[str, object] | None
 ) -> OperatorVerdict:
     """Return the verdict on one operator.
 
@@ -65,16 +57,17 @@ class _Case:
     """One operator, then and now."""
 
     def __init__(
-        self, uid: str, state: OperatorState, node: WindowNode, *, stored_uid: str, names: Names, types: Mapping[str, object] | None
+        self, uid: str, state: OperatorState, node: StatefulNode, *, stored_uid: str, names: Names, types: Mapping[str, object] | None
     ) -> None:
         self._uid = uid
         self._stored_uid = stored_uid
         self._state = state
         self._names = names
+        self._node = node
         self._old = {key: value for key, value in state.definition.items() if key != "schema"}
-        self._new = operator_definition(node)
+        self._new = encode(node)
         self._columns = stored_columns(state.definition.get("schema"))
-        self._kept: Kept = "partials" if is_native(node) else "elements"
+        self._kept: Kept = kind_of(node).keeps(node)
         before: Kept = self._kept if not self._columns else "elements" if ELEMENT_ORDER in self._columns else "partials"
         self._changes = definition_changes(self._old, self._new, names, kept=(before, self._kept))
         older = older_columns(state.definition.get("schema"))
@@ -115,7 +108,7 @@ class _Case:
         return kept and not ("function" in self._new and self._new.get("aggregates"))
 
     def _finding(self, change: DefinitionChange) -> Finding:
-        rows = f"{sum(file.rows for file in self._state.files):,} rows of state, and with them the windows that are still open"
+        rows = describe_state(self._old, sum(file.rows for file in self._state.files))
         match change.effect:
             case "none":
                 return Finding(change.what, "compatible")
@@ -160,7 +153,7 @@ class _Case:
             yield Finding(f"{self._shown(name)} was {shown_type(old)} and is now {shown_type(self._wanted[name])}", "migrates")
         for name, old in self._retyped("other"):
             was, now = shown_type(old), shown_type(self._wanted[name])
-            fix = f"cast it to {was} before the window, {_LEAVE_ALL}"
+            fix = f"cast it to {was} before the {kind_of(self._node).noun}, {_LEAVE_ALL}"
             yield Finding(f"{self._shown(name)} was {was} and is now {now}", "incompatible", "values that do not fit the new type", fix)
 
     def _retyped(self, how: str) -> list[tuple[str, object]]:
@@ -275,7 +268,7 @@ class _Case:
             )
 
 
-def _known_types(node: WindowNode) -> dict[str, object]:
+def _known_types(node: StatefulNode) -> dict[str, object]:
     columns = state_columns(node) or {}
     return {name: None if kind is None else type_of_ddl(kind) for name, kind in columns.items()}
 

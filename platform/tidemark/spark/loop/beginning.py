@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from tidemark.errors import MissingEpochsError, TidemarkError
-from tidemark.graph.operators.window.definition_diff import Names
+from tidemark.graph.operators.changes import Names
 from tidemark.savepoints.delta.folder_note import position_after
 from tidemark.savepoints.delta.table_position import NO_TABLE, lost_of_record
 from tidemark.savepoints.model.restore import Claimed, Restore

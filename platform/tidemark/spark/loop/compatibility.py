@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from tidemark.errors import CorruptStoreError, StateMismatchError, TidemarkError
 from tidemark.graph.job.code_version import code_version
 from tidemark.graph.job.job import Job
-from tidemark.graph.operators.window.definition_diff import Names
+from tidemark.graph.operators.changes import Names
 from tidemark.savepoints.compatibility.judging import verdict
 from tidemark.savepoints.delta.result_tables import judge_outputs
 from tidemark.savepoints.model.stored_types import stored_columns

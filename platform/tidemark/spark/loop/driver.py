@@ -14,7 +14,7 @@ from tidemark.crashpoints import crash_point
 from tidemark.errors import FencedError, StoreError, TidemarkError
 from tidemark.graph.job.code_version import code_version
 from tidemark.graph.job.job import Job
-from tidemark.graph.operators.window.definition import operator_definition
+from tidemark.graph.operators.registry import encode
 from tidemark.savepoints.model.restore import Restore
 from tidemark.semantics.watermarks.event_time import epoch_processing_time
 from tidemark.semantics.watermarks.watermarks import SourceState, read_to_end
@@ -108,7 +108,7 @@ class JobDriver:
             store=self._store,
             topology=self._topology,
             steps={id(node): step_of(node) for node in self._topology.windows},
-            definitions={self._topology.name(node): operator_definition(node) for node in self._topology.windows},
+            definitions={self._topology.name(node): encode(node) for node in self._topology.windows},
             sinks=bind_sinks(job.outputs, self._store),
             clock=clock,
         )

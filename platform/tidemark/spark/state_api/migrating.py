@@ -14,9 +14,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructField, StructType
 
-from tidemark.graph.operators.window.definition import operator_definition
+from tidemark.graph.operators.registry import encode
+from tidemark.graph.operators.state_names import FUNCTION_PART
 from tidemark.graph.operators.window.execution import is_native
-from tidemark.graph.operators.window.state_columns import FUNCTION_PART
 from tidemark.savepoints.model.verdict import OperatorVerdict, Rewrite, Verdict
 from tidemark.spark.columns.expressions import quoted
 from tidemark.spark.operators.aligned.sliced import PREFIX, STACKS, SUFFIX
@@ -81,7 +81,7 @@ class _Migration:
                 parts.setdefault(file.part, []).append(file)
         files = [made for part, held in parts.items() for made in self._written(part, held)]
         counters = {name: number for name, number in before.counters.items() if columns.empty or name not in STACKS}
-        definition: dict[str, object] = dict(operator_definition(self.given.node))
+        definition: dict[str, object] = dict(encode(self.given.node))
         if self._schema is not None:
             definition["schema"] = self._schema.jsonValue()
         return OperatorState(definition, tuple(files), before.watermark, counters)

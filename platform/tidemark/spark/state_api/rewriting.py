@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from tidemark.crashpoints import crash_point
 from tidemark.errors import CorruptStoreError
-from tidemark.graph.operators.window.state_columns import ELEMENT_ORDER
+from tidemark.graph.operators.state_names import ELEMENT_ORDER
 from tidemark.spark.columns.expressions import START
 from tidemark.spark.columns.state_files import write_folder
 from tidemark.spark.operators.aligned.running import END

@@ -20,8 +20,8 @@ from tidemark.errors import DefinitionError, UserCodeError
 from tidemark.graph.job.code_version import code_version
 from tidemark.graph.job.job import Job
 from tidemark.graph.model.nodes import WindowNode
-from tidemark.graph.operators.window.definition import operator_definition
-from tidemark.graph.operators.window.state_columns import ELEMENT_ORDER, element_name, key_column
+from tidemark.graph.operators.registry import encode
+from tidemark.graph.operators.state_names import ELEMENT_ORDER, element_name, key_column
 from tidemark.names import validate_name
 from tidemark.savepoints.export.export_format import ExportedFile, copy_all, read_index
 from tidemark.savepoints.export.exporting import seal_export
@@ -120,7 +120,7 @@ class SavepointWriter:
         if uid in self._operators:
             raise DefinitionError(f"there is state of {uid!r} already", fix=f"remove it first: .remove({uid!r})", uid=uid)
         columns = empty_inputs(self._spark, job, self._target)[uid].rows.schema
-        definition = operator_definition(node)
+        definition = encode(node)
         setting = EpochSetting(
             self._spark, self._target, uid, OperatorState(definition), definition, self._record.epoch, self._record.processing_time
         )

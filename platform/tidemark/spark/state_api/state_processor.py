@@ -19,10 +19,9 @@ from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 from tidemark.errors import DefinitionError, StateMismatchError
 from tidemark.graph.job.job import Job
 from tidemark.graph.model.nodes import WindowNode
-from tidemark.graph.operators.window.definition import operator_definition
+from tidemark.graph.operators.registry import definition_changes, encode
+from tidemark.graph.operators.state_names import ELEMENT_ORDER, FUNCTION_PART
 from tidemark.graph.operators.window.definition_decoder import functions_of, node_of_definition
-from tidemark.graph.operators.window.definition_diff import definition_changes
-from tidemark.graph.operators.window.state_columns import ELEMENT_ORDER, FUNCTION_PART
 from tidemark.savepoints.compatibility.checking import HEAD, stored_epoch
 from tidemark.savepoints.export.export_format import read_record, require_index
 from tidemark.savepoints.model.stored_types import stored_columns
@@ -269,7 +268,7 @@ class StoredState:
         definition = self._state(uid).definition
         if uid in nodes:
             old = {key: value for key, value in definition.items() if key != "schema"}
-            changes = [change.what for change in definition_changes(old, operator_definition(nodes[uid])) if change.effect != "none"]
+            changes = [change.what for change in definition_changes(old, encode(nodes[uid])) if change.effect != "none"]
             if not changes:
                 return nodes[uid]
             if functions_of(definition):

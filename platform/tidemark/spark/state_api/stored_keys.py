@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from tidemark.graph.operators.window.state_columns import key_column
+from tidemark.graph.operators.state_names import key_column
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
 from tidemark.spark.columns.expressions import quoted
 from tidemark.spark.columns.state_files import read_files

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tidemark.errors import DefinitionError, ExpressionError, InvalidNameError
 from tidemark.graph.aggregates.aggregate_checks import check_argument_types
-from tidemark.graph.checks.propagation import schema_of
 from tidemark.graph.expressions.ddl import parse_schema
 from tidemark.graph.expressions.expression_types import type_of
 from tidemark.graph.expressions.expressions import Site, check_columns, parse_row_expression, parse_sql, unknown_column
-from tidemark.graph.expressions.name_checks import check_column_names, check_tag
+from tidemark.graph.expressions.name_checks import check_column_names
 from tidemark.graph.expressions.sql_functions import is_aggregate
 from tidemark.graph.model.aggregates import Aggregate
-from tidemark.graph.model.nodes import Expression, Node, SideOutputNode, SourceNode, WindowNode
+from tidemark.graph.model.nodes import WindowNode
 from tidemark.graph.model.schema import Schema
+from tidemark.graph.operators.keys import check_keys
 from tidemark.graph.operators.window.columns import ORDER_COLUMN, aggregate_columns, filled_create, own_columns
 from tidemark.graph.operators.window.trigger_rules import check_firing
 from tidemark.semantics.windows.assigners import DynamicSession
@@ -22,7 +20,7 @@ from tidemark.semantics.windows.assigners import DynamicSession
 _ASSIGNER = ("assign", "describe", "merging", "domain")
 
 
-def check_window(node: WindowNode) -> None:
+def check_window(node: WindowNode, schema: Schema | None) -> None:
     """Check a window operator against its input.
 
     Raises:
@@ -34,27 +32,12 @@ def check_window(node: WindowNode) -> None:
             "aggregate() is given no aggregate", fix="name at least one: .aggregate(trips=tm.count())", uid=node.uid, place=node.place
         )
     _check_names(node)
-    if node.late_to is not None:
-        check_tag(node.late_to, "late_to", node.place)
-    schema = schema_of(node.input)
     check_keys(node.keys, schema, node.place, uid=node.uid)
     if isinstance(node.assigner, DynamicSession):
         _check_gap(node.assigner, node, schema)
     for name, aggregate in node.aggregates:
         _check_aggregate(name, aggregate, node, schema)
     check_firing(node)
-    _check_has_time(node)
-
-
-def check_keys(keys: Sequence[tuple[str, Expression]], schema: Schema | None, place: str, *, uid: str | None = None) -> None:
-    """Check the expressions of keys against a stream's columns.
-
-    Raises:
-        ColumnError: or ``ExpressionError``.
-    """
-    for name, expression in keys:
-        site = Site(f"key {name!r}", place, uid)
-        check_columns(parse_row_expression(expression, site), expression, schema, site)
 
 
 def check_assigner(assigner: object, place: str) -> None:
@@ -154,26 +137,3 @@ def _check_create(create: str, site: Site) -> None:
         uid=site.uid,
         place=site.place,
     )
-
-
-def _check_has_time(node: WindowNode) -> None:
-    source = _malformed_origin(node.input)
-    if source is not None:
-        raise DefinitionError(
-            f"windows over the malformed records of source {source.name!r} are impossible: they have no event time",
-            fix="bind the malformed output to a sink, and count it there",
-            uid=node.uid,
-            place=node.place,
-        )
-
-
-def _malformed_origin(node: Node) -> SourceNode | None:
-    """Return the source whose malformed records flow, through operators on single rows, into a node."""
-    pending = [node]
-    while pending:
-        current = pending.pop()
-        if isinstance(current, SideOutputNode) and isinstance(current.input, SourceNode):
-            return current.input
-        if not isinstance(current, WindowNode):
-            pending.extend(current.inputs)
-    return None

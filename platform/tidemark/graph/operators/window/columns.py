@@ -8,7 +8,8 @@ from tidemark.graph.model.aggregates import Aggregate, Partial
 from tidemark.graph.model.nodes import WindowNode
 
 BOUNDS = ("window_start", "window_end")
-PANE = ("pane_timing", "pane_index")
+PANE_INDEX = "pane_index"
+PANE = ("pane_timing", PANE_INDEX)
 REPLACES = "replaces"
 REPLACED_SESSIONS = "ARRAY<STRUCT<window_start: TIMESTAMP, window_end: TIMESTAMP>>"
 """Result columns beside keys and results: before these, after them, and last, with its type, where windows merge."""

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from tidemark.graph.expressions.function_text import function_text, text_hash
 from tidemark.graph.expressions.policy_definition import own_text, rule_definition, settings_of
 from tidemark.graph.model.aggregates import Aggregate
-from tidemark.graph.model.nodes import Expression, WindowNode
+from tidemark.graph.model.nodes import WindowNode
+from tidemark.graph.operators.keys import encode_keys
 from tidemark.semantics.triggers.builtin_triggers import default_trigger
 from tidemark.semantics.windows.windows import WindowAssigner
 
@@ -26,7 +27,7 @@ def operator_definition(node: WindowNode) -> dict[str, object]:
     return {
         "format": DEFINITION_FORMAT,
         "kind": "window",
-        "keys": [{"name": name, "expression": _expression(expression)} for name, expression in node.keys],
+        "keys": encode_keys(node.keys),
         "assigner": _assigner(node.assigner),
         "aggregates": [aggregate_definition(name, aggregate) for name, aggregate in node.aggregates],
         "allowed_lateness_ms": node.allowed_lateness_ms,
@@ -62,10 +63,6 @@ def aggregate_definition(name: str, aggregate: Aggregate) -> dict[str, object]:
         "result": _renamed(aggregate.result, renamed),
         **({"functions": functions} if functions else {}),
     }
-
-
-def _expression(expression: Expression) -> str:
-    return expression if isinstance(expression, str) else f"function {text_hash(function_text(expression))}"
 
 
 def _assigner(assigner: WindowAssigner) -> dict[str, object]:

@@ -9,6 +9,7 @@ from typing import Final, cast
 from tidemark.errors import StateMismatchError
 from tidemark.graph.model.aggregates import Aggregate, Partial
 from tidemark.graph.model.nodes import WindowFunction, WindowNode
+from tidemark.graph.operators.keys import decode_keys
 from tidemark.semantics.triggers.builtin_triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
@@ -54,7 +55,7 @@ def node_of_definition(definition: Mapping[str, object], uid: str) -> WindowNode
     function = definition.get("function")
     return WindowNode(
         uid=uid,
-        keys=tuple((str(entry["name"]), str(entry["expression"])) for entry in _entries(definition, "keys")),
+        keys=decode_keys(definition),
         assigner=_assigner(definition.get("assigner"), uid),
         aggregates=tuple((str(entry["name"]), _aggregate(entry)) for entry in _entries(definition, "aggregates")),
         allowed_lateness_ms=int(cast("int", definition.get("allowed_lateness_ms", 0))),

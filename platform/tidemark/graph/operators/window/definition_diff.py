@@ -4,49 +4,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from string import Formatter
-from types import MappingProxyType
-from typing import Literal, cast
+from typing import cast
 
 from tidemark.durations import format_duration
-from tidemark.errors import ExpressionError
-from tidemark.graph.expressions.expressions import Site, parse_sql
+from tidemark.graph.operators.changes import (
+    SAME,
+    Definition,
+    DefinitionChange,
+    Effect,
+    Kept,
+    Names,
+    entries,
+    key_changes,
+    renamed,
+    same_expression,
+)
 from tidemark.graph.operators.window.recorded_rules import describe_recorded_evictor, describe_recorded_trigger, describe_recorded_windows
 
-Names = Mapping[str, str | None]
-"""New names by old ones, of keys, aggregates and columns of the stream; None for an aggregate that is left behind."""
 
-Kept = Literal["elements", "partials"]
-"""What is kept of a window: its elements, or partial results."""
-
-About = Literal["kind", "key", "windows", "lateness", "trigger", "evictor", "function", "kept", "aggregate"]
-
-Effect = Literal["none", "renamed", "added", "left", "gone", "other"]
-"""``none``: stored state fits as it is. ``renamed``, ``added``, ``left``: it fits once it is rewritten. ``gone``: it would lose an
-aggregate that nobody said to leave. ``other``: it means something else."""
-
-SAME: Names = MappingProxyType({})
-
-
-@dataclass(frozen=True)
-class DefinitionChange:
-    """One difference, in words.
-
-    ``name`` is that of a key or aggregate: the new one, of what is gone or left the old one; ``before`` is the old name of what is renamed.
-    """
-
-    about: About
-    effect: Effect
-    what: str
-    name: str = ""
-    before: str = ""
-
-
-def definition_changes(
-    old: Mapping[str, object], new: Mapping[str, object], names: Names = SAME, *, kept: tuple[Kept, Kept] | None = None
+def window_changes(
+    old: Definition, new: Definition, names: Names = SAME, *, kept: tuple[Kept, Kept] | None = None
 ) -> tuple[DefinitionChange, ...]:
-    """Return all differences between two definitions, as ``operator_definition`` makes them.
+    """Return all differences between two definitions of windows, as ``operator_definition`` makes them.
 
     The allowed lateness, the order of keys and aggregates, and how a result is computed from the state (also by a function) may change
     freely; so may a trigger's settings, but not its kind, since each keeps other things of a window, and an evictor's.
@@ -58,14 +38,11 @@ def definition_changes(
         kept: what either keeps of a window, where that is known better than by the definitions.
 
     >>> old = {"kind": "window", "keys": [{"name": "zone", "expression": "zone"}], "assigner": {"kind": "Tumbling"}, "aggregates": []}
-    >>> [change.what for change in definition_changes(old, {**old, "keys": []})]
+    >>> [change.what for change in window_changes(old, {**old, "keys": []})]
     ["the key 'zone' is gone"]
     """
-    if old.get("kind") != new.get("kind"):
-        what = f"it was a {old.get('kind')} operator and is now a {new.get('kind')} operator"
-        return (DefinitionChange("kind", "other", what),)
     before, after = kept or (_kept(old), _kept(new))
-    changes = [*_key_changes(_items(old, "keys"), _items(new, "keys"), names), *_firing_changes(old, new, names)]
+    changes = [*key_changes(old, new, names), *_firing_changes(old, new, names)]
     if before != after:
         shown = {"partials": "aggregates", "elements": "all elements of a window"}
         what = f"it kept {shown[before]} and is now to keep {shown[after]}, which the stored windows do not have"
@@ -74,61 +51,12 @@ def definition_changes(
             what = f"the stored windows hold {held[before]}, as those of an earlier build did; now they are to hold {held[after]}"
         return (*changes, DefinitionChange("kept", "other", what))
     if after == "partials":
-        changes += _aggregate_changes(_items(old, "aggregates"), _items(new, "aggregates"), names)
+        changes += _aggregate_changes(entries(old, "aggregates"), entries(new, "aggregates"), names)
     return (*changes, *_function_changes(old, new))
-
-
-def renamed(name: str, names: Names) -> str:
-    """Return the new name of something, its old one if it has no other."""
-    return names.get(name) or name
-
-
-def same_expression(old: str, new: str, names: Names = SAME) -> bool:
-    """Return whether two SQL texts say the same, up to blanks, letter case, quotes of names, and columns that were renamed.
-
-    >>> same_expression("zone+1", "`Area` + 1", {"zone": "area"})
-    True
-    """
-    if old == new:
-        return True
-    try:
-        return _canonical(new, SAME) in {_canonical(old, SAME), _canonical(old, names)}
-    except ExpressionError:
-        return False
-
-
-def _canonical(text: str, names: Names) -> str:
-    from sqlglot import exp
-
-    parsed = parse_sql(text, Site("expression", "")).copy()
-    for column in parsed.find_all(exp.Column):
-        first = column.parts[0]
-        if names.get(first.name):
-            first.set("this", names[first.name])
-    for name in parsed.find_all(exp.Identifier):
-        name.set("this", name.name.lower())
-        name.set("quoted", True)
-    return parsed.sql(dialect="spark")
 
 
 def _kept(definition: Mapping[str, object]) -> Kept:
     return "partials" if definition.get("aggregates") or "function" not in definition else "elements"
-
-
-def _key_changes(old: Mapping[str, Mapping[str, object]], new: Mapping[str, Mapping[str, object]], names: Names) -> list[DefinitionChange]:
-    found, claimed = [], set()
-    for name, before in old.items():
-        now = renamed(name, names)
-        if now not in new:
-            found.append(DefinitionChange("key", "other", f"the key {name!r} is gone", name))
-            continue
-        claimed.add(now)
-        was, is_now = str(before.get("expression")), str(new[now].get("expression"))
-        if not same_expression(was, is_now, names):
-            found.append(DefinitionChange("key", "other", f"the key {now!r} was {was} and is now {is_now}", now))
-        elif now != name:
-            found.append(DefinitionChange("key", "renamed", f"the key {name!r} is now called {now!r}", now, name))
-    return found + [DefinitionChange("key", "other", f"the key {name!r} is new", name) for name in new if name not in claimed]
 
 
 def _firing_changes(old: Mapping[str, object], new: Mapping[str, object], names: Names) -> Iterator[DefinitionChange]:
@@ -243,11 +171,6 @@ def _function_changes(old: Mapping[str, object], new: Mapping[str, object]) -> I
     if before != after:
         changed = "is another, and is given what the old one kept" if before and after else "is new" if after else "is gone"
         yield DefinitionChange("function", "none", f"the window function {changed}")
-
-
-def _items(definition: Mapping[str, object], kind: str) -> dict[str, Mapping[str, object]]:
-    entries = cast("list[Mapping[str, object]]", definition.get(kind, []))
-    return {str(entry["name"]): entry for entry in entries}
 
 
 def _call(aggregate: Mapping[str, object]) -> str:

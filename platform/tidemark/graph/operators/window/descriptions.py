@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tidemark.durations import format_duration
+from tidemark.graph.expressions.expression_text import describe_columns, function_name
 from tidemark.graph.model.aggregates import Aggregate
 from tidemark.graph.model.nodes import WindowFunction, WindowNode
 from tidemark.semantics.process.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
@@ -17,6 +18,12 @@ from tidemark.semantics.triggers.builtin_triggers import (
 from tidemark.semantics.triggers.triggers import Trigger
 from tidemark.semantics.windows.assigners import CountWindows, Cumulative, DynamicSession, GlobalWindows, Session, Sliding, Tumbling
 from tidemark.semantics.windows.windows import WindowAssigner
+
+
+def describe_window(node: WindowNode) -> str:
+    """Return a window operator's keys, windows, trigger, evictor, lateness and results."""
+    key = f"by {describe_columns(node.keys)}" if node.keys else "over all rows"
+    return f"{key}, {describe_firing(node)}: {describe_results(node)}"
 
 
 def describe_firing(node: WindowNode) -> str:
@@ -91,7 +98,7 @@ def describe_trigger(trigger: Trigger) -> str:
         case CountTrigger():
             return f"count {trigger.count}"
         case DeltaTrigger():
-            return f"delta {_name(trigger.delta)} > {trigger.threshold:g}"
+            return f"delta {function_name(trigger.delta)} > {trigger.threshold:g}"
         case PurgingTrigger():
             return f"{describe_trigger(trigger.inner)}, purging"
         case _:
@@ -111,7 +118,7 @@ def describe_evictor(evictor: Evictor) -> str:
         case TimeEvictor():
             text = f"time {format_duration(evictor.size_ms)}"
         case DeltaEvictor():
-            text = f"delta {_name(evictor.delta)} >= {evictor.threshold:g}"
+            text = f"delta {function_name(evictor.delta)} >= {evictor.threshold:g}"
         case _:
             return evictor.describe()
     return f"{text} after the function" if evictor.after else text
@@ -124,12 +131,8 @@ def describe_aggregate(aggregate: Aggregate) -> str:
 
 def _function(function: WindowFunction, *, then: bool) -> str:
     on_batches = " on batches" if function.batches else ""
-    return f"{'then ' if then else ''}process {_name(function.function)}{on_batches} returns {function.returns}"
+    return f"{'then ' if then else ''}process {function_name(function.function)}{on_batches} returns {function.returns}"
 
 
 def _offset(offset_ms: int) -> str:
     return f" offset {format_duration(offset_ms)}" if offset_ms else ""
-
-
-def _name(function: object) -> str:
-    return function if isinstance(function, str) else str(getattr(function, "__name__", type(function).__name__))

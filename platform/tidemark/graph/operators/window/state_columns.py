@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidemark.graph.aggregates.aggregate_types import aggregate_type, argument_type
-from tidemark.graph.checks.propagation import expression_type, schema_of
+from tidemark.graph.expressions.expression_types import expression_type
 from tidemark.graph.expressions.expressions import Site
 from tidemark.graph.model.aggregates import Aggregate
 from tidemark.graph.model.nodes import WindowNode
 from tidemark.graph.model.schema import Schema
+from tidemark.graph.operators.state_names import element_column, key_column, partial_column
 from tidemark.graph.operators.window.columns import aggregate_columns
 from tidemark.graph.operators.window.execution import is_native
 from tidemark.semantics.process.evictors import CountEvictor, TimeEvictor
@@ -34,34 +35,7 @@ _SIMPLE = (
     CountEvictor,
     TimeEvictor,
 )
-ELEMENT_ORDER = "__tm_order"
-"""The column that elements in state have, and nothing else: their order of arrival."""
-
-FUNCTION_PART = "function"
-"""The table of what a window function behind aggregates keeps of keys."""
-
-_ELEMENT = "row_"
 _MOMENTS = "STRUCT<n: BIGINT, mean: DOUBLE, m2: DOUBLE>"
-
-
-def key_column(name: str) -> str:
-    """Return the name that a key has in state."""
-    return f"key_{name}"
-
-
-def partial_column(aggregate: str, partial: str) -> str:
-    """Return the name that an aggregate's partial has in state."""
-    return f"{aggregate}__{partial}"
-
-
-def element_column(name: str) -> str:
-    """Return the name that a column of the stream has in state, beside those of the engine."""
-    return f"{_ELEMENT}{name}"
-
-
-def element_name(column: str) -> str | None:
-    """Return the name in the stream of a column of elements in state, None for other columns."""
-    return column.removeprefix(_ELEMENT) if column.startswith(_ELEMENT) else None
 
 
 def looks_at_rows(rule: object) -> bool:
@@ -83,12 +57,11 @@ def needed_columns(node: WindowNode) -> frozenset[str] | None:
     return frozenset(column.lower() for aggregate, site in sites for column in aggregate_columns(aggregate, site))
 
 
-def state_columns(node: WindowNode) -> dict[str, str | None] | None:
+def state_columns(node: WindowNode, given: Schema | None) -> dict[str, str | None] | None:
     """Return the columns of keys, and of partials or elements, with their Spark types, in order; a type is None where it is not certain.
 
     None where elements are kept of which only the running source knows the columns. The engine's own columns are not among them.
     """
-    given = schema_of(node.input) if node.inputs else None
     found = {key_column(name): expression_type(expression, given) for name, expression in node.keys}
     if is_native(node):
         found |= {

@@ -11,7 +11,7 @@ from typing import Final
 
 from pyspark.sql import types as T
 
-from tidemark.graph.operators.window.state_columns import ELEMENT_ORDER
+from tidemark.graph.operators.state_names import ELEMENT_ORDER
 
 VERSION: Final = 0
 NEW: Final = 1

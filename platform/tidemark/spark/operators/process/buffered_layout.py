@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import types as T
 
+from tidemark.graph.checks.propagation import state_columns
 from tidemark.graph.model.nodes import WindowNode
-from tidemark.graph.operators.window.state_columns import element_column, element_name, needed_columns, state_columns
+from tidemark.graph.operators.state_names import element_column, element_name
+from tidemark.graph.operators.window.state_columns import needed_columns
 from tidemark.spark.columns.expressions import POSITION, START, TIME, struct_of, visible_of
 from tidemark.spark.operators.base.buffered_columns import (
     GAP,

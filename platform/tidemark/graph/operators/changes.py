@@ -1,0 +1,105 @@
+"""What differs between two definitions of an operator, and what that means for its stored state: what all kinds have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal, cast
+
+from tidemark.errors import ExpressionError
+from tidemark.graph.expressions.expressions import Site, parse_sql
+
+Names = Mapping[str, str | None]
+"""New names by old ones, of keys, aggregates and columns of the stream; None for an aggregate that is left behind."""
+
+Definition = Mapping[str, object]
+"""An operator's definition, as its kind encodes it."""
+
+Kept = Literal["elements", "partials"]
+"""What an operator keeps: elements as they came, or what it has made of them."""
+
+Effect = Literal["none", "renamed", "added", "left", "gone", "other"]
+"""``none``: stored state fits as it is. ``renamed``, ``added``, ``left``: it fits once it is rewritten. ``gone``: it would lose an
+aggregate that nobody said to leave. ``other``: it means something else."""
+
+SAME: Names = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class DefinitionChange:
+    """One difference, in words.
+
+    ``about`` is what of the operator differs: ``kind``, ``key``, ``kept``, ``aggregate``, or what else its kind has. ``name`` is that of
+    a key or aggregate: the new one, of what is gone or left the old one; ``before`` is the old name of what is renamed.
+    """
+
+    about: str
+    effect: Effect
+    what: str
+    name: str = ""
+    before: str = ""
+
+
+def other_kind(old: Definition, new: Definition) -> DefinitionChange | None:
+    """Return that an operator is of another kind than before, None where it is not."""
+    if old.get("kind") == new.get("kind"):
+        return None
+    return DefinitionChange("kind", "other", f"it was a {old.get('kind')} operator and is now a {new.get('kind')} operator")
+
+
+def renamed(name: str, names: Names) -> str:
+    """Return the new name of something, its old one if it has no other."""
+    return names.get(name) or name
+
+
+def same_expression(old: str, new: str, names: Names = SAME) -> bool:
+    """Return whether two SQL texts say the same, up to blanks, letter case, quotes of names, and columns that were renamed.
+
+    >>> same_expression("zone+1", "`Area` + 1", {"zone": "area"})
+    True
+    """
+    if old == new:
+        return True
+    try:
+        return _canonical(new, SAME) in {_canonical(old, SAME), _canonical(old, names)}
+    except ExpressionError:
+        return False
+
+
+def _canonical(text: str, names: Names) -> str:
+    from sqlglot import exp
+
+    parsed = parse_sql(text, Site("expression", "")).copy()
+    for column in parsed.find_all(exp.Column):
+        first = column.parts[0]
+        if names.get(first.name):
+            first.set("this", names[first.name])
+    for name in parsed.find_all(exp.Identifier):
+        name.set("this", name.name.lower())
+        name.set("quoted", True)
+    return parsed.sql(dialect="spark")
+
+
+def entries(definition: Definition, kind: str) -> dict[str, Mapping[str, object]]:
+    """Return the keys or aggregates of a definition by name."""
+    found = cast("list[Mapping[str, object]]", definition.get(kind, []))
+    return {str(entry["name"]): entry for entry in found}
+
+
+def key_changes(old: Definition, new: Definition, names: Names) -> list[DefinitionChange]:
+    """Return how the keys differ; their order does not matter."""
+    before, after = entries(old, "keys"), entries(new, "keys")
+    found, claimed = [], set()
+    for name, was in before.items():
+        now = renamed(name, names)
+        if now not in after:
+            found.append(DefinitionChange("key", "other", f"the key {name!r} is gone", name))
+            continue
+        claimed.add(now)
+        text, text_now = str(was.get("expression")), str(after[now].get("expression"))
+        if not same_expression(text, text_now, names):
+            found.append(DefinitionChange("key", "other", f"the key {now!r} was {text} and is now {text_now}", now))
+        elif now != name:
+            found.append(DefinitionChange("key", "renamed", f"the key {name!r} is now called {now!r}", now, name))
+    return found + [DefinitionChange("key", "other", f"the key {name!r} is new", name) for name in after if name not in claimed]

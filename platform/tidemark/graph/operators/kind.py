@@ -1,0 +1,153 @@
+"""What the graph asks of a kind of stateful operator. Pure: no Spark, no stored state, only nodes and definitions."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Generic, TypeVar
+
+from tidemark.graph.expressions.column_origins import ColumnOrigins
+from tidemark.graph.model.nodes import Expression, StatefulNode
+from tidemark.graph.model.schema import Schema
+from tidemark.graph.operators.changes import Definition, DefinitionChange, Kept, Names
+
+N = TypeVar("N", bound=StatefulNode)
+
+Schemas = Sequence[Schema | None]
+"""The columns that come into each port, in order; None where only the running source knows them."""
+
+
+@dataclass(frozen=True)
+class UpsertKeys:
+    """By which columns an upserting sink knows a result again.
+
+    ``moving`` are those of them that change when a result is replaced; ``replaces`` is the column that then lists what they were.
+    """
+
+    columns: tuple[str, ...]
+    moving: tuple[str, ...] = ()
+    replaces: str | None = None
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What the engine may do with an operator, and must know before it plans an epoch.
+
+    ``late_known_after_emit``: which rows were not accepted is known only once results were emitted.
+    """
+
+    late_known_after_emit: bool = False
+
+
+class OperatorKind(ABC, Generic[N]):
+    """The rules of one kind of operator.
+
+    ``name`` is its nodes' ``KIND``. For messages: ``noun`` and ``nouns`` say what it is, ``state_noun`` what is lost with its state.
+    """
+
+    name: ClassVar[str]
+    noun: ClassVar[str]
+    nouns: ClassVar[str]
+    state_noun: ClassVar[str]
+
+    @abstractmethod
+    def validate(self, node: N, schemas: Schemas) -> None:
+        """Check a node against what is known of its inputs.
+
+        Raises:
+            DefinitionError: or one of its kinds; it names the user's line.
+        """
+
+    @abstractmethod
+    def output_schema(self, node: N, schemas: Schemas) -> Schema | None:
+        """Return the columns of its results, None where only the running source knows them."""
+
+    def side_schema(self, node: N, counter: str, schemas: Schemas) -> Schema | None:
+        """Return the columns of a side output, by the name of its counter: those of the first input, unless the kind says otherwise."""
+        del node, counter
+        return schemas[0]
+
+    @abstractmethod
+    def lineage(self, node: N, origins: Sequence[ColumnOrigins]) -> ColumnOrigins:
+        """Return what the columns of its results are made from, given those of each input."""
+
+    def side_lineage(self, node: N, counter: str, origins: Sequence[ColumnOrigins]) -> ColumnOrigins:
+        """Return what the columns of a side output are made from: as the first input's, unless the kind says otherwise."""
+        del node, counter
+        return origins[0]
+
+    @abstractmethod
+    def describe(self, node: N) -> str:
+        """Return in a line what it does, after its name."""
+
+    @abstractmethod
+    def made_by(self, node: N) -> tuple[str, str]:
+        """Return the method that made it, and what it does in words, such as ``("aggregate", "aggregates trips")``."""
+
+    @abstractmethod
+    def counters(self, node: N) -> tuple[str, ...]:
+        """Return the counters of rows that it does not accept, such as ``late``. Rows in = rows accepted + all of these, in each epoch."""
+
+    @abstractmethod
+    def expressions(self, node: N) -> Iterator[tuple[str, Expression | None]]:
+        """Yield the expressions that a user wrote for it, each with what it is there."""
+
+    def functions(self, node: N) -> Iterator[tuple[str, object]]:
+        """Yield the Python functions that a user wrote for it, each with what calls it."""
+        del node
+        yield from ()
+
+    @abstractmethod
+    def encode(self, node: N) -> dict[str, object]:
+        """Return its definition as plain JSON: recorded with its state, and compared before that is read again."""
+
+    @abstractmethod
+    def decode(self, definition: Definition, uid: str) -> N:
+        """Return a node that reads the state that a definition was recorded with.
+
+        Raises:
+            StateMismatchError: the definition is of another release, or needs the job's own code.
+        """
+
+    @abstractmethod
+    def changes(self, old: Definition, new: Definition, names: Names, kept: tuple[Kept, Kept] | None) -> tuple[DefinitionChange, ...]:
+        """Return all differences between two definitions of this kind.
+
+        Args:
+            old: as stored.
+            new: as the job says.
+            names: what was renamed.
+            kept: what either keeps, where that is known better than by the definitions.
+        """
+
+    @abstractmethod
+    def keeps(self, node: N) -> Kept:
+        """Return what it keeps in state."""
+
+    @abstractmethod
+    def state_columns(self, node: N, schemas: Schemas) -> Mapping[str, str | None] | None:
+        """Return the columns of its main state table with their Spark types, the engine's own left out.
+
+        A type is None where it is not certain; the whole is None where only the running source knows the columns.
+        """
+
+    def upsert_keys(self, node: N) -> UpsertKeys | None:
+        """Return by which columns results are known again, None where users must say so."""
+        del node
+        return None
+
+    def needs_order(self, node: N) -> bool:
+        """Return whether elements of one event time have to be told apart by their source positions."""
+        del node
+        return False
+
+    def needs_time(self, node: N) -> bool:
+        """Return whether elements must have an event time."""
+        del node
+        return True
+
+    def capabilities(self, node: N) -> Capabilities:
+        """Return what the engine may do with it."""
+        del node
+        return Capabilities()

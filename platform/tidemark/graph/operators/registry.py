@@ -1,0 +1,78 @@
+"""The kinds of stateful operators that there are, found by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from types import MappingProxyType
+from typing import Any
+
+from tidemark.errors import StateMismatchError
+from tidemark.graph.model.nodes import OutputTag, StatefulNode
+from tidemark.graph.operators.changes import SAME, Definition, DefinitionChange, Kept, Names, other_kind
+from tidemark.graph.operators.kind import OperatorKind
+from tidemark.graph.operators.window.kind import WindowKind
+
+
+@cache
+def kinds() -> Mapping[str, OperatorKind[Any]]:
+    """Return all kinds by name."""
+    return MappingProxyType({kind.name: kind for kind in (WindowKind(),)})
+
+
+def kind_of(node: StatefulNode) -> OperatorKind[Any]:
+    """Return a node's kind."""
+    return kinds()[node.KIND]
+
+
+def kind_of_definition(definition: Definition, uid: str) -> OperatorKind[Any]:
+    """Return the kind of a stored definition.
+
+    Raises:
+        StateMismatchError: this release does not know it.
+    """
+    name = str(definition.get("kind"))
+    if name not in kinds():
+        raise StateMismatchError(
+            f"the state of {uid!r} is of a {name} operator, which this release does not know",
+            fix=f"use the release that wrote it; this one knows: {', '.join(sorted(kinds()))}",
+            uid=uid,
+        )
+    return kinds()[name]
+
+
+def describe_state(definition: Definition, rows: int) -> str:
+    """Return in words what is lost with an operator's state."""
+    kind = kinds().get(str(definition.get("kind")))
+    return f"{rows:,} rows of state" + (f", and with them {kind.state_noun}" if kind else "")
+
+
+def encode(node: StatefulNode) -> dict[str, object]:
+    """Return a node's definition as plain JSON."""
+    return kind_of(node).encode(node)
+
+
+def definition_changes(
+    old: Definition, new: Definition, names: Names = SAME, *, kept: tuple[Kept, Kept] | None = None
+) -> tuple[DefinitionChange, ...]:
+    """Return all differences between two definitions of an operator, as ``encode`` makes them.
+
+    Args:
+        old: as stored; of any kind, also one that this release does not know.
+        new: as the job says.
+        names: what was renamed.
+        kept: what either keeps, where that is known better than by the definitions.
+    """
+    other = other_kind(old, new)
+    if other is not None:
+        return (other,)
+    return kinds()[str(new["kind"])].changes(old, new, names, kept)
+
+
+def counter_of(node: StatefulNode, tag: OutputTag) -> str:
+    """Return the counter of the rows that a side output of an operator holds.
+
+    Raises:
+        KeyError: the operator has no such side output.
+    """
+    return {own.name: counter for counter, own in node.side_tags.items()}[tag.name]
