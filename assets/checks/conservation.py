@@ -11,7 +11,7 @@ from tidemark.assets.checks.check import CheckDeclaration, Finding
 from tidemark.assets.checks.evidence import Evidence
 from tidemark.assets.streams.job_streams import StreamData, emitter, is_whole_side_output, output_streams
 from tidemark.errors import SinkError
-from tidemark.graph import DeltaSpec, FilterNode, Job, Node, OutputTag, SourceNode, WindowNode
+from tidemark.graph import DeltaSpec, FilterNode, Job, Node, OutputTag, SourceNode, StatefulNode, counter_of
 from tidemark.state import EpochProgress, Totals, add_epoch, empty_totals
 
 
@@ -87,13 +87,13 @@ class Conservation:
 
 
 def balance(scope: str, totals: Totals) -> Iterator[BalanceLine]:
-    """Return the lines of sources, filters and windows."""
+    """Return the lines of sources, filters and stateful operators."""
     for name, counts in totals["sources"].items():
         yield _line(scope, f"source {name}: read", counts, "read", ("passed", "malformed"))
     for name, counts in totals["filters"].items():
         yield _line(scope, f"filter {name}: in", counts, "in", ("passed", "rejected"))
     for uid, counts in totals["operators"].items():
-        yield _line(scope, f"window {uid}: in", counts, "in", ("accepted", "late"))
+        yield _line(scope, f"operator {uid}: in", counts, "in", tuple(name for name in counts if name != "in"))
 
 
 def epoch_lines(job: Job, epoch: EpochProgress) -> Iterator[BalanceLine]:
@@ -136,8 +136,8 @@ def _emitted(node: Node, tag: OutputTag, *, totals: Totals, epoch: EpochProgress
     match node:
         case SourceNode(name=name):
             return totals["sources"].get(name, {}).get("malformed")
-        case WindowNode(uid=str(uid)):
-            return totals["operators"].get(uid, {}).get("late")
+        case StatefulNode(uid=str(uid)):
+            return totals["operators"].get(uid, {}).get(counter_of(node, tag))
         case FilterNode():
             named = next((name for name, item in epoch.filters.items() if item.rejects_to == tag.name), "")
             return totals["filters"].get(named, {}).get("rejected")
@@ -145,5 +145,5 @@ def _emitted(node: Node, tag: OutputTag, *, totals: Totals, epoch: EpochProgress
             return None
 
 
-def _line(scope: str, subject: str, counts: dict[str, int], whole: str, parts: tuple[str, str]) -> BalanceLine:
+def _line(scope: str, subject: str, counts: dict[str, int], whole: str, parts: tuple[str, ...]) -> BalanceLine:
     return BalanceLine(scope, subject, counts.get(whole, 0), tuple((part, counts.get(part, 0)) for part in parts))

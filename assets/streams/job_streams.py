@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from tidemark.graph import (
     ExplodeNode,
@@ -18,16 +18,19 @@ from tidemark.graph import (
     SideOutputNode,
     SourceNode,
     SourceSpec,
+    StatefulNode,
     TransformNode,
     WindowNode,
     WithColumnsNode,
+    counter_of,
     walk,
 )
 
 if TYPE_CHECKING:
     from tidemark.graph import Job
 
-StreamKind = Literal["main", "late", "rejected", "malformed", "source"]
+StreamKind = str
+"""``main``, ``source``, ``malformed``, ``rejected``, or of a stateful operator's side output the name of its counter, such as ``late``."""
 
 _EACH_JOBS_OWN = frozenset(
     (
@@ -53,7 +56,7 @@ _ROW_BY_ROW = (SelectNode, WithColumnsNode, FilterNode, ExplodeNode, FunctionNod
 class StreamData:
     """One stream of a job, as a translator sees it.
 
-    ``kind`` is ``source`` for what enters the job, ``late``, ``rejected`` or ``malformed`` for side outputs of that sort, and
+    ``kind`` is ``source`` for what enters the job, for side outputs what they hold (``late``, ``rejected``, ``malformed``, …), and
     ``main`` for all else. ``name`` is the source's or the output's; exactly one of ``output`` and ``source`` is set.
     """
 
@@ -97,8 +100,8 @@ def output_kind(node: Node) -> StreamKind:
             return "malformed"
         case FilterNode() if emitting.rejects_to == tag:
             return "rejected"
-        case WindowNode() if emitting.late_to == tag:
-            return "late"
+        case StatefulNode():
+            return counter_of(emitting, tag)
         case _:
             return "main"
 
@@ -108,7 +111,7 @@ def emitter(node: Node) -> tuple[Node, OutputTag] | None:
     current = node
     while isinstance(current, _ROW_BY_ROW):
         current = current.input
-    return (current.input, current.tag) if isinstance(current, SideOutputNode) else None
+    return (current.emitter, current.tag) if isinstance(current, SideOutputNode) else None
 
 
 def is_whole_side_output(node: Node) -> bool:
@@ -126,9 +129,15 @@ def windows_of(node: Node) -> tuple[WindowNode, ...]:
     return tuple(found for found in walk((node,)) if isinstance(found, WindowNode))
 
 
-def result_window(node: Node) -> WindowNode | None:
-    """Return the window operator whose results a stream holds, one row per key, window and pane; none if it holds other rows."""
+def result_operator(node: Node) -> StatefulNode | None:
+    """Return the stateful operator whose results a stream holds, row for row; none if it holds other rows."""
     current = node
     while isinstance(current, SelectNode | WithColumnsNode | FilterNode):
         current = current.input
-    return current if isinstance(current, WindowNode) else None
+    return current if isinstance(current, StatefulNode) else None
+
+
+def result_window(node: Node) -> WindowNode | None:
+    """Return the window operator whose results a stream holds, one row per key, window and pane; none if it holds other rows."""
+    operator = result_operator(node)
+    return operator if isinstance(operator, WindowNode) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from tidemark.assets.streams.job_streams import StreamData, result_window
+from tidemark.assets.streams.job_streams import StreamData, StreamKind, emitter, result_operator
 from tidemark.graph import (
     ExplodeNode,
     Expression,
@@ -13,26 +13,17 @@ from tidemark.graph import (
     SelectNode,
     SideOutputNode,
     SourceNode,
+    StatefulNode,
     UnionNode,
-    WindowNode,
     WithColumnsNode,
-    describe_aggregate,
     describe_expression,
-    describe_firing,
+    kind_of,
 )
 
 _KINDS: Final = {
     "main": "Rows",
-    "late": "Late rows, turned away because their window had expired",
     "rejected": "Rejected rows, turned away by a filter",
     "malformed": "Malformed records, which could not be read or timed",
-}
-_WINDOW: Final[Mapping[str, str]] = {
-    "window_start": "Start of the window, inclusive.",
-    "window_end": "End of the window, exclusive.",
-    "pane_timing": "EARLY, ON_TIME or LATE: when the result was made.",
-    "pane_index": "Number of the result of this key and window, from 0; the greatest is the newest.",
-    "replaces": "Starts of the sessions whose results this one replaces.",
 }
 _MALFORMED: Final[Mapping[str, str]] = {
     "raw": "The record as it came.",
@@ -48,13 +39,19 @@ def describe_output(stream: StreamData) -> str:
     """Return what an output holds, as Markdown: rows of which windows and keys, and what the job is for."""
     if stream.output is None:
         raise TypeError(f"{stream.name} is a source")
-    window = result_window(stream.output.node) if stream.kind == "main" else None
-    rows = _KINDS[stream.kind] if window is None else _results(window)
-    sentences = [f"{rows}.", f"Output `{stream.name}` of the streaming job `{stream.job.name}`."]
+    sentences = [f"{_rows(stream.output.node, stream.kind)}.", f"Output `{stream.name}` of the streaming job `{stream.job.name}`."]
     if stream.job.description:
         # The job is there for its main outputs.
         sentences.insert(0 if stream.kind == "main" else len(sentences), stream.job.description)
     return " ".join(sentences)
+
+
+def _rows(node: Node, kind: StreamKind) -> str:
+    found = emitter(node)
+    if found is not None and isinstance(found[0], StatefulNode):
+        return kind_of(found[0]).describe_counter(kind)
+    operator = result_operator(node) if kind == "main" else None
+    return _KINDS[kind] if operator is None else kind_of(operator).describe_rows(operator)
 
 
 def describe_column(node: Node, name: str) -> str | None:
@@ -65,34 +62,18 @@ def describe_column(node: Node, name: str) -> str | None:
         case SideOutputNode(inputs=(SourceNode(), *_)):
             return _MALFORMED.get(name)
         case SideOutputNode():
-            return describe_column(node.input.input, name)
+            return describe_column(node.emitter.inputs[0], name)
         case SelectNode(columns=columns) | WithColumnsNode(columns=columns):
             made = dict(columns).get(name)
             return describe_column(node.input, name) if made is None else _made(node.input, made, name)
         case ExplodeNode(as_=item) if item == name:
             return f"One item of `{describe_expression(node.expression)}`."
-        case WindowNode():
-            return _result_column(node, name)
+        case StatefulNode():
+            return kind_of(node).describe_column(node, name)
         case UnionNode():
             found = {describe_column(each, name) for each in node.inputs}
             return found.pop() if len(found) == 1 else None
     return describe_column(node.input, name) if node.inputs else None
-
-
-def _results(window: WindowNode) -> str:
-    by = ", ".join(f"`{name}`" for name, _ in window.keys)
-    each = f"One row for each {by}, window and pane" if by else "One row for each window and pane"
-    return f"{each} ({describe_firing(window)})"
-
-
-def _result_column(window: WindowNode, name: str) -> str | None:
-    keys, aggregates = dict(window.keys), dict(window.aggregates)
-    if name in keys:
-        text = describe_expression(keys[name])
-        return "Key of the window." if text == name else f"Key of the window: `{text}`."
-    if name in aggregates and window.function is None and not window.reduced:
-        return f"`{describe_aggregate(aggregates[name])}` over the window."
-    return _WINDOW.get(name)
 
 
 def _source_column(node: SourceNode, name: str) -> str:

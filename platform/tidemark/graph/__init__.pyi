@@ -23,6 +23,7 @@ from .model.nodes import SelectNode as SelectNode
 from .model.nodes import SideOutputNode as SideOutputNode
 from .model.nodes import SourceNode as SourceNode
 from .model.nodes import SourceSpec as SourceSpec
+from .model.nodes import StatefulNode as StatefulNode
 from .model.nodes import TransformNode as TransformNode
 from .model.nodes import UnionNode as UnionNode
 from .model.nodes import WindowNode as WindowNode
@@ -30,5 +31,7 @@ from .model.nodes import WithColumnsNode as WithColumnsNode
 from .model.nodes import walk as walk
 from .model.schema import Schema as Schema
 from .model.schema import SchemaColumn as SchemaColumn
+from .operators.registry import counter_of as counter_of
+from .operators.registry import kind_of as kind_of
 from .operators.window.descriptions import describe_aggregate as describe_aggregate
 from .operators.window.descriptions import describe_firing as describe_firing

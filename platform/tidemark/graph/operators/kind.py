@@ -82,6 +82,18 @@ class OperatorKind(ABC, Generic[N]):
         """Return in a line what it does, after its name."""
 
     @abstractmethod
+    def describe_rows(self, node: N) -> str:
+        """Return what a row of its results stands for, as Markdown and without a full stop."""
+
+    @abstractmethod
+    def describe_column(self, node: N, name: str) -> str | None:
+        """Return what a column of its results holds, as a sentence of Markdown; None where that is what the input's holds."""
+
+    @abstractmethod
+    def describe_counter(self, counter: str) -> str:
+        """Return what the rows of a counter are, without a full stop: the text on a side output's page."""
+
+    @abstractmethod
     def made_by(self, node: N) -> tuple[str, str]:
         """Return the method that made it, and what it does in words, such as ``("aggregate", "aggregates trips")``."""
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
 from tidemark.durations import format_duration
-from tidemark.graph.expressions.expression_text import describe_columns, function_name
+from tidemark.graph.expressions.expression_text import describe_columns, describe_expression, function_name
 from tidemark.graph.model.aggregates import Aggregate
 from tidemark.graph.model.nodes import WindowFunction, WindowNode
 from tidemark.semantics.process.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
@@ -24,6 +27,33 @@ def describe_window(node: WindowNode) -> str:
     """Return a window operator's keys, windows, trigger, evictor, lateness and results."""
     key = f"by {describe_columns(node.keys)}" if node.keys else "over all rows"
     return f"{key}, {describe_firing(node)}: {describe_results(node)}"
+
+
+_OWN: Final[Mapping[str, str]] = {
+    "window_start": "Start of the window, inclusive.",
+    "window_end": "End of the window, exclusive.",
+    "pane_timing": "EARLY, ON_TIME or LATE: when the result was made.",
+    "pane_index": "Number of the result of this key and window, from 0; the greatest is the newest.",
+    "replaces": "Starts of the sessions whose results this one replaces.",
+}
+
+
+def describe_rows(node: WindowNode) -> str:
+    """Return what a result stands for, as Markdown."""
+    by = ", ".join(f"`{name}`" for name, _ in node.keys)
+    each = f"One row for each {by}, window and pane" if by else "One row for each window and pane"
+    return f"{each} ({describe_firing(node)})"
+
+
+def describe_column(node: WindowNode, name: str) -> str | None:
+    """Return what a column of the results holds, as Markdown; None of what a function makes."""
+    keys, aggregates = dict(node.keys), dict(node.aggregates)
+    if name in keys:
+        text = describe_expression(keys[name])
+        return "Key of the window." if text == name else f"Key of the window: `{text}`."
+    if name in aggregates and node.function is None and not node.reduced:
+        return f"`{describe_aggregate(aggregates[name])}` over the window."
+    return _OWN.get(name)
 
 
 def describe_firing(node: WindowNode) -> str:

@@ -19,7 +19,7 @@ from tidemark.graph.operators.window.columns import BOUNDS, PANE_INDEX, REPLACED
 from tidemark.graph.operators.window.definition import operator_definition
 from tidemark.graph.operators.window.definition_decoder import node_of_definition
 from tidemark.graph.operators.window.definition_diff import window_changes
-from tidemark.graph.operators.window.descriptions import describe_window
+from tidemark.graph.operators.window.descriptions import describe_column, describe_rows, describe_window
 from tidemark.graph.operators.window.execution import is_native
 from tidemark.graph.operators.window.lineage import window_lineage
 from tidemark.graph.operators.window.reduce import reduced_types
@@ -54,6 +54,18 @@ class WindowKind(OperatorKind[WindowNode]):
     def describe(self, node: WindowNode) -> str:
         """Return keys, windows, trigger, evictor, lateness and results."""
         return f"window {describe_window(node)}"
+
+    def describe_rows(self, node: WindowNode) -> str:
+        """Return that there is a row for each key, window and pane."""
+        return describe_rows(node)
+
+    def describe_column(self, node: WindowNode, name: str) -> str | None:
+        """Return what keys, bounds, results and what is said of the pane hold."""
+        return describe_column(node, name)
+
+    def describe_counter(self, counter: str) -> str:
+        """Return what late rows are."""
+        return {"late": "Late rows, turned away because their window had expired"}[counter]
 
     def made_by(self, node: WindowNode) -> tuple[str, str]:
         """Return the method that made the results."""
