@@ -1,4 +1,4 @@
-"""What a job's own tests need: a clock set by hand, and processes that die at a named point.
+"""What a job's own tests need: operators without Spark, a clock set by hand, and processes that die at a named point.
 
 Its public names are those of ``__init__.pyi``; each is loaded at first use.
 """

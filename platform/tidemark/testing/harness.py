@@ -1,0 +1,139 @@
+"""One stateful operator of a job without Spark: elements in, rows out, epoch by epoch, in milliseconds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from datetime import datetime
+from types import MappingProxyType
+from typing import Final
+
+from tidemark.errors import DefinitionError
+from tidemark.graph.api.streams import Stream
+from tidemark.graph.model.nodes import OutputTag, StatefulNode
+from tidemark.graph.model.places import user_place
+from tidemark.graph.operators.registry import counter_of, kind_of
+from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
+from tidemark.testing.operators.contract import Arrived, Emitted, Folds, Row
+from tidemark.testing.operators.registry import pure_operator
+
+_NO_FOLDS: Final[Folds] = MappingProxyType({})
+
+
+class OperatorHarness:
+    """Runs the operator behind a stream by its contract, one element at a time; the engine gives the same rows.
+
+    Elements given between two calls of ``advance_watermark`` are one epoch: they are taken in order of event time, then as they were
+    given, and judged against the watermark of the epoch before. Keys and arguments must be names of columns, since no SQL is evaluated.
+
+    Args:
+        stream: what ``.uid(...)`` of the operator returns; its rows are the operator's.
+        folds: what aggregates of SQL mean in Python, by their names (see ``tidemark.testing.folds``).
+
+    Raises:
+        DefinitionError: the stream is not that of an operator with state, or uses SQL that only Spark evaluates.
+
+    >>> import tidemark as tm
+    >>> trips = tm.source(
+    ...     "trips", tm.files("in", format="json", schema="at TIMESTAMP, zone STRING, fare DOUBLE"), watermarks=tm.ascending(timestamp="at")
+    ... )
+    >>> hourly = trips.key_by("zone").window(tm.tumbling("1 hour")).aggregate(fares=tm.sum("fare")).uid("hourly")
+    >>> harness = OperatorHarness(hourly)
+    >>> harness.process({"zone": "N", "fare": 5.0}, at=1_000)
+    >>> harness.process({"zone": "N", "fare": 2.5}, at=2_000)
+    >>> [(row["zone"], row["fares"], row["pane_timing"]) for row in harness.advance_watermark(3_599_999)]
+    [('N', 7.5, 'ON_TIME')]
+    """
+
+    def __init__(self, stream: Stream, *, folds: Folds = _NO_FOLDS) -> None:
+        node = getattr(stream, "node", None)
+        if not isinstance(node, StatefulNode):
+            raise DefinitionError(
+                "OperatorHarness is not given the stream of an operator with state",
+                fix="pass what .aggregate(...), .process(...) or their .uid(...) return, before any .select or .filter",
+                place=user_place(),
+            )
+        self._node = node
+        self._operator = pure_operator(node, folds)
+        self._arrived: list[Arrived] = []
+        self._side: dict[str, list[dict[str, object]]] = {counter: [] for counter in kind_of(node).counters(node)}
+        self._counts: Counter[str] = Counter({"in": 0, "accepted": 0, **dict.fromkeys(self._side, 0)})
+        self._watermark = MIN_WATERMARK
+        self._processing_time = 0
+        self._emitted: list[Emitted] = []
+
+    @property
+    def watermark(self) -> int:
+        """The newest watermark of the inputs, milliseconds."""
+        return self._watermark
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Rows so far: ``in`` = ``accepted`` + those of each other counter, such as ``late``."""
+        return dict(self._counts)
+
+    @property
+    def emitted(self) -> list[Emitted]:
+        """All result rows so far, with their event times."""
+        return list(self._emitted)
+
+    def process(self, row: Row, *, at: int | datetime, port: str | None = None) -> None:
+        """Give an element to the epoch.
+
+        Args:
+            row: its columns, those that come into the operator.
+            at: its event time: milliseconds, or an instant with a time zone.
+            port: the input, for an operator that has several.
+
+        Raises:
+            DefinitionError: the operator has no such input, or a time without a zone.
+        """
+        ports = self._node.PORTS
+        chosen = ports[0] if port is None and len(ports) == 1 else port
+        if chosen not in ports:
+            raise DefinitionError(
+                f"the operator has no input {chosen!r}", fix=f"name one: port={', '.join(map(repr, ports))}", uid=self._node.uid
+            )
+        self._arrived.append(Arrived(chosen, dict(row), self._time(at), (len(self._arrived),)))
+
+    def set_processing_time(self, at: int | datetime) -> None:
+        """Set the processing time of the epoch that ``advance_watermark`` ends."""
+        self._processing_time = max(self._processing_time, self._time(at))
+
+    def advance_watermark(self, to: int | datetime) -> list[dict[str, object]]:
+        """End the epoch with a watermark, which never goes back; return the rows that the operator emits."""
+        return self._end_epoch(self._time(to))
+
+    def end_input(self) -> list[dict[str, object]]:
+        """End the epoch and the input: everything fires that waits for event time."""
+        return self._end_epoch(MAX_WATERMARK)
+
+    def side_output(self, tag: OutputTag | str) -> list[dict[str, object]]:
+        """Return all rows so far of a side output, by its tag or the name of its counter, such as ``late``."""
+        counter = tag if isinstance(tag, str) else counter_of(self._node, tag)
+        return list(self._side[counter])
+
+    def state(self) -> list[dict[str, object]]:
+        """Return what the operator keeps, as rows."""
+        return self._operator.state()
+
+    def _end_epoch(self, watermark: int) -> list[dict[str, object]]:
+        self._operator.begin_epoch(self._processing_time)
+        for element in sorted(self._arrived, key=lambda each: (each.time, each.position)):
+            counter = self._operator.process(element)
+            self._counts["in"] += 1
+            self._counts[counter or "accepted"] += 1
+            if counter is not None:
+                self._side[counter].append(dict(element.row))
+        self._arrived.clear()
+        self._watermark = max(self._watermark, watermark)
+        emitted = self._operator.end_epoch(self._watermark)
+        self._emitted += emitted
+        return [each.row for each in emitted]
+
+    def _time(self, at: int | datetime) -> int:
+        if isinstance(at, datetime):
+            if at.tzinfo is None:
+                raise DefinitionError(f"{at!r} has no time zone", fix="give datetime(..., tzinfo=UTC), or milliseconds", uid=self._node.uid)
+            return round(at.timestamp() * 1000)
+        return at

@@ -1,0 +1,18 @@
+"""The pure form of each kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from tidemark.graph.model.nodes import StatefulNode
+from tidemark.testing.operators.contract import Folds, PureOperator
+from tidemark.testing.operators.window import PureWindows
+
+_KINDS: Final[Mapping[str, Callable[[Any, Folds], PureOperator]]] = MappingProxyType({"window": PureWindows})
+
+
+def pure_operator(node: StatefulNode, folds: Folds) -> PureOperator:
+    """Return an operator without Spark."""
+    return _KINDS[node.KIND](node, folds)
