@@ -69,7 +69,8 @@ def describe_column(node: Node, name: str) -> str | None:
         case ExplodeNode(as_=item) if item == name:
             return f"One item of `{describe_expression(node.expression)}`."
         case StatefulNode():
-            return kind_of(node).describe_column(node, name)
+            kind = kind_of(node)
+            return describe_column(node.inputs[0], name) if kind.chooses_rows else kind.describe_column(node, name)
         case UnionNode():
             found = {describe_column(each, name) for each in node.inputs}
             return found.pop() if len(found) == 1 else None

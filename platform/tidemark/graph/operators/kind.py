@@ -44,12 +44,14 @@ class OperatorKind(ABC, Generic[N]):
     """The rules of one kind of operator.
 
     ``name`` is its nodes' ``KIND``. For messages: ``noun`` and ``nouns`` say what it is, ``state_noun`` what is lost with its state.
+    ``chooses_rows`` says that its results are rows of its input as they came, so that their columns mean what the input's do.
     """
 
     name: ClassVar[str]
     noun: ClassVar[str]
     nouns: ClassVar[str]
     state_noun: ClassVar[str]
+    chooses_rows: ClassVar[bool] = False
 
     @abstractmethod
     def validate(self, node: N, schemas: Schemas) -> None:
@@ -87,7 +89,7 @@ class OperatorKind(ABC, Generic[N]):
 
     @abstractmethod
     def describe_column(self, node: N, name: str) -> str | None:
-        """Return what a column of its results holds, as a sentence of Markdown; None where that is what the input's holds."""
+        """Return what a column of its results holds, as a sentence of Markdown; None where the definition does not say."""
 
     @abstractmethod
     def describe_counter(self, counter: str) -> str:
