@@ -49,7 +49,7 @@ def run(lab: Lab, name: str, epochs: list[list[tuple[object, ...]]], extra: dict
     windowed = keyed.window(windows).allowed_lateness("40 ms").late_to(late).aggregate(**PLAIN, **extra).uid("w")
     node = windowed.node
     assert isinstance(node, WindowNode)
-    assert step_of(node).plain is not bool(extra)
+    assert step_of(node).can_fuse_counts is not bool(extra)
     streams = {
         "panes": windowed,
         "late": windowed.side_output(late),

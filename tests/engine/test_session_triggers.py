@@ -111,7 +111,7 @@ def state(counters: dict[str, int], *ends: tuple[int, int]) -> OperatorState:
 def test_when_the_next_session_is_due() -> None:
     def due(trigger: Trigger, counters: dict[str, int], *ends: tuple[int, int]) -> tuple[int | None, int | None]:
         step, kept = step_of(node_of(trigger)), state({"processing_time": 1000, **counters}, *ends)
-        return step.next_due(kept), step.next_processing_time(kept)
+        return step.next_timer(kept), step.next_processing_time(kept)
 
     assert due(EventTimeTrigger(EachEpochTrigger()), {}, (120, 150)) == (119, None)
     assert due(CountTrigger(3), {}, (120, 150)) == (None, None)

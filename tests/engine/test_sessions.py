@@ -299,4 +299,4 @@ def step_with(gap: int = 10) -> sessions.SessionStep:
 )
 def test_when_the_next_session_is_due(files: list[tuple[int, int]], counters: dict[str, int], due: int | None) -> None:
     listed = tuple(StateFile(f"{number}.parquet", 1, 1, low, high, 0) for number, (low, high) in enumerate(files))
-    assert step_with().next_due(OperatorState({}, listed, watermark=100, counters=counters)) == due
+    assert step_with().next_timer(OperatorState({}, listed, watermark=100, counters=counters)) == due

@@ -11,7 +11,7 @@ import tidemark as tm
 from tidemark.graph.model.nodes import WindowNode
 from tidemark.semantics.triggers.triggers import QuietTrigger
 from tidemark.spark.operators.aligned.triggered import TriggeredStep
-from tidemark.spark.operators.base.contract import WindowStep
+from tidemark.spark.operators.base.contract import OperatorRuntime
 from tidemark.spark.operators.count.counted import CountedStep
 from tidemark.spark.operators.process.buffered import BufferedStep
 from tidemark.spark.operators.process.result_functions import ResultFunctionStep
@@ -33,7 +33,7 @@ def processed(windowed: Any) -> tm.Stream:
     return made
 
 
-CASES: dict[str, tuple[Make, type[WindowStep]]] = {
+CASES: dict[str, tuple[Make, type[OperatorRuntime]]] = {
     "count windows": (lambda keyed: counted(keyed.window(tm.count_window(5))), CountedStep),
     "count windows that slide": (lambda keyed: counted(keyed.window(tm.count_window(5, 2))), CountedStep),
     "count windows, reduced": (lambda keyed: keyed.window(tm.count_window(5)).reduce(t="a.t + b.t"), CountedStep),

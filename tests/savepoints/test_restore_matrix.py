@@ -21,7 +21,7 @@ from tests.seeds import PROFILE
 from tidemark.graph.model.nodes import Node, WindowNode
 from tidemark.semantics.windows import assigners
 from tidemark.spark import operators
-from tidemark.spark.operators.base.contract import WindowStep
+from tidemark.spark.operators.base.contract import OperatorRuntime
 from tidemark.spark.operators.registry.steps import step_of
 from tidemark.state.gc.compaction import CompactionPlan, plan_compaction
 from tidemark.state.log.records import StateFile
@@ -74,7 +74,7 @@ def test_the_job_has_every_operator() -> None:
     job = tm.Job("job", {name: tm.memory(stream, name) for name, stream in streams_of(Path("landing")).items()})
     nodes = [node for node in job.nodes if isinstance(node, WindowNode)]
     assert modules_of_windows()
-    assert {type(step_of(node)) for node in nodes} == set(kinds_of(WindowStep))
+    assert {type(step_of(node)) for node in nodes} == set(kinds_of(OperatorRuntime))
     assert {type(node) for node in job.nodes} == set(kinds_of(Node))
     known = {kind for _, kind in inspect.getmembers(assigners, inspect.isclass) if hasattr(kind, "assign")}
     assert {type(node.assigner) for node in nodes} == {kind for kind in known if kind.__module__ == assigners.__name__}

@@ -2,7 +2,7 @@
 
 A tally is an observation on a DataFrame: it costs no job of its own. Its figures are those of the first action on that
 DataFrame that ran to its end. Spark adds a re-run task of a shuffle stage twice, so the epoch holds each tally against the
-exact counts of what was staged (``tidemark.spark.epoch.balance``) and recounts where they differ. A window operator that groups
+exact counts of what was staged (``tidemark.spark.epoch.conservation``) and recounts where they differ. A window operator that groups
 the rows anyway has them counted by group, behind its shuffle, where nothing is added twice.
 """
 

@@ -26,11 +26,11 @@ from tidemark.semantics.watermarks.watermarks import (
 )
 from tidemark.spark.columns.epoch_plan import EpochPlan
 from tidemark.spark.columns.tallies import observe_splits
-from tidemark.spark.epoch.balance import Balance
-from tidemark.spark.epoch.beside import Beside, thread_pool
-from tidemark.spark.epoch.rows import EpochRows
+from tidemark.spark.epoch.background_jobs import BackgroundJobs, thread_pool
+from tidemark.spark.epoch.conservation import Balance
+from tidemark.spark.epoch.stateless import StatelessPlan
 from tidemark.spark.epoch.topology import Topology, late_windows, result_windows
-from tidemark.spark.operators.base.contract import EpochSetting, WindowStep
+from tidemark.spark.operators.base.contract import OperatorContext, OperatorRuntime
 from tidemark.spark.sinks.sinks import BoundSink
 from tidemark.spark.sources.intake import take_in
 from tidemark.state.log.records import OperatorState, OutputRecord
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Machinery:
+class RuntimeContext:
     """What all epochs of a run share.
 
     ``store`` is the job's folder; ``steps`` are by ``id(node)``, ``definitions`` by uid as they are recorded, ``sinks`` by output name.
@@ -51,7 +51,7 @@ class Machinery:
 
     store: JobStore
     topology: Topology
-    steps: Mapping[int, WindowStep]
+    steps: Mapping[int, OperatorRuntime]
     definitions: Mapping[str, Mapping[str, object]]
     sinks: Mapping[str, BoundSink]
     clock: Clock
@@ -64,21 +64,21 @@ class EpochRun:
     """Runs one epoch's operators and stages its outputs.
 
     Args:
-        machinery: of the run.
+        context: of the run.
         spark: session that the batches belong to.
         plan: of the epoch.
     """
 
-    def __init__(self, machinery: Machinery, spark: SparkSession, plan: EpochPlan) -> None:
+    def __init__(self, context: RuntimeContext, spark: SparkSession, plan: EpochPlan) -> None:
         self.plan = plan
-        self.topology = machinery.topology
+        self.topology = context.topology
         self.stages: dict[str, int] = {}
         self.outputs: dict[str, OutputRecord] = {}
         self.sources: dict[str, SourceState] = {}
         self.observed: dict[str, dict[str, SplitObservation]] = {}
-        self._machinery = machinery
+        self._context = context
         self._spark = spark
-        self._beside = Beside(machinery.pool, spark)
+        self._beside = BackgroundJobs(context.pool, spark)
         self._timing = threading.Lock()
         self._begin(plan.strict)
 
@@ -92,7 +92,7 @@ class EpochRun:
         self._staged: set[str] = set()
         self._fired_or_not: set[int] = set()
         self._absorbing: set[int] = set()
-        self.operators = {id(node): self._machinery.steps[id(node)].begin(self._setting(topology.name(node))) for node in topology.windows}
+        self.operators = {id(node): self._context.steps[id(node)].begin(self._setting(topology.name(node))) for node in topology.windows}
         self.intakes = {
             source.name: take_in(
                 source,
@@ -105,20 +105,20 @@ class EpochRun:
             for source in topology.sources
             if source.name in plan.batches
         }
-        self.rows = EpochRows(
+        self.rows = StatelessPlan(
             topology,
             self.intakes,
             {name: tuple(split for split in state.splits if split) for name, state in plan.before.sources.items()},
-            lambda node, rows: self.operators[id(node)].late_rows(rows),
-            self._machinery.varies,
+            lambda node, rows: self.operators[id(node)].side_rows(rows),
+            self._context.varies,
         )
         self.balance = Balance(topology, self.rows)
 
-    def _setting(self, uid: str) -> EpochSetting:
-        definition = self._machinery.definitions[uid]
-        return EpochSetting(
+    def _setting(self, uid: str) -> OperatorContext:
+        definition = self._context.definitions[uid]
+        return OperatorContext(
             spark=self._spark,
-            store=self._machinery.store,
+            store=self._context.store,
             uid=uid,
             before=self.plan.before.operators.get(uid, OperatorState(definition)),
             definition=definition,
@@ -142,11 +142,11 @@ class EpochRun:
                 self._run_window(node)
             # Those of windows that follow other windows are known only now. They are counted here, not beside: what is asked for their
             # counts would wait for ever for a pass that failed.
-            self._count(self._undriven())
+            self._count(self._unread_emitters())
             self._stage_side_outputs()
             self._beside.finish()
-            self._settle_early()
-            for name, sink in self._machinery.sinks.items():
+            self._discard_empty_prestaged()
+            for name, sink in self._context.sinks.items():
                 self.outputs.setdefault(name, sink.nothing())
             crash_point("outputs-staged")
             self.balance.staged = {name: record for name, record in self.outputs.items() if record.files}
@@ -178,12 +178,12 @@ class EpochRun:
 
     @contextmanager
     def _stage(self, name: str) -> Iterator[None]:
-        begun = self._machinery.clock.monotonic()
+        begun = self._context.clock.monotonic()
         try:
             yield
         finally:
             with self._timing:
-                self.stages[name] = self.stages.get(name, 0) + round((self._machinery.clock.monotonic() - begun) * 1000)
+                self.stages[name] = self.stages.get(name, 0) + round((self._context.clock.monotonic() - begun) * 1000)
 
     def _ahead(self) -> frozenset[str]:
         """Return the sources that took in rows too far ahead of processing time."""
@@ -204,7 +204,7 @@ class EpochRun:
         # What only waits in a union for a window's results would be counted too late.
         unread = [source for source in self.topology.sources if source.name in self.plan.batches and source.name not in self.rows.ends]
         self._count(unread)
-        self._count(self._undriven())
+        self._count(self._unread_emitters())
 
     def _count(self, emitters: Iterable[Node]) -> None:
         """Tally the rows of sources and filters that no pass has read yet."""
@@ -215,7 +215,7 @@ class EpochRun:
                 with self._stage("count"):
                     self.rows.rows(emitter).write.format("noop").mode("overwrite").save()
 
-    def _undriven(self) -> list[Node]:
+    def _unread_emitters(self) -> list[Node]:
         """Return sources and filters that nothing reads in every epoch, though someone wants to know what they put aside."""
         wanted = [output.node for output in self.topology.outputs.values() if self.topology.gate(output.node) is None]
         driven = {id(found) for node in (*wanted, *self.topology.windows) for found in walk([node])}
@@ -229,17 +229,17 @@ class EpochRun:
     def _absorb(self, node: WindowNode) -> None:
         with self._stage(f"absorb {self.topology.name(node)}"):
             run = self.operators[id(node)]
-            found = self.rows.with_dead(node.input) if run.step.plain else None
+            found = self.rows.with_dead(node.input) if run.step.can_fuse_counts else None
             rows, tally = found or (self.rows.rows(node.input), None)
             self._absorbing.add(id(node))
-            run.absorb(rows, tally)
-            self._judged(node)
+            run.process_batch(rows, tally)
+            self._collect_input_counts(node)
 
-    def _judged(self, node: WindowNode) -> None:
+    def _collect_input_counts(self, node: WindowNode) -> None:
         """Take over what became of a window's input, as soon as it is known."""
-        absorbed = self.operators[id(node)].absorbed
+        absorbed = self.operators[id(node)].input_counts
         if absorbed is not None:
-            self.balance.absorbed[id(node)] = absorbed
+            self.balance.input_counts[id(node)] = absorbed
 
     def _run_window(self, node: WindowNode) -> None:
         run = self.operators[id(node)]
@@ -249,17 +249,17 @@ class EpochRun:
         observation = Observation()
         event_time = operator_watermark(run.setting.before.watermark, inputs)
         with self._stage(f"fire {self.topology.name(node)}"):
-            results = run.fire(run.watermark_of(event_time), observation)
-        self._judged(node)
+            results = run.emit(run.watermark_of(event_time), observation)
+        self._collect_input_counts(node)
         self._fired_or_not.add(id(node))
         if results is not None and self.topology.consumers.get(id(node)):
             self.rows.set_results(node, results)
             with self._stage(f"fire {self.topology.name(node)}"):
-                self._use_results(node)
-                self.balance.fired[id(node)] = run.fired(observation)
+                self._consume_results(node)
+                self.balance.emitted[id(node)] = run.emitted(observation)
         else:
             self._stage_outputs()
-        upkeep = run.upkeep()
+        upkeep = run.compact()
         if upkeep is not None:
             self._beside.begin(partial(self._keep_up, upkeep))
 
@@ -267,7 +267,7 @@ class EpochRun:
         with self._stage("upkeep"):
             upkeep()
 
-    def _use_results(self, node: WindowNode) -> None:
+    def _consume_results(self, node: WindowNode) -> None:
         """Write what follows a window's results; a window that follows them absorbs them now, so that the pass has run."""
         before = set(self._staged)
         self._stage_outputs()
@@ -283,7 +283,7 @@ class EpochRun:
 
     def _settled(self, node: Node) -> bool:
         """Whether all windows whose results become rows of a node have had their turn in this epoch; late ones, if that tells them."""
-        windows = (*result_windows(node), *(late for late in late_windows(node) if self.operators[id(late)].step.judges_when_it_fires))
+        windows = (*result_windows(node), *(late for late in late_windows(node) if self.operators[id(late)].step.late_known_after_emit))
         return all(id(window) in self._fired_or_not for window in windows)
 
     def _stage_outputs(self) -> None:
@@ -306,7 +306,7 @@ class EpochRun:
         """
         for name, output in self.topology.outputs.items():
             gate = self.topology.gate(output.node)
-            if gate is not None and name in self._machinery.expected and self._told_by_input(gate) and self._ready(name, output.node):
+            if gate is not None and name in self._context.expected and self._told_by_input(gate) and self._ready(name, output.node):
                 self.early[name] = gate
                 self._beside.begin(partial(self._stage_rows, name, self._rows_of(name, output.node)))
 
@@ -315,17 +315,17 @@ class EpochRun:
         emitter = gate.emitter
         if not isinstance(emitter, WindowNode):
             return self.rows.reads_input_alone(emitter)
-        return not self.operators[id(emitter)].step.judges_when_it_fires and self.rows.reads_input_alone(emitter.input)
+        return not self.operators[id(emitter)].step.late_known_after_emit and self.rows.reads_input_alone(emitter.input)
 
-    def _settle_early(self) -> None:
+    def _discard_empty_prestaged(self) -> None:
         """Let go of what was staged though nothing was there, and remember which side outputs had rows."""
         for name, gate in self.early.items():
             # Rows that no count knows of stay for the balance to find.
             if not self.balance.side_rows(gate) and not self.outputs[name].rows:
                 self._staged.discard(name)
                 del self.outputs[name]
-        self._machinery.expected.clear()
-        self._machinery.expected.update(name for name in self._staged if self.topology.gate(self.topology.outputs[name].node) is not None)
+        self._context.expected.clear()
+        self._context.expected.update(name for name in self._staged if self.topology.gate(self.topology.outputs[name].node) is not None)
 
     def _gates_passed_by(self) -> list[SideOutputNode]:
         """Return the side outputs of which nothing was staged, since their count said that they have no rows."""
@@ -341,7 +341,7 @@ class EpochRun:
 
     def _stage_rows(self, name: str, rows: DataFrame) -> None:
         with self._stage(f"output {name}"):
-            self.outputs[name] = self._machinery.sinks[name].stage(rows, self.plan.lineage, self.plan.epoch)
+            self.outputs[name] = self._context.sinks[name].stage(rows, self.plan.lineage, self.plan.epoch)
         crash_point("output-staged")
 
     def _advance_sources(self) -> None:

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from tidemark.semantics.watermarks.watermarks import next_idle_deadline, processing_time_reaching
 from tidemark.spark.epoch.topology import Topology
-from tidemark.spark.operators.base.contract import WindowStep
+from tidemark.spark.operators.base.contract import OperatorRuntime
 from tidemark.state.log.records import EpochRecord
 
 
-def next_deadline(topology: Topology, steps: Mapping[int, WindowStep], record: EpochRecord) -> int | None:
+def next_deadline(topology: Topology, steps: Mapping[int, OperatorRuntime], record: EpochRecord) -> int | None:
     """Return the processing time at which an epoch is due even without input, None for never.
 
     Args:
@@ -27,7 +27,7 @@ def next_deadline(topology: Topology, steps: Mapping[int, WindowStep], record: E
     due = [
         (watermark, {source.name for source in topology.upstream_sources(node)})
         for node, step, state in waiting
-        if node.assigner.domain == "event" and (watermark := step.next_due(state)) is not None
+        if node.assigner.domain == "event" and (watermark := step.next_timer(state)) is not None
     ]
     for source in topology.sources:
         state = record.sources.get(source.name)

@@ -20,8 +20,8 @@ from tidemark.semantics.watermarks.event_time import epoch_processing_time
 from tidemark.semantics.watermarks.watermarks import SourceState, read_to_end
 from tidemark.spark.columns.epoch_plan import Checkpoint, EpochPlan
 from tidemark.spark.env.session import spark_jobs
-from tidemark.spark.epoch.epoch import EpochRun, Machinery
-from tidemark.spark.epoch.figures import describe_epoch
+from tidemark.spark.epoch.epoch import EpochRun, RuntimeContext
+from tidemark.spark.epoch.progress_builder import build_progress
 from tidemark.spark.epoch.topology import build_topology
 from tidemark.spark.loop.beginning import Beginning
 from tidemark.spark.loop.compatibility import fitted, was_refused
@@ -104,7 +104,7 @@ class JobDriver:
         self._repairs: Mapping[str, OutputRepair] = {}
         self._on_stage = on_stage
         self._topology = build_topology(job.outputs)
-        self._machinery = Machinery(
+        self._context = RuntimeContext(
             store=self._store,
             topology=self._topology,
             steps={id(node): step_of(node) for node in self._topology.windows},
@@ -121,7 +121,7 @@ class JobDriver:
         self._intake: AdaptiveIntake | None = None
         self.files: Mapping[str, Sequence[str]] = {}
         self.files_read = FilesRead()
-        self._keeping = Housekeeping(store, job, term, sinks=self._machinery.sinks, clock=clock)
+        self._keeping = Housekeeping(store, job, term, sinks=self._context.sinks, clock=clock)
         self.lock = threading.RLock()
 
     def prepare(self) -> None:
@@ -137,19 +137,19 @@ class JobDriver:
         beginning = Beginning(
             root=self._root,
             term=self._term,
-            sinks=self._machinery.sinks,
+            sinks=self._context.sinks,
             sources=frozenset(source.name for source in self._topology.sources),
-            uids=frozenset(self._machinery.definitions),
+            uids=frozenset(self._context.definitions),
             fitted=lambda record, columns: fitted(self._spark, self._store, record, self.job, columns=columns, suspected=suspected),
             missing_epochs=self._missing_epochs,
         )
         self.head = beginning.head(self._restore)
-        require_not_ahead(self._machinery.sinks, self.lineage, self.next_epoch - 1)
+        require_not_ahead(self._context.sinks, self.lineage, self.next_epoch - 1)
         self._planned = read_plan(self._store)
         self._on_stage("checkpoint")
         elements = self._store.at("elements")
         make_ready(self._spark, self.job, elements)
-        make_tables(self._spark, self.job, elements, self._machinery.sinks, head=self.head, version=self._version)
+        make_tables(self._spark, self.job, elements, self._context.sinks, head=self.head, version=self._version)
         self._seed()
         self._keeping.begin(self.head, self.lineage)
         self._on_stage("first epoch")
@@ -227,7 +227,7 @@ class JobDriver:
             offsets = self._checkpoint.offsets(number)
             epoch = number + self._shift
             if self.head is not None and epoch <= self.head.epoch:
-                publish(committed_batch(self.head, epoch, offsets, job=self.job.name), self._machinery.sinks)
+                publish(committed_batch(self.head, epoch, offsets, job=self.job.name), self._context.sinks)
                 return
             before = self.head.offsets if self.head else ""
             taken = input_of_batch(self._checkpoint, self._topology.sources, offsets=offsets, before=before, looked_at=looked_at)
@@ -264,7 +264,7 @@ class JobDriver:
 
     def next_deadline(self) -> int | None:
         """Return the processing time at which an epoch is due even without input, None for never."""
-        return next_deadline(self._topology, self._machinery.steps, self.head) if self.head is not None else None
+        return next_deadline(self._topology, self._context.steps, self.head) if self.head is not None else None
 
     @property
     def ended(self) -> bool:
@@ -303,7 +303,7 @@ class JobDriver:
 
     def close(self) -> None:
         """Let the threads go and remove the local cache."""
-        self._machinery.pool.shutdown()
+        self._context.pool.shutdown()
         self._checkpoint.close()
 
     def _batches(self, batch: DataFrame, taken: EpochInput) -> dict[str, DataFrame]:
@@ -350,12 +350,12 @@ class JobDriver:
         plan = self._plan(session, taken, batches, at=at, end_of_input=end_of_input)
         crash_point("epoch-planned")
         jobs_before = spark_jobs(session)
-        run = EpochRun(self._machinery, session, plan)
+        run = EpochRun(self._context, session, plan)
         run.execute()
         logs = self._checkpoint.save_source_logs() or (before.source_logs if before else {})
         crash_point("source-log-saved")
         took, jobs = round((self._clock.monotonic() - begun) * 1000), spark_jobs(session) - jobs_before
-        progress = with_repairs(describe_epoch(run, self.job.name, duration_ms=took, spark_jobs=jobs), self._repairs)
+        progress = with_repairs(build_progress(run, self.job.name, duration_ms=took, spark_jobs=jobs), self._repairs)
         record = EpochRecord(
             job=self.job.name,
             lineage=self.lineage,
@@ -367,8 +367,8 @@ class JobDriver:
             progress=progress,
             source_logs=logs,
             sources=run.sources,
-            operators={run.topology.name(node): run.operators[id(node)].after() for node in run.topology.windows},
-            outputs=with_positions(run.outputs, self._machinery.sinks, before, self._repairs),
+            operators={run.topology.name(node): run.operators[id(node)].snapshot() for node in run.topology.windows},
+            outputs=with_positions(run.outputs, self._context.sinks, before, self._repairs),
             totals=add_epoch(before.totals if before else empty_totals(), progress),
             code_version=self._version,
             end_of_input=end_of_input,
@@ -387,7 +387,7 @@ class JobDriver:
         self.head = record
         crash_point("after-commit")
         published = self._clock.monotonic()
-        publish(record, self._machinery.sinks)
+        publish(record, self._context.sinks)
         crash_point("outputs-published")
         now = self._clock.monotonic()
         progress = replace(

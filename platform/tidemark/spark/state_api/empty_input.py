@@ -20,7 +20,7 @@ from tidemark.semantics.windows.assigners import DynamicSession
 from tidemark.spark.columns.aggregate_functions import register_functions
 from tidemark.spark.columns.expressions import CORRUPT, POSITION, TIME, struct_of, visible_of
 from tidemark.spark.columns.replaced_sessions import REPLACED_TYPE
-from tidemark.spark.epoch.rows import EpochRows
+from tidemark.spark.epoch.stateless import StatelessPlan
 from tidemark.spark.epoch.topology import build_topology
 from tidemark.spark.operators.base.partials import Partials
 from tidemark.spark.operators.process.buffered_layout import layout_of_rows
@@ -131,7 +131,7 @@ def empty_job(spark: SparkSession, job: Job, elements: JobStore) -> EmptyJob:
         ordered = id(source) in topology.ordered
         batch = _without_rows(spark, source, elements, ordered=ordered)
         intakes[source.name] = take_in(source, batch, 0, ordered=ordered, strict=False)
-    rows = EpochRows(topology, intakes, {}, lambda _, frame: frame.where("false"), {})
+    rows = StatelessPlan(topology, intakes, {}, lambda _, frame: frame.where("false"), {})
     found = {}
     try:
         for node in topology.windows:
@@ -144,7 +144,7 @@ def empty_job(spark: SparkSession, job: Job, elements: JobStore) -> EmptyJob:
         rows.release()
 
 
-def _outputs(job: Job, rows: EpochRows) -> dict[str, T.StructType]:
+def _outputs(job: Job, rows: StatelessPlan) -> dict[str, T.StructType]:
     """Return the columns of outputs, as they are staged."""
     found = {}
     for name, output in job.outputs.items():

@@ -31,7 +31,7 @@ from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
 from tidemark.spark.columns.error_text import first_line
 from tidemark.spark.columns.expressions import META, POSITION, SPLIT, TIME, quoted, visible_of
 from tidemark.spark.operators.aligned.sliced import PREFIX, STACKS, SUFFIX
-from tidemark.spark.operators.base.contract import EpochSetting
+from tidemark.spark.operators.base.contract import OperatorContext
 from tidemark.spark.operators.registry.steps import step_of
 from tidemark.spark.state_api.empty_input import empty_inputs
 from tidemark.spark.state_api.rewriting import WITH_PARTIALS, Rewriting
@@ -121,20 +121,20 @@ class SavepointWriter:
             raise DefinitionError(f"there is state of {uid!r} already", fix=f"remove it first: .remove({uid!r})", uid=uid)
         columns = empty_inputs(self._spark, job, self._target)[uid].rows.schema
         definition = encode(node)
-        setting = EpochSetting(
+        setting = OperatorContext(
             self._spark, self._target, uid, OperatorState(definition), definition, self._record.epoch, self._record.processing_time
         )
         run = step_of(node).begin(setting)
-        run.absorb(_as_elements(history, columns.names, {field.name: field.dataType.simpleString() for field in columns}, time, uid))
+        run.process_batch(_as_elements(history, columns.names, {field.name: field.dataType.simpleString() for field in columns}, time, uid))
         observation = Observation()
-        results = run.fire(run.watermark_of(watermark), observation)
+        results = run.emit(run.watermark_of(watermark), observation)
         if results is not None:
             results.write.format("noop").mode("overwrite").save()
-            run.fired(observation)
-        upkeep = run.upkeep()
+            run.emitted(observation)
+        upkeep = run.compact()
         if upkeep is not None:
             upkeep()
-        self._operators[uid] = _Operator(run.after(), self._target)
+        self._operators[uid] = _Operator(run.snapshot(), self._target)
         return self
 
     def filter(self, uid: str, condition: str) -> SavepointWriter:

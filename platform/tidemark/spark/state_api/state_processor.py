@@ -30,7 +30,7 @@ from tidemark.semantics.windows.assigners import CountWindows
 from tidemark.spark.columns.aggregate_functions import register_functions
 from tidemark.spark.columns.error_text import first_line
 from tidemark.spark.columns.expressions import POSITION, START, TIME, quoted
-from tidemark.spark.operators.base.contract import EpochSetting, OperatorRun
+from tidemark.spark.operators.base.contract import OperatorContext, OperatorEpoch
 from tidemark.spark.operators.base.partials import Partials
 from tidemark.spark.operators.process.buffered import KEYS, BufferedRun
 from tidemark.spark.operators.registry.reading import open_windows
@@ -281,14 +281,14 @@ class StoredState:
                 )
         return node_of_definition(definition, uid)
 
-    def _run(self, uid: str, spark: SparkSession) -> OperatorRun:
+    def _run(self, uid: str, spark: SparkSession) -> OperatorEpoch:
         """Return the operator at work on the epoch that comes next, before it has done anything."""
         state = self._state(uid)
         kept = tuple(file for file in state.files if file.part != FUNCTION_PART)
         # What a function keeps beside aggregates is read apart; one that is given elements is part of what keeps them.
         node = self._node(uid)
         node = dataclasses.replace(node, function=None) if node.aggregates else node
-        setting = EpochSetting(
+        setting = OperatorContext(
             spark,
             self.store,
             uid,

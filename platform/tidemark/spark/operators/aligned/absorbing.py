@@ -16,7 +16,7 @@ from tidemark.graph.model.nodes import WindowNode
 from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
 from tidemark.spark.columns.expressions import ROWS, START, TIME, VERDICT, quoted
 from tidemark.spark.columns.tallies import ALIVE, DEAD, Tally
-from tidemark.spark.operators.base.contract import MAX_LISTED_WINDOWS, Absorbed, EpochSetting, OperatorRun, WindowStep
+from tidemark.spark.operators.base.contract import MAX_LISTED_WINDOWS, InputCounts, OperatorContext, OperatorEpoch, OperatorRuntime
 from tidemark.spark.operators.base.parameters import parameters
 from tidemark.spark.operators.base.partials import Partials
 from tidemark.spark.operators.base.tables import MAIN, StateTables
@@ -43,7 +43,7 @@ class Thresholds:
     window_expired: int = MIN_WATERMARK
 
 
-class AbsorbingStep(WindowStep):
+class AbsorbingStep(OperatorRuntime):
     """Groups rows by key and the start of what they lie in: a window, or a slice of several windows.
 
     Args:
@@ -77,7 +77,7 @@ class AbsorbingStep(WindowStep):
         return START
 
     @property
-    def plain(self) -> bool:
+    def can_fuse_counts(self) -> bool:
         """Whether rows that dropped out before the window can be grouped beside the others."""
         return self.partials.plain
 
@@ -100,7 +100,7 @@ class AbsorbingStep(WindowStep):
         """Return the state rows that an epoch's input adds.
 
         Args:
-            rows: living rows; with ``tally``, which asks that the step be ``plain``, all rows with their verdicts.
+            rows: living rows; with ``tally``, which asks that the step ``can_fuse_counts``, all rows with their verdicts.
             bounds: of the epoch.
             observation: will hold the counts, to be read by ``counted`` after the rows were written.
             tally: of the rows; its counts come with the observation.
@@ -130,11 +130,11 @@ class AbsorbingStep(WindowStep):
         del bounds
         return groups
 
-    def counted(self, observation: Observation) -> Absorbed:
+    def counted(self, observation: Observation) -> InputCounts:
         """Read the counts of a pass that was written."""
         found = observation.get
         windows = set(map(self.last_window_of, found["late_starts"] or ()))
-        return Absorbed(
+        return InputCounts(
             accepted=found["accepted"] or 0,
             late=found["late"] or 0,
             groups=found["groups"],
@@ -158,12 +158,12 @@ class AbsorbingStep(WindowStep):
         return judged.groupBy(*self.partials.key_columns, START).agg(*self.partials.creations, *counts)
 
 
-class AbsorbingRun(OperatorRun):
+class AbsorbingRun(OperatorEpoch):
     """Windows whose state is rows of partials, in one epoch."""
 
     step: AbsorbingStep
 
-    def __init__(self, step: AbsorbingStep, setting: EpochSetting) -> None:
+    def __init__(self, step: AbsorbingStep, setting: OperatorContext) -> None:
         super().__init__(step, setting)
         self.tables = StateTables(setting, step.node.place, step.time_column)
 
@@ -185,16 +185,16 @@ class AbsorbingRun(OperatorRun):
         """Return the last expired start of the epoch before, which greater lateness does not bring back."""
         return max(start, self.setting.before.counters.get(EXPIRED, MIN_WATERMARK))
 
-    def absorb(self, rows: DataFrame, tally: Tally | None = None) -> Absorbed:
+    def process_batch(self, rows: DataFrame, tally: Tally | None = None) -> InputCounts:
         """Take an epoch's input into state; one Spark job."""
         observation = Observation()
         now, epoch = self.setting.processing_time, self.setting.epoch
         self.tables.absorb(self.step.absorb(rows, self.thresholds, observation, tally, now=now, epoch=epoch))
-        self.absorbed = self.step.counted(observation)
+        self.input_counts = self.step.counted(observation)
         crash_point("state-staged")
-        return self.absorbed
+        return self.input_counts
 
-    def late_rows(self, rows: DataFrame) -> DataFrame:
+    def side_rows(self, rows: DataFrame) -> DataFrame:
         """Return which rows lie in windows up to the last expired one, or in none."""
         now, step = self.setting.processing_time, self.step
         # The threshold is the start of a slice, so no row's own slice need be worked out.
@@ -202,13 +202,13 @@ class AbsorbingRun(OperatorRun):
         nowhere = step.outside_windows(f"({step.start(now)})")
         return rows.where(f"{late} OR {nowhere}" if nowhere else late)
 
-    def upkeep(self) -> Callable[[], None] | None:
+    def compact(self) -> Callable[[], None] | None:
         """Forget files that are wholly expired; return the merging of others into larger ones, None where there is nothing to merge."""
         plan = plan_compaction(self.tables.files(), expired_before=self.expired + 1)
         self.tables.drop(plan.drop)
-        return partial(self.compact, plan) if plan.merge else None
+        return partial(self.merge_files, plan) if plan.merge else None
 
-    def compact(self, plan: CompactionPlan) -> None:
+    def merge_files(self, plan: CompactionPlan) -> None:
         """Merge files into larger ones; a Spark job for each merge."""
         gone: set[StateFile] = set()
         for group in plan.merge:
@@ -218,6 +218,6 @@ class AbsorbingRun(OperatorRun):
             crash_point("compaction-staged")
         self.tables.drop(gone)
 
-    def after(self) -> OperatorState:
+    def snapshot(self) -> OperatorState:
         """Return the operator's state after this epoch."""
         return self.tables.after(self.watermark, {EXPIRED: self.expired})

@@ -38,7 +38,7 @@ class SliceFrames(AbsorbingStep):
         super().__init__(node, self.slices.width, self.slices.offset)
         self.running = Running(self.slices, self.partials)
 
-    def next_due(self, state: OperatorState) -> int | None:
+    def next_timer(self, state: OperatorState) -> int | None:
         """Return the end of the first window that is to fire, as far as the files' bounds tell, less a millisecond."""
         following = self.slices.last_end(state.watermark) + self.slices.ends
         ends = [

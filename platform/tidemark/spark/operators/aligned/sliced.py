@@ -23,7 +23,7 @@ from tidemark.spark.columns.state_files import overlapping
 from tidemark.spark.operators.aligned.absorbing import EXPIRED, FIRST_START, AbsorbingRun, Thresholds
 from tidemark.spark.operators.aligned.running import BLOCK, END, FIRST, LAST, LOW, REAL, Ends
 from tidemark.spark.operators.aligned.slice_frames import INDEX, MARKS, SINCE, SliceFrames
-from tidemark.spark.operators.base.contract import MAX_LISTED_WINDOWS, EpochSetting, Fired, bounded, in_turn
+from tidemark.spark.operators.base.contract import MAX_LISTED_WINDOWS, Emitted, OperatorContext, bounded, in_turn
 from tidemark.spark.operators.base.parameters import parameters
 from tidemark.spark.operators.base.tables import count_in_spans
 from tidemark.state.gc.compaction import plan_compaction
@@ -62,7 +62,7 @@ class Stacks:
 class SlicedStep(SliceFrames):
     """Sliding or cumulative windows of a run."""
 
-    def begin(self, setting: EpochSetting) -> SlicedRun:
+    def begin(self, setting: OperatorContext) -> SlicedRun:
         """Return the operator at work on an epoch."""
         return SlicedRun(self, setting)
 
@@ -72,7 +72,7 @@ class SlicedRun(AbsorbingRun):
 
     step: SlicedStep
 
-    def __init__(self, step: SlicedStep, setting: EpochSetting) -> None:
+    def __init__(self, step: SlicedStep, setting: OperatorContext) -> None:
         super().__init__(step, setting)
         self._slices = step.slices
         self._stacks = Stacks.of(setting.before)
@@ -106,7 +106,7 @@ class SlicedRun(AbsorbingRun):
         """The last slice all of whose windows are gone after this epoch."""
         return self._slices.last_expired(self.expired_end - 1, 0)
 
-    def fire(self, watermark: int, observation: Observation) -> DataFrame | None:
+    def emit(self, watermark: int, observation: Observation) -> DataFrame | None:
         """Return the panes due at a watermark, None where there cannot be any. Nothing runs yet."""
         self.watermark = watermark
         if self.tables.empty:
@@ -116,20 +116,20 @@ class SlicedRun(AbsorbingRun):
         if self._ends is not None:
             parts.append(self.step.results(self._due(self._ends, observation), "ON_TIME"))
         again = Ends(self.expired_before + self._slices.ends, self.fired_before)
-        if self.absorbed and self.absorbed.refired_groups and again.first <= again.last:
+        if self.input_counts and self.input_counts.refired_groups and again.first <= again.last:
             # An observation is of one place in a plan.
             self._again = observation if not parts else Observation()
             touched = self._touched(again).observe(self._again, F.expr("count(1) AS late"), F.expr(f"collect_set({END}) AS refired"))
             parts.append(self.step.results(touched, "LATE"))
         return reduce(DataFrame.union, parts) if parts else None
 
-    def fired(self, observation: Observation) -> Fired:
+    def emitted(self, observation: Observation) -> Emitted:
         """Read the counts of results that were written."""
         again = self._again.get if self._again is not None else {}
         # Cumulative windows share their starts.
         refired = sorted(set(map(self._slices.start_of, again.get("refired") or ())))[-MAX_LISTED_WINDOWS:]
         on_time, closed = (0, 0) if self._ends is None else (observation.get["on_time"] or 0, self._closed(self._ends))
-        return Fired(on_time=on_time, late=again.get("late") or 0, closed=closed, refired=tuple(refired))
+        return Emitted(on_time=on_time, late=again.get("late") or 0, closed=closed, refired=tuple(refired))
 
     def _closed(self, ends: Ends) -> int:
         """Return how many windows came to their end and held something, as far as the files' bounds tell."""
@@ -203,7 +203,7 @@ class SlicedRun(AbsorbingRun):
         index = F.expr(f"CAST({again} + if({SINCE} < {END}, 1, 0) - 1 AS BIGINT)")
         return merged.where(f"{_TOUCHED} = 1").withColumn(INDEX, index).drop(_TOUCHED, SINCE, MARKS)
 
-    def upkeep(self) -> Callable[[], None] | None:
+    def compact(self) -> Callable[[], None] | None:
         """Forget files that are wholly expired; return the making of prefixes and suffixes and the merging of files."""
         self.tables.drop(file for file in self.tables.files() if file.max_time is not None and file.max_time <= self.expired)
         work: list[Callable[[], None]] = []
@@ -219,7 +219,7 @@ class SlicedRun(AbsorbingRun):
             work.append(self._compact_groups)
         return partial(in_turn, work) if work else None
 
-    def after(self) -> OperatorState:
+    def snapshot(self) -> OperatorState:
         """Return the operator's state after this epoch."""
         stacks = self._after or Stacks(MIN_WATERMARK, MIN_WATERMARK, -1, -1)
         held = dict(zip(STACKS, (stacks.block, stacks.reached, stacks.prefix_epoch, stacks.suffix_epoch), strict=True))

@@ -58,7 +58,7 @@ class TriggerFrames(AbsorbingStep):
         """The column whose bounds the record keeps of each state file: the windows' ends."""
         return END
 
-    def next_due(self, state: OperatorState) -> int | None:
+    def next_timer(self, state: OperatorState) -> int | None:
         """Return the watermark at which a window may come to its end or its next step, as far as the files' bounds tell."""
         reached = min(state.watermark, MAX_WATERMARK - 1) + 1
         open_files = [file for file in state.files if file.part == MAIN and (file.max_time is None or file.max_time > reached)]

@@ -24,7 +24,7 @@ from tidemark.spark.operators.aligned.firing_rules import BEFORE, LATE_BEFORE, L
 from tidemark.spark.operators.aligned.purging import HAD, HAD_LATE, MARK_FIELDS, after_marks, newest_marks, unmarked, with_mark
 from tidemark.spark.operators.aligned.running import END
 from tidemark.spark.operators.aligned.trigger_frames import CLOCK, EPOCH, INDEX, TAKEN, TAKEN_LATE, TriggerFrames
-from tidemark.spark.operators.base.contract import MAX_LISTED_WINDOWS, EpochSetting, Fired
+from tidemark.spark.operators.base.contract import MAX_LISTED_WINDOWS, Emitted, OperatorContext
 from tidemark.spark.operators.base.parameters import parameters
 from tidemark.spark.operators.base.stored_columns import require_partials
 from tidemark.spark.operators.base.tables import MAIN
@@ -39,7 +39,7 @@ _ADDED = "__tm_added"
 class TriggeredStep(TriggerFrames):
     """Windows with a trigger of a run."""
 
-    def begin(self, setting: EpochSetting) -> TriggeredRun:
+    def begin(self, setting: OperatorContext) -> TriggeredRun:
         """Return the operator at work on an epoch."""
         return TriggeredRun(self, setting)
 
@@ -49,7 +49,7 @@ class TriggeredRun(AbsorbingRun):
 
     step: TriggeredStep
 
-    def __init__(self, step: TriggeredStep, setting: EpochSetting) -> None:
+    def __init__(self, step: TriggeredStep, setting: OperatorContext) -> None:
         super().__init__(step, setting)
         require_partials(self.tables, END, step.node)
         self._counts: Observation | None = None
@@ -86,7 +86,7 @@ class TriggeredRun(AbsorbingRun):
         clock = self.setting.processing_time
         return Times(self.setting.before.watermark, self.watermark, self.setting.before.counters.get(CLOCK, clock), clock)
 
-    def fire(self, watermark: int, observation: Observation) -> DataFrame | None:
+    def emit(self, watermark: int, observation: Observation) -> DataFrame | None:
         """Return the panes of an epoch, None where there are none; decides and writes them."""
         del observation
         self.watermark = watermark
@@ -109,18 +109,18 @@ class TriggeredRun(AbsorbingRun):
         crash_point("state-staged")
         return self.step.results(self.tables.read(written, counted.schema), self.times) if written else None
 
-    def fired(self, observation: Observation) -> Fired:
+    def emitted(self, observation: Observation) -> Emitted:
         """Return the counts of panes that were written."""
         del observation
         found = self._counts.get if self._counts is not None else {}
         refired = tuple(sorted(found.get("refired") or ())[-MAX_LISTED_WINDOWS:])
         counts = {name: found.get(name) or 0 for name in ("early", "on_time", "late")}
-        return Fired(**counts, closed=len(found.get("closed") or ()), refired=refired)
+        return Emitted(**counts, closed=len(found.get("closed") or ()), refired=refired)
 
     def _gathered(self) -> DataFrame | None:
         """Return the state rows of windows that may fire; ``_ADDED`` tells those of this epoch. None where there are none."""
         alive = self.expired_before + 1
-        added = self.tables.added if self.absorbed is not None else []
+        added = self.tables.added if self.input_counts is not None else []
         older = [file for file in overlapping(self.tables.files(), alive, MAX_WATERMARK) if file not in added]
         parts = []
         span = waits(self.step.trigger, self.times)
@@ -198,7 +198,7 @@ class TriggeredRun(AbsorbingRun):
         marks = MARK_FIELDS if self.step.purges else ()
         return self.tables.read(files, StructType([*columns, StructField(_PANE, IntegerType()), *marks]))
 
-    def upkeep(self) -> Callable[[], None] | None:
+    def compact(self) -> Callable[[], None] | None:
         """Forget files of windows that are gone; return the merging of others into larger ones."""
         gone = [
             file
@@ -229,7 +229,7 @@ class TriggeredRun(AbsorbingRun):
         rows = self._between(files, self.expired + 1, MAX_WATERMARK)
         return self.step.merged(self._since_purge(rows) if self.step.purges else rows)
 
-    def after(self) -> OperatorState:
+    def snapshot(self) -> OperatorState:
         """Return the operator's state after this epoch."""
         return self.tables.after(self.watermark, {EXPIRED: self.expired, CLOCK: self.setting.processing_time})
 

@@ -23,7 +23,7 @@ from tidemark.semantics.windows.assigners import Tumbling
 from tidemark.spark.columns.expressions import POSITION, START, TIME
 from tidemark.spark.columns.state_files import overlapping
 from tidemark.spark.operators.aligned.absorbing import FIRST_START, AbsorbingRun, AbsorbingStep, Thresholds
-from tidemark.spark.operators.base.contract import MAX_LISTED_WINDOWS, EpochSetting, Fired, bounded
+from tidemark.spark.operators.base.contract import MAX_LISTED_WINDOWS, Emitted, OperatorContext, bounded
 from tidemark.spark.operators.base.parameters import parameters
 from tidemark.spark.operators.base.tables import count_in_spans, shared_span, stagings
 from tidemark.state.log.records import OperatorState, StateFile
@@ -51,7 +51,7 @@ class TumblingStep(AbsorbingStep):
         super().__init__(node, node.assigner.size_ms, node.assigner.offset_ms)
         self.size = node.assigner.size_ms
 
-    def begin(self, setting: EpochSetting) -> TumblingRun:
+    def begin(self, setting: OperatorContext) -> TumblingRun:
         """Return the operator at work on an epoch."""
         return TumblingRun(self, setting)
 
@@ -64,7 +64,7 @@ class TumblingStep(AbsorbingStep):
         latest = watermark - self.size + 1
         return max(FIRST_START, min(MAX_WATERMARK, latest - (latest - self.offset) % self.size))
 
-    def next_due(self, state: OperatorState) -> int | None:
+    def next_timer(self, state: OperatorState) -> int | None:
         """Return the end of the first open window, as far as the files' bounds tell, less a millisecond."""
         due = self.last_due(state.watermark)
         first_open = self.node.assigner.assign(due + self.size)[0].start
@@ -148,7 +148,7 @@ class TumblingRun(AbsorbingRun):
         """The start of the last window that is gone after this epoch."""
         return max(self.step.last_expired(self.watermark), self.expired_before)
 
-    def fire(self, watermark: int, observation: Observation) -> DataFrame | None:
+    def emit(self, watermark: int, observation: Observation) -> DataFrame | None:
         """Return the panes due at a watermark, None where there cannot be any. Nothing runs yet."""
         self.watermark = watermark
         if self.tables.empty:
@@ -160,7 +160,7 @@ class TumblingRun(AbsorbingRun):
         if due:
             parts.append(self._due(due, low, high))
             self._closed = count_in_spans(due, low, high, self.step.size)
-        if self.absorbed and self.absorbed.refired_groups:
+        if self.input_counts and self.input_counts.refired_groups:
             span = self.expired_before + 1, due_before
             added = overlapping(self.tables.added, *span)
             older = [file for file in overlapping(self.tables.files(), *span) if file not in self.tables.added]
@@ -170,11 +170,11 @@ class TumblingRun(AbsorbingRun):
         merged = parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
         return self.step.results(merged, due_before, observation)
 
-    def fired(self, observation: Observation) -> Fired:
+    def emitted(self, observation: Observation) -> Emitted:
         """Read the counts of results that were written."""
         found = observation.get
         refired = tuple(sorted(found["refired"] or ())[-MAX_LISTED_WINDOWS:])
-        return Fired(on_time=found["on_time"], late=found["late"], closed=self._closed, refired=refired)
+        return Emitted(on_time=found["on_time"], late=found["late"], closed=self._closed, refired=refired)
 
     def merged_for_compaction(self, files: Sequence[StateFile]) -> DataFrame:
         """Return the rows of files, merged, without those of windows that are gone."""

@@ -21,7 +21,7 @@ MAX_LISTED_WINDOWS = 100
 
 
 @dataclass(frozen=True)
-class Absorbed:
+class InputCounts:
     """Exact counts of one pass.
 
     ``groups`` were staged, ``refired_groups`` of them for windows that have fired already; ``late_windows`` are the starts of
@@ -36,10 +36,10 @@ class Absorbed:
 
 
 @dataclass(frozen=True)
-class Fired:
+class Emitted:
     """Panes that one firing emitted by timing, windows that had theirs on time, and the starts of windows that fired again.
 
-    ``emitted`` are the result rows, where a window function makes any number of them of a pane; None: one of each.
+    ``result_rows`` are the result rows, where a window function makes any number of them of a pane; None: one of each.
     """
 
     on_time: int = 0
@@ -47,7 +47,7 @@ class Fired:
     early: int = 0
     closed: int = 0
     refired: tuple[int, ...] = ()
-    emitted: int | None = None
+    result_rows: int | None = None
 
     @property
     def panes(self) -> int:
@@ -57,11 +57,11 @@ class Fired:
     @property
     def rows(self) -> int:
         """All result rows."""
-        return self.panes if self.emitted is None else self.emitted
+        return self.panes if self.result_rows is None else self.result_rows
 
 
 @dataclass(frozen=True)
-class EpochSetting:
+class OperatorContext:
     """Where and when an operator works: the session, the job's folder, the state after the epoch before, the epoch at hand.
 
     ``processing_time`` is the epoch's; ``ends`` says that no input comes after it.
@@ -77,7 +77,7 @@ class EpochSetting:
     ends: bool = False
 
 
-class WindowStep(ABC):
+class OperatorRuntime(ABC):
     """An operator of a run: everything about it that no epoch changes.
 
     Args:
@@ -88,42 +88,42 @@ class WindowStep(ABC):
         self.node = node
 
     @property
-    def plain(self) -> bool:
+    def can_fuse_counts(self) -> bool:
         """Whether rows that dropped out before the window can be grouped beside the others, and tallied there."""
         return False
 
     @property
-    def judges_when_it_fires(self) -> bool:
-        """Whether it is known only after ``fire`` how many rows of an epoch were late, and which."""
+    def late_known_after_emit(self) -> bool:
+        """Whether it is known only after ``emit`` how many rows of an epoch were late, and which."""
         return False
 
     @abstractmethod
-    def begin(self, setting: EpochSetting) -> OperatorRun:
+    def begin(self, setting: OperatorContext) -> OperatorEpoch:
         """Return the operator at work on an epoch."""
 
     @abstractmethod
-    def next_due(self, state: OperatorState) -> int | None:
+    def next_timer(self, state: OperatorState) -> int | None:
         """Return the least watermark, in the windows' domain, at which something is to fire; None where nothing waits."""
 
     def next_processing_time(self, state: OperatorState) -> int | None:
         """Return the processing time at which something is to fire even without input, None for never."""
         if self.node.assigner.domain == "event":
             return None
-        due = self.next_due(state)
+        due = self.next_timer(state)
         return None if due is None else due + 1
 
 
-class OperatorRun(ABC):
-    """An operator at work on one epoch: ``absorb`` if there is input, then ``fire``, then ``upkeep``, then ``after``.
+class OperatorEpoch(ABC):
+    """An operator at work on one epoch: ``process_batch`` if there is input, then ``emit``, then ``compact``, then ``snapshot``.
 
-    ``absorbed`` is None until there was input, and for a step that ``judges_when_it_fires`` until then; ``watermark`` is W(n-1) until
-    ``fire`` says W(n).
+    ``input_counts`` is None until there was input, and for a step that ``late_known_after_emit`` until then; ``watermark`` is W(n-1) until
+    ``emit`` is called with W(n).
     """
 
-    def __init__(self, step: WindowStep, setting: EpochSetting) -> None:
+    def __init__(self, step: OperatorRuntime, setting: OperatorContext) -> None:
         self.step = step
         self.setting = setting
-        self.absorbed: Absorbed | None = None
+        self.input_counts: InputCounts | None = None
         self.watermark = setting.before.watermark
 
     @property
@@ -138,40 +138,40 @@ class OperatorRun(ABC):
         return MAX_WATERMARK if self.setting.ends else max(self.setting.before.watermark, self.setting.processing_time - 1)
 
     @abstractmethod
-    def absorb(self, rows: DataFrame, tally: Tally | None = None) -> Absorbed | None:
+    def process_batch(self, rows: DataFrame, tally: Tally | None = None) -> InputCounts | None:
         """Take an epoch's input into state; returns None where the counts are known only when it has fired.
 
         Args:
-            rows: living rows; with ``tally``, for a step that is ``plain``, all of them with their verdicts.
+            rows: living rows; with ``tally``, for a runtime that ``can_fuse_counts``, all of them with their verdicts.
             tally: gets its figures from the same pass.
         """
 
     @abstractmethod
-    def late_rows(self, rows: DataFrame) -> DataFrame:
+    def side_rows(self, rows: DataFrame) -> DataFrame:
         """Return which rows of the epoch's input no window took; asked where some were counted, or before that."""
 
     @abstractmethod
-    def fire(self, watermark: int, observation: Observation) -> DataFrame | None:
+    def emit(self, watermark: int, observation: Observation) -> DataFrame | None:
         """Return the panes due at a watermark, None where there cannot be any. What it returns is written once.
 
         Args:
             watermark: W(n) in the windows' domain.
-            observation: for the counts that ``fired`` reads.
+            observation: for the counts that ``emitted`` reads.
         """
 
     @abstractmethod
-    def fired(self, observation: Observation) -> Fired:
+    def emitted(self, observation: Observation) -> Emitted:
         """Read the counts of panes that were written."""
 
     @abstractmethod
-    def upkeep(self) -> Callable[[], None] | None:
+    def compact(self) -> Callable[[], None] | None:
         """Do at once what costs nothing for the state's upkeep, after firing; return the rest, Spark jobs that may run beside others.
 
         None where nothing is left to do.
         """
 
     @abstractmethod
-    def after(self) -> OperatorState:
+    def snapshot(self) -> OperatorState:
         """Return the operator's state after this epoch."""
 
     @property

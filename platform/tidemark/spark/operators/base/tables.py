@@ -13,7 +13,7 @@ from tidemark.errors import StateMismatchError
 from tidemark.savepoints.model.stored_types import OLDER
 from tidemark.spark.columns.expressions import START
 from tidemark.spark.columns.state_files import read_files, write_folder
-from tidemark.spark.operators.base.contract import EpochSetting
+from tidemark.spark.operators.base.contract import OperatorContext
 from tidemark.spark.sinks.sinks import nullable
 from tidemark.state.log.parquet_files import ParquetSummary
 from tidemark.state.log.records import OperatorState, StateFile
@@ -35,7 +35,7 @@ class StateTables:
         time: the column of rows whose bounds are kept of each file.
     """
 
-    def __init__(self, setting: EpochSetting, place: str, time: str = START) -> None:
+    def __init__(self, setting: OperatorContext, place: str, time: str = START) -> None:
         self._setting = setting
         self._place = place
         self._time = time

@@ -20,7 +20,7 @@ from tidemark.graph.model.nodes import WindowNode
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
 from tidemark.spark.columns.tallies import Tally
 from tidemark.spark.operators.base.buffered_keys import of_keys
-from tidemark.spark.operators.base.contract import Absorbed, EpochSetting, Fired, OperatorRun, WindowStep
+from tidemark.spark.operators.base.contract import Emitted, InputCounts, OperatorContext, OperatorEpoch, OperatorRuntime
 from tidemark.spark.operators.base.stored_columns import require_partials
 from tidemark.spark.operators.base.tables import StateTables
 from tidemark.spark.operators.count.counted_frames import NEWEST, UNTIL, CountedFrames
@@ -39,7 +39,7 @@ FEW_TOUCHED = 4
 _ROWS = "rows"
 
 
-class CountedStep(WindowStep):
+class CountedStep(OperatorRuntime):
     """Count windows of a run.
 
     Args:
@@ -50,20 +50,20 @@ class CountedStep(WindowStep):
         super().__init__(node)
         self.frames = CountedFrames(node)
 
-    def begin(self, setting: EpochSetting) -> CountedRun:
+    def begin(self, setting: OperatorContext) -> CountedRun:
         """Return the operator at work on an epoch."""
         return CountedRun(self, setting)
 
-    def next_due(self, state: OperatorState) -> None:
+    def next_timer(self, state: OperatorState) -> None:
         """Return None: groups wait for elements."""
 
 
-class CountedRun(OperatorRun):
+class CountedRun(OperatorEpoch):
     """Count windows in one epoch."""
 
     step: CountedStep
 
-    def __init__(self, step: CountedStep, setting: EpochSetting) -> None:
+    def __init__(self, step: CountedStep, setting: OperatorContext) -> None:
         super().__init__(step, setting)
         self.tables = StateTables(setting, step.node.place, time=NEWEST)
         require_partials(self.tables, UNTIL, step.node)
@@ -78,7 +78,7 @@ class CountedRun(OperatorRun):
     def oldest_open_window(self) -> None:
         """None: groups have no bounds."""
 
-    def absorb(self, rows: DataFrame, tally: Tally | None = None) -> Absorbed:  # noqa: ARG002
+    def process_batch(self, rows: DataFrame, tally: Tally | None = None) -> InputCounts:  # noqa: ARG002
         """Number an epoch's elements and take them into slices; one Spark job, two where there may be few keys with input."""
         keyed = self.step.frames.keyed(rows)
         self.tables.require_types(self.step.frames.key_types(keyed))
@@ -94,15 +94,15 @@ class CountedRun(OperatorRun):
         finally:
             kept.unpersist()
 
-    def _absorb(self, keyed: DataFrame, stored: DataFrame | None) -> Absorbed:
+    def _absorb(self, keyed: DataFrame, stored: DataFrame | None) -> InputCounts:
         frames, observation = self.step.frames, Observation()
         slices = frames.slices(frames.numbered(keyed, stored))
         self.tables.absorb(frames.taken(slices, observation, ended=self._ended))
         found = observation.get
         self._full = found["full"] or 0
-        self.absorbed = Absorbed(found["accepted"] or 0, found["late"] or 0, found["groups"], 0, ())
+        self.input_counts = InputCounts(found["accepted"] or 0, found["late"] or 0, found["groups"], 0, ())
         crash_point("state-staged")
-        return self.absorbed
+        return self.input_counts
 
     def _counts(self) -> DataFrame | None:
         """Return rows with how many elements keys have had, None where there are no keys; the most that is said of a key holds."""
@@ -119,11 +119,11 @@ class CountedRun(OperatorRun):
     def _stored_rows(self) -> int:
         return sum(file.rows for file in self.setting.before.files)
 
-    def late_rows(self, rows: DataFrame) -> DataFrame:
+    def side_rows(self, rows: DataFrame) -> DataFrame:
         """Return all rows once the input had ended, none before."""
         return rows if self._ended else rows.where("false")
 
-    def fire(self, watermark: int, observation: Observation) -> DataFrame | None:
+    def emit(self, watermark: int, observation: Observation) -> DataFrame | None:
         """Return the groups that became full, None where there are none. Nothing runs yet."""
         self.watermark = watermark
         if not self._full:
@@ -132,17 +132,17 @@ class CountedRun(OperatorRun):
         grouped = frames.groups(self.tables.read(self.tables.files()), self.tables.read(self.tables.added))
         return frames.results(grouped.observe(observation, F.expr("count(1) AS groups")))
 
-    def fired(self, observation: Observation) -> Fired:
+    def emitted(self, observation: Observation) -> Emitted:
         """Read how many groups were written; each is a window of its own."""
         groups = observation.get["groups"] if self._full else 0
-        return Fired(on_time=groups, closed=groups)
+        return Emitted(on_time=groups, closed=groups)
 
     def open_slices(self) -> DataFrame | None:
         """Return the slices of groups that are not full yet, merged, for who reads state; None where nothing is stored."""
         files = self.tables.files()
         return self.step.frames.merged(self.tables.read(files)) if files else None
 
-    def upkeep(self) -> Callable[[], None] | None:
+    def compact(self) -> Callable[[], None] | None:
         """Forget all when the input has ended; return the merging of files into larger ones, None where there is nothing to merge."""
         if self.watermark >= MAX_WATERMARK:
             self.tables.drop(self.tables.files())
@@ -156,7 +156,7 @@ class CountedRun(OperatorRun):
             self.tables.drop(group)
             crash_point("compaction-staged")
 
-    def after(self) -> OperatorState:
+    def snapshot(self) -> OperatorState:
         """Return the operator's state after this epoch."""
-        counters = {} if self.absorbed is None else {_ROWS: self.absorbed.accepted}
+        counters = {} if self.input_counts is None else {_ROWS: self.input_counts.accepted}
         return self.tables.after(self.watermark, counters)

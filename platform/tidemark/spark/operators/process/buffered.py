@@ -30,7 +30,7 @@ from tidemark.spark.columns.tallies import Tally
 from tidemark.spark.operators.aligned.absorbing import EXPIRED
 from tidemark.spark.operators.base.buffered_columns import EPOCH, GAP, LATE, PANE, SORT, STORED, TAG, VERSION
 from tidemark.spark.operators.base.buffered_keys import Counters, KeyTable, of_keys, together
-from tidemark.spark.operators.base.contract import Absorbed, EpochSetting, Fired, OperatorRun, WindowStep, bounded, in_turn
+from tidemark.spark.operators.base.contract import Emitted, InputCounts, OperatorContext, OperatorEpoch, OperatorRuntime, bounded, in_turn
 from tidemark.spark.operators.base.parameters import parameters
 from tidemark.spark.operators.base.partials import Partials
 from tidemark.spark.operators.base.tables import MAIN, STATE_COMPRESSION, StateTables, is_current
@@ -54,7 +54,7 @@ KEYS = "keys"
 _LATENESS = "lateness"
 
 
-class BufferedStep(WindowStep):
+class BufferedStep(OperatorRuntime):
     """One operator.
 
     Args:
@@ -72,7 +72,7 @@ class BufferedStep(WindowStep):
         )
 
     @property
-    def judges_when_it_fires(self) -> bool:
+    def late_known_after_emit(self) -> bool:
         """So it is: the process decides."""
         return True
 
@@ -104,11 +104,11 @@ class BufferedStep(WindowStep):
             shows_late=node.late_to is not None,
         )
 
-    def begin(self, setting: EpochSetting) -> BufferedRun:
+    def begin(self, setting: OperatorContext) -> BufferedRun:
         """Return the operator at work on an epoch."""
         return BufferedRun(self, setting)
 
-    def next_due(self, state: OperatorState) -> int | None:
+    def next_timer(self, state: OperatorState) -> int | None:
         """Return the least watermark at which a key is due; the end of input is none to wait for."""
         due = Counters.of(state.counters).due
         return None if due >= MAX_WATERMARK else due
@@ -119,12 +119,12 @@ class BufferedStep(WindowStep):
         return None if timer >= MAX_WATERMARK else timer
 
 
-class BufferedRun(OperatorRun):
+class BufferedRun(OperatorEpoch):
     """Windows that keep their elements, in one epoch."""
 
     step: BufferedStep
 
-    def __init__(self, step: BufferedStep, setting: EpochSetting) -> None:
+    def __init__(self, step: BufferedStep, setting: OperatorContext) -> None:
         super().__init__(step, setting)
         self.tables = StateTables(setting, step.node.place)
         self._before = Counters.of(setting.before.counters)
@@ -141,7 +141,7 @@ class BufferedRun(OperatorRun):
         oldest = self._counters.oldest
         return None if oldest >= MAX_WATERMARK or not self._counters.keys else bounded(oldest)
 
-    def absorb(self, rows: DataFrame, tally: Tally | None = None) -> None:  # noqa: ARG002
+    def process_batch(self, rows: DataFrame, tally: Tally | None = None) -> None:  # noqa: ARG002
         """Stage an epoch's input, so that it is read once; one Spark job."""
         timed = self._with_gap(rows)
         # By themselves: the stream may have a column of such a name.
@@ -162,7 +162,7 @@ class BufferedRun(OperatorRun):
         found = SessionInput(self.node, self.step.partials).bounded(rows, self.setting.processing_time)
         return found.withColumn(GAP, F.expr(f"{END} - {START}")).drop(START, END)
 
-    def late_rows(self, rows: DataFrame) -> DataFrame:
+    def side_rows(self, rows: DataFrame) -> DataFrame:
         """Return the late rows that the pass wrote."""
         layout, passed = self._layout, self._passed
         if layout is None or passed is None or not passed.rows(LATE):
@@ -170,11 +170,11 @@ class BufferedRun(OperatorRun):
         columns = {**layout.elements, **layout.late_only}
         return passed.read(self.setting, LATE).select(*(F.col(quoted(columns.get(name, name))).alias(name) for name in rows.columns))
 
-    def fire(self, watermark: int, observation: Observation) -> DataFrame | None:  # noqa: ARG002 - the pass has one of its own
+    def emit(self, watermark: int, observation: Observation) -> DataFrame | None:  # noqa: ARG002 - the pass has one of its own
         """Run the process of keys with input and of those that are due; return the panes, None where there are none."""
         self.watermark = watermark
         if self._took_input:
-            self.absorbed = Absorbed(0, 0, 0, 0, ())
+            self.input_counts = InputCounts(0, 0, 0, 0, ())
         clock = self._clock
         if not self._staged and not self._before.reached(clock):
             return None
@@ -196,7 +196,7 @@ class BufferedRun(OperatorRun):
         self._counters = passed.counters(self._before, self.setting.processing_time, others)
         self._forget_input()
         if self._took_input:
-            self.absorbed = passed.absorbed
+            self.input_counts = passed.input_counts
         return self._results(passed, layout)
 
     @property
@@ -214,17 +214,17 @@ class BufferedRun(OperatorRun):
         return layout_of_state(self.node, self.step.keys, stored, has_gap=self.step.has_gap)
 
     def _results(self, passed: Passed, layout: Layout) -> DataFrame | None:
-        if not passed.fired.panes:
+        if not passed.emitted.panes:
             return None
         panes = passed.read(self.setting, PANE)
         return processed(self.node, panes, layout.results) if layout.results else aggregated(self.node, panes, layout)
 
-    def fired(self, observation: Observation) -> Fired:  # noqa: ARG002
+    def emitted(self, observation: Observation) -> Emitted:  # noqa: ARG002
         """Return the counts of the pass; aggregates make one row of a pane, a function any number."""
-        found = Fired() if self._passed is None else self._passed.fired
-        return found if self.node.function is not None else dataclasses.replace(found, emitted=None)
+        found = Emitted() if self._passed is None else self._passed.emitted
+        return found if self.node.function is not None else dataclasses.replace(found, result_rows=None)
 
-    def upkeep(self) -> Callable[[], None] | None:
+    def compact(self) -> Callable[[], None] | None:
         """Forget files that hold nothing of use; return the merging of others into larger ones, None where there is nothing to merge."""
         living = self._counters.keys
         work: list[Callable[[], None]] = []
@@ -298,7 +298,7 @@ class BufferedRun(OperatorRun):
         kept = sorted_by_key(fed, keys).mapInArrow(task, layout.given_back)
         return kept.select(*map(quoted, layout.stored.names))
 
-    def after(self) -> OperatorState:
+    def snapshot(self) -> OperatorState:
         """Return the operator's state after this epoch."""
         return self.tables.after(self.watermark, {**self._counters.named(), _LATENESS: self._lateness, EXPIRED: self._gone})
 

@@ -15,7 +15,7 @@ from tidemark.spark.columns.expressions import START, TIME, quoted
 from tidemark.spark.columns.state_files import overlapping, read_files
 from tidemark.spark.operators.base.buffered_columns import EPOCH, NEW, SORT, STORED, TAG, VERSION
 from tidemark.spark.operators.base.buffered_keys import FIRES, KeyTable, of_keys, together
-from tidemark.spark.operators.base.contract import EpochSetting
+from tidemark.spark.operators.base.contract import OperatorContext
 from tidemark.spark.operators.base.parameters import parameters
 from tidemark.spark.operators.base.tables import StateTables
 from tidemark.spark.operators.process.buffered_layout import Layout
@@ -46,7 +46,7 @@ class Feed:
     """
 
     def __init__(
-        self, node: WindowNode, layout: Layout, *, tables: StateTables, keys: KeyTable, setting: EpochSetting, clock: OperatorClock
+        self, node: WindowNode, layout: Layout, *, tables: StateTables, keys: KeyTable, setting: OperatorContext, clock: OperatorClock
     ) -> None:
         self._node = node
         self._layout = layout

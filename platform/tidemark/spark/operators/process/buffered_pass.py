@@ -34,7 +34,7 @@ from tidemark.spark.operators.base.buffered_columns import (
     VERSION,
 )
 from tidemark.spark.operators.base.buffered_keys import Counters
-from tidemark.spark.operators.base.contract import MAX_LISTED_WINDOWS, Absorbed, EpochSetting, Fired
+from tidemark.spark.operators.base.contract import MAX_LISTED_WINDOWS, Emitted, InputCounts, OperatorContext
 from tidemark.spark.operators.base.tables import STATE_COMPRESSION, StateTables
 from tidemark.spark.operators.process.buffered_versions import LATE_ELEMENT
 from tidemark.state.log.parquet_files import ParquetSummary
@@ -59,29 +59,29 @@ class Passed:
         """Return how many rows of a tag there are."""
         return sum(file.rows for file in self.files.get(tag, ()))
 
-    def read(self, setting: EpochSetting, tag: int) -> DataFrame:
+    def read(self, setting: OperatorContext, tag: int) -> DataFrame:
         """Return the rows of a tag."""
         schema = T.StructType([field for field in self.given_back if field.name != TAG])
         files = [file.as_state_file(setting.epoch) for file in self.files.get(tag, ())]
         return read_files(setting.spark, setting.store, files, schema) if files else setting.spark.createDataFrame([], schema)
 
     @property
-    def absorbed(self) -> Absorbed:
+    def input_counts(self) -> InputCounts:
         """What became of the elements."""
         accepted, late = _number(self.found["accepted"]), _number(self.found["late"])
-        return Absorbed(accepted, late, accepted, 0, _starts(self.found["late_starts"]))
+        return InputCounts(accepted, late, accepted, 0, _starts(self.found["late_starts"]))
 
     @property
-    def fired(self) -> Fired:
+    def emitted(self) -> Emitted:
         """The panes. A window of aligned ones closes once for all keys, a session for each."""
         on_time, ends = _number(self.found["on_time"]), self.found.get("ends")
-        return Fired(
+        return Emitted(
             on_time=on_time,
             late=_number(self.found["late_panes"]),
             early=_number(self.found["early"]),
             closed=on_time if self.merging or not isinstance(ends, list) else len(ends) or on_time,
             refired=_starts(self.found["refired"]),
-            emitted=self.rows(PANE),
+            result_rows=self.rows(PANE),
         )
 
     def counters(self, before: Counters, clock: int, others: tuple[int, int, int] = (MAX_WATERMARK,) * 3) -> Counters:
@@ -98,7 +98,14 @@ class Passed:
 
 
 def run_pass(
-    fed: DataFrame, task: Task, given_back: T.StructType, *, keys: Sequence[str], setting: EpochSetting, tables: StateTables, merging: bool
+    fed: DataFrame,
+    task: Task,
+    given_back: T.StructType,
+    *,
+    keys: Sequence[str],
+    setting: OperatorContext,
+    tables: StateTables,
+    merging: bool,
 ) -> Passed:
     """Hand rows to the tasks, key by key, and write what comes back; one Spark job.
 

@@ -40,7 +40,7 @@ from tidemark.spark.operators.base.buffered_columns import (
     VERSION,
 )
 from tidemark.spark.operators.base.buffered_keys import Counters, KeyTable, of_keys, together
-from tidemark.spark.operators.base.contract import Absorbed, EpochSetting, Fired, OperatorRun, WindowStep, in_turn
+from tidemark.spark.operators.base.contract import Emitted, InputCounts, OperatorContext, OperatorEpoch, OperatorRuntime, in_turn
 from tidemark.spark.operators.base.partials import Partials
 from tidemark.spark.operators.base.tables import STATE_COMPRESSION, StateTables
 from tidemark.spark.operators.process.buffered_feed import FEW_ROWS, NOTHING_ELSE, Fed
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 _PREFIX = "function_"
 
 
-class ResultFunctionStep(WindowStep):
+class ResultFunctionStep(OperatorRuntime):
     """One operator.
 
     Args:
@@ -67,7 +67,7 @@ class ResultFunctionStep(WindowStep):
         inner: the step of the same without the function.
     """
 
-    def __init__(self, node: WindowNode, inner: WindowStep) -> None:
+    def __init__(self, node: WindowNode, inner: OperatorRuntime) -> None:
         super().__init__(node)
         if node.function is None:
             raise TypeError("no function")
@@ -76,34 +76,34 @@ class ResultFunctionStep(WindowStep):
         self.partials = Partials(node)
 
     @property
-    def plain(self) -> bool:
+    def can_fuse_counts(self) -> bool:
         """As of the step behind it."""
-        return self.inner.plain
+        return self.inner.can_fuse_counts
 
     @property
-    def judges_when_it_fires(self) -> bool:
+    def late_known_after_emit(self) -> bool:
         """As of the step behind it."""
-        return self.inner.judges_when_it_fires
+        return self.inner.late_known_after_emit
 
-    def begin(self, setting: EpochSetting) -> ResultFunctionRun:
+    def begin(self, setting: OperatorContext) -> ResultFunctionRun:
         """Return the operator at work on an epoch."""
         return ResultFunctionRun(self, setting)
 
-    def next_due(self, state: OperatorState) -> int | None:
+    def next_timer(self, state: OperatorState) -> int | None:
         """As of the step behind it: what a function keeps of windows that are over can wait for the next epoch."""
-        return self.inner.next_due(_without_function(state))
+        return self.inner.next_timer(_without_function(state))
 
     def next_processing_time(self, state: OperatorState) -> int | None:
         """As of the step behind it."""
         return self.inner.next_processing_time(_without_function(state))
 
 
-class ResultFunctionRun(OperatorRun):
+class ResultFunctionRun(OperatorEpoch):
     """Aggregates and a function on their results, in one epoch."""
 
     step: ResultFunctionStep
 
-    def __init__(self, step: ResultFunctionStep, setting: EpochSetting) -> None:
+    def __init__(self, step: ResultFunctionStep, setting: OperatorContext) -> None:
         super().__init__(step, setting)
         self._inner = step.inner.begin(dataclasses.replace(setting, before=_without_function(setting.before)))
         mine = [file for file in setting.before.files if file.part == FUNCTION_PART]
@@ -116,26 +116,26 @@ class ResultFunctionRun(OperatorRun):
         self._layout: Layout | None = None
         self._passed: Passed | None = None
         self._staged: tuple[str, ...] = ()
-        self._inner_fired = Fired()
+        self._inner_fired = Emitted()
 
     @property
     def oldest_open_window(self) -> int | None:
         """As of the step behind it."""
         return self._inner.oldest_open_window
 
-    def absorb(self, rows: DataFrame, tally: Tally | None = None) -> Absorbed | None:
+    def process_batch(self, rows: DataFrame, tally: Tally | None = None) -> InputCounts | None:
         """Take an epoch's input into state."""
-        self.absorbed = self._inner.absorb(rows, tally)
-        return self.absorbed
+        self.input_counts = self._inner.process_batch(rows, tally)
+        return self.input_counts
 
-    def late_rows(self, rows: DataFrame) -> DataFrame:
+    def side_rows(self, rows: DataFrame) -> DataFrame:
         """Return which rows no window took."""
-        return self._inner.late_rows(rows)
+        return self._inner.side_rows(rows)
 
-    def fire(self, watermark: int, observation: Observation) -> DataFrame | None:
+    def emit(self, watermark: int, observation: Observation) -> DataFrame | None:
         """Call the function for each pane; return its rows, None where no pane fired."""
-        results = self._inner.fire(watermark, observation)
-        self.watermark, self.absorbed = self._inner.watermark, self._inner.absorbed
+        results = self._inner.emit(watermark, observation)
+        self.watermark, self.input_counts = self._inner.watermark, self._inner.input_counts
         clock = OperatorClock(
             self.node.assigner.domain, self.setting.epoch, self.setting.before.watermark, watermark, self.setting.processing_time
         )
@@ -157,17 +157,17 @@ class ResultFunctionRun(OperatorRun):
         self._counters = passed.counters(self._before, self.setting.processing_time, others)
         if results is not None:
             # Without panes, too: the step behind learns from it what is due next.
-            self._inner_fired = self._inner.fired(observation)
+            self._inner_fired = self._inner.emitted(observation)
         self.setting.store.delete(self._staged)
-        return processed(self.node, passed.read(self.setting, PANE), layout.results) if passed.fired.panes else None
+        return processed(self.node, passed.read(self.setting, PANE), layout.results) if passed.emitted.panes else None
 
-    def fired(self, observation: Observation) -> Fired:
+    def emitted(self, observation: Observation) -> Emitted:
         """Return the panes that the function was called for, and how many rows it made of them."""
         del observation  # it was read where the results were
         if self._passed is None:
             return self._inner_fired
-        mine = self._passed.fired
-        return dataclasses.replace(self._inner_fired, on_time=mine.on_time, late=mine.late, early=mine.early, emitted=mine.emitted)
+        mine = self._passed.emitted
+        return dataclasses.replace(self._inner_fired, on_time=mine.on_time, late=mine.late, early=mine.early, result_rows=mine.result_rows)
 
     def _layout_of(self, results: DataFrame | None) -> Layout:
         """Return the columns; without results there are only keys, which the state behind has, too."""
@@ -235,18 +235,18 @@ class ResultFunctionRun(OperatorRun):
             lateness=self.node.allowed_lateness_ms,
         )
 
-    def upkeep(self) -> Callable[[], None] | None:
+    def compact(self) -> Callable[[], None] | None:
         """Do the upkeep of the step behind, and of what the function keeps."""
-        work = [self._inner.upkeep()]
+        work = [self._inner.compact()]
         if self._kept.files:
             layout = self._layout or self._layout_of(None)
             work.append(self._kept.upkeep(layout.versions, list(layout.keys.values()), self._counters.keys))
         wanted = [each for each in work if each is not None]
         return partial(in_turn, wanted) if wanted else None
 
-    def after(self) -> OperatorState:
+    def snapshot(self) -> OperatorState:
         """Return the state of the step behind, and what the function keeps."""
-        inner, mine = self._inner.after(), self._tables.after(self.watermark, self._counters.named(_PREFIX))
+        inner, mine = self._inner.snapshot(), self._tables.after(self.watermark, self._counters.named(_PREFIX))
         counters = {**inner.counters, **self._counters.named(_PREFIX)}
         return dataclasses.replace(inner, files=(*inner.files, *mine.files), counters=counters)
 

@@ -18,7 +18,7 @@ from tidemark.crashpoints import crash_point
 from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
 from tidemark.spark.columns.expressions import ROWS, quoted
 from tidemark.spark.columns.state_files import overlapping
-from tidemark.spark.operators.base.contract import EpochSetting, bounded
+from tidemark.spark.operators.base.contract import OperatorContext, bounded
 from tidemark.spark.operators.base.tables import MAIN, stagings
 from tidemark.spark.operators.session.session_merging import HELD, SESSION
 from tidemark.spark.operators.session.session_run import FEW_TOUCHED, OPEN, TAKEN, SessionRun
@@ -50,7 +50,7 @@ _WAITED, _ADVANCE, _DOUBT = "__tm_waited", "advance", "doubt"
 class DeferringSessionRun(SessionRun):
     """Sessions that fire at their end, in one epoch."""
 
-    def __init__(self, step: SessionStep, setting: EpochSetting) -> None:
+    def __init__(self, step: SessionStep, setting: OperatorContext) -> None:
         super().__init__(step, setting)
         self._doubt = max(0, setting.before.counters.get(_DOUBT, 0) - 1)
 
@@ -80,7 +80,7 @@ class DeferringSessionRun(SessionRun):
         before, waiting = self.setting.before, self._waiting
         many = self._open_before > MANY_OPEN and any(file.part == MAIN for file in older)
         few = max(before.counters.get(TAKEN, 0), sum(file.rows for file in waiting)) * FEW_TOUCHED <= self._open_before
-        advance, due = before.counters.get(_ADVANCE), self.step.next_due(before)
+        advance, due = before.counters.get(_ADVANCE), self.step.next_timer(before)
         soon = advance is None or (due is not None and due <= before.watermark + EPOCHS_AHEAD * advance)
         simple = not self._remembers and self.node.assigner.domain == "event" and not self.setting.ends and not self._doubt
         return simple and many and few and not soon and len(stagings(waiting)) < MOST_EPOCHS
@@ -94,7 +94,7 @@ class DeferringSessionRun(SessionRun):
         if observation.get["late"]:
             self.tables.drop(files)
             return False
-        self.absorbed = self._counted(observation, files, touched=True)
+        self.input_counts = self._counted(observation, files, touched=True)
         return True
 
     def _stored(self, older: Sequence[StateFile], of: DataFrame | None) -> DataFrame:
@@ -122,12 +122,12 @@ class DeferringSessionRun(SessionRun):
     def _touched(self) -> str:
         return f"{SESSION} > 0 AND ({ROWS} > 0 OR {_WAITED} > 0)" if self._merging.further else super()._touched
 
-    def fire(self, watermark: int, observation: Observation) -> DataFrame | None:
+    def emit(self, watermark: int, observation: Observation) -> DataFrame | None:
         """Return the panes due at a watermark, None where there cannot be any; merges before what may be due is put off."""
         low, high = bounded(self.setting.before.watermark + 2), bounded(watermark + 1)
         if self._waiting and (overlapping(self._waiting, MIN_WATERMARK, high) or overlapping(self.tables.files(), low, high)):
             self._settle()
-        return super().fire(watermark, observation)
+        return super().emit(watermark, observation)
 
     def _settle(self) -> None:
         """Merge what waits with the sessions it belongs to; one Spark job, and one that looks for them."""
@@ -140,14 +140,14 @@ class DeferringSessionRun(SessionRun):
         written = merged.where(f"{SESSION} > 0 AND {ROWS} > 0").observe(held, F.expr(f"sum({HELD}) AS held"))
         files = self.tables.write(self._state.written(written, self.setting.epoch, before))
         self.tables.drop(waiting)
-        if self.absorbed is not None:
+        if self.input_counts is not None:
             self.tables.added = files
         merged_away = (held.get["held"] or 0) + sum(file.rows for file in waiting)
         self._found[OPEN] = self._found.get(OPEN, self._open_before) + sum(file.rows for file in files) - merged_away
         crash_point("state-staged")
 
-    def after(self) -> OperatorState:
+    def snapshot(self) -> OperatorState:
         """Return the operator's state after this epoch."""
         self._found[_DOUBT] = self._doubt
         self._found[_ADVANCE] = min(self.watermark - self.setting.before.watermark, 2**62)
-        return super().after()
+        return super().snapshot()

@@ -20,7 +20,7 @@ from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMAR
 from tidemark.spark.columns.expressions import ROWS, START, VERDICT, column, quoted
 from tidemark.spark.columns.state_files import overlapping
 from tidemark.spark.columns.tallies import ALIVE, Tally
-from tidemark.spark.operators.base.contract import MAX_LISTED_WINDOWS, Absorbed, EpochSetting, Fired, OperatorRun, bounded
+from tidemark.spark.operators.base.contract import MAX_LISTED_WINDOWS, Emitted, InputCounts, OperatorContext, OperatorEpoch, bounded
 from tidemark.spark.operators.base.parameters import parameters
 from tidemark.spark.operators.base.tables import MAIN, StateTables
 from tidemark.spark.operators.session.session_input import END
@@ -52,12 +52,12 @@ MANY_IN_BUCKET = 4
 _EXPIRED, _OLDEST, NEXT_END, OPEN, TAKEN, _BUCKETS = "expired", "oldest", "next_end", "open", "rows", "buckets"
 
 
-class SessionRun(OperatorRun):
+class SessionRun(OperatorEpoch):
     """Sessions in one epoch."""
 
     step: SessionStep
 
-    def __init__(self, step: SessionStep, setting: EpochSetting) -> None:
+    def __init__(self, step: SessionStep, setting: OperatorContext) -> None:
         super().__init__(step, setting)
         self.tables = StateTables(setting, step.node.place, time=END)
         schema = self.tables.schema
@@ -97,7 +97,7 @@ class SessionRun(OperatorRun):
         """What else is counted of merged sessions: by name a function and what it is of."""
         return {}
 
-    def absorb(self, rows: DataFrame, tally: Tally | None = None) -> Absorbed:
+    def process_batch(self, rows: DataFrame, tally: Tally | None = None) -> InputCounts:
         """Merge an epoch's input and the open sessions; one Spark job, two where only touched sessions are written."""
         fresh = self._fresh(rows, tally)
         older = [file for file in self._before if file.max_time is None or file.max_time > self._gone]
@@ -105,9 +105,9 @@ class SessionRun(OperatorRun):
             self.tables.require_types(fresh.schema)
         self._take(fresh, older)
         crash_point("state-staged")
-        if self.absorbed is None:
+        if self.input_counts is None:
             raise ValueError("nothing was absorbed")
-        return self.absorbed
+        return self.input_counts
 
     def _take(self, fresh: DataFrame, older: Sequence[StateFile]) -> None:
         """Choose which sessions to write, and write them."""
@@ -135,7 +135,7 @@ class SessionRun(OperatorRun):
             return False
         if not touched:
             self.tables.drop(self._before)
-        self.absorbed = self._counted(observation, self.tables.added, touched=touched)
+        self.input_counts = self._counted(observation, self.tables.added, touched=touched)
         return True
 
     def _stored(self, older: Sequence[StateFile], of: DataFrame | None) -> DataFrame:
@@ -191,7 +191,7 @@ class SessionRun(OperatorRun):
         found = [F.expr(f"{function}({columns[name]}) AS {name}") for name, (function, _) in counts.items() if function]
         return counted.observe(observation, F.expr(f"sum({ROWS}) AS rows"), *found, newest(columns["late_starts"], "late_starts"))
 
-    def _counted(self, observation: Observation, files: Sequence[StateFile], *, touched: bool) -> Absorbed:
+    def _counted(self, observation: Observation, files: Sequence[StateFile], *, touched: bool) -> InputCounts:
         found = observation.get
         rows, late = found["rows"] or 0, found["late"] or 0
         written = sum(file.rows for file in files)
@@ -204,7 +204,7 @@ class SessionRun(OperatorRun):
             _OLDEST: min(oldest, counters.get(_OLDEST, MIN_WATERMARK)) if touched else oldest,
             OPEN: self._open_before + written - (found["held"] or 0) if touched else written,
         }
-        return Absorbed(
+        return InputCounts(
             accepted=rows - late,
             late=late,
             groups=written,
@@ -212,7 +212,7 @@ class SessionRun(OperatorRun):
             late_windows=tuple(sorted(set(found["late_starts"] or ()))),
         )
 
-    def late_rows(self, rows: DataFrame) -> DataFrame:
+    def side_rows(self, rows: DataFrame) -> DataFrame:
         """Return which rows no session took, judged anew from the input and the state before the epoch."""
         names = rows.columns
         keys = [f"__tm_key_{number}" for number in range(len(self.node.keys))]
@@ -227,7 +227,7 @@ class SessionRun(OperatorRun):
         found = judged(keyed, keys, self._gone, stored)
         return found.rows.where(f"{found.late}").select(*map(quoted, names))
 
-    def fire(self, watermark: int, observation: Observation) -> DataFrame | None:
+    def emit(self, watermark: int, observation: Observation) -> DataFrame | None:
         """Return the panes due at a watermark, None where there cannot be any. Nothing runs yet."""
         self.watermark = watermark
         if self.tables.empty:
@@ -258,7 +258,7 @@ class SessionRun(OperatorRun):
         last, this = parameters(high, self.setting.epoch, varying=END)
         # What makes a row out of date ends no earlier.
         relevant = overlapping(self.tables.files(), low, MAX_WATERMARK)
-        if self.absorbed is None:
+        if self.input_counts is None:
             return self._looking_ahead(self._state.newest(relevant, low - 1), high).where(f"{END} <= {last}")
         few = sum(file.rows for file in relevant) > FEW_ROWS >= sum(_rows_within(file, low, high) for file in files)
         of = self._state.rows(files, low - 1, bare=True).where(f"{END} <= {last}") if few else None
@@ -271,7 +271,7 @@ class SessionRun(OperatorRun):
         self._found[NEXT_END] = max((file.max_time or high for file in self.tables.files()), default=high)
         return rows.observe(self._ahead, F.expr(f"min(CASE WHEN {END} > {parameters(high, varying=END)[0]} THEN {END} END) AS next"))
 
-    def fired(self, observation: Observation) -> Fired:
+    def emitted(self, observation: Observation) -> Emitted:
         """Read the counts of results that were written."""
         found = observation.get
         late = found.get("late") or 0
@@ -280,9 +280,9 @@ class SessionRun(OperatorRun):
         if self._ahead is not None:
             following = self._ahead.get["next"]
             self._found[NEXT_END] = MAX_WATERMARK if following is None else following
-        return Fired(on_time=on_time, late=late, closed=on_time, refired=tuple(sorted(set(found.get("refired") or ()))))
+        return Emitted(on_time=on_time, late=late, closed=on_time, refired=tuple(sorted(set(found.get("refired") or ()))))
 
-    def upkeep(self) -> Callable[[], None] | None:
+    def compact(self) -> Callable[[], None] | None:
         """Forget files that are wholly expired; return the merging of others into larger ones, None where there is nothing to merge."""
         plan = plan_compaction(self.tables.files(), expired_before=self.expired + 1)
         self.tables.drop(plan.drop)
@@ -295,7 +295,7 @@ class SessionRun(OperatorRun):
             self.tables.drop(group)
             crash_point("compaction-staged")
 
-    def after(self) -> OperatorState:
+    def snapshot(self) -> OperatorState:
         """Return the operator's state after this epoch."""
         return self.tables.after(self.watermark, {_EXPIRED: self.expired, **self._found})
 

@@ -20,7 +20,7 @@ from tidemark.spark.columns.expressions import POSITION, START, TIME, quoted
 from tidemark.spark.columns.replaced_sessions import replaced_sessions
 from tidemark.spark.columns.state_files import overlapping
 from tidemark.spark.operators.aligned.firing_rules import Times
-from tidemark.spark.operators.base.contract import Absorbed, EpochSetting, Fired, bounded
+from tidemark.spark.operators.base.contract import Emitted, InputCounts, OperatorContext, bounded
 from tidemark.spark.operators.base.parameters import parameters
 from tidemark.spark.operators.base.stored_columns import require_partials
 from tidemark.spark.operators.session.session_counting import COUNTED, COUNTED_LATE, CountedMerging, CountedState
@@ -48,13 +48,13 @@ class TriggeredSessionStep(SessionStep):
             raise TypeError("no trigger is given")
         self.rules = SessionRules(node.trigger)
 
-    def begin(self, setting: EpochSetting) -> TriggeredSessionRun:
+    def begin(self, setting: OperatorContext) -> TriggeredSessionRun:
         """Return the operator at work on an epoch."""
         return TriggeredSessionRun(self, setting)
 
-    def next_due(self, state: OperatorState) -> int | None:
+    def next_timer(self, state: OperatorState) -> int | None:
         """Return the watermark at which a session may come to its end or its next step, as far as is known."""
-        due = [super().next_due(state) if self.rules.ends else None]
+        due = [super().next_timer(state) if self.rules.ends else None]
         step = state.counters.get(_STEP, MAX_WATERMARK)
         if self.rules.step and state.files and step < MAX_WATERMARK:
             due.append(max(step, state.watermark + 1))
@@ -92,7 +92,7 @@ class TriggeredSessionRun(SessionRun):
 
     step: TriggeredSessionStep
 
-    def __init__(self, step: TriggeredSessionStep, setting: EpochSetting) -> None:
+    def __init__(self, step: TriggeredSessionStep, setting: OperatorContext) -> None:
         super().__init__(step, setting)
         require_partials(self.tables, END, step.node)
         self._remembers = True
@@ -114,7 +114,7 @@ class TriggeredSessionRun(SessionRun):
         """The least next step."""
         return {_STEP: ("min", f"if({SESSION} > 0, {NEXT}, NULL)")}
 
-    def _counted(self, observation: Observation, files: Sequence[StateFile], *, touched: bool) -> Absorbed:
+    def _counted(self, observation: Observation, files: Sequence[StateFile], *, touched: bool) -> InputCounts:
         absorbed = super()._counted(observation, files, touched=touched)
         step = observation.get[_STEP]
         self._found[_STEP] = min(
@@ -122,7 +122,7 @@ class TriggeredSessionRun(SessionRun):
         )
         return absorbed
 
-    def fire(self, watermark: int, observation: Observation) -> DataFrame | None:
+    def emit(self, watermark: int, observation: Observation) -> DataFrame | None:
         """Return the panes of an epoch, None where there are none; decides and writes them."""
         del observation
         self.watermark = watermark
@@ -157,17 +157,17 @@ class TriggeredSessionRun(SessionRun):
         crash_point("state-staged")
         return self.step.panes(self.tables.read(written), times) if written else None
 
-    def fired(self, observation: Observation) -> Fired:
+    def emitted(self, observation: Observation) -> Emitted:
         """Return the counts of panes that were written."""
         del observation
         found = self._panes.get if self._panes is not None else {}
         counts = {name: found.get(name) or 0 for name in ("early", "on_time", "late")}
         self._found[OPEN] = max(0, self._found.get(OPEN, self._open_before) - counts["on_time"])
-        return Fired(**counts, closed=counts["on_time"], refired=tuple(sorted(set(found.get("refired") or ()))))
+        return Emitted(**counts, closed=counts["on_time"], refired=tuple(sorted(set(found.get("refired") or ()))))
 
     def _candidates(self) -> DataFrame | None:
         """Return sessions that may fire, as they are in this epoch, None where there are none."""
-        added = self.tables.added if self.absorbed is not None else []
+        added = self.tables.added if self.input_counts is not None else []
         alive = [file for file in self.tables.files() if file.max_time is None or file.max_time > self._gone]
         if self._looks_at_all() and alive:
             return self._now(self._looking_at_all(self._state.newest(alive, self._gone)))
@@ -181,7 +181,7 @@ class TriggeredSessionRun(SessionRun):
         """Whether any session may fire, or an epoch without input is to find out which is next."""
         rules = self.step.rules
         step = self._found.get(_STEP, self.setting.before.counters.get(_STEP, MIN_WATERMARK))
-        return self.absorbed is None or rules.is_at_tick(self.times) or (rules.step is not None and step <= self.watermark)
+        return self.input_counts is None or rules.is_at_tick(self.times) or (rules.step is not None and step <= self.watermark)
 
     def _looking_at_all(self, rows: DataFrame) -> DataFrame:
         """Return rows that will tell what is next after this epoch: an end, and a step of event time."""
@@ -215,7 +215,7 @@ class TriggeredSessionRun(SessionRun):
         found = self._state.as_of(rows, before)
         return found.selectExpr(*(quoted(name) for name in found.columns if name != ASKED), f"{asked} AS {ASKED}")
 
-    def after(self) -> OperatorState:
+    def snapshot(self) -> OperatorState:
         """Return the operator's state after this epoch."""
-        state = super().after()
+        state = super().snapshot()
         return OperatorState(state.definition, state.files, state.watermark, {**state.counters, _CLOCK: self.setting.processing_time})

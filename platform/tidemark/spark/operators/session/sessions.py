@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from tidemark.graph.model.nodes import WindowNode
 from tidemark.spark.columns.expressions import POSITION, START, TIME
 from tidemark.spark.columns.replaced_sessions import NOTHING_REPLACED, replaced_sessions
-from tidemark.spark.operators.base.contract import EpochSetting, WindowStep, bounded
+from tidemark.spark.operators.base.contract import OperatorContext, OperatorRuntime, bounded
 from tidemark.spark.operators.base.parameters import parameters
 from tidemark.spark.operators.base.partials import Partials
 from tidemark.spark.operators.session.session_deferral import DeferringSessionRun
@@ -22,7 +22,7 @@ from tidemark.spark.operators.session.session_run import NEXT_END, SessionRun, n
 from tidemark.state.log.records import OperatorState
 
 
-class SessionStep(WindowStep):
+class SessionStep(OperatorRuntime):
     """One operator.
 
     Args:
@@ -36,11 +36,11 @@ class SessionStep(WindowStep):
         self.lateness = node.allowed_lateness_ms
 
     @property
-    def plain(self) -> bool:
+    def can_fuse_counts(self) -> bool:
         """Whether rows that dropped out before the window can be grouped beside the others."""
         return self.input.plain
 
-    def begin(self, setting: EpochSetting) -> SessionRun:
+    def begin(self, setting: OperatorContext) -> SessionRun:
         """Return the operator at work on an epoch."""
         return DeferringSessionRun(self, setting)
 
@@ -48,7 +48,7 @@ class SessionStep(WindowStep):
         """Return the last end of a session whose elements are late, and whose state is gone, at a watermark."""
         return bounded(watermark - self.lateness + 1)
 
-    def next_due(self, state: OperatorState) -> int | None:
+    def next_timer(self, state: OperatorState) -> int | None:
         """Return the least end of an open session that has not fired, as far as is known, less a millisecond.
 
         Files tell the bounds of their sessions' ends. Where one holds ends on both sides of the watermark, the next of them may be any;

@@ -58,7 +58,7 @@ BRANCH = "__tm_branch"
 NTH = "__tm_nth"
 
 
-class EpochRows:
+class StatelessPlan:
     """Rows of the nodes of one epoch.
 
     Args:

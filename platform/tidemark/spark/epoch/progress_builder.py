@@ -6,11 +6,11 @@ from tidemark.graph.model.nodes import SourceNode, WindowNode
 from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK, SourceState
 from tidemark.spark.columns.tallies import MALFORMED
 from tidemark.spark.epoch.epoch import EpochRun
-from tidemark.spark.operators.base.contract import OperatorRun
+from tidemark.spark.operators.base.contract import OperatorEpoch
 from tidemark.state.log.progress import EpochProgress, OperatorProgress, OutputProgress, SourceProgress, SplitProgress
 
 
-def describe_epoch(run: EpochRun, job: str, *, duration_ms: int, spark_jobs: int) -> EpochProgress:
+def build_progress(run: EpochRun, job: str, *, duration_ms: int, spark_jobs: int) -> EpochProgress:
     """Return the progress of an epoch; call it after ``EpochRun.execute``."""
     sources = {source.name: _source(run, source) for source in run.topology.sources}
     outputs = {
@@ -74,10 +74,10 @@ def _held_by(state: SourceState) -> str | None:
     return min(active, key=lambda name: (active[name], name)) if active else None
 
 
-def _operator(run: EpochRun, node: WindowNode, operator: OperatorRun) -> OperatorProgress:
-    after = operator.after()
-    absorbed = run.balance.absorbed.get(id(node))
-    fired = run.balance.fired.get(id(node))
+def _operator(run: EpochRun, node: WindowNode, operator: OperatorEpoch) -> OperatorProgress:
+    after = operator.snapshot()
+    absorbed = run.balance.input_counts.get(id(node))
+    fired = run.balance.emitted.get(id(node))
     return OperatorProgress(
         rows_in=run.balance.alive(node.input),
         rows_accepted=absorbed.accepted if absorbed else 0,

@@ -20,7 +20,7 @@ def thread_pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(THREADS, thread_name_prefix="tidemark-beside")
 
 
-class Beside:
+class BackgroundJobs:
     """Work of one epoch.
 
     Args:

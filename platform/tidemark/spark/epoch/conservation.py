@@ -17,9 +17,9 @@ from tidemark.graph.model.nodes import (
     WithColumnsNode,
 )
 from tidemark.spark.columns.tallies import ALIVE, MALFORMED, Figures
-from tidemark.spark.epoch.rows import EpochRows
+from tidemark.spark.epoch.stateless import StatelessPlan
 from tidemark.spark.epoch.topology import Topology
-from tidemark.spark.operators.base.contract import Absorbed, Fired
+from tidemark.spark.operators.base.contract import Emitted, InputCounts
 from tidemark.state.log.progress import FilterProgress
 from tidemark.state.log.records import OutputRecord
 
@@ -28,15 +28,15 @@ from tidemark.state.log.records import OutputRecord
 class Balance:
     """Counts of one epoch.
 
-    ``absorbed`` and ``fired`` are by window, ``staged`` by output name; all exact. ``unstaged`` are side outputs that someone wants
+    ``input_counts`` and ``emitted`` are by operator, ``staged`` by output name; all exact. ``unstaged`` are side outputs that someone wants
     and that seemed to have no rows. Tallies are exact unless Spark ran a task
     twice, which shows as a difference to the exact counts and is mended by counting anew; ``recounted`` says so.
     """
 
     topology: Topology
-    rows: EpochRows
-    absorbed: dict[int, Absorbed] = field(default_factory=dict)
-    fired: dict[int, Fired] = field(default_factory=dict)
+    rows: StatelessPlan
+    input_counts: dict[int, InputCounts] = field(default_factory=dict)
+    emitted: dict[int, Emitted] = field(default_factory=dict)
     staged: dict[str, OutputRecord] = field(default_factory=dict)
     unstaged: list[SideOutputNode] = field(default_factory=list)
     recounted: bool = False
@@ -55,7 +55,7 @@ class Balance:
         if isinstance(node, SideOutputNode):
             return self.side_rows(node)
         if isinstance(node, WindowNode):
-            fired = self.fired.get(id(node))
+            fired = self.emitted.get(id(node))
             return fired.rows if fired else 0
         figures = self.figures(node)
         return figures.alive if figures else 0
@@ -64,7 +64,7 @@ class Balance:
         """Return how many rows a side output has."""
         emitter = node.emitter
         if isinstance(emitter, WindowNode):
-            absorbed = self.absorbed.get(id(emitter))
+            absorbed = self.input_counts.get(id(emitter))
             return absorbed.late if absorbed else 0
         if isinstance(emitter, SplitNode):
             figures = self.figures(emitter)
@@ -106,8 +106,8 @@ class Balance:
             if tally is not None:
                 figures = tally.figures()
                 self._require(node, figures.total, sum(figures.verdicts.values()))
-            if isinstance(node, WindowNode) and id(node) in self.absorbed:
-                absorbed = self.absorbed[id(node)]
+            if isinstance(node, WindowNode) and id(node) in self.input_counts:
+                absorbed = self.input_counts[id(node)]
                 self._hold(node.input, absorbed.accepted + absorbed.late, node)
         for name, record in self.staged.items():
             source = _same_rows(self.topology.outputs[name].node)
