@@ -1,4 +1,4 @@
-"""A job over input without rows: which columns and types come to each window operator and output, as Spark tells them."""
+"""A job over input without rows: which columns and types come to each stateful operator and output, as Spark tells them."""
 
 from __future__ import annotations
 
@@ -14,16 +14,13 @@ from pyspark.sql import types as T
 from tidemark.errors import TidemarkError, UserCodeError
 from tidemark.graph.checks.propagation import schema_of
 from tidemark.graph.job.job import Job
-from tidemark.graph.model.nodes import ElementsSpec, FilesSpec, RateSpec, SourceNode, UnionNode, WindowNode
-from tidemark.graph.operators.window.execution import is_native
-from tidemark.semantics.windows.assigners import DynamicSession
+from tidemark.graph.model.nodes import ElementsSpec, FilesSpec, RateSpec, SourceNode, StatefulNode, UnionNode
 from tidemark.spark.columns.aggregate_functions import register_functions
-from tidemark.spark.columns.expressions import CORRUPT, POSITION, TIME, struct_of, visible_of
-from tidemark.spark.columns.replaced_sessions import REPLACED_TYPE
+from tidemark.spark.columns.expressions import CORRUPT, struct_of, visible_of
 from tidemark.spark.epoch.stateless import StatelessPlan
 from tidemark.spark.epoch.topology import build_topology
-from tidemark.spark.operators.base.partials import Partials
-from tidemark.spark.operators.process.buffered_layout import layout_of_rows
+from tidemark.spark.operators.base.schemas import OperatorSchemas
+from tidemark.spark.operators.registry.schemas import schemas_of
 from tidemark.spark.sinks.sinks import nullable
 from tidemark.spark.sources.intake import BLOCK, PATH, ROW, take_in
 from tidemark.spark.sources.sources import MARKS_CORRUPT, open_source
@@ -34,49 +31,40 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("tidemark")
 
-_POSITION = T.StructType().add("origin", "string").add("block", "long").add("row", "long")
-
 
 @dataclass(frozen=True)
 class EmptyInput:
-    """The input of one window operator: no rows, but the columns that they would have, the engine's among them."""
+    """The inputs of one stateful operator, by port: no rows, but the columns that they would have, the engine's among them."""
 
-    node: WindowNode
-    rows: DataFrame
+    node: StatefulNode
+    rows: Mapping[str, DataFrame]
+
+    @property
+    def schemas(self) -> OperatorSchemas:
+        """The columns of its state and results."""
+        return schemas_of(self.node, self.rows)
 
     @property
     def columns(self) -> T.StructType:
         """What its state has of keys, and of partials or elements, every one nullable."""
-        partials = Partials(self.node)
-        if is_native(self.node):
-            made = self.rows.groupBy(*partials.key_columns).agg(*partials.creations).schema
-            return nullable(made)
-        names = {name: column for (name, _), column in zip(self.node.keys, partials.keys, strict=True)}
-        key_types = self.rows.select(*partials.key_columns).schema
-        gaps = isinstance(self.node.assigner, DynamicSession)
-        layout = layout_of_rows(self.node, names, self.rows.schema, key_types, has_gap=gaps)
-        return T.StructType([layout.fields[name] for name in (*layout.keys.values(), *layout.elements.values())])
+        return self.schemas.state()
 
     @property
     def types(self) -> dict[str, object]:
         """The same as Spark's JSON of each type."""
         return {field.name: field.dataType.jsonValue() for field in self.columns}
 
-    def neutral(self) -> DataFrame:
-        """Return one row with the partials of no elements at all: merged with others, these stay as they are."""
-        return self.rows.agg(*Partials(self.node).creations)
-
 
 @dataclass(frozen=True)
 class EmptyJob:
-    """What comes to each window operator, by uid, and to each output, by name; outputs whose code fails without rows are left out."""
+    """What comes to each stateful operator, by uid, and to each output, by name; outputs whose code fails without rows are left out."""
 
     inputs: Mapping[str, EmptyInput]
     outputs: Mapping[str, T.StructType]
 
 
 def empty_inputs(spark: SparkSession, job: Job, elements: JobStore) -> Mapping[str, EmptyInput]:
-    """Return the input of each window operator of a job, by uid, as ``empty_job`` does."""
+    """Return the input of each stateful operator of a job, by uid, as ``empty_job`` does."""
     return empty_job(spark, job, elements).inputs
 
 
@@ -113,7 +101,7 @@ def _is_sure(node: UnionNode) -> bool:
 
 
 def empty_job(spark: SparkSession, job: Job, elements: JobStore) -> EmptyJob:
-    """Return the columns that a job has at its window operators and outputs. Plans are made and none is run.
+    """Return the columns that a job has at its stateful operators and outputs. Plans are made and none is run.
 
     Args:
         spark: the session that the job is to run in.
@@ -135,10 +123,9 @@ def empty_job(spark: SparkSession, job: Job, elements: JobStore) -> EmptyJob:
     found = {}
     try:
         for node in topology.windows:
-            given = rows.rows(node.input)
-            schema = given.schema
-            found[topology.name(node)] = EmptyInput(node, spark.createDataFrame([], schema))
-            rows.set_results(node, spark.createDataFrame([], _results(node, found[topology.name(node)].rows)))
+            given = {port.name: spark.createDataFrame([], rows.rows(port.node).schema) for port in node.ports}
+            found[topology.name(node)] = EmptyInput(node, given)
+            rows.set_results(node, spark.createDataFrame([], found[topology.name(node)].schemas.results()))
         return EmptyJob(found, _outputs(job, rows))
     finally:
         rows.release()
@@ -172,21 +159,3 @@ def _without_rows(spark: SparkSession, node: SourceNode, elements: JobStore, *, 
         case _:
             schema = open_source(spark, node, elements, ordered=ordered, read=0).schema
     return spark.createDataFrame([], schema)
-
-
-def _results(node: WindowNode, rows: DataFrame) -> T.StructType:
-    """Return the columns of a window operator's results, the engine's among them."""
-    partials = Partials(node)
-    keyed = rows.select(*partials.key_columns).selectExpr(*partials.key_results).schema if node.keys else T.StructType()
-    if node.function is not None:
-        made = struct_of(node.function.returns)
-    else:
-        groups = rows.groupBy(*partials.key_columns).agg(*partials.creations).schema
-        # As state is read from files: what merges some partials fails where they cannot be null.
-        stored = rows.sparkSession.createDataFrame([], nullable(groups))
-        made = partials.grouped(stored).selectExpr(*partials.results).schema
-    bounds = T.StructType().add("window_start", "timestamp").add("window_end", "timestamp")
-    pane = T.StructType().add("pane_timing", "string").add("pane_index", "integer")
-    if node.assigner.merging:
-        pane = pane.add("replaces", REPLACED_TYPE)
-    return T.StructType([*keyed, *bounds, *made, *pane]).add(TIME, "long").add(POSITION, _POSITION)

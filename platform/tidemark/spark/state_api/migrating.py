@@ -16,7 +16,6 @@ from pyspark.sql.types import DataType, StructField, StructType
 
 from tidemark.graph.operators.registry import encode
 from tidemark.graph.operators.state_names import FUNCTION_PART
-from tidemark.graph.operators.window.execution import is_native
 from tidemark.savepoints.model.verdict import OperatorVerdict, Rewrite, Verdict
 from tidemark.spark.columns.expressions import quoted
 from tidemark.spark.operators.aligned.sliced import PREFIX, STACKS, SUFFIX
@@ -126,9 +125,8 @@ class _Migration:
     @cached_property
     def _constants(self) -> tuple[str, ...]:
         """The added columns that have a value where there is no element; others are null, which a column that is not there is, too."""
-        if not self.change.added or not is_native(self.given.node):
-            return ()
-        row = self.given.neutral().first()
+        neutral = self.given.schemas.neutral() if self.change.added else None
+        row = None if neutral is None else neutral.first()
         return () if row is None else tuple(name for name in self.change.added if row[name] is not None)
 
     def _changed(self, rows: DataFrame, names: Sequence[str], *, with_partials: bool) -> DataFrame:
@@ -140,7 +138,8 @@ class _Migration:
                 column = F.col(quoted(name))
                 kept.append((column if kind is None else column.cast(kind)).alias(new))
         found = rows.select(*kept, GROUP)
-        if not (with_partials and self._constants):
+        neutral = self.given.schemas.neutral() if with_partials and self._constants else None
+        if neutral is None:
             return found
-        constants = self.given.neutral().select(*map(quoted, self._constants))
+        constants = neutral.select(*map(quoted, self._constants))
         return found.drop(*self._constants).crossJoin(F.broadcast(constants))

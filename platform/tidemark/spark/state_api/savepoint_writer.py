@@ -119,7 +119,8 @@ class SavepointWriter:
         node = _node(job, uid)
         if uid in self._operators:
             raise DefinitionError(f"there is state of {uid!r} already", fix=f"remove it first: .remove({uid!r})", uid=uid)
-        columns = empty_inputs(self._spark, job, self._target)[uid].rows.schema
+        (rows,) = empty_inputs(self._spark, job, self._target)[uid].rows.values()
+        columns = rows.schema
         definition = encode(node)
         setting = OperatorContext(
             self._spark, self._target, uid, OperatorState(definition), definition, self._record.epoch, self._record.processing_time

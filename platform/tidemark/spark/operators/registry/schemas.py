@@ -1,0 +1,26 @@
+"""Whose columns follow from which class, by the operator's kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from tidemark.graph.model.nodes import StatefulNode
+from tidemark.spark.operators.base.schemas import OperatorSchemas
+from tidemark.spark.operators.window.schemas import WindowSchemas
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_SCHEMAS: Final[Mapping[str, Callable[[Any, Mapping[str, DataFrame]], OperatorSchemas]]] = MappingProxyType({"window": WindowSchemas})
+
+
+def schemas_of(node: StatefulNode, inputs: Mapping[str, DataFrame]) -> OperatorSchemas:
+    """Return the columns of an operator.
+
+    Args:
+        node: the operator.
+        inputs: frames without rows that have the columns of its inputs, the engine's own among them, by port.
+    """
+    return _SCHEMAS[node.KIND](node, inputs)

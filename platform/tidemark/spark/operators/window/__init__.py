@@ -1,0 +1,1 @@
+"""Windows in the engine: what all of their strategies share."""

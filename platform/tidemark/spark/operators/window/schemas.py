@@ -1,0 +1,71 @@
+"""Columns of a window operator's state and results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql import types as T
+
+from tidemark.graph.model.nodes import WindowNode
+from tidemark.graph.operators.window.execution import is_native
+from tidemark.semantics.windows.assigners import DynamicSession
+from tidemark.spark.columns.expressions import POSITION, TIME, struct_of
+from tidemark.spark.columns.replaced_sessions import REPLACED_TYPE
+from tidemark.spark.operators.base.partials import Partials
+from tidemark.spark.operators.base.schemas import OperatorSchemas
+from tidemark.spark.operators.process.buffered_layout import layout_of_rows
+from tidemark.spark.sinks.sinks import nullable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_POSITION = T.StructType().add("origin", "string").add("block", "long").add("row", "long")
+
+
+class WindowSchemas(OperatorSchemas):
+    """Keys, and partials or elements.
+
+    Args:
+        node: the operator.
+        inputs: frames without rows, by port.
+    """
+
+    def __init__(self, node: WindowNode, inputs: Mapping[str, DataFrame]) -> None:
+        self._node = node
+        (self._rows,) = inputs.values()
+        self._partials = Partials(node)
+
+    def state(self) -> T.StructType:
+        """Return keys, and partials or the columns of elements."""
+        partials = self._partials
+        if is_native(self._node):
+            return nullable(self._groups())
+        names = {name: column for (name, _), column in zip(self._node.keys, partials.keys, strict=True)}
+        key_types = self._rows.select(*partials.key_columns).schema
+        gaps = isinstance(self._node.assigner, DynamicSession)
+        layout = layout_of_rows(self._node, names, self._rows.schema, key_types, has_gap=gaps)
+        return T.StructType([layout.fields[name] for name in (*layout.keys.values(), *layout.elements.values())])
+
+    def results(self) -> T.StructType:
+        """Return keys, bounds, results and what is said of the pane."""
+        node, partials, rows = self._node, self._partials, self._rows
+        keyed = rows.select(*partials.key_columns).selectExpr(*partials.key_results).schema if node.keys else T.StructType()
+        if node.function is not None:
+            made = struct_of(node.function.returns)
+        else:
+            # As state is read from files: what merges some partials fails where they cannot be null.
+            stored = rows.sparkSession.createDataFrame([], nullable(self._groups()))
+            made = partials.grouped(stored).selectExpr(*partials.results).schema
+        bounds = T.StructType().add("window_start", "timestamp").add("window_end", "timestamp")
+        pane = T.StructType().add("pane_timing", "string").add("pane_index", "integer")
+        if node.assigner.merging:
+            pane = pane.add("replaces", REPLACED_TYPE)
+        return T.StructType([*keyed, *bounds, *made, *pane]).add(TIME, "long").add(POSITION, _POSITION)
+
+    def neutral(self) -> DataFrame | None:
+        """Return a row with the partials of no elements."""
+        return self._rows.agg(*self._partials.creations) if is_native(self._node) else None
+
+    def _groups(self) -> T.StructType:
+        return self._rows.groupBy(*self._partials.key_columns).agg(*self._partials.creations).schema
