@@ -15,7 +15,7 @@ from pyspark.sql import Observation
 
 from tidemark.clock import Clock
 from tidemark.crashpoints import crash_point
-from tidemark.graph.model.nodes import Node, SideOutputNode, SourceNode, WindowNode, walk
+from tidemark.graph.model.nodes import Node, Port, SideOutputNode, SourceNode, StatefulNode, walk
 from tidemark.semantics.watermarks.watermarks import (
     SourceEnd,
     SourceState,
@@ -29,8 +29,9 @@ from tidemark.spark.columns.tallies import observe_splits
 from tidemark.spark.epoch.background_jobs import BackgroundJobs, thread_pool
 from tidemark.spark.epoch.conservation import Balance
 from tidemark.spark.epoch.stateless import StatelessPlan
-from tidemark.spark.epoch.topology import Topology, late_windows, result_windows
-from tidemark.spark.operators.base.contract import OperatorContext, OperatorRuntime
+from tidemark.spark.epoch.topology import Topology, operators_before, result_operators
+from tidemark.spark.operators.base.contract import OperatorContext, OperatorRuntime, PortInput
+from tidemark.spark.operators.registry.capabilities import late_known_after_emit
 from tidemark.spark.sinks.sinks import BoundSink
 from tidemark.spark.sources.intake import take_in
 from tidemark.state.log.records import OperatorState, OutputRecord
@@ -92,7 +93,7 @@ class EpochRun:
         self._staged: set[str] = set()
         self._fired_or_not: set[int] = set()
         self._absorbing: set[int] = set()
-        self.operators = {id(node): self._context.steps[id(node)].begin(self._setting(topology.name(node))) for node in topology.windows}
+        self.operators = {id(node): self._context.steps[id(node)].begin(self._setting(topology.name(node))) for node in topology.operators}
         self.intakes = {
             source.name: take_in(
                 source,
@@ -109,7 +110,7 @@ class EpochRun:
             topology,
             self.intakes,
             {name: tuple(split for split in state.splits if split) for name, state in plan.before.sources.items()},
-            lambda node, rows: self.operators[id(node)].side_rows(rows),
+            lambda node, counter, inputs: self.operators[id(node)].side_rows(counter, inputs),
             self._context.varies,
         )
         self.balance = Balance(topology, self.rows)
@@ -138,8 +139,8 @@ class EpochRun:
             with self._stage("watermarks"):
                 self._advance_sources()
             self._stage_side_outputs()
-            for node in self.topology.windows:
-                self._run_window(node)
+            for node in self.topology.operators:
+                self._run_operator(node)
             # Those of windows that follow other windows are known only now. They are counted here, not beside: what is asked for their
             # counts would wait for ever for a pass that failed.
             self._count(self._unread_emitters())
@@ -197,8 +198,8 @@ class EpochRun:
     def _read_input(self) -> None:
         """Make the passes that read the sources: each is tallied by the first of them."""
         self._stage_expected()
-        for node in self.topology.windows:
-            if self._settled(node.input) and self.rows.available(node.input):
+        for node in self.topology.operators:
+            if self._settled(*node.inputs):
                 self._absorb(node)
         self._stage_outputs()
         # What only waits in a union for a window's results would be counted too late.
@@ -218,32 +219,36 @@ class EpochRun:
     def _unread_emitters(self) -> list[Node]:
         """Return sources and filters that nothing reads in every epoch, though someone wants to know what they put aside."""
         wanted = [output.node for output in self.topology.outputs.values() if self.topology.gate(output.node) is None]
-        driven = {id(found) for node in (*wanted, *self.topology.windows) for found in walk([node])}
+        driven = {id(found) for node in (*wanted, *self.topology.operators) for found in walk([node])}
         emitters: dict[int, Node] = {}
         for node in self.topology.nodes:
             emitter = node.emitter if isinstance(node, SideOutputNode) else None
-            if emitter is not None and not isinstance(emitter, WindowNode) and id(emitter) not in driven:
+            if emitter is not None and not isinstance(emitter, StatefulNode) and id(emitter) not in driven:
                 emitters[id(emitter)] = emitter
         return list(emitters.values())
 
-    def _absorb(self, node: WindowNode) -> None:
+    def _absorb(self, node: StatefulNode) -> None:
+        ports = [port for port in node.ports if self.rows.available(port.node)]
+        if not ports:
+            return
         with self._stage(f"absorb {self.topology.name(node)}"):
-            run = self.operators[id(node)]
-            found = self.rows.with_dead(node.input) if run.step.can_fuse_counts else None
-            rows, tally = found or (self.rows.rows(node.input), None)
             self._absorbing.add(id(node))
-            run.process_batch(rows, tally)
+            self.operators[id(node)].process_batch({port.name: self._port_input(node, port) for port in ports})
             self._collect_input_counts(node)
 
-    def _collect_input_counts(self, node: WindowNode) -> None:
+    def _port_input(self, node: StatefulNode, port: Port) -> PortInput:
+        fused = self.rows.with_dead(port.node) if self.operators[id(node)].step.can_fuse_counts else None
+        return PortInput(*fused) if fused else PortInput(self.rows.rows(port.node))
+
+    def _collect_input_counts(self, node: StatefulNode) -> None:
         """Take over what became of a window's input, as soon as it is known."""
         absorbed = self.operators[id(node)].input_counts
         if absorbed is not None:
             self.balance.input_counts[id(node)] = absorbed
 
-    def _run_window(self, node: WindowNode) -> None:
+    def _run_operator(self, node: StatefulNode) -> None:
         run = self.operators[id(node)]
-        if id(node) not in self._absorbing and self.rows.available(node.input):
+        if id(node) not in self._absorbing:
             self._absorb(node)
         inputs = [self.sources[source.name] for source in self.topology.upstream_sources(node)]
         observation = Observation()
@@ -267,24 +272,23 @@ class EpochRun:
         with self._stage("upkeep"):
             upkeep()
 
-    def _consume_results(self, node: WindowNode) -> None:
+    def _consume_results(self, node: StatefulNode) -> None:
         """Write what follows a window's results; a window that follows them absorbs them now, so that the pass has run."""
         before = set(self._staged)
         self._stage_outputs()
         readers = [self.topology.outputs[name].node for name in self._staged - before]
-        for other in self.topology.windows:
-            follows = any(found is node for found in result_windows(other.input))
-            if follows and self._settled(other.input) and id(other) not in self._absorbing:
+        for other in self.topology.operators:
+            follows = any(found is node for found in result_operators(*other.inputs))
+            if follows and self._settled(*other.inputs) and id(other) not in self._absorbing:
                 self._absorb(other)
-                readers.append(other.input)
+                readers.extend(other.inputs)
         # What waits for another window's results as well has not read these yet.
-        if not any(found is node for reader in readers for found in result_windows(reader)):
+        if not any(found is node for reader in readers for found in result_operators(reader)):
             self.rows.rows(node).write.format("noop").mode("overwrite").save()
 
-    def _settled(self, node: Node) -> bool:
-        """Whether all windows whose results become rows of a node have had their turn in this epoch; late ones, if that tells them."""
-        windows = (*result_windows(node), *(late for late in late_windows(node) if self.operators[id(late)].step.late_known_after_emit))
-        return all(id(window) in self._fired_or_not for window in windows)
+    def _settled(self, *nodes: Node) -> bool:
+        """Whether all operators that must have had their turn in this epoch before rows of nodes can be read have had it."""
+        return all(id(operator) in self._fired_or_not for operator in operators_before(*nodes))
 
     def _stage_outputs(self) -> None:
         """Stage the outputs that have rows in every epoch, as far as these rows are there."""
@@ -313,9 +317,9 @@ class EpochRun:
     def _told_by_input(self, gate: SideOutputNode) -> bool:
         """Whether a side output's rows follow from the input and the state before the epoch, and are looked up in sources' files."""
         emitter = gate.emitter
-        if not isinstance(emitter, WindowNode):
+        if not isinstance(emitter, StatefulNode):
             return self.rows.reads_input_alone(emitter)
-        return not self.operators[id(emitter)].step.late_known_after_emit and self.rows.reads_input_alone(emitter.input)
+        return not late_known_after_emit(emitter) and all(map(self.rows.reads_input_alone, emitter.inputs))
 
     def _discard_empty_prestaged(self) -> None:
         """Let go of what was staged though nothing was there, and remember which side outputs had rows."""

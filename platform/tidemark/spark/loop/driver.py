@@ -13,7 +13,6 @@ from tidemark.clock import Clock
 from tidemark.crashpoints import crash_point
 from tidemark.errors import FencedError, StoreError, TidemarkError
 from tidemark.graph.definition.code_version import code_version
-from tidemark.graph.definition.definition import operator_definition
 from tidemark.graph.job.job import Job
 from tidemark.savepoints.model.restore import Restore
 from tidemark.semantics.watermarks.event_time import epoch_processing_time
@@ -30,7 +29,7 @@ from tidemark.spark.loop.empty_tables import make_tables
 from tidemark.spark.loop.failures import translate
 from tidemark.spark.loop.housekeeping import Housekeeping
 from tidemark.spark.loop.missing_epochs import with_positions, with_repairs
-from tidemark.spark.operators.registry.steps import step_of
+from tidemark.spark.operators.registry.runtimes import runtime_of, stored_definition
 from tidemark.spark.sinks.publication import publish
 from tidemark.spark.sinks.sinks import bind_sinks, require_not_ahead
 from tidemark.spark.sources.adaptive_intake import AdaptiveIntake
@@ -107,8 +106,8 @@ class JobDriver:
         self._context = RuntimeContext(
             store=self._store,
             topology=self._topology,
-            steps={id(node): step_of(node) for node in self._topology.windows},
-            definitions={self._topology.name(node): operator_definition(node) for node in self._topology.windows},
+            steps={id(node): runtime_of(node) for node in self._topology.operators},
+            definitions={self._topology.name(node): stored_definition(node) for node in self._topology.operators},
             sinks=bind_sinks(job.outputs, self._store),
             clock=clock,
         )
@@ -367,7 +366,7 @@ class JobDriver:
             progress=progress,
             source_logs=logs,
             sources=run.sources,
-            operators={run.topology.name(node): run.operators[id(node)].snapshot() for node in run.topology.windows},
+            operators={run.topology.name(node): run.operators[id(node)].snapshot() for node in run.topology.operators},
             outputs=with_positions(run.outputs, self._context.sinks, before, self._repairs),
             totals=add_epoch(before.totals if before else empty_totals(), progress),
             code_version=self._version,

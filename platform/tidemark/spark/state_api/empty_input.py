@@ -14,7 +14,7 @@ from pyspark.sql import types as T
 from tidemark.errors import TidemarkError, UserCodeError
 from tidemark.graph.checks.propagation import schema_of
 from tidemark.graph.job.job import Job
-from tidemark.graph.model.nodes import ElementsSpec, FilesSpec, RateSpec, SourceNode, UnionNode, WindowNode
+from tidemark.graph.model.nodes import ElementsSpec, FilesSpec, RateSpec, SourceNode, StatefulNode, UnionNode, WindowNode
 from tidemark.graph.windows.native_windows import is_native
 from tidemark.semantics.windows.assigners import DynamicSession
 from tidemark.spark.columns.aggregate_functions import register_functions
@@ -94,7 +94,7 @@ def make_ready(spark: SparkSession, job: Job, elements: JobStore) -> None:
         UserCodeError: streams of a union have other columns, or of other types.
     """
     topology = build_topology(job.outputs)
-    register_functions(spark, topology.windows)
+    register_functions(spark, topology.operators)
     unsure = {topology.name(node) for node in topology.nodes if isinstance(node, UnionNode) and not _is_sure(node)}
     if not unsure:
         return
@@ -125,23 +125,30 @@ def empty_job(spark: SparkSession, job: Job, elements: JobStore) -> EmptyJob:
         PySparkException: an expression does not fit its columns.
     """
     topology = build_topology(job.outputs)
-    register_functions(spark, topology.windows)
+    register_functions(spark, topology.operators)
     intakes = {}
     for source in topology.sources:
         ordered = id(source) in topology.ordered
         batch = _without_rows(spark, source, elements, ordered=ordered)
         intakes[source.name] = take_in(source, batch, 0, ordered=ordered, strict=False)
-    rows = StatelessPlan(topology, intakes, {}, lambda _, frame: frame.where("false"), {})
+    rows = StatelessPlan(topology, intakes, {}, _no_side_rows, {})
     found = {}
     try:
-        for node in topology.windows:
-            given = rows.rows(node.input)
-            schema = given.schema
+        for node in topology.operators:
+            if not isinstance(node, WindowNode):
+                continue
+            (port,) = node.ports
+            schema = rows.rows(port.node).schema
             found[topology.name(node)] = EmptyInput(node, spark.createDataFrame([], schema))
             rows.set_results(node, spark.createDataFrame([], _results(node, found[topology.name(node)].rows)))
         return EmptyJob(found, _outputs(job, rows))
     finally:
         rows.release()
+
+
+def _no_side_rows(_node: StatefulNode, _counter: str, inputs: Mapping[str, DataFrame]) -> DataFrame:
+    """Return the columns of an operator's side output: those of what comes in."""
+    return next(iter(inputs.values())).where("false")
 
 
 def _outputs(job: Job, rows: StatelessPlan) -> dict[str, T.StructType]:
