@@ -9,10 +9,12 @@ import pytest
 
 import tidemark as tm
 from tests.engine.lab import NOW, elements, run_on
+from tidemark.graph.model.nodes import WindowNode
 from tidemark.semantics.watermarks.watermarks import SourceState, SplitState
 from tidemark.spark.epoch.topology import build_topology
 from tidemark.spark.loop.deadlines import next_deadline
 from tidemark.spark.operators.aligned.tumbling import TumblingStep
+from tidemark.spark.operators.registry.runtimes import runtime_of
 from tidemark.state.log.progress import EpochProgress
 from tidemark.state.log.records import EpochRecord, OperatorState, StateFile
 
@@ -80,7 +82,8 @@ def test_a_deadline_is_that_of_a_whole_window(tmp_path: Path) -> None:
     strategy = tm.bounded_out_of_orderness("0 ms", timestamp="t", idle_after="5 minutes", advance_when_idle=True)
     panes = counted(elements([(0,)], schema="t BIGINT", watermarks=strategy))
     topology = build_topology(tm.Job("job", outputs={"panes": tm.memory(panes, "t")}, store=str(tmp_path)).outputs)
-    (node,) = topology.windows
+    (node,) = topology.operators
+    assert isinstance(node, WindowNode)
     watermark = 2 * HOUR + 17
     silent = SourceState({"": SplitState(watermark, watermark + 1, NOW, idle=True, rows=9)}, watermark, advancing=True)
 
@@ -116,4 +119,4 @@ def test_what_waits_for_one_source_does_not_hide_what_waits_for_another(tmp_path
     operators = {f"of-{name}": OperatorState({}, (files[name],), w) for name, w in at.items()}
     progress = EpochProgress("job", "l", 0, NOW, 0, 0, 0)
     record = EpochRecord("job", "l", None, 1, 0, NOW, "", progress, sources=sources, operators=operators)
-    assert next_deadline(topology, {id(node): TumblingStep(node) for node in topology.windows}, record) == 6 * HOUR
+    assert next_deadline(topology, {id(node): runtime_of(node) for node in topology.operators}, record) == 6 * HOUR

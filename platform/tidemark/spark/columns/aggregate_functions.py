@@ -13,7 +13,7 @@ from pyspark.sql.types import DataType
 from tidemark.errors import UserCodeError
 from tidemark.graph.aggregates.aggregates_custom import FoldElements, MergeStates
 from tidemark.graph.model.aggregates import Aggregate, PythonFunction
-from tidemark.graph.model.nodes import WindowNode
+from tidemark.graph.model.nodes import Node, WindowNode
 from tidemark.semantics.user_lines import defined_at
 from tidemark.spark.columns.user_values import MisfitError, fitted
 
@@ -55,9 +55,11 @@ class TypedFunction:
             raise UserCodeError(f"{self.what} returned {misfit}", fix=self.fix, uid=self.uid, place=self.place) from None
 
 
-def register_functions(spark: SparkSession, windows: Iterable[WindowNode]) -> None:
-    """Make the Python functions of the windows' aggregates known to a session by their names."""
-    for node in windows:
+def register_functions(spark: SparkSession, operators: Iterable[Node]) -> None:
+    """Make the Python functions of aggregates known to a session by their names; operators without aggregates have none."""
+    for node in operators:
+        if not isinstance(node, WindowNode):
+            continue
         for column, aggregate in node.aggregates:
             for function in aggregate.functions:
                 spark.udf.register(function.name, _typed(function, column, aggregate, node), function.returns)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tidemark.errors import ConservationError
@@ -12,14 +13,14 @@ from tidemark.graph.model.nodes import (
     SideOutputNode,
     SourceNode,
     SplitNode,
+    StatefulNode,
     UnionNode,
-    WindowNode,
     WithColumnsNode,
 )
 from tidemark.spark.columns.tallies import ALIVE, MALFORMED, Figures
 from tidemark.spark.epoch.stateless import StatelessPlan
-from tidemark.spark.epoch.topology import Topology
-from tidemark.spark.operators.base.contract import Emitted, InputCounts
+from tidemark.spark.epoch.topology import Topology, counter_of
+from tidemark.spark.operators.base.contract import InputCounts
 from tidemark.state.log.progress import FilterProgress
 from tidemark.state.log.records import OutputRecord
 
@@ -28,15 +29,15 @@ from tidemark.state.log.records import OutputRecord
 class Balance:
     """Counts of one epoch.
 
-    ``input_counts`` and ``emitted`` are by operator, ``staged`` by output name; all exact. ``unstaged`` are side outputs that someone wants
-    and that seemed to have no rows. Tallies are exact unless Spark ran a task
+    ``input_counts`` (by port) and ``emitted`` (rows of results) are by operator, ``staged`` by output name; all exact.
+    ``unstaged`` are side outputs that someone wants and that seemed to have no rows. Tallies are exact unless Spark ran a task
     twice, which shows as a difference to the exact counts and is mended by counting anew; ``recounted`` says so.
     """
 
     topology: Topology
     rows: StatelessPlan
-    input_counts: dict[int, InputCounts] = field(default_factory=dict)
-    emitted: dict[int, Emitted] = field(default_factory=dict)
+    input_counts: dict[int, Mapping[str, InputCounts]] = field(default_factory=dict)
+    emitted: dict[int, int] = field(default_factory=dict)
     staged: dict[str, OutputRecord] = field(default_factory=dict)
     unstaged: list[SideOutputNode] = field(default_factory=list)
     recounted: bool = False
@@ -54,18 +55,17 @@ class Balance:
             return sum(self.alive(parent) for parent in node.inputs)
         if isinstance(node, SideOutputNode):
             return self.side_rows(node)
-        if isinstance(node, WindowNode):
-            fired = self.emitted.get(id(node))
-            return fired.rows if fired else 0
+        if isinstance(node, StatefulNode):
+            return self.emitted.get(id(node), 0)
         figures = self.figures(node)
         return figures.alive if figures else 0
 
     def side_rows(self, node: SideOutputNode) -> int:
         """Return how many rows a side output has."""
         emitter = node.emitter
-        if isinstance(emitter, WindowNode):
-            absorbed = self.input_counts.get(id(emitter))
-            return absorbed.late if absorbed else 0
+        if isinstance(emitter, StatefulNode):
+            counter = counter_of(node)
+            return sum(counts.others.get(counter, 0) for counts in self.input_counts.get(id(emitter), {}).values())
         if isinstance(emitter, SplitNode):
             figures = self.figures(emitter)
             tags = [tag.name for tag, _ in emitter.branches]
@@ -81,7 +81,7 @@ class Balance:
         if isinstance(node, SourceNode):
             return self.rows.ends.get(node.name)
         for end in self.topology.nodes:
-            if id(end) in self.rows.tallies and any(found is node for found in self.rows.chain(end)[1]):
+            if id(end) in self.rows.tallies and any(found is node for found in self.topology.chain(end)[1]):
                 return end
         return None
 
@@ -106,9 +106,11 @@ class Balance:
             if tally is not None:
                 figures = tally.figures()
                 self._require(node, figures.total, sum(figures.verdicts.values()))
-            if isinstance(node, WindowNode) and id(node) in self.input_counts:
-                absorbed = self.input_counts[id(node)]
-                self._hold(node.input, absorbed.accepted + absorbed.late, node)
+            if isinstance(node, StatefulNode):
+                counts = self.input_counts.get(id(node), {})
+                for port in node.ports:
+                    if port.name in counts:
+                        self._hold(port.node, counts[port.name].rows, node)
         for name, record in self.staged.items():
             source = _same_rows(self.topology.outputs[name].node)
             if source is not None:
@@ -143,7 +145,7 @@ class Balance:
         if end is None or figures is None:
             return FilterProgress(0, 0, 0, tag)
         before = figures.verdicts.get(MALFORMED, 0)
-        for found in self.rows.chain(end)[1]:
+        for found in self.topology.chain(end)[1]:
             rejected = figures.verdicts.get(self.rows.verdict(found), 0)
             if found is node:
                 rows_in = figures.total - before
@@ -164,4 +166,4 @@ def _same_rows(node: Node) -> Node | None:
     start = node
     while isinstance(start, SelectNode | WithColumnsNode):
         start = start.input
-    return start if isinstance(start, SideOutputNode | WindowNode) else node
+    return start if isinstance(start, SideOutputNode | StatefulNode) else node

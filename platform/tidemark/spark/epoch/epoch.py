@@ -15,7 +15,7 @@ from pyspark.sql import Observation
 
 from tidemark.clock import Clock
 from tidemark.crashpoints import crash_point
-from tidemark.graph.model.nodes import Node, SideOutputNode, SourceNode, WindowNode, walk
+from tidemark.graph.model.nodes import Node, Port, SideOutputNode, SourceNode, StatefulNode
 from tidemark.semantics.watermarks.watermarks import (
     SourceEnd,
     SourceState,
@@ -28,9 +28,10 @@ from tidemark.spark.columns.epoch_plan import EpochPlan
 from tidemark.spark.columns.tallies import observe_splits
 from tidemark.spark.epoch.background_jobs import BackgroundJobs, thread_pool
 from tidemark.spark.epoch.conservation import Balance
+from tidemark.spark.epoch.schedule import EpochSchedule, Pass, What
 from tidemark.spark.epoch.stateless import StatelessPlan
-from tidemark.spark.epoch.topology import Topology, late_windows, result_windows
-from tidemark.spark.operators.base.contract import OperatorContext, OperatorRuntime
+from tidemark.spark.epoch.topology import Topology
+from tidemark.spark.operators.base.contract import OperatorContext, OperatorRuntime, PortInput
 from tidemark.spark.sinks.sinks import BoundSink
 from tidemark.spark.sources.intake import take_in
 from tidemark.state.log.records import OperatorState, OutputRecord
@@ -44,13 +45,15 @@ if TYPE_CHECKING:
 class RuntimeContext:
     """What all epochs of a run share.
 
-    ``store`` is the job's folder; ``steps`` are by ``id(node)``, ``definitions`` by uid as they are recorded, ``sinks`` by output name.
+    ``store`` is the job's folder; ``schedule`` the passes that each makes. ``steps`` are by ``id(node)``,
+    ``definitions`` by uid as they are recorded, ``sinks`` by output name.
     ``varies`` says which nodes could give other rows when they are read again; filled in as epochs ask. ``expected`` are the side outputs
     that had rows in the epoch before. ``pool`` are the threads for work beside the epoch's own.
     """
 
     store: JobStore
     topology: Topology
+    schedule: EpochSchedule
     steps: Mapping[int, OperatorRuntime]
     definitions: Mapping[str, Mapping[str, object]]
     sinks: Mapping[str, BoundSink]
@@ -90,9 +93,8 @@ class EpochRun:
         self.early: dict[str, SideOutputNode] = {}
         self.observed.clear()
         self._staged: set[str] = set()
-        self._fired_or_not: set[int] = set()
-        self._absorbing: set[int] = set()
-        self.operators = {id(node): self._context.steps[id(node)].begin(self._setting(topology.name(node))) for node in topology.windows}
+        self._emitting: dict[int, tuple[Observation, float]] = {}
+        self.operators = {id(node): self._context.steps[id(node)].begin(self._setting(topology.name(node))) for node in topology.operators}
         self.intakes = {
             source.name: take_in(
                 source,
@@ -109,7 +111,7 @@ class EpochRun:
             topology,
             self.intakes,
             {name: tuple(split for split in state.splits if split) for name, state in plan.before.sources.items()},
-            lambda node, rows: self.operators[id(node)].side_rows(rows),
+            lambda node, counter, inputs: self.operators[id(node)].side_rows(counter, inputs),
             self._context.varies,
         )
         self.balance = Balance(topology, self.rows)
@@ -128,22 +130,14 @@ class EpochRun:
         )
 
     def execute(self) -> None:
-        """Run the operators in order, stage all outputs, and hold the counts against each other.
+        """Make the passes of the schedule, and hold the counts against each other.
 
         Raises:
             ConservationError: rows were lost or made.
         """
         try:
             self._take_in()
-            with self._stage("watermarks"):
-                self._advance_sources()
-            self._stage_side_outputs()
-            for node in self.topology.windows:
-                self._run_window(node)
-            # Those of windows that follow other windows are known only now. They are counted here, not beside: what is asked for their
-            # counts would wait for ever for a pass that failed.
-            self._count(self._unread_emitters())
-            self._stage_side_outputs()
+            self._make(self._context.schedule.rest)
             self._beside.finish()
             self._discard_empty_prestaged()
             for name, sink in self._context.sinks.items():
@@ -164,7 +158,7 @@ class EpochRun:
     def _take_in(self) -> None:
         """Read the input; once more, strictly, where rows too far ahead of processing time are found, or may have made it fail."""
         try:
-            self._read_input()
+            self._make(self._context.schedule.input)
         except PySparkException:
             ahead = frozenset(name for name, intake in self.intakes.items() if not intake.strict and intake.bounded)
             if not ahead:
@@ -174,7 +168,7 @@ class EpochRun:
         if ahead:
             self.rows.release()
             self._begin(self.plan.strict | ahead)
-            self._read_input()
+            self._make(self._context.schedule.input)
 
     @contextmanager
     def _stage(self, name: str) -> Iterator[None]:
@@ -182,8 +176,11 @@ class EpochRun:
         try:
             yield
         finally:
-            with self._timing:
-                self.stages[name] = self.stages.get(name, 0) + round((self._context.clock.monotonic() - begun) * 1000)
+            self._took(name, begun)
+
+    def _took(self, name: str, begun: float) -> None:
+        with self._timing:
+            self.stages[name] = self.stages.get(name, 0) + round((self._context.clock.monotonic() - begun) * 1000)
 
     def _ahead(self) -> frozenset[str]:
         """Return the sources that took in rows too far ahead of processing time."""
@@ -194,128 +191,110 @@ class EpochRun:
             and any((seen.max_event_time or intake.latest) > intake.latest for seen in self._observe(intake.node).values())
         )
 
-    def _read_input(self) -> None:
-        """Make the passes that read the sources: each is tallied by the first of them."""
-        self._stage_expected()
-        for node in self.topology.windows:
-            if self._settled(node.input) and self.rows.available(node.input):
-                self._absorb(node)
-        self._stage_outputs()
-        # What only waits in a union for a window's results would be counted too late.
-        unread = [source for source in self.topology.sources if source.name in self.plan.batches and source.name not in self.rows.ends]
-        self._count(unread)
-        self._count(self._unread_emitters())
+    def _make(self, passes: Iterable[Pass]) -> None:
+        """Make passes one after the other, each if what it asks for is there."""
+        handlers: dict[What, Callable[[Pass], None]] = {
+            "process": self._process,
+            "count": self._count,
+            "watermarks": self._advance_watermarks,
+            "emit": self._emit,
+            "output": self._output,
+            "side_output": self._side_output,
+            "consume": self._consume,
+            "compact": self._compact,
+        }
+        for each in passes:
+            handlers[each.what](each)
 
-    def _count(self, emitters: Iterable[Node]) -> None:
-        """Tally the rows of sources and filters that no pass has read yet."""
-        for emitter in emitters:
-            gate = self.topology.gate(emitter)
-            empty = gate is not None and self.balance.side_rows(gate) == 0
-            if self.rows.available(emitter) and self._settled(emitter) and id(emitter) not in self.rows.tallies and not empty:
-                with self._stage("count"):
-                    self.rows.rows(emitter).write.format("noop").mode("overwrite").save()
+    def _process(self, made: Pass) -> None:
+        """Take input into an operator's state."""
+        node = _operator_of(made)
+        ports = [port for port in node.ports if self.rows.available(port.node)]
+        if ports:
+            with self._stage(f"absorb {made.subject}"):
+                self.operators[id(node)].process_batch({port.name: self._port_input(node, port) for port in ports})
+                self._collect_input_counts(node)
 
-    def _unread_emitters(self) -> list[Node]:
-        """Return sources and filters that nothing reads in every epoch, though someone wants to know what they put aside."""
-        wanted = [output.node for output in self.topology.outputs.values() if self.topology.gate(output.node) is None]
-        driven = {id(found) for node in (*wanted, *self.topology.windows) for found in walk([node])}
-        emitters: dict[int, Node] = {}
-        for node in self.topology.nodes:
-            emitter = node.emitter if isinstance(node, SideOutputNode) else None
-            if emitter is not None and not isinstance(emitter, WindowNode) and id(emitter) not in driven:
-                emitters[id(emitter)] = emitter
-        return list(emitters.values())
+    def _port_input(self, node: StatefulNode, port: Port) -> PortInput:
+        fused = self.rows.with_dead(port.node) if self.operators[id(node)].step.can_fuse_counts else None
+        return PortInput(*fused) if fused else PortInput(self.rows.rows(port.node))
 
-    def _absorb(self, node: WindowNode) -> None:
-        with self._stage(f"absorb {self.topology.name(node)}"):
-            run = self.operators[id(node)]
-            found = self.rows.with_dead(node.input) if run.step.can_fuse_counts else None
-            rows, tally = found or (self.rows.rows(node.input), None)
-            self._absorbing.add(id(node))
-            run.process_batch(rows, tally)
-            self._collect_input_counts(node)
+    def _collect_input_counts(self, node: StatefulNode) -> None:
+        """Take over what became of an operator's input, as soon as it is known."""
+        counts = self.operators[id(node)].input_counts
+        if counts is not None:
+            self.balance.input_counts[id(node)] = counts
 
-    def _collect_input_counts(self, node: WindowNode) -> None:
-        """Take over what became of a window's input, as soon as it is known."""
-        absorbed = self.operators[id(node)].input_counts
-        if absorbed is not None:
-            self.balance.input_counts[id(node)] = absorbed
+    def _count(self, made: Pass) -> None:
+        """Tally the rows of a source or filter that no pass reads, unless a side output that was expected did."""
+        emitter = _node_of(made)
+        empty = made.gate is not None and self.balance.side_rows(made.gate) == 0
+        if self.rows.available(emitter) and id(emitter) not in self.rows.tallies and not empty:
+            with self._stage("count"):
+                self.rows.rows(emitter).write.format("noop").mode("overwrite").save()
 
-    def _run_window(self, node: WindowNode) -> None:
+    def _advance_watermarks(self, _: Pass) -> None:
+        with self._stage("watermarks"):
+            self._advance_sources()
+
+    def _emit(self, made: Pass) -> None:
+        """Ask an operator for what is due at its watermark; nothing of it need have run yet."""
+        node = _operator_of(made)
         run = self.operators[id(node)]
-        if id(node) not in self._absorbing and self.rows.available(node.input):
-            self._absorb(node)
         inputs = [self.sources[source.name] for source in self.topology.upstream_sources(node)]
         observation = Observation()
         event_time = operator_watermark(run.setting.before.watermark, inputs)
-        with self._stage(f"fire {self.topology.name(node)}"):
+        with self._stage(f"fire {made.subject}"):
             results = run.emit(run.watermark_of(event_time), observation)
         self._collect_input_counts(node)
-        self._fired_or_not.add(id(node))
         if results is not None and self.topology.consumers.get(id(node)):
             self.rows.set_results(node, results)
-            with self._stage(f"fire {self.topology.name(node)}"):
-                self._consume_results(node)
-                self.balance.emitted[id(node)] = run.emitted(observation)
-        else:
-            self._stage_outputs()
-        upkeep = run.compact()
-        if upkeep is not None:
-            self._beside.begin(partial(self._keep_up, upkeep))
+            self._emitting[id(node)] = (observation, self._context.clock.monotonic())
 
-    def _keep_up(self, upkeep: Callable[[], None]) -> None:
-        with self._stage("upkeep"):
-            upkeep()
+    def _consume(self, made: Pass) -> None:
+        """Read the counts of results that were written, and the results themselves where nothing else did."""
+        node = _operator_of(made)
+        if id(node) not in self._emitting:
+            return
+        observation, since = self._emitting.pop(id(node))
+        try:
+            if made.reads:
+                self.rows.rows(node).write.format("noop").mode("overwrite").save()
+            self.balance.emitted[id(node)] = self.operators[id(node)].emitted(observation)
+        finally:
+            self._took(f"fire {made.subject}", since)
 
-    def _consume_results(self, node: WindowNode) -> None:
-        """Write what follows a window's results; a window that follows them absorbs them now, so that the pass has run."""
-        before = set(self._staged)
-        self._stage_outputs()
-        readers = [self.topology.outputs[name].node for name in self._staged - before]
-        for other in self.topology.windows:
-            follows = any(found is node for found in result_windows(other.input))
-            if follows and self._settled(other.input) and id(other) not in self._absorbing:
-                self._absorb(other)
-                readers.append(other.input)
-        # What waits for another window's results as well has not read these yet.
-        if not any(found is node for reader in readers for found in result_windows(reader)):
-            self.rows.rows(node).write.format("noop").mode("overwrite").save()
+    def _compact(self, made: Pass) -> None:
+        work = self.operators[id(_operator_of(made))].compact()
+        if work is not None:
+            self._beside.begin(partial(self._timed, "upkeep", work))
 
-    def _settled(self, node: Node) -> bool:
-        """Whether all windows whose results become rows of a node have had their turn in this epoch; late ones, if that tells them."""
-        windows = (*result_windows(node), *(late for late in late_windows(node) if self.operators[id(late)].step.late_known_after_emit))
-        return all(id(window) in self._fired_or_not for window in windows)
+    def _timed(self, name: str, work: Callable[[], None]) -> None:
+        with self._stage(name):
+            work()
 
-    def _stage_outputs(self) -> None:
-        """Stage the outputs that have rows in every epoch, as far as these rows are there."""
-        for name, output in self.topology.outputs.items():
-            if self.topology.gate(output.node) is None and self._ready(name, output.node):
-                self._stage_rows(name, self._rows_of(name, output.node))
+    def _output(self, made: Pass) -> None:
+        """Stage an output that has rows in every epoch."""
+        if self.rows.available(_node_of(made)):
+            self._stage_rows(made.subject, self._rows_of(made))
 
-    def _stage_side_outputs(self) -> None:
-        """Stage late, rejected and malformed rows where there are any, beside what goes on."""
-        for name, output in self.topology.outputs.items():
-            gate = self.topology.gate(output.node)
-            if gate is not None and self._ready(name, output.node) and self.balance.side_rows(gate):
-                self._beside.begin(partial(self._stage_rows, name, self._rows_of(name, output.node)))
+    def _side_output(self, made: Pass) -> None:
+        """Stage late, rejected or malformed rows beside what goes on: where there are any, or where some are expected."""
+        if made.gate is None or made.subject in self._staged or not self.rows.available(_node_of(made)):
+            return
+        if made.when == "expected":
+            if made.subject not in self._context.expected or not self._reads_files(made.gate):
+                return
+            self.early[made.subject] = made.gate
+        elif not self.balance.side_rows(made.gate):
+            return
+        self._beside.begin(partial(self._stage_rows, made.subject, self._rows_of(made)))
 
-    def _stage_expected(self) -> None:
-        """Stage side outputs that had rows in the epoch before, before it is known whether they have some: beside the pass that tells.
-
-        Only what that pass does not keep for them: they would read the input again anyway.
-        """
-        for name, output in self.topology.outputs.items():
-            gate = self.topology.gate(output.node)
-            if gate is not None and name in self._context.expected and self._told_by_input(gate) and self._ready(name, output.node):
-                self.early[name] = gate
-                self._beside.begin(partial(self._stage_rows, name, self._rows_of(name, output.node)))
-
-    def _told_by_input(self, gate: SideOutputNode) -> bool:
-        """Whether a side output's rows follow from the input and the state before the epoch, and are looked up in sources' files."""
+    def _reads_files(self, gate: SideOutputNode) -> bool:
+        """Whether a side output's rows are looked up in sources' files, and a second reading gives the same."""
         emitter = gate.emitter
-        if not isinstance(emitter, WindowNode):
-            return self.rows.reads_input_alone(emitter)
-        return not self.operators[id(emitter)].step.late_known_after_emit and self.rows.reads_input_alone(emitter.input)
+        looked_up = emitter.inputs if isinstance(emitter, StatefulNode) else (emitter,)
+        return all(map(self.rows.reads_input_alone, looked_up))
 
     def _discard_empty_prestaged(self) -> None:
         """Let go of what was staged though nothing was there, and remember which side outputs had rows."""
@@ -332,12 +311,9 @@ class EpochRun:
         gates = (self.topology.gate(output.node) for name, output in self.topology.outputs.items() if name not in self._staged)
         return [gate for gate in gates if gate is not None]
 
-    def _ready(self, name: str, node: Node) -> bool:
-        return name not in self._staged and self._settled(node) and self.rows.available(node)
-
-    def _rows_of(self, name: str, node: Node) -> DataFrame:
-        self._staged.add(name)
-        return self.rows.rows(node)
+    def _rows_of(self, made: Pass) -> DataFrame:
+        self._staged.add(made.subject)
+        return self.rows.rows(_node_of(made))
 
     def _stage_rows(self, name: str, rows: DataFrame) -> None:
         with self._stage(f"output {name}"):
@@ -373,3 +349,16 @@ class EpochRun:
         if figures.unknown_splits or tally.by_group:
             return observe_splits(self.intakes[source.name].rows, source)
         return {name: seen for name, seen in figures.splits.items() if seen.rows}
+
+
+def _node_of(made: Pass) -> Node:
+    if made.node is None:
+        raise ValueError(f"a pass without a node: {made}")
+    return made.node
+
+
+def _operator_of(made: Pass) -> StatefulNode:
+    node = _node_of(made)
+    if not isinstance(node, StatefulNode):
+        raise TypeError(f"no operator: {made}")
+    return node

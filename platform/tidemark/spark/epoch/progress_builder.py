@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tidemark.graph.model.nodes import SourceNode, WindowNode
+from tidemark.graph.model.nodes import SourceNode, StatefulNode
 from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK, SourceState
 from tidemark.spark.columns.tallies import MALFORMED
 from tidemark.spark.epoch.epoch import EpochRun
-from tidemark.spark.operators.base.contract import OperatorEpoch
+from tidemark.spark.operators.base.contract import LATE, OperatorEpoch
 from tidemark.state.log.progress import EpochProgress, OperatorProgress, OutputProgress, SourceProgress, SplitProgress
 
 
@@ -33,7 +33,7 @@ def build_progress(run: EpochRun, job: str, *, duration_ms: int, spark_jobs: int
         rows_out=sum(output.rows for output in outputs.values()),
         sources=sources,
         filters=run.balance.filters(),
-        operators={run.topology.name(node): _operator(run, node, run.operators[id(node)]) for node in run.topology.windows},
+        operators={run.topology.name(node): _operator(run, node, run.operators[id(node)]) for node in run.topology.operators},
         outputs=outputs,
         stages=dict(run.stages),
         spark_jobs=spark_jobs,
@@ -74,27 +74,28 @@ def _held_by(state: SourceState) -> str | None:
     return min(active, key=lambda name: (active[name], name)) if active else None
 
 
-def _operator(run: EpochRun, node: WindowNode, operator: OperatorEpoch) -> OperatorProgress:
-    after = operator.snapshot()
-    absorbed = run.balance.input_counts.get(id(node))
-    fired = run.balance.emitted.get(id(node))
-    return OperatorProgress(
-        rows_in=run.balance.alive(node.input),
-        rows_accepted=absorbed.accepted if absorbed else 0,
-        rows_late=absorbed.late if absorbed else 0,
-        watermark=known(after.watermark),
-        panes_on_time=fired.on_time if fired else 0,
-        panes_late=fired.late if fired else 0,
-        state_rows=sum(file.rows for file in after.files),
-        state_bytes=sum(file.bytes for file in after.files),
-        state_files=len(after.files),
-        late_to=node.late_to.name if node.late_to else None,
-        oldest_open_window=operator.oldest_open_window,
-        late_windows=absorbed.late_windows if absorbed else (),
-        refired_windows=fired.refired if fired else (),
-        panes_early=fired.early if fired else 0,
-        windows_closed=fired.closed if fired else 0,
+def _operator(run: EpochRun, node: StatefulNode, operator: OperatorEpoch) -> OperatorProgress:
+    """Return the progress of an operator: here what all kinds have, the rest from the kind."""
+    state = operator.snapshot()
+    ports = run.balance.input_counts.get(id(node), {}).values()
+    others: dict[str, int] = {}
+    for counts in ports:
+        for name, rows in counts.others.items():
+            others[name] = others.get(name, 0) + rows
+    common = OperatorProgress(
+        rows_in=sum(run.balance.alive(port.node) for port in node.ports),
+        rows_accepted=sum(counts.accepted for counts in ports),
+        rows_late=others.pop(LATE, 0),
+        watermark=known(state.watermark),
+        panes_on_time=0,
+        panes_late=0,
+        state_rows=sum(file.rows for file in state.files),
+        state_bytes=sum(file.bytes for file in state.files),
+        state_files=len(state.files),
+        late_to=node.side_tags[LATE].name if LATE in node.side_tags else None,
+        counters=others,
     )
+    return operator.progress(common)
 
 
 def known(watermark: int) -> int | None:

@@ -24,9 +24,9 @@ from tidemark.graph.model.nodes import (
     SideOutputNode,
     SourceNode,
     SplitNode,
+    StatefulNode,
     TransformNode,
     UnionNode,
-    WindowNode,
     WithColumnsNode,
 )
 from tidemark.spark.columns.error_text import first_line
@@ -47,7 +47,7 @@ from tidemark.spark.columns.expressions import (
 from tidemark.spark.columns.tallies import ALIVE, MALFORMED, Tally
 from tidemark.spark.columns.unions import united
 from tidemark.spark.epoch.functions import apply_function
-from tidemark.spark.epoch.topology import CHAINABLE, Topology, may_vary
+from tidemark.spark.epoch.topology import CHAINABLE, Topology, counter_of, may_vary
 from tidemark.spark.sources.intake import FIRST_FILTER, Intake
 from tidemark.spark.sources.malformed import malformed_rows
 
@@ -65,7 +65,7 @@ class StatelessPlan:
         topology: of the job.
         intakes: the judged rows of each source, by its name.
         known_splits: names of the splits seen in earlier epochs, by source.
-        late: returns which rows of its input are late for a window operator.
+        side_rows: returns which rows of its ports an operator counts under a name.
         varies: whether a second reading of a node could give other rows, as far as it was asked before in this run; filled in.
     """
 
@@ -74,13 +74,13 @@ class StatelessPlan:
         topology: Topology,
         intakes: Mapping[str, Intake],
         known_splits: Mapping[str, tuple[str, ...]],
-        late: Callable[[WindowNode, DataFrame], DataFrame],
+        side_rows: Callable[[StatefulNode, str, Mapping[str, DataFrame]], DataFrame],
         varies: dict[int, bool],
     ) -> None:
         self._topology = topology
         self._intakes = intakes
         self._known_splits = known_splits
-        self._late = late
+        self._side_rows = side_rows
         self._varies = varies
         self._marked: dict[int, DataFrame] = {}
         self._rows: dict[int, DataFrame] = {}
@@ -95,18 +95,18 @@ class StatelessPlan:
         """Return the number that marks rows which a filter let go."""
         return self._verdicts[id(node)]
 
-    def set_results(self, window: WindowNode, results: DataFrame) -> None:
-        """Say what a window operator fired in this epoch; kept, when more than one consumer reads it."""
-        self._results[id(window)] = self._keep(results) if self._topology.shared(window) else results
+    def set_results(self, operator: StatefulNode, results: DataFrame) -> None:
+        """Say what an operator emitted in this epoch; kept, when more than one consumer reads it."""
+        self._results[id(operator)] = self._keep(results) if self._topology.shared(operator) else results
 
     def available(self, node: Node) -> bool:
-        """Whether a node has rows in this epoch: its source was read, or the window it follows fired."""
+        """Whether a node has rows in this epoch: its source was read, or the operator it follows emitted."""
         if isinstance(node, SourceNode):
             return node.name in self._intakes
-        if isinstance(node, WindowNode):
+        if isinstance(node, StatefulNode):
             return id(node) in self._results
-        if isinstance(node, SideOutputNode) and isinstance(node.input, WindowNode):
-            return self.available(node.input.input)
+        if isinstance(node, SideOutputNode) and isinstance(node.emitter, StatefulNode):
+            return any(self.available(port.node) for port in node.emitter.ports)
         return any(self.available(parent) for parent in node.inputs)
 
     def marked(self, node: Node) -> DataFrame:
@@ -143,7 +143,9 @@ class StatelessPlan:
         found = self._varies.get(id(node))
         if found is None:
             sides = [side for side in self._topology.nodes if isinstance(side, SideOutputNode)]
-            looked_up = not isinstance(node, SourceNode | WindowNode) and any(_looked_up(side) is node for side in sides)
+            looked_up = not isinstance(node, SourceNode | StatefulNode) and any(
+                found is node for side in sides for found in _looked_up(side)
+            )
             found = looked_up and (may_vary(node) or not _repeatable(self._make_marked(node)))
             # Of a union only the streams that have rows in this epoch were looked at.
             if all(self.available(source) for source in self._topology.upstream_sources(node)):
@@ -154,13 +156,13 @@ class StatelessPlan:
         if isinstance(node, UnionNode):
             together = self._boundary(node)
             return self._keep(together) if self._topology.shared(node) or self._read_again(node) else together
-        if isinstance(node, SideOutputNode | WindowNode):
+        if isinstance(node, SideOutputNode | StatefulNode):
             return self._boundary(node)
         marked = self.marked(node)
         return _living(self._new_tally(node).attach(marked))
 
     def _new_tally(self, node: Node) -> Tally:
-        start, filters = self.chain(node)
+        start, filters = self._topology.chain(node)
         source = start if isinstance(start, SourceNode) else None
         splits = self._known_splits.get(source.name, ()) if source else ()
         verdicts = [self.verdict(found) for found in filters]
@@ -189,25 +191,8 @@ class StatelessPlan:
 
     def reads_input_alone(self, node: Node) -> bool:
         """Whether the rows of a node are made of a source's files each time anew, by nothing but filters and expressions."""
-        path = [node]
-        while isinstance(path[-1], CHAINABLE):
-            path.append(path[-1].input)
-        if not isinstance(path[-1], SourceNode) or any(map(self._topology.shared, path)):
-            # Not even looked at: a union's or a shared node's rows are tallied once made, by a pass that may come later or not at all.
-            return False
-        return not any(map(self._read_again, path))
-
-    def chain(self, node: Node) -> tuple[Node, list[FilterNode]]:
-        """Return where the pass that ends at the node starts, and the filters in it, in order."""
-        filters: list[FilterNode] = []
-        while isinstance(node, CHAINABLE):
-            if isinstance(node, FilterNode):
-                filters.insert(0, node)
-            parent = node.input
-            if self._topology.shared(parent):
-                return parent if not isinstance(parent, SourceNode) else node, filters
-            node = parent
-        return node, filters
+        path = self._topology.path_to_source(node)
+        return path is not None and not any(map(self._read_again, path))
 
     def _make_marked(self, node: Node) -> DataFrame:
         if isinstance(node, SourceNode):
@@ -238,7 +223,7 @@ class StatelessPlan:
         raise TypeError(type(node).__name__)
 
     def _boundary(self, node: Node) -> DataFrame:
-        if isinstance(node, WindowNode):
+        if isinstance(node, StatefulNode):
             return self._results[id(node)]
         if isinstance(node, SideOutputNode):
             return self._side_output(node)
@@ -300,15 +285,18 @@ class StatelessPlan:
             marked = self.marked(emitter)
             names = [name for name in marked.columns if name not in (VERDICT, CORRUPT)]
             return marked.where(F.col(VERDICT) == self.verdict(emitter)).select(*map(quoted, names))
-        if isinstance(emitter, WindowNode):
-            return self._late_rows(emitter)
+        if isinstance(emitter, StatefulNode):
+            return self._side_rows(emitter, counter_of(node), self._looked_up_in(emitter))
         raise TypeError(type(emitter).__name__)
 
-    def _late_rows(self, window: WindowNode) -> DataFrame:
-        """Return the rows that a window did not take: looked up in its input, which is read again."""
-        parent = window.input
-        behind_others = isinstance(parent, UnionNode | SideOutputNode | WindowNode)
-        return self._late(window, self.rows(parent) if behind_others else self.alive(parent))
+    def _looked_up_in(self, operator: StatefulNode) -> dict[str, DataFrame]:
+        """Return the rows of an operator's ports, read again: those that it did not accept are looked up there."""
+        found = {}
+        for port in operator.ports:
+            if self.available(port.node):
+                behind_others = isinstance(port.node, UnionNode | SideOutputNode | StatefulNode)
+                found[port.name] = self.rows(port.node) if behind_others else self.alive(port.node)
+        return found
 
     def _split(self, node: SplitNode) -> DataFrame:
         found = self._rows.get(id(node))
@@ -344,10 +332,10 @@ def _branch_number(node: SplitNode, tag: OutputTag) -> int:
     return len(node.branches)
 
 
-def _looked_up(side: SideOutputNode) -> Node:
-    """Return the node in whose rows a side output is looked up."""
+def _looked_up(side: SideOutputNode) -> tuple[Node, ...]:
+    """Return the nodes in whose rows a side output is looked up."""
     emitter = side.emitter
-    return emitter.input if isinstance(emitter, WindowNode) else emitter
+    return tuple(port.node for port in emitter.ports) if isinstance(emitter, StatefulNode) else (emitter,)
 
 
 def _repeatable(frame: DataFrame) -> bool:

@@ -19,13 +19,13 @@ from tidemark.graph.model.nodes import (
     SideOutputNode,
     SourceNode,
     SplitNode,
+    StatefulNode,
     TransformNode,
     UnionNode,
-    WindowNode,
     WithColumnsNode,
     walk,
 )
-from tidemark.spark.operators.registry.native import needs_order
+from tidemark.spark.operators.registry.capabilities import late_known_after_emit, needs_order
 
 CHAINABLE = (SelectNode, WithColumnsNode, FilterNode)
 """Nodes that can share one pass with what comes before them: rows that drop out are marked, not removed."""
@@ -40,7 +40,6 @@ _PREFIX = {
     SplitNode: "split",
     SideOutputNode: "side-output",
     UnionNode: "union",
-    WindowNode: "window",
 }
 
 
@@ -61,9 +60,9 @@ class Topology:
         return tuple(node for node in self.nodes if isinstance(node, SourceNode))
 
     @property
-    def windows(self) -> tuple[WindowNode, ...]:
-        """The window operators, inputs before consumers."""
-        return tuple(node for node in self.nodes if isinstance(node, WindowNode))
+    def operators(self) -> tuple[StatefulNode, ...]:
+        """The stateful operators, inputs before consumers."""
+        return tuple(node for node in self.nodes if isinstance(node, StatefulNode))
 
     def name(self, node: Node) -> str:
         """Return the node's name in progress, records and messages: its uid, source name or tag, else kind and number."""
@@ -78,37 +77,71 @@ class Topology:
         while len(node.inputs) == 1:
             if isinstance(node, SideOutputNode) and id(node) in self.gated:
                 return node
-            if isinstance(node, WindowNode):
+            if isinstance(node, StatefulNode):
                 return None
             node = node.input
         return None
+
+    def chain(self, node: Node) -> tuple[Node, list[FilterNode]]:
+        """Return where the pass that ends at the node starts, and the filters in it, in order."""
+        filters: list[FilterNode] = []
+        while isinstance(node, CHAINABLE):
+            if isinstance(node, FilterNode):
+                filters.insert(0, node)
+            parent = node.input
+            if self.shared(parent):
+                return parent if not isinstance(parent, SourceNode) else node, filters
+            node = parent
+        return node, filters
+
+    def path_to_source(self, node: Node) -> tuple[Node, ...] | None:
+        """Return a node and what comes before it up to its source, where that is nothing but filters and expressions of its own.
+
+        None where there is more: a union's or a shared node's rows are tallied once made, by a pass that may come later or not at all.
+        """
+        path = [node]
+        while isinstance(path[-1], CHAINABLE):
+            path.append(path[-1].input)
+        return None if not isinstance(path[-1], SourceNode) or any(map(self.shared, path)) else tuple(path)
 
     def upstream_sources(self, node: Node) -> tuple[SourceNode, ...]:
         """Return the sources a node's rows come from."""
         return tuple(found for found in walk([node]) if isinstance(found, SourceNode))
 
 
-def result_windows(node: Node) -> tuple[WindowNode, ...]:
-    """Return the windows whose results become rows of a node, itself included if it is one.
+def result_operators(*nodes: Node) -> tuple[StatefulNode, ...]:
+    """Return the operators whose results become rows of nodes, a node itself included if it is one.
 
-    Late rows are no results: they are those that came into the window.
+    Side outputs are no results: they are rows that came into the operator.
     """
-    windows: dict[int, WindowNode] = {}
-    pending = [node]
+    operators: dict[int, StatefulNode] = {}
+    pending = list(nodes)
     while pending:
         current = pending.pop()
-        if isinstance(current, SideOutputNode) and isinstance(current.input, WindowNode):
-            current = current.input
-        elif isinstance(current, WindowNode):
-            windows[id(current)] = current
+        if isinstance(current, SideOutputNode) and isinstance(current.emitter, StatefulNode):
+            current = current.emitter
+        elif isinstance(current, StatefulNode):
+            operators[id(current)] = current
         pending += current.inputs
-    return tuple(windows.values())
+    return tuple(operators.values())
 
 
-def late_windows(node: Node) -> tuple[WindowNode, ...]:
-    """Return the windows whose late rows become rows of a node."""
-    sides = (found for found in walk([node]) if isinstance(found, SideOutputNode))
-    return tuple(side.input for side in sides if isinstance(side.input, WindowNode))
+def operators_before(*nodes: Node) -> tuple[StatefulNode, ...]:
+    """Return the operators that must have had their turn in an epoch before rows of nodes can be read.
+
+    Those whose results are among the rows, and those whose late rows are, if it is their turn that tells which these are.
+    """
+    sides = (found.emitter for found in walk(nodes) if isinstance(found, SideOutputNode))
+    late = (emitter for emitter in sides if isinstance(emitter, StatefulNode) and late_known_after_emit(emitter))
+    return tuple({id(found): found for found in (*result_operators(*nodes), *late)}.values())
+
+
+def counter_of(side: SideOutputNode) -> str:
+    """Return the name of the counter of an operator's side output."""
+    emitter = side.emitter
+    names = [name for name, tag in emitter.side_tags.items() if tag.name == side.tag.name] if isinstance(emitter, StatefulNode) else []
+    (name,) = names
+    return name
 
 
 def may_vary(node: Node) -> bool:
@@ -127,10 +160,10 @@ def build_topology(outputs: Mapping[str, Output]) -> Topology:
                 consumers[id(parent)] = consumers.get(id(parent), 0) + 1
     for output in outputs.values():
         consumers[id(output.node)] = consumers.get(id(output.node), 0) + 1
-    ordering: list[Node] = [node for node in nodes if isinstance(node, WindowNode) and needs_order(node)]
-    # Of one epoch's rows with one key the last one stays; results of windows have positions of their own.
+    ordering: list[Node] = [node for node in nodes if isinstance(node, StatefulNode) and needs_order(node)]
+    # Of one epoch's rows with one key the last one stays; results of operators have positions of their own.
     replacing = [output.node for output in outputs.values() if isinstance(output.sink, DeltaSpec) and output.sink.mode == "upsert"]
-    ordering += [node for node in replacing if not result_windows(node)]
+    ordering += [node for node in replacing if not result_operators(node)]
     ordered = frozenset(id(source) for source in walk(ordering) if isinstance(source, SourceNode))
     return Topology(
         nodes=nodes,
@@ -143,8 +176,10 @@ def build_topology(outputs: Mapping[str, Output]) -> Topology:
 
 
 def _gated(nodes: tuple[Node, ...]) -> frozenset[int]:
-    """Return the late, rejected and malformed side outputs that no window and no union needs in every epoch."""
-    needed = {id(found) for node in nodes if isinstance(node, WindowNode | UnionNode) for parent in node.inputs for found in walk([parent])}
+    """Return the late, rejected and malformed side outputs that no operator and no union needs in every epoch."""
+    needed = {
+        id(found) for node in nodes if isinstance(node, StatefulNode | UnionNode) for parent in node.inputs for found in walk([parent])
+    }
     return frozenset(
         id(node) for node in nodes if isinstance(node, SideOutputNode) and not isinstance(node.input, SplitNode) and id(node) not in needed
     )
@@ -159,4 +194,4 @@ def _name(node: Node, number: int) -> str:
         return node.rejects_to.name
     if isinstance(node, SideOutputNode):
         return node.tag.name
-    return f"{_PREFIX[type(node)]}-{number}"
+    return f"{node.KIND if isinstance(node, StatefulNode) else _PREFIX[type(node)]}-{number}"

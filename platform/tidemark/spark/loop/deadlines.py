@@ -15,19 +15,19 @@ def next_deadline(topology: Topology, steps: Mapping[int, OperatorRuntime], reco
 
     Args:
         topology: of the job.
-        steps: of its windows, by ``id(node)``.
+        steps: of its operators, by ``id(node)``.
         record: of the newest epoch.
     """
     waiting = [
         (node, steps[id(node)], record.operators[topology.name(node)])
-        for node in topology.windows
+        for node in topology.operators
         if topology.name(node) in record.operators
     ]
     deadlines = [step.next_processing_time(state) for _, step, state in waiting]
     due = [
         (watermark, {source.name for source in topology.upstream_sources(node)})
         for node, step, state in waiting
-        if node.assigner.domain == "event" and (watermark := step.next_timer(state)) is not None
+        if node.time_domain == "event" and (watermark := step.next_timer(state)) is not None
     ]
     for source in topology.sources:
         state = record.sources.get(source.name)

@@ -22,6 +22,7 @@ from tidemark.spark.columns.epoch_plan import Checkpoint, EpochPlan
 from tidemark.spark.env.session import spark_jobs
 from tidemark.spark.epoch.epoch import EpochRun, RuntimeContext
 from tidemark.spark.epoch.progress_builder import build_progress
+from tidemark.spark.epoch.schedule import build_schedule
 from tidemark.spark.epoch.topology import build_topology
 from tidemark.spark.loop.beginning import Beginning
 from tidemark.spark.loop.compatibility import fitted, was_refused
@@ -30,7 +31,7 @@ from tidemark.spark.loop.empty_tables import make_tables
 from tidemark.spark.loop.failures import translate
 from tidemark.spark.loop.housekeeping import Housekeeping
 from tidemark.spark.loop.missing_epochs import with_positions, with_repairs
-from tidemark.spark.operators.registry.steps import step_of
+from tidemark.spark.operators.registry.runtimes import runtime_of
 from tidemark.spark.sinks.publication import publish
 from tidemark.spark.sinks.sinks import bind_sinks, require_not_ahead
 from tidemark.spark.sources.adaptive_intake import AdaptiveIntake
@@ -107,8 +108,9 @@ class JobDriver:
         self._context = RuntimeContext(
             store=self._store,
             topology=self._topology,
-            steps={id(node): step_of(node) for node in self._topology.windows},
-            definitions={self._topology.name(node): encode(node) for node in self._topology.windows},
+            schedule=build_schedule(self._topology),
+            steps={id(node): runtime_of(node) for node in self._topology.operators},
+            definitions={self._topology.name(node): encode(node) for node in self._topology.operators},
             sinks=bind_sinks(job.outputs, self._store),
             clock=clock,
         )
@@ -367,7 +369,7 @@ class JobDriver:
             progress=progress,
             source_logs=logs,
             sources=run.sources,
-            operators={run.topology.name(node): run.operators[id(node)].snapshot() for node in run.topology.windows},
+            operators={run.topology.name(node): run.operators[id(node)].snapshot() for node in run.topology.operators},
             outputs=with_positions(run.outputs, self._context.sinks, before, self._repairs),
             totals=add_epoch(before.totals if before else empty_totals(), progress),
             code_version=self._version,

@@ -82,7 +82,7 @@ def make_ready(spark: SparkSession, job: Job, elements: JobStore) -> None:
         UserCodeError: streams of a union have other columns, or of other types.
     """
     topology = build_topology(job.outputs)
-    register_functions(spark, topology.windows)
+    register_functions(spark, topology.operators)
     unsure = {topology.name(node) for node in topology.nodes if isinstance(node, UnionNode) and not _is_sure(node)}
     if not unsure:
         return
@@ -113,22 +113,27 @@ def empty_job(spark: SparkSession, job: Job, elements: JobStore) -> EmptyJob:
         PySparkException: an expression does not fit its columns.
     """
     topology = build_topology(job.outputs)
-    register_functions(spark, topology.windows)
+    register_functions(spark, topology.operators)
     intakes = {}
     for source in topology.sources:
         ordered = id(source) in topology.ordered
         batch = _without_rows(spark, source, elements, ordered=ordered)
         intakes[source.name] = take_in(source, batch, 0, ordered=ordered, strict=False)
-    rows = StatelessPlan(topology, intakes, {}, lambda _, frame: frame.where("false"), {})
+    rows = StatelessPlan(topology, intakes, {}, _no_side_rows, {})
     found = {}
     try:
-        for node in topology.windows:
+        for node in topology.operators:
             given = {port.name: spark.createDataFrame([], rows.rows(port.node).schema) for port in node.ports}
             found[topology.name(node)] = EmptyInput(node, given)
             rows.set_results(node, spark.createDataFrame([], found[topology.name(node)].schemas.results()))
         return EmptyJob(found, _outputs(job, rows))
     finally:
         rows.release()
+
+
+def _no_side_rows(_node: StatefulNode, _counter: str, inputs: Mapping[str, DataFrame]) -> DataFrame:
+    """Return the columns of an operator's side output: those of what comes in."""
+    return next(iter(inputs.values())).where("false")
 
 
 def _outputs(job: Job, rows: StatelessPlan) -> dict[str, T.StructType]:

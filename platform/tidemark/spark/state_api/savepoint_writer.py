@@ -31,7 +31,7 @@ from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
 from tidemark.spark.columns.error_text import first_line
 from tidemark.spark.columns.expressions import META, POSITION, SPLIT, TIME, quoted, visible_of
 from tidemark.spark.operators.aligned.sliced import PREFIX, STACKS, SUFFIX
-from tidemark.spark.operators.base.contract import OperatorContext
+from tidemark.spark.operators.base.contract import OperatorContext, PortInput
 from tidemark.spark.operators.registry.steps import step_of
 from tidemark.spark.state_api.empty_input import empty_inputs
 from tidemark.spark.state_api.rewriting import WITH_PARTIALS, Rewriting
@@ -126,7 +126,9 @@ class SavepointWriter:
             self._spark, self._target, uid, OperatorState(definition), definition, self._record.epoch, self._record.processing_time
         )
         run = step_of(node).begin(setting)
-        run.process_batch(_as_elements(history, columns.names, {field.name: field.dataType.simpleString() for field in columns}, time, uid))
+        (port,) = node.ports
+        elements = _as_elements(history, columns.names, {field.name: field.dataType.simpleString() for field in columns}, time, uid)
+        run.process_batch({port.name: PortInput(elements)})
         observation = Observation()
         results = run.emit(run.watermark_of(watermark), observation)
         if results is not None:

@@ -30,8 +30,9 @@ from tidemark.semantics.windows.assigners import CountWindows
 from tidemark.spark.columns.aggregate_functions import register_functions
 from tidemark.spark.columns.error_text import first_line
 from tidemark.spark.columns.expressions import POSITION, START, TIME, quoted
-from tidemark.spark.operators.base.contract import OperatorContext, OperatorEpoch
+from tidemark.spark.operators.base.contract import OperatorContext
 from tidemark.spark.operators.base.partials import Partials
+from tidemark.spark.operators.base.windows import WindowEpoch
 from tidemark.spark.operators.process.buffered import KEYS, BufferedRun
 from tidemark.spark.operators.registry.reading import open_windows
 from tidemark.spark.operators.registry.steps import step_of
@@ -281,7 +282,7 @@ class StoredState:
                 )
         return node_of_definition(definition, uid)
 
-    def _run(self, uid: str, spark: SparkSession) -> OperatorEpoch:
+    def _run(self, uid: str, spark: SparkSession) -> WindowEpoch:
         """Return the operator at work on the epoch that comes next, before it has done anything."""
         state = self._state(uid)
         kept = tuple(file for file in state.files if file.part != FUNCTION_PART)

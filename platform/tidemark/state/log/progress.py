@@ -11,7 +11,7 @@ from typing import Literal
 
 from tidemark.clock import format_ms
 from tidemark.durations import short_duration
-from tidemark.state.encoding.codec import from_plain, later, to_plain
+from tidemark.state.encoding.codec import from_plain, later, later_mapping, to_plain
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,9 @@ class FilterProgress:
 
 @dataclass(frozen=True)
 class OperatorProgress:
-    """One window operator: ``rows_in = rows_accepted + rows_late``.
+    """One stateful operator: ``rows_in = rows_accepted + rows_late +`` the sum of ``counters``.
+
+    ``counters`` are further rows that were not accepted, by what became of them; windows have none.
 
     ``late_windows`` are the starts of windows that late (not accepted) rows would have belonged to, the newest 100;
     ``refired_windows`` the starts of windows that fired a late pane, the newest 100. ``windows_closed`` is how many windows, whatever
@@ -71,6 +73,7 @@ class OperatorProgress:
     refired_windows: tuple[int, ...] = ()
     panes_early: int = later(0)
     windows_closed: int = later(0)
+    counters: Mapping[str, int] = later_mapping()
 
 
 MissingEpochs = Literal["republish", "accept"]

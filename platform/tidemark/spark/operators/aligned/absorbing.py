@@ -16,10 +16,11 @@ from tidemark.graph.model.nodes import WindowNode
 from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
 from tidemark.spark.columns.expressions import ROWS, START, TIME, VERDICT, quoted
 from tidemark.spark.columns.tallies import ALIVE, DEAD, Tally
-from tidemark.spark.operators.base.contract import MAX_LISTED_WINDOWS, InputCounts, OperatorContext, OperatorEpoch, OperatorRuntime
+from tidemark.spark.operators.base.contract import OperatorContext
 from tidemark.spark.operators.base.parameters import parameters
 from tidemark.spark.operators.base.partials import Partials
 from tidemark.spark.operators.base.tables import MAIN, StateTables
+from tidemark.spark.operators.base.windows import MAX_LISTED_WINDOWS, ElementCounts, WindowEpoch, WindowRuntime
 from tidemark.state.gc.compaction import CompactionPlan, plan_compaction
 from tidemark.state.log.records import OperatorState, StateFile
 
@@ -43,7 +44,7 @@ class Thresholds:
     window_expired: int = MIN_WATERMARK
 
 
-class AbsorbingStep(OperatorRuntime):
+class AbsorbingStep(WindowRuntime):
     """Groups rows by key and the start of what they lie in: a window, or a slice of several windows.
 
     Args:
@@ -130,11 +131,11 @@ class AbsorbingStep(OperatorRuntime):
         del bounds
         return groups
 
-    def counted(self, observation: Observation) -> InputCounts:
+    def counted(self, observation: Observation) -> ElementCounts:
         """Read the counts of a pass that was written."""
         found = observation.get
         windows = set(map(self.last_window_of, found["late_starts"] or ()))
-        return InputCounts(
+        return ElementCounts(
             accepted=found["accepted"] or 0,
             late=found["late"] or 0,
             groups=found["groups"],
@@ -158,7 +159,7 @@ class AbsorbingStep(OperatorRuntime):
         return judged.groupBy(*self.partials.key_columns, START).agg(*self.partials.creations, *counts)
 
 
-class AbsorbingRun(OperatorEpoch):
+class AbsorbingRun(WindowEpoch):
     """Windows whose state is rows of partials, in one epoch."""
 
     step: AbsorbingStep
@@ -185,16 +186,16 @@ class AbsorbingRun(OperatorEpoch):
         """Return the last expired start of the epoch before, which greater lateness does not bring back."""
         return max(start, self.setting.before.counters.get(EXPIRED, MIN_WATERMARK))
 
-    def process_batch(self, rows: DataFrame, tally: Tally | None = None) -> InputCounts:
+    def take(self, rows: DataFrame, tally: Tally | None = None) -> ElementCounts:
         """Take an epoch's input into state; one Spark job."""
         observation = Observation()
         now, epoch = self.setting.processing_time, self.setting.epoch
         self.tables.absorb(self.step.absorb(rows, self.thresholds, observation, tally, now=now, epoch=epoch))
-        self.input_counts = self.step.counted(observation)
+        self.counts = self.step.counted(observation)
         crash_point("state-staged")
-        return self.input_counts
+        return self.counts
 
-    def side_rows(self, rows: DataFrame) -> DataFrame:
+    def late_rows(self, rows: DataFrame) -> DataFrame:
         """Return which rows lie in windows up to the last expired one, or in none."""
         now, step = self.setting.processing_time, self.step
         # The threshold is the start of a slice, so no row's own slice need be worked out.

@@ -23,9 +23,10 @@ from tidemark.spark.columns.state_files import overlapping
 from tidemark.spark.operators.aligned.absorbing import EXPIRED, FIRST_START, AbsorbingRun, Thresholds
 from tidemark.spark.operators.aligned.running import BLOCK, END, FIRST, LAST, LOW, REAL, Ends
 from tidemark.spark.operators.aligned.slice_frames import INDEX, MARKS, SINCE, SliceFrames
-from tidemark.spark.operators.base.contract import MAX_LISTED_WINDOWS, Emitted, OperatorContext, bounded, in_turn
+from tidemark.spark.operators.base.contract import OperatorContext, bounded, in_turn
 from tidemark.spark.operators.base.parameters import parameters
 from tidemark.spark.operators.base.tables import count_in_spans
+from tidemark.spark.operators.base.windows import MAX_LISTED_WINDOWS, Panes
 from tidemark.state.gc.compaction import plan_compaction
 from tidemark.state.log.records import OperatorState, StateFile
 
@@ -116,20 +117,20 @@ class SlicedRun(AbsorbingRun):
         if self._ends is not None:
             parts.append(self.step.results(self._due(self._ends, observation), "ON_TIME"))
         again = Ends(self.expired_before + self._slices.ends, self.fired_before)
-        if self.input_counts and self.input_counts.refired_groups and again.first <= again.last:
+        if self.counts and self.counts.refired_groups and again.first <= again.last:
             # An observation is of one place in a plan.
             self._again = observation if not parts else Observation()
             touched = self._touched(again).observe(self._again, F.expr("count(1) AS late"), F.expr(f"collect_set({END}) AS refired"))
             parts.append(self.step.results(touched, "LATE"))
         return reduce(DataFrame.union, parts) if parts else None
 
-    def emitted(self, observation: Observation) -> Emitted:
+    def panes_out(self, observation: Observation) -> Panes:
         """Read the counts of results that were written."""
         again = self._again.get if self._again is not None else {}
         # Cumulative windows share their starts.
         refired = sorted(set(map(self._slices.start_of, again.get("refired") or ())))[-MAX_LISTED_WINDOWS:]
         on_time, closed = (0, 0) if self._ends is None else (observation.get["on_time"] or 0, self._closed(self._ends))
-        return Emitted(on_time=on_time, late=again.get("late") or 0, closed=closed, refired=tuple(refired))
+        return Panes(on_time=on_time, late=again.get("late") or 0, closed=closed, refired=tuple(refired))
 
     def _closed(self, ends: Ends) -> int:
         """Return how many windows came to their end and held something, as far as the files' bounds tell."""

@@ -24,10 +24,11 @@ from tidemark.spark.operators.aligned.firing_rules import BEFORE, LATE_BEFORE, L
 from tidemark.spark.operators.aligned.purging import HAD, HAD_LATE, MARK_FIELDS, after_marks, newest_marks, unmarked, with_mark
 from tidemark.spark.operators.aligned.running import END
 from tidemark.spark.operators.aligned.trigger_frames import CLOCK, EPOCH, INDEX, TAKEN, TAKEN_LATE, TriggerFrames
-from tidemark.spark.operators.base.contract import MAX_LISTED_WINDOWS, Emitted, OperatorContext
+from tidemark.spark.operators.base.contract import OperatorContext
 from tidemark.spark.operators.base.parameters import parameters
 from tidemark.spark.operators.base.stored_columns import require_partials
 from tidemark.spark.operators.base.tables import MAIN
+from tidemark.spark.operators.base.windows import MAX_LISTED_WINDOWS, Panes
 from tidemark.state.gc.compaction import plan_compaction
 from tidemark.state.log.records import OperatorState, StateFile
 
@@ -109,18 +110,18 @@ class TriggeredRun(AbsorbingRun):
         crash_point("state-staged")
         return self.step.results(self.tables.read(written, counted.schema), self.times) if written else None
 
-    def emitted(self, observation: Observation) -> Emitted:
+    def panes_out(self, observation: Observation) -> Panes:
         """Return the counts of panes that were written."""
         del observation
         found = self._counts.get if self._counts is not None else {}
         refired = tuple(sorted(found.get("refired") or ())[-MAX_LISTED_WINDOWS:])
         counts = {name: found.get(name) or 0 for name in ("early", "on_time", "late")}
-        return Emitted(**counts, closed=len(found.get("closed") or ()), refired=refired)
+        return Panes(**counts, closed=len(found.get("closed") or ()), refired=refired)
 
     def _gathered(self) -> DataFrame | None:
         """Return the state rows of windows that may fire; ``_ADDED`` tells those of this epoch. None where there are none."""
         alive = self.expired_before + 1
-        added = self.tables.added if self.input_counts is not None else []
+        added = self.tables.added if self.counts is not None else []
         older = [file for file in overlapping(self.tables.files(), alive, MAX_WATERMARK) if file not in added]
         parts = []
         span = waits(self.step.trigger, self.times)

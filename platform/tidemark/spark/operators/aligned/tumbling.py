@@ -23,9 +23,10 @@ from tidemark.semantics.windows.assigners import Tumbling
 from tidemark.spark.columns.expressions import POSITION, START, TIME
 from tidemark.spark.columns.state_files import overlapping
 from tidemark.spark.operators.aligned.absorbing import FIRST_START, AbsorbingRun, AbsorbingStep, Thresholds
-from tidemark.spark.operators.base.contract import MAX_LISTED_WINDOWS, Emitted, OperatorContext, bounded
+from tidemark.spark.operators.base.contract import OperatorContext, bounded
 from tidemark.spark.operators.base.parameters import parameters
 from tidemark.spark.operators.base.tables import count_in_spans, shared_span, stagings
+from tidemark.spark.operators.base.windows import MAX_LISTED_WINDOWS, Panes
 from tidemark.state.log.records import OperatorState, StateFile
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ class TumblingRun(AbsorbingRun):
         if due:
             parts.append(self._due(due, low, high))
             self._closed = count_in_spans(due, low, high, self.step.size)
-        if self.input_counts and self.input_counts.refired_groups:
+        if self.counts and self.counts.refired_groups:
             span = self.expired_before + 1, due_before
             added = overlapping(self.tables.added, *span)
             older = [file for file in overlapping(self.tables.files(), *span) if file not in self.tables.added]
@@ -170,11 +171,11 @@ class TumblingRun(AbsorbingRun):
         merged = parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
         return self.step.results(merged, due_before, observation)
 
-    def emitted(self, observation: Observation) -> Emitted:
+    def panes_out(self, observation: Observation) -> Panes:
         """Read the counts of results that were written."""
         found = observation.get
         refired = tuple(sorted(found["refired"] or ())[-MAX_LISTED_WINDOWS:])
-        return Emitted(on_time=found["on_time"], late=found["late"], closed=self._closed, refired=refired)
+        return Panes(on_time=found["on_time"], late=found["late"], closed=self._closed, refired=refired)
 
     def merged_for_compaction(self, files: Sequence[StateFile]) -> DataFrame:
         """Return the rows of files, merged, without those of windows that are gone."""

@@ -1,4 +1,4 @@
-"""What a window operator is to an epoch: a step of the run, and the step at work on one epoch."""
+"""What a stateful operator is to an epoch: its runtime, made once per run, and the operator at work on one epoch."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidemark.graph.model.nodes import WindowNode
+from tidemark.graph.model.nodes import StatefulNode
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
+from tidemark.state.log.progress import OperatorProgress
 from tidemark.state.log.records import OperatorState
 from tidemark.state.store.store import JobStore
 
@@ -17,47 +18,33 @@ if TYPE_CHECKING:
 
     from tidemark.spark.columns.tallies import Tally
 
-MAX_LISTED_WINDOWS = 100
+LATE = "late"
+"""The counter of rows that came after their time; it has a field of its own in progress."""
+
+
+@dataclass(frozen=True)
+class PortInput:
+    """The rows of one port in an epoch.
+
+    With ``tally``, for a runtime that ``can_fuse_counts``, they are all rows with their verdicts, and the tally gets its figures from
+    the pass that takes them in; without, only the rows that are alive.
+    """
+
+    rows: DataFrame
+    tally: Tally | None = None
 
 
 @dataclass(frozen=True)
 class InputCounts:
-    """Exact counts of one pass.
-
-    ``groups`` were staged, ``refired_groups`` of them for windows that have fired already; ``late_windows`` are the starts of
-    windows that late rows would have belonged to, the newest ones.
-    """
+    """What became of the rows of one port: exact counts of those accepted, and of the others by the name of their counter (``late``)."""
 
     accepted: int
-    late: int
-    groups: int
-    refired_groups: int
-    late_windows: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Emitted:
-    """Panes that one firing emitted by timing, windows that had theirs on time, and the starts of windows that fired again.
-
-    ``result_rows`` are the result rows, where a window function makes any number of them of a pane; None: one of each.
-    """
-
-    on_time: int = 0
-    late: int = 0
-    early: int = 0
-    closed: int = 0
-    refired: tuple[int, ...] = ()
-    result_rows: int | None = None
-
-    @property
-    def panes(self) -> int:
-        """All panes."""
-        return self.early + self.on_time + self.late
+    others: Mapping[str, int]
 
     @property
     def rows(self) -> int:
-        """All result rows."""
-        return self.panes if self.result_rows is None else self.result_rows
+        """All rows that came in."""
+        return self.accepted + sum(self.others.values())
 
 
 @dataclass(frozen=True)
@@ -84,17 +71,17 @@ class OperatorRuntime(ABC):
         node: its declaration.
     """
 
-    def __init__(self, node: WindowNode) -> None:
-        self.node = node
+    def __init__(self, node: StatefulNode) -> None:
+        self._node = node
+
+    @property
+    def node(self) -> StatefulNode:
+        """The operator's declaration."""
+        return self._node
 
     @property
     def can_fuse_counts(self) -> bool:
-        """Whether rows that dropped out before the window can be grouped beside the others, and tallied there."""
-        return False
-
-    @property
-    def late_known_after_emit(self) -> bool:
-        """Whether it is known only after ``emit`` how many rows of an epoch were late, and which."""
+        """Whether rows that dropped out before the operator can be grouped beside the others, and tallied there."""
         return False
 
     @abstractmethod
@@ -103,69 +90,76 @@ class OperatorRuntime(ABC):
 
     @abstractmethod
     def next_timer(self, state: OperatorState) -> int | None:
-        """Return the least watermark, in the windows' domain, at which something is to fire; None where nothing waits."""
+        """Return the least watermark, in the operator's time domain, at which something is to fire; None where nothing waits."""
 
     def next_processing_time(self, state: OperatorState) -> int | None:
         """Return the processing time at which something is to fire even without input, None for never."""
-        if self.node.assigner.domain == "event":
+        if self._node.time_domain == "event":
             return None
         due = self.next_timer(state)
         return None if due is None else due + 1
 
 
 class OperatorEpoch(ABC):
-    """An operator at work on one epoch: ``process_batch`` if there is input, then ``emit``, then ``compact``, then ``snapshot``.
+    """An operator at work on one epoch: ``process_batch`` if there is input, then ``emit``, ``compact`` and ``snapshot``.
 
-    ``input_counts`` is None until there was input, and for a step that ``late_known_after_emit`` until then; ``watermark`` is W(n-1) until
-    ``emit`` is called with W(n).
+    ``watermark`` is W(n-1) until ``emit`` is called with W(n).
     """
 
     def __init__(self, step: OperatorRuntime, setting: OperatorContext) -> None:
         self.step = step
         self.setting = setting
-        self.input_counts: InputCounts | None = None
         self.watermark = setting.before.watermark
 
     @property
-    def node(self) -> WindowNode:
+    def node(self) -> StatefulNode:
         """The operator's declaration."""
         return self.step.node
 
     def watermark_of(self, event_time: int) -> int:
-        """Return W(n) in the domain of the operator's windows, given that of its inputs."""
-        if self.node.assigner.domain == "event":
+        """Return W(n) in the operator's time domain, given that of its inputs."""
+        if self.step.node.time_domain == "event":
             return event_time
         return MAX_WATERMARK if self.setting.ends else max(self.setting.before.watermark, self.setting.processing_time - 1)
 
     @abstractmethod
-    def process_batch(self, rows: DataFrame, tally: Tally | None = None) -> InputCounts | None:
-        """Take an epoch's input into state; returns None where the counts are known only when it has fired.
+    def process_batch(self, inputs: Mapping[str, PortInput]) -> None:
+        """Take an epoch's input into state.
 
         Args:
-            rows: living rows; with ``tally``, for a runtime that ``can_fuse_counts``, all of them with their verdicts.
-            tally: gets its figures from the same pass.
+            inputs: by the name of the port; only of ports that have rows in this epoch.
+        """
+
+    @property
+    @abstractmethod
+    def input_counts(self) -> Mapping[str, InputCounts] | None:
+        """The counts of ports that had input; None without any, and until they are known: for some kinds that is after ``emit``."""
+
+    @abstractmethod
+    def side_rows(self, counter: str, inputs: Mapping[str, DataFrame]) -> DataFrame:
+        """Return the rows of the epoch's input that a counter is of. May be called before the counts are known.
+
+        Args:
+            counter: one of the node's ``side_tags``.
+            inputs: living rows by port, read a second time; only of ports that have rows in this epoch.
         """
 
     @abstractmethod
-    def side_rows(self, rows: DataFrame) -> DataFrame:
-        """Return which rows of the epoch's input no window took; asked where some were counted, or before that."""
-
-    @abstractmethod
     def emit(self, watermark: int, observation: Observation) -> DataFrame | None:
-        """Return the panes due at a watermark, None where there cannot be any. What it returns is written once.
+        """Return the results due at a watermark, None where there cannot be any. What it returns is written once.
 
         Args:
-            watermark: W(n) in the windows' domain.
+            watermark: W(n) in the operator's time domain.
             observation: for the counts that ``emitted`` reads.
         """
 
     @abstractmethod
-    def emitted(self, observation: Observation) -> Emitted:
-        """Read the counts of panes that were written."""
+    def emitted(self, observation: Observation) -> int:
+        """Read the counts of results that were written; return how many rows they are."""
 
     @abstractmethod
     def compact(self) -> Callable[[], None] | None:
-        """Do at once what costs nothing for the state's upkeep, after firing; return the rest, Spark jobs that may run beside others.
+        """Do at once what costs nothing to keep the state small, after ``emit``; return the rest, Spark jobs that may run beside others.
 
         None where nothing is left to do.
         """
@@ -174,10 +168,9 @@ class OperatorEpoch(ABC):
     def snapshot(self) -> OperatorState:
         """Return the operator's state after this epoch."""
 
-    @property
-    @abstractmethod
-    def oldest_open_window(self) -> int | None:
-        """The start of the oldest window that still takes elements, as far as the files' bounds tell; None where none is open."""
+    def progress(self, common: OperatorProgress) -> OperatorProgress:
+        """Return the operator's progress: what all kinds have in common, with what only this kind can say."""
+        return common
 
 
 def bounded(watermark: int) -> int:

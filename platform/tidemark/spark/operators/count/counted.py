@@ -20,9 +20,10 @@ from tidemark.graph.model.nodes import WindowNode
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
 from tidemark.spark.columns.tallies import Tally
 from tidemark.spark.operators.base.buffered_keys import of_keys
-from tidemark.spark.operators.base.contract import Emitted, InputCounts, OperatorContext, OperatorEpoch, OperatorRuntime
+from tidemark.spark.operators.base.contract import OperatorContext
 from tidemark.spark.operators.base.stored_columns import require_partials
 from tidemark.spark.operators.base.tables import StateTables
+from tidemark.spark.operators.base.windows import ElementCounts, Panes, WindowEpoch, WindowRuntime
 from tidemark.spark.operators.count.counted_frames import NEWEST, UNTIL, CountedFrames
 from tidemark.state.gc.compaction import plan_compaction
 from tidemark.state.log.records import OperatorState, StateFile
@@ -39,7 +40,7 @@ FEW_TOUCHED = 4
 _ROWS = "rows"
 
 
-class CountedStep(OperatorRuntime):
+class CountedStep(WindowRuntime):
     """Count windows of a run.
 
     Args:
@@ -58,7 +59,7 @@ class CountedStep(OperatorRuntime):
         """Return None: groups wait for elements."""
 
 
-class CountedRun(OperatorEpoch):
+class CountedRun(WindowEpoch):
     """Count windows in one epoch."""
 
     step: CountedStep
@@ -78,7 +79,7 @@ class CountedRun(OperatorEpoch):
     def oldest_open_window(self) -> None:
         """None: groups have no bounds."""
 
-    def process_batch(self, rows: DataFrame, tally: Tally | None = None) -> InputCounts:  # noqa: ARG002
+    def take(self, rows: DataFrame, tally: Tally | None = None) -> ElementCounts:  # noqa: ARG002
         """Number an epoch's elements and take them into slices; one Spark job, two where there may be few keys with input."""
         keyed = self.step.frames.keyed(rows)
         self.tables.require_types(self.step.frames.key_types(keyed))
@@ -94,15 +95,15 @@ class CountedRun(OperatorEpoch):
         finally:
             kept.unpersist()
 
-    def _absorb(self, keyed: DataFrame, stored: DataFrame | None) -> InputCounts:
+    def _absorb(self, keyed: DataFrame, stored: DataFrame | None) -> ElementCounts:
         frames, observation = self.step.frames, Observation()
         slices = frames.slices(frames.numbered(keyed, stored))
         self.tables.absorb(frames.taken(slices, observation, ended=self._ended))
         found = observation.get
         self._full = found["full"] or 0
-        self.input_counts = InputCounts(found["accepted"] or 0, found["late"] or 0, found["groups"], 0, ())
+        self.counts = ElementCounts(found["accepted"] or 0, found["late"] or 0, found["groups"], 0, ())
         crash_point("state-staged")
-        return self.input_counts
+        return self.counts
 
     def _counts(self) -> DataFrame | None:
         """Return rows with how many elements keys have had, None where there are no keys; the most that is said of a key holds."""
@@ -119,7 +120,7 @@ class CountedRun(OperatorEpoch):
     def _stored_rows(self) -> int:
         return sum(file.rows for file in self.setting.before.files)
 
-    def side_rows(self, rows: DataFrame) -> DataFrame:
+    def late_rows(self, rows: DataFrame) -> DataFrame:
         """Return all rows once the input had ended, none before."""
         return rows if self._ended else rows.where("false")
 
@@ -132,10 +133,10 @@ class CountedRun(OperatorEpoch):
         grouped = frames.groups(self.tables.read(self.tables.files()), self.tables.read(self.tables.added))
         return frames.results(grouped.observe(observation, F.expr("count(1) AS groups")))
 
-    def emitted(self, observation: Observation) -> Emitted:
+    def panes_out(self, observation: Observation) -> Panes:
         """Read how many groups were written; each is a window of its own."""
         groups = observation.get["groups"] if self._full else 0
-        return Emitted(on_time=groups, closed=groups)
+        return Panes(on_time=groups, closed=groups)
 
     def open_slices(self) -> DataFrame | None:
         """Return the slices of groups that are not full yet, merged, for who reads state; None where nothing is stored."""
@@ -158,5 +159,5 @@ class CountedRun(OperatorEpoch):
 
     def snapshot(self) -> OperatorState:
         """Return the operator's state after this epoch."""
-        counters = {} if self.input_counts is None else {_ROWS: self.input_counts.accepted}
+        counters = {} if self.counts is None else {_ROWS: self.counts.accepted}
         return self.tables.after(self.watermark, counters)

@@ -30,10 +30,11 @@ from tidemark.spark.columns.tallies import Tally
 from tidemark.spark.operators.aligned.absorbing import EXPIRED
 from tidemark.spark.operators.base.buffered_columns import EPOCH, GAP, LATE, PANE, SORT, STORED, TAG, VERSION
 from tidemark.spark.operators.base.buffered_keys import Counters, KeyTable, of_keys, together
-from tidemark.spark.operators.base.contract import Emitted, InputCounts, OperatorContext, OperatorEpoch, OperatorRuntime, bounded, in_turn
+from tidemark.spark.operators.base.contract import OperatorContext, bounded, in_turn
 from tidemark.spark.operators.base.parameters import parameters
 from tidemark.spark.operators.base.partials import Partials
 from tidemark.spark.operators.base.tables import MAIN, STATE_COMPRESSION, StateTables, is_current
+from tidemark.spark.operators.base.windows import ElementCounts, Panes, WindowEpoch, WindowRuntime
 from tidemark.spark.operators.process.buffered_compaction_task import CompactionTask
 from tidemark.spark.operators.process.buffered_feed import FEW_ROWS, Feed
 from tidemark.spark.operators.process.buffered_layout import Layout, layout_of_rows, layout_of_state
@@ -54,7 +55,7 @@ KEYS = "keys"
 _LATENESS = "lateness"
 
 
-class BufferedStep(OperatorRuntime):
+class BufferedStep(WindowRuntime):
     """One operator.
 
     Args:
@@ -70,11 +71,6 @@ class BufferedStep(OperatorRuntime):
         self.process = WindowProcess(
             node.assigner, trigger=trigger_in_effect(node), evictor=node.evictor, allowed_lateness_ms=node.allowed_lateness_ms
         )
-
-    @property
-    def late_known_after_emit(self) -> bool:
-        """So it is: the process decides."""
-        return True
 
     @property
     def blame(self) -> Blame:
@@ -119,7 +115,7 @@ class BufferedStep(OperatorRuntime):
         return None if timer >= MAX_WATERMARK else timer
 
 
-class BufferedRun(OperatorEpoch):
+class BufferedRun(WindowEpoch):
     """Windows that keep their elements, in one epoch."""
 
     step: BufferedStep
@@ -141,7 +137,7 @@ class BufferedRun(OperatorEpoch):
         oldest = self._counters.oldest
         return None if oldest >= MAX_WATERMARK or not self._counters.keys else bounded(oldest)
 
-    def process_batch(self, rows: DataFrame, tally: Tally | None = None) -> None:  # noqa: ARG002
+    def take(self, rows: DataFrame, tally: Tally | None = None) -> None:  # noqa: ARG002
         """Stage an epoch's input, so that it is read once; one Spark job."""
         timed = self._with_gap(rows)
         # By themselves: the stream may have a column of such a name.
@@ -162,7 +158,7 @@ class BufferedRun(OperatorEpoch):
         found = SessionInput(self.node, self.step.partials).bounded(rows, self.setting.processing_time)
         return found.withColumn(GAP, F.expr(f"{END} - {START}")).drop(START, END)
 
-    def side_rows(self, rows: DataFrame) -> DataFrame:
+    def late_rows(self, rows: DataFrame) -> DataFrame:
         """Return the late rows that the pass wrote."""
         layout, passed = self._layout, self._passed
         if layout is None or passed is None or not passed.rows(LATE):
@@ -174,7 +170,7 @@ class BufferedRun(OperatorEpoch):
         """Run the process of keys with input and of those that are due; return the panes, None where there are none."""
         self.watermark = watermark
         if self._took_input:
-            self.input_counts = InputCounts(0, 0, 0, 0, ())
+            self.counts = ElementCounts(0, 0, 0, 0, ())
         clock = self._clock
         if not self._staged and not self._before.reached(clock):
             return None
@@ -196,7 +192,7 @@ class BufferedRun(OperatorEpoch):
         self._counters = passed.counters(self._before, self.setting.processing_time, others)
         self._forget_input()
         if self._took_input:
-            self.input_counts = passed.input_counts
+            self.counts = passed.counts
         return self._results(passed, layout)
 
     @property
@@ -214,14 +210,14 @@ class BufferedRun(OperatorEpoch):
         return layout_of_state(self.node, self.step.keys, stored, has_gap=self.step.has_gap)
 
     def _results(self, passed: Passed, layout: Layout) -> DataFrame | None:
-        if not passed.emitted.panes:
+        if not passed.panes.panes:
             return None
         panes = passed.read(self.setting, PANE)
         return processed(self.node, panes, layout.results) if layout.results else aggregated(self.node, panes, layout)
 
-    def emitted(self, observation: Observation) -> Emitted:  # noqa: ARG002
+    def panes_out(self, observation: Observation) -> Panes:  # noqa: ARG002
         """Return the counts of the pass; aggregates make one row of a pane, a function any number."""
-        found = Emitted() if self._passed is None else self._passed.emitted
+        found = Panes() if self._passed is None else self._passed.panes
         return found if self.node.function is not None else dataclasses.replace(found, result_rows=None)
 
     def compact(self) -> Callable[[], None] | None:

@@ -34,8 +34,9 @@ from tidemark.spark.operators.base.buffered_columns import (
     VERSION,
 )
 from tidemark.spark.operators.base.buffered_keys import Counters
-from tidemark.spark.operators.base.contract import MAX_LISTED_WINDOWS, Emitted, InputCounts, OperatorContext
+from tidemark.spark.operators.base.contract import OperatorContext
 from tidemark.spark.operators.base.tables import STATE_COMPRESSION, StateTables
+from tidemark.spark.operators.base.windows import MAX_LISTED_WINDOWS, ElementCounts, Panes
 from tidemark.spark.operators.process.buffered_versions import LATE_ELEMENT
 from tidemark.state.log.parquet_files import ParquetSummary
 
@@ -66,16 +67,16 @@ class Passed:
         return read_files(setting.spark, setting.store, files, schema) if files else setting.spark.createDataFrame([], schema)
 
     @property
-    def input_counts(self) -> InputCounts:
+    def counts(self) -> ElementCounts:
         """What became of the elements."""
         accepted, late = _number(self.found["accepted"]), _number(self.found["late"])
-        return InputCounts(accepted, late, accepted, 0, _starts(self.found["late_starts"]))
+        return ElementCounts(accepted, late, accepted, 0, _starts(self.found["late_starts"]))
 
     @property
-    def emitted(self) -> Emitted:
+    def panes(self) -> Panes:
         """The panes. A window of aligned ones closes once for all keys, a session for each."""
         on_time, ends = _number(self.found["on_time"]), self.found.get("ends")
-        return Emitted(
+        return Panes(
             on_time=on_time,
             late=_number(self.found["late_panes"]),
             early=_number(self.found["early"]),

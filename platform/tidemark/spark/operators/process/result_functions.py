@@ -40,9 +40,10 @@ from tidemark.spark.operators.base.buffered_columns import (
     VERSION,
 )
 from tidemark.spark.operators.base.buffered_keys import Counters, KeyTable, of_keys, together
-from tidemark.spark.operators.base.contract import Emitted, InputCounts, OperatorContext, OperatorEpoch, OperatorRuntime, in_turn
+from tidemark.spark.operators.base.contract import OperatorContext, in_turn
 from tidemark.spark.operators.base.partials import Partials
 from tidemark.spark.operators.base.tables import STATE_COMPRESSION, StateTables
+from tidemark.spark.operators.base.windows import ElementCounts, Panes, WindowEpoch, WindowRuntime
 from tidemark.spark.operators.process.buffered_feed import FEW_ROWS, NOTHING_ELSE, Fed
 from tidemark.spark.operators.process.buffered_layout import Layout, layout_of_results
 from tidemark.spark.operators.process.buffered_pass import Passed, run_pass
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
 _PREFIX = "function_"
 
 
-class ResultFunctionStep(OperatorRuntime):
+class ResultFunctionStep(WindowRuntime):
     """One operator.
 
     Args:
@@ -67,7 +68,7 @@ class ResultFunctionStep(OperatorRuntime):
         inner: the step of the same without the function.
     """
 
-    def __init__(self, node: WindowNode, inner: OperatorRuntime) -> None:
+    def __init__(self, node: WindowNode, inner: WindowRuntime) -> None:
         super().__init__(node)
         if node.function is None:
             raise TypeError("no function")
@@ -79,11 +80,6 @@ class ResultFunctionStep(OperatorRuntime):
     def can_fuse_counts(self) -> bool:
         """As of the step behind it."""
         return self.inner.can_fuse_counts
-
-    @property
-    def late_known_after_emit(self) -> bool:
-        """As of the step behind it."""
-        return self.inner.late_known_after_emit
 
     def begin(self, setting: OperatorContext) -> ResultFunctionRun:
         """Return the operator at work on an epoch."""
@@ -98,7 +94,7 @@ class ResultFunctionStep(OperatorRuntime):
         return self.inner.next_processing_time(_without_function(state))
 
 
-class ResultFunctionRun(OperatorEpoch):
+class ResultFunctionRun(WindowEpoch):
     """Aggregates and a function on their results, in one epoch."""
 
     step: ResultFunctionStep
@@ -116,26 +112,26 @@ class ResultFunctionRun(OperatorEpoch):
         self._layout: Layout | None = None
         self._passed: Passed | None = None
         self._staged: tuple[str, ...] = ()
-        self._inner_fired = Emitted()
+        self._inner_fired = Panes()
 
     @property
     def oldest_open_window(self) -> int | None:
         """As of the step behind it."""
         return self._inner.oldest_open_window
 
-    def process_batch(self, rows: DataFrame, tally: Tally | None = None) -> InputCounts | None:
+    def take(self, rows: DataFrame, tally: Tally | None = None) -> ElementCounts | None:
         """Take an epoch's input into state."""
-        self.input_counts = self._inner.process_batch(rows, tally)
-        return self.input_counts
+        self.counts = self._inner.take(rows, tally)
+        return self.counts
 
-    def side_rows(self, rows: DataFrame) -> DataFrame:
+    def late_rows(self, rows: DataFrame) -> DataFrame:
         """Return which rows no window took."""
-        return self._inner.side_rows(rows)
+        return self._inner.late_rows(rows)
 
     def emit(self, watermark: int, observation: Observation) -> DataFrame | None:
         """Call the function for each pane; return its rows, None where no pane fired."""
         results = self._inner.emit(watermark, observation)
-        self.watermark, self.input_counts = self._inner.watermark, self._inner.input_counts
+        self.watermark, self.counts = self._inner.watermark, self._inner.counts
         clock = OperatorClock(
             self.node.assigner.domain, self.setting.epoch, self.setting.before.watermark, watermark, self.setting.processing_time
         )
@@ -157,16 +153,16 @@ class ResultFunctionRun(OperatorEpoch):
         self._counters = passed.counters(self._before, self.setting.processing_time, others)
         if results is not None:
             # Without panes, too: the step behind learns from it what is due next.
-            self._inner_fired = self._inner.emitted(observation)
+            self._inner_fired = self._inner.panes_out(observation)
         self.setting.store.delete(self._staged)
-        return processed(self.node, passed.read(self.setting, PANE), layout.results) if passed.emitted.panes else None
+        return processed(self.node, passed.read(self.setting, PANE), layout.results) if passed.panes.panes else None
 
-    def emitted(self, observation: Observation) -> Emitted:
+    def panes_out(self, observation: Observation) -> Panes:
         """Return the panes that the function was called for, and how many rows it made of them."""
         del observation  # it was read where the results were
         if self._passed is None:
             return self._inner_fired
-        mine = self._passed.emitted
+        mine = self._passed.panes
         return dataclasses.replace(self._inner_fired, on_time=mine.on_time, late=mine.late, early=mine.early, result_rows=mine.result_rows)
 
     def _layout_of(self, results: DataFrame | None) -> Layout:

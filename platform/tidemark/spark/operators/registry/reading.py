@@ -12,7 +12,7 @@ from tidemark.spark.operators.aligned.running import END, Ends
 from tidemark.spark.operators.aligned.sliced import SlicedRun
 from tidemark.spark.operators.aligned.triggered import TriggeredRun
 from tidemark.spark.operators.aligned.tumbling import TumblingRun
-from tidemark.spark.operators.base.contract import OperatorEpoch
+from tidemark.spark.operators.base.windows import WindowEpoch
 from tidemark.spark.operators.count.counted import CountedRun
 from tidemark.spark.operators.count.counted_frames import SLICE
 from tidemark.spark.operators.session.session_run import SessionRun
@@ -33,7 +33,7 @@ class OpenWindows:
     more: tuple[str, ...] = ()
 
 
-def open_windows(run: OperatorEpoch) -> OpenWindows | None:
+def open_windows(run: WindowEpoch) -> OpenWindows | None:
     """Return what an operator keeps of windows that still take elements, those that fired and wait for late ones included.
 
     None where nothing is stored.

@@ -10,7 +10,7 @@ from tidemark.semantics.windows.assigners import Cumulative, Sliding, Tumbling
 from tidemark.spark.operators.aligned.sliced import SlicedStep
 from tidemark.spark.operators.aligned.triggered import TriggeredStep
 from tidemark.spark.operators.aligned.tumbling import TumblingStep
-from tidemark.spark.operators.base.contract import OperatorRuntime
+from tidemark.spark.operators.base.windows import WindowRuntime
 from tidemark.spark.operators.count.counted import CountedStep
 from tidemark.spark.operators.process.buffered import BufferedStep
 from tidemark.spark.operators.process.result_functions import ResultFunctionStep
@@ -18,7 +18,7 @@ from tidemark.spark.operators.session.session_triggers import TriggeredSessionSt
 from tidemark.spark.operators.session.sessions import SessionStep
 
 
-def step_of(node: WindowNode) -> OperatorRuntime:
+def step_of(node: WindowNode) -> WindowRuntime:
     """Return the step of an operator: a native one where there is one, else one that keeps elements.
 
     A function behind aggregates is a step around that of the aggregates.

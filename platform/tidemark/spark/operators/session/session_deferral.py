@@ -94,7 +94,7 @@ class DeferringSessionRun(SessionRun):
         if observation.get["late"]:
             self.tables.drop(files)
             return False
-        self.input_counts = self._counted(observation, files, touched=True)
+        self.counts = self._counted(observation, files, touched=True)
         return True
 
     def _stored(self, older: Sequence[StateFile], of: DataFrame | None) -> DataFrame:
@@ -140,7 +140,7 @@ class DeferringSessionRun(SessionRun):
         written = merged.where(f"{SESSION} > 0 AND {ROWS} > 0").observe(held, F.expr(f"sum({HELD}) AS held"))
         files = self.tables.write(self._state.written(written, self.setting.epoch, before))
         self.tables.drop(waiting)
-        if self.input_counts is not None:
+        if self.counts is not None:
             self.tables.added = files
         merged_away = (held.get["held"] or 0) + sum(file.rows for file in waiting)
         self._found[OPEN] = self._found.get(OPEN, self._open_before) + sum(file.rows for file in files) - merged_away

@@ -20,9 +20,10 @@ from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMAR
 from tidemark.spark.columns.expressions import ROWS, START, VERDICT, column, quoted
 from tidemark.spark.columns.state_files import overlapping
 from tidemark.spark.columns.tallies import ALIVE, Tally
-from tidemark.spark.operators.base.contract import MAX_LISTED_WINDOWS, Emitted, InputCounts, OperatorContext, OperatorEpoch, bounded
+from tidemark.spark.operators.base.contract import OperatorContext, bounded
 from tidemark.spark.operators.base.parameters import parameters
 from tidemark.spark.operators.base.tables import MAIN, StateTables
+from tidemark.spark.operators.base.windows import MAX_LISTED_WINDOWS, ElementCounts, Panes, WindowEpoch
 from tidemark.spark.operators.session.session_input import END
 from tidemark.spark.operators.session.session_merging import HELD, OUT, SESSION, STARTS_OUT, SessionMerging, judged
 from tidemark.spark.operators.session.session_state import EPOCH, PENDING, SessionState, bounds_column
@@ -52,7 +53,7 @@ MANY_IN_BUCKET = 4
 _EXPIRED, _OLDEST, NEXT_END, OPEN, TAKEN, _BUCKETS = "expired", "oldest", "next_end", "open", "rows", "buckets"
 
 
-class SessionRun(OperatorEpoch):
+class SessionRun(WindowEpoch):
     """Sessions in one epoch."""
 
     step: SessionStep
@@ -97,7 +98,7 @@ class SessionRun(OperatorEpoch):
         """What else is counted of merged sessions: by name a function and what it is of."""
         return {}
 
-    def process_batch(self, rows: DataFrame, tally: Tally | None = None) -> InputCounts:
+    def take(self, rows: DataFrame, tally: Tally | None = None) -> ElementCounts:
         """Merge an epoch's input and the open sessions; one Spark job, two where only touched sessions are written."""
         fresh = self._fresh(rows, tally)
         older = [file for file in self._before if file.max_time is None or file.max_time > self._gone]
@@ -105,9 +106,9 @@ class SessionRun(OperatorEpoch):
             self.tables.require_types(fresh.schema)
         self._take(fresh, older)
         crash_point("state-staged")
-        if self.input_counts is None:
+        if self.counts is None:
             raise ValueError("nothing was absorbed")
-        return self.input_counts
+        return self.counts
 
     def _take(self, fresh: DataFrame, older: Sequence[StateFile]) -> None:
         """Choose which sessions to write, and write them."""
@@ -135,7 +136,7 @@ class SessionRun(OperatorEpoch):
             return False
         if not touched:
             self.tables.drop(self._before)
-        self.input_counts = self._counted(observation, self.tables.added, touched=touched)
+        self.counts = self._counted(observation, self.tables.added, touched=touched)
         return True
 
     def _stored(self, older: Sequence[StateFile], of: DataFrame | None) -> DataFrame:
@@ -191,7 +192,7 @@ class SessionRun(OperatorEpoch):
         found = [F.expr(f"{function}({columns[name]}) AS {name}") for name, (function, _) in counts.items() if function]
         return counted.observe(observation, F.expr(f"sum({ROWS}) AS rows"), *found, newest(columns["late_starts"], "late_starts"))
 
-    def _counted(self, observation: Observation, files: Sequence[StateFile], *, touched: bool) -> InputCounts:
+    def _counted(self, observation: Observation, files: Sequence[StateFile], *, touched: bool) -> ElementCounts:
         found = observation.get
         rows, late = found["rows"] or 0, found["late"] or 0
         written = sum(file.rows for file in files)
@@ -204,7 +205,7 @@ class SessionRun(OperatorEpoch):
             _OLDEST: min(oldest, counters.get(_OLDEST, MIN_WATERMARK)) if touched else oldest,
             OPEN: self._open_before + written - (found["held"] or 0) if touched else written,
         }
-        return InputCounts(
+        return ElementCounts(
             accepted=rows - late,
             late=late,
             groups=written,
@@ -212,7 +213,7 @@ class SessionRun(OperatorEpoch):
             late_windows=tuple(sorted(set(found["late_starts"] or ()))),
         )
 
-    def side_rows(self, rows: DataFrame) -> DataFrame:
+    def late_rows(self, rows: DataFrame) -> DataFrame:
         """Return which rows no session took, judged anew from the input and the state before the epoch."""
         names = rows.columns
         keys = [f"__tm_key_{number}" for number in range(len(self.node.keys))]
@@ -258,7 +259,7 @@ class SessionRun(OperatorEpoch):
         last, this = parameters(high, self.setting.epoch, varying=END)
         # What makes a row out of date ends no earlier.
         relevant = overlapping(self.tables.files(), low, MAX_WATERMARK)
-        if self.input_counts is None:
+        if self.counts is None:
             return self._looking_ahead(self._state.newest(relevant, low - 1), high).where(f"{END} <= {last}")
         few = sum(file.rows for file in relevant) > FEW_ROWS >= sum(_rows_within(file, low, high) for file in files)
         of = self._state.rows(files, low - 1, bare=True).where(f"{END} <= {last}") if few else None
@@ -271,7 +272,7 @@ class SessionRun(OperatorEpoch):
         self._found[NEXT_END] = max((file.max_time or high for file in self.tables.files()), default=high)
         return rows.observe(self._ahead, F.expr(f"min(CASE WHEN {END} > {parameters(high, varying=END)[0]} THEN {END} END) AS next"))
 
-    def emitted(self, observation: Observation) -> Emitted:
+    def panes_out(self, observation: Observation) -> Panes:
         """Read the counts of results that were written."""
         found = observation.get
         late = found.get("late") or 0
@@ -280,7 +281,7 @@ class SessionRun(OperatorEpoch):
         if self._ahead is not None:
             following = self._ahead.get["next"]
             self._found[NEXT_END] = MAX_WATERMARK if following is None else following
-        return Emitted(on_time=on_time, late=late, closed=on_time, refired=tuple(sorted(set(found.get("refired") or ()))))
+        return Panes(on_time=on_time, late=late, closed=on_time, refired=tuple(sorted(set(found.get("refired") or ()))))
 
     def compact(self) -> Callable[[], None] | None:
         """Forget files that are wholly expired; return the merging of others into larger ones, None where there is nothing to merge."""

@@ -20,9 +20,10 @@ from tidemark.spark.columns.expressions import POSITION, START, TIME, quoted
 from tidemark.spark.columns.replaced_sessions import replaced_sessions
 from tidemark.spark.columns.state_files import overlapping
 from tidemark.spark.operators.aligned.firing_rules import Times
-from tidemark.spark.operators.base.contract import Emitted, InputCounts, OperatorContext, bounded
+from tidemark.spark.operators.base.contract import OperatorContext, bounded
 from tidemark.spark.operators.base.parameters import parameters
 from tidemark.spark.operators.base.stored_columns import require_partials
+from tidemark.spark.operators.base.windows import ElementCounts, Panes
 from tidemark.spark.operators.session.session_counting import COUNTED, COUNTED_LATE, CountedMerging, CountedState
 from tidemark.spark.operators.session.session_input import END
 from tidemark.spark.operators.session.session_merging import GROWN, OUT, PANES, SESSION
@@ -114,7 +115,7 @@ class TriggeredSessionRun(SessionRun):
         """The least next step."""
         return {_STEP: ("min", f"if({SESSION} > 0, {NEXT}, NULL)")}
 
-    def _counted(self, observation: Observation, files: Sequence[StateFile], *, touched: bool) -> InputCounts:
+    def _counted(self, observation: Observation, files: Sequence[StateFile], *, touched: bool) -> ElementCounts:
         absorbed = super()._counted(observation, files, touched=touched)
         step = observation.get[_STEP]
         self._found[_STEP] = min(
@@ -157,17 +158,17 @@ class TriggeredSessionRun(SessionRun):
         crash_point("state-staged")
         return self.step.panes(self.tables.read(written), times) if written else None
 
-    def emitted(self, observation: Observation) -> Emitted:
+    def panes_out(self, observation: Observation) -> Panes:
         """Return the counts of panes that were written."""
         del observation
         found = self._panes.get if self._panes is not None else {}
         counts = {name: found.get(name) or 0 for name in ("early", "on_time", "late")}
         self._found[OPEN] = max(0, self._found.get(OPEN, self._open_before) - counts["on_time"])
-        return Emitted(**counts, closed=counts["on_time"], refired=tuple(sorted(set(found.get("refired") or ()))))
+        return Panes(**counts, closed=counts["on_time"], refired=tuple(sorted(set(found.get("refired") or ()))))
 
     def _candidates(self) -> DataFrame | None:
         """Return sessions that may fire, as they are in this epoch, None where there are none."""
-        added = self.tables.added if self.input_counts is not None else []
+        added = self.tables.added if self.counts is not None else []
         alive = [file for file in self.tables.files() if file.max_time is None or file.max_time > self._gone]
         if self._looks_at_all() and alive:
             return self._now(self._looking_at_all(self._state.newest(alive, self._gone)))
@@ -181,7 +182,7 @@ class TriggeredSessionRun(SessionRun):
         """Whether any session may fire, or an epoch without input is to find out which is next."""
         rules = self.step.rules
         step = self._found.get(_STEP, self.setting.before.counters.get(_STEP, MIN_WATERMARK))
-        return self.input_counts is None or rules.is_at_tick(self.times) or (rules.step is not None and step <= self.watermark)
+        return self.counts is None or rules.is_at_tick(self.times) or (rules.step is not None and step <= self.watermark)
 
     def _looking_at_all(self, rows: DataFrame) -> DataFrame:
         """Return rows that will tell what is next after this epoch: an end, and a step of event time."""

@@ -12,9 +12,10 @@ from pyspark.sql import functions as F
 from tidemark.graph.model.nodes import WindowNode
 from tidemark.spark.columns.expressions import POSITION, START, TIME
 from tidemark.spark.columns.replaced_sessions import NOTHING_REPLACED, replaced_sessions
-from tidemark.spark.operators.base.contract import OperatorContext, OperatorRuntime, bounded
+from tidemark.spark.operators.base.contract import OperatorContext, bounded
 from tidemark.spark.operators.base.parameters import parameters
 from tidemark.spark.operators.base.partials import Partials
+from tidemark.spark.operators.base.windows import WindowRuntime
 from tidemark.spark.operators.session.session_deferral import DeferringSessionRun
 from tidemark.spark.operators.session.session_input import END, SessionInput
 from tidemark.spark.operators.session.session_merging import GROWN, OUT, PANES
@@ -22,7 +23,7 @@ from tidemark.spark.operators.session.session_run import NEXT_END, SessionRun, n
 from tidemark.state.log.records import OperatorState
 
 
-class SessionStep(OperatorRuntime):
+class SessionStep(WindowRuntime):
     """One operator.
 
     Args:

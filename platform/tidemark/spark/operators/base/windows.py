@@ -1,0 +1,161 @@
+"""What window operators have in common: one port, late elements, panes, and what their progress says of windows."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tidemark.graph.model.nodes import WindowNode
+from tidemark.spark.operators.base.contract import LATE, InputCounts, OperatorContext, OperatorEpoch, OperatorRuntime, PortInput
+from tidemark.state.log.progress import OperatorProgress
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Observation
+
+    from tidemark.spark.columns.tallies import Tally
+
+MAX_LISTED_WINDOWS = 100
+
+
+@dataclass(frozen=True)
+class ElementCounts:
+    """Exact counts of an epoch's elements.
+
+    ``groups`` were staged, ``refired_groups`` of them for windows that have fired already; ``late_windows`` are the starts of
+    windows that late elements would have belonged to, the newest ones.
+    """
+
+    accepted: int
+    late: int
+    groups: int
+    refired_groups: int
+    late_windows: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Panes:
+    """Panes that one firing emitted by timing, windows that had theirs on time, and the starts of windows that fired again.
+
+    ``result_rows`` are the result rows, where a window function makes any number of them of a pane; None: one of each.
+    """
+
+    on_time: int = 0
+    late: int = 0
+    early: int = 0
+    closed: int = 0
+    refired: tuple[int, ...] = ()
+    result_rows: int | None = None
+
+    @property
+    def panes(self) -> int:
+        """All panes."""
+        return self.early + self.on_time + self.late
+
+    @property
+    def rows(self) -> int:
+        """All result rows."""
+        return self.panes if self.result_rows is None else self.result_rows
+
+
+class WindowRuntime(OperatorRuntime):
+    """A window operator of a run.
+
+    Args:
+        node: its declaration.
+    """
+
+    def __init__(self, node: WindowNode) -> None:
+        super().__init__(node)
+        self._window = node
+
+    @property
+    def node(self) -> WindowNode:
+        """The operator's declaration."""
+        return self._window
+
+    @abstractmethod
+    def begin(self, setting: OperatorContext) -> WindowEpoch:
+        """Return the operator at work on an epoch."""
+
+
+class WindowEpoch(OperatorEpoch):
+    """A window operator at work on one epoch.
+
+    ``counts`` is None until there was input and its counts are known, ``panes`` until results were written.
+    """
+
+    step: WindowRuntime
+
+    def __init__(self, step: WindowRuntime, setting: OperatorContext) -> None:
+        super().__init__(step, setting)
+        self.counts: ElementCounts | None = None
+        self.panes: Panes | None = None
+
+    @property
+    def node(self) -> WindowNode:
+        """The operator's declaration."""
+        return self.step.node
+
+    @property
+    def _port(self) -> str:
+        (port,) = self.node.ports
+        return port.name
+
+    def process_batch(self, inputs: Mapping[str, PortInput]) -> None:
+        """Take an epoch's elements into state."""
+        elements = inputs[self._port]
+        self.take(elements.rows, elements.tally)
+
+    @abstractmethod
+    def take(self, rows: DataFrame, tally: Tally | None = None) -> ElementCounts | None:
+        """Take an epoch's elements into state; return None where the counts are known only when it has fired.
+
+        Args:
+            rows: living rows; with ``tally``, for a runtime that ``can_fuse_counts``, all of them with their verdicts.
+            tally: gets its figures from the same pass.
+        """
+
+    @property
+    def input_counts(self) -> Mapping[str, InputCounts] | None:
+        """How many elements were accepted, and how many came late."""
+        return None if self.counts is None else {self._port: InputCounts(self.counts.accepted, {LATE: self.counts.late})}
+
+    def side_rows(self, counter: str, inputs: Mapping[str, DataFrame]) -> DataFrame:
+        """Return the late elements."""
+        if counter != LATE:
+            raise ValueError(counter)
+        return self.late_rows(inputs[self._port])
+
+    @abstractmethod
+    def late_rows(self, rows: DataFrame) -> DataFrame:
+        """Return which rows of the epoch's input no window took; asked where some were counted, or before that."""
+
+    def emitted(self, observation: Observation) -> int:
+        """Read the counts of panes that were written; return how many rows they are."""
+        self.panes = self.panes_out(observation)
+        return self.panes.rows
+
+    @abstractmethod
+    def panes_out(self, observation: Observation) -> Panes:
+        """Read the counts of panes that were written."""
+
+    @property
+    @abstractmethod
+    def oldest_open_window(self) -> int | None:
+        """The start of the oldest window that still takes elements, as far as the files' bounds tell; None where none is open."""
+
+    def progress(self, common: OperatorProgress) -> OperatorProgress:
+        """Return the operator's progress, with panes by timing, and windows that are open, late and fired again."""
+        panes = self.panes or Panes()
+        return replace(
+            common,
+            panes_on_time=panes.on_time,
+            panes_late=panes.late,
+            oldest_open_window=self.oldest_open_window,
+            late_windows=self.counts.late_windows if self.counts is not None else (),
+            refired_windows=panes.refired,
+            panes_early=panes.early,
+            windows_closed=panes.closed,
+        )

@@ -1,0 +1,18 @@
+"""The runtimes of stateful operators, by their kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from tidemark.graph.model.nodes import StatefulNode
+from tidemark.spark.operators.base.contract import OperatorRuntime
+from tidemark.spark.operators.registry.steps import step_of
+
+_RUNTIMES: Final[Mapping[str, Callable[[Any], OperatorRuntime]]] = MappingProxyType({"window": step_of})
+
+
+def runtime_of(node: StatefulNode) -> OperatorRuntime:
+    """Return what runs an operator."""
+    return _RUNTIMES[node.KIND](node)
