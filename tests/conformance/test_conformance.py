@@ -1,0 +1,157 @@
+"""What every kind of operator keeps, whichever it is: a new kind is tested by being in the registry, with cases in ``kinds/``."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import tidemark as tm
+from tests.conformance.cases import Case, Element, cases, random_epochs
+from tests.conformance.worlds import Rows, Seen, World, by_harness
+from tidemark.graph.model.nodes import StatefulNode
+from tidemark.graph.operators.registry import definition_changes, kind_of, kinds
+from tidemark.testing import OperatorHarness
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CASES = cases()
+SEED = 11
+POINTS = ("state-staged", "outputs-staged", "before-commit")
+
+
+@pytest.fixture(scope="module")
+def epochs() -> list[list[Element]]:
+    """The elements of all runs."""
+    return random_epochs(SEED)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, epochs: list[list[Element]]) -> list[dict[str, Seen]]:
+    """What a run does that nothing disturbs."""
+    return World(spark, tmp_path_factory.mktemp("whole"), CASES, epochs).run(end_of_input=True)
+
+
+def node_of(case: Case) -> StatefulNode:
+    """Return a case's operator."""
+    node = case.stream(tm_source()).node
+    assert isinstance(node, StatefulNode)
+    return node
+
+
+def tm_source() -> tm.Stream:
+    """Return a source without elements."""
+    from tests.conformance.cases import source
+
+    return source([])
+
+
+def test_every_kind_has_cases() -> None:
+    assert {node_of(case).KIND for case in CASES.values()} == set(kinds())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_definitions_are_stored_and_compared(name: str) -> None:
+    node = node_of(CASES[name])
+    kind = kind_of(node)
+    stored = json.loads(json.dumps(kind.encode(node)))
+    assert stored["kind"] == node.KIND == kind.name
+    assert definition_changes(stored, kind.encode(node)) == ()
+    decoded = kind.decode(stored, name)
+    assert (decoded.uid, decoded.KIND, decoded.ports) == (name, node.KIND, ())
+    assert kind.keeps(decoded) == kind.keeps(node)
+    other = definition_changes({"kind": "another"}, stored)
+    assert [change.effect for change in other] == ["other"]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_known_of_it_before_it_runs(name: str) -> None:
+    node = node_of(CASES[name])
+    kind = kind_of(node)
+    assert set(node.side_tags) <= set(kind.counters(node))
+    assert [port.name for port in node.ports] == list(node.PORTS)
+    assert kind.describe(node)
+    assert kind.describe_rows(node)
+    assert all(kind.describe_counter(counter) for counter in kind.counters(node))
+    method, does = kind.made_by(node)
+    assert hasattr(tm.Stream, method) or method in {"aggregate", "reduce", "process", "deduplicate"}
+    assert does
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", CASES)
+def test_engine_and_harness_agree(name: str, uninterrupted: list[dict[str, Seen]], epochs: list[list[Element]]) -> None:
+    assert [seen[name] for seen in uninterrupted] == by_harness(CASES[name], epochs)
+    turned_away = Counter(counter for seen in uninterrupted for counter in seen[name].counts)
+    assert set(CASES[name].sides) <= set(turned_away), "the elements do not show all that it counts"
+
+
+@pytest.mark.spark
+def test_each_epoch_balances(uninterrupted: list[dict[str, Seen]]) -> None:
+    for seen in uninterrupted:
+        for name, operator in seen.items():
+            counts = dict(operator.counts)
+            assert counts.pop("in", 0) == sum(counts.values()), name
+
+
+@pytest.mark.spark
+def test_a_savepoint_goes_on_as_if_nothing_had_been_at_any_parallelism(
+    spark: SparkSession, tmp_path: Path, uninterrupted: list[dict[str, Seen]], epochs: list[list[Element]]
+) -> None:
+    world = World(spark, tmp_path, CASES, epochs, parallelism=5)
+    assert world.run(max_epochs=2) == uninterrupted[:2]
+    tm.take_savepoint(world.job, "half")
+    # What the job does after it is undone.
+    assert world.run(max_epochs=1) == uninterrupted[2:3]
+    elsewhere = World(spark, tmp_path, CASES, epochs, parallelism=3)
+    assert elsewhere.run(restore=tm.Restore("half"), end_of_input=True) == uninterrupted[2:]
+
+
+@pytest.mark.spark
+def test_elements_in_order_may_be_cut_into_epochs_anyhow(spark: SparkSession, tmp_path: Path) -> None:
+    ordered = sorted((element for epoch in random_epochs(SEED + 1, epochs=4, rows=60) for element in epoch), key=lambda element: element[0])
+    whole, parts = ([ordered], [ordered[:70], ordered[70:77], ordered[77:200], ordered[200:]])
+    chosen = {name: case for name, case in CASES.items() if case.in_order}
+    ran = [World(spark, tmp_path, chosen, cut, name=f"cut-{len(cut)}").run(end_of_input=True) for cut in (whole, parts)]
+    for name in chosen:
+        one, other = (sum((seen[name].results for seen in run), Rows()) for run in ran)
+        assert one == other, name
+
+
+@pytest.mark.spark
+@pytest.mark.crash
+def test_a_crash_in_any_epoch_loses_and_doubles_nothing(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uninterrupted: list[dict[str, Seen]], epochs: list[list[Element]]
+) -> None:
+    world = World(spark, tmp_path, CASES, epochs)
+    found: list[dict[str, Seen]] = []
+    for point in POINTS:
+        with monkeypatch.context() as patch:
+            patch.setenv("TIDEMARK_CRASH_AT", point)
+            patch.setattr("tidemark.crashpoints._reached", {})
+            patch.setattr("tidemark.crashpoints.os.kill", killed)
+            with pytest.raises(Exception, match="killed here"):
+                world.run(max_epochs=1)
+        found += world.run(takeover=True, max_epochs=1)
+    assert found == uninterrupted[: len(POINTS)]
+
+
+def killed(pid: int, signal: int) -> None:
+    """Stand for the death of the process: nothing of it goes on."""
+    del pid, signal
+    raise RuntimeError("killed here")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_state_is_gone_when_nothing_can_come_any_more(name: str, epochs: list[list[Element]]) -> None:
+    harness = OperatorHarness(CASES[name].stream(tm_source()))
+    for when, key, value in epochs[0]:
+        harness.process({"at": when, "k": key, "v": value}, at=when)
+    harness.advance_watermark(epochs[0][0][0])
+    assert harness.state()
+    harness.end_input()
+    assert harness.state() == [] or name == "counted"
