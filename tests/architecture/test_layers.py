@@ -98,6 +98,7 @@ def modules_after(statement: str) -> set[str]:
         "import tidemark as tm; tm.source, tm.delta, tm.tumbling, tm.Job",
         "import tidemark.state.status.status, tidemark.state.status.history",
         "import tidemark.spark.env.java",
+        "import tidemark.spark.epoch.schedule",
         "import examples.taxi.job",
     ],
 )

@@ -67,20 +67,20 @@ def test_a_job_with_every_kind_of_output() -> None:
         topology_of(hours=windows, late=windows.side_output(late), rejected=kept.side_output(rejected), malformed=stream.side_output(bad))
     )
     assert [str(each) for each in made.input] == [
-        "side output late: reads late of hours, e; writes output late; beside the passes that follow; if it had rows in the epoch before",
-        "side output rejected: reads e; writes output rejected; beside the passes that follow; if it had rows in the epoch before",
-        "side output malformed: reads e; writes output malformed; beside the passes that follow; if it had rows in the epoch before",
+        "side output late: reads late of hours, e; writes output late; beside what follows; if it had rows in the epoch before",
+        "side output rejected: reads e; writes output rejected; beside what follows; if it had rows in the epoch before",
+        "side output malformed: reads e; writes output malformed; beside what follows; if it had rows in the epoch before",
         "process hours: reads e; writes state of hours; counts e, rejected, late; if there is anything to read",
     ]
     assert [str(each) for each in made.rest] == [
         "watermarks: reads counts of e; writes watermarks",
-        "side output late: reads late of hours, e; writes output late; beside the passes that follow; if late has rows",
-        "side output rejected: reads e; writes output rejected; beside the passes that follow; if rejected has rows",
-        "side output malformed: reads e; writes output malformed; beside the passes that follow; if bad has rows",
+        "side output late: reads late of hours, e; writes output late; beside what follows; if late has rows",
+        "side output rejected: reads e; writes output rejected; beside what follows; if rejected has rows",
+        "side output malformed: reads e; writes output malformed; beside what follows; if bad has rows",
         "emit hours: reads state of hours, watermarks; writes results of hours",
         "output hours: reads results of hours; writes output hours; if there is anything to read",
-        "consume hours: if hours emitted",
-        "compact hours: reads state of hours; writes state of hours; beside the passes that follow; if there is something to merge",
+        "consume hours: counts results of hours; if hours emitted",
+        "compact hours: reads state of hours; writes state of hours; beside what follows; if there is something to merge",
     ]
 
 
@@ -98,12 +98,12 @@ def test_results_that_only_an_operator_behind_two_reads_are_read_at_once() -> No
         str(each) for each in made.rest if each.subject in ("first", "second", "both") and each.what in ("process", "emit", "consume")
     ] == [
         "emit first: reads state of first, watermarks; writes results of first",
-        "consume first: reads results of first; if first emitted",
+        "consume first: reads results of first; counts results of first; if first emitted",
         "emit second: reads state of second, watermarks; writes results of second",
         "process both: reads results of first, results of second; writes state of both; if there is anything to read",
-        "consume second: if second emitted",
+        "consume second: counts results of second; if second emitted",
         "emit both: reads state of both, watermarks; writes results of both",
-        "consume both: if both emitted",
+        "consume both: counts results of both; if both emitted",
     ]
 
 

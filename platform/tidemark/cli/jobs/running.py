@@ -106,9 +106,19 @@ def run(
 @click.command()
 @click.argument("job", metavar="MODULE:JOB")
 @click.option("--format", "form", type=click.Choice(["text", "mermaid"]), default="text", show_default=True)
-def graph(job: str, form: str) -> None:
+@click.option("--schedule", is_flag=True, help="Print the passes that an epoch of it makes, in order.")
+def graph(job: str, form: str, *, schedule: bool) -> None:
     """Draw a job's graph. Starts no JVM."""
-    click.echo(load_job(job).explain("mermaid" if form == "mermaid" else "text"))
+    if schedule and form != "text":
+        raise DefinitionError("a schedule has no --format mermaid", fix="leave out --schedule, or --format")
+    found = load_job(job)
+    if not schedule:
+        click.echo(found.explain("mermaid" if form == "mermaid" else "text"))
+        return
+    from tidemark.spark.epoch.schedule import build_schedule
+    from tidemark.spark.epoch.topology import build_topology
+
+    click.echo(build_schedule(build_topology(found.outputs)).describe())
 
 
 def _restore(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
@@ -28,7 +28,7 @@ from tidemark.spark.columns.epoch_plan import EpochPlan
 from tidemark.spark.columns.tallies import observe_splits
 from tidemark.spark.epoch.background_jobs import BackgroundJobs, thread_pool
 from tidemark.spark.epoch.conservation import Balance
-from tidemark.spark.epoch.schedule import EpochSchedule, Pass, What
+from tidemark.spark.epoch.schedule import EpochSchedule, Pass, What, build_schedule
 from tidemark.spark.epoch.stateless import StatelessPlan
 from tidemark.spark.epoch.topology import Topology
 from tidemark.spark.operators.base.contract import OperatorContext, OperatorRuntime, PortInput
@@ -45,15 +45,13 @@ if TYPE_CHECKING:
 class RuntimeContext:
     """What all epochs of a run share.
 
-    ``store`` is the job's folder; ``schedule`` the passes that each makes. ``steps`` are by ``id(node)``,
-    ``definitions`` by uid as they are recorded, ``sinks`` by output name.
+    ``store`` is the job's folder; ``steps`` are by ``id(node)``, ``definitions`` by uid as they are recorded, ``sinks`` by output name.
     ``varies`` says which nodes could give other rows when they are read again; filled in as epochs ask. ``expected`` are the side outputs
     that had rows in the epoch before. ``pool`` are the threads for work beside the epoch's own.
     """
 
     store: JobStore
     topology: Topology
-    schedule: EpochSchedule
     steps: Mapping[int, OperatorRuntime]
     definitions: Mapping[str, Mapping[str, object]]
     sinks: Mapping[str, BoundSink]
@@ -61,6 +59,11 @@ class RuntimeContext:
     varies: dict[int, bool] = field(default_factory=dict)
     expected: set[str] = field(default_factory=set)
     pool: ThreadPoolExecutor = field(default_factory=thread_pool)
+
+    @cached_property
+    def schedule(self) -> EpochSchedule:
+        """The passes that each epoch makes."""
+        return build_schedule(self.topology)
 
 
 class EpochRun:

@@ -35,9 +35,9 @@ class Pass:
     where nothing else does, and their counts, ``compact`` merges its state files. ``output`` and ``side_output`` stage an output's rows,
     ``count`` reads what no other pass counts, ``watermarks`` advances those of the sources.
 
-    ``subject`` is a name: of an operator, an output, a source or a filter. ``counts`` are the sources, filters and side outputs whose
-    rows are known after this pass, and not before. ``beside`` says that the epoch goes on meanwhile. ``of`` is what ``when`` asks for:
-    the side output ``gate``, or an operator. ``node`` is the operator, or the node whose rows are read.
+    ``subject`` is a name: of an operator, an output, a source or a filter. ``counts`` are the sources, filters, side outputs and results
+    whose rows are known after this pass, and not before. ``beside`` says that the epoch goes on meanwhile. ``of`` is what ``when`` asks
+    for: the side output ``gate``, or an operator. ``node`` is the operator, or the node whose rows are read.
     """
 
     what: What
@@ -59,7 +59,7 @@ class Pass:
             for name, names in (("reads", self.reads), ("writes", self.writes), ("counts", self.counts))
             if names
         ]
-        parts += ["beside the passes that follow"] if self.beside else []
+        parts += ["beside what follows"] if self.beside else []
         parts += [_WHEN[self.when].format(of=self.of)] if self.when != "always" else []
         return f"{what}: {'; '.join(parts)}" if parts else what
 
@@ -79,7 +79,7 @@ class EpochSchedule:
     def describe(self) -> str:
         """Return a numbered line per pass."""
         lines = [f"{number:3} {each}" for number, each in enumerate(self.passes, 1)]
-        return "\n".join(["input", *lines[: len(self.input)], "rest", *lines[len(self.input) :]])
+        return "\n".join(["the input is read", *lines[: len(self.input)], "after that", *lines[len(self.input) :]])
 
 
 def build_schedule(topology: Topology) -> EpochSchedule:
@@ -141,7 +141,8 @@ class _Builder:
         if self._topology.consumers.get(id(node)):
             # What waits for another operator's results as well has not read these yet.
             unread = not any(found is node for found in result_operators(*reading))
-            yield Pass("consume", name, (f"results of {name}",) if unread else (), when="emitted", of=name, node=node)
+            results = (f"results of {name}",)
+            yield Pass("consume", name, results if unread else (), counts=results, when="emitted", of=name, node=node)
         yield Pass("compact", name, (f"state of {name}",), (f"state of {name}",), beside=True, when="has_work", node=node)
 
     def _following(self, node: StatefulNode) -> Iterator[Pass]:

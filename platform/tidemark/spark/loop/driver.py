@@ -22,7 +22,6 @@ from tidemark.spark.columns.epoch_plan import Checkpoint, EpochPlan
 from tidemark.spark.env.session import spark_jobs
 from tidemark.spark.epoch.epoch import EpochRun, RuntimeContext
 from tidemark.spark.epoch.progress_builder import build_progress
-from tidemark.spark.epoch.schedule import build_schedule
 from tidemark.spark.epoch.topology import build_topology
 from tidemark.spark.loop.beginning import Beginning
 from tidemark.spark.loop.compatibility import fitted, was_refused
@@ -108,7 +107,6 @@ class JobDriver:
         self._context = RuntimeContext(
             store=self._store,
             topology=self._topology,
-            schedule=build_schedule(self._topology),
             steps={id(node): runtime_of(node) for node in self._topology.operators},
             definitions={self._topology.name(node): encode(node) for node in self._topology.operators},
             sinks=bind_sinks(job.outputs, self._store),
