@@ -225,9 +225,4 @@ def _quiet(progress: EpochProgress, uids: Mapping[str, str], unread: Collection[
 
 
 def _renamed(totals: Totals, names: Mapping[str, str]) -> Totals:
-    return Totals(
-        sources=totals["sources"],
-        filters=totals["filters"],
-        operators={names.get(uid, uid): counts for uid, counts in totals["operators"].items()},
-        outputs=totals["outputs"],
-    )
+    return {**totals, "operators": {names.get(uid, uid): counts for uid, counts in totals["operators"].items()}}

@@ -111,6 +111,7 @@ class EpochRun:
             {name: tuple(split for split in state.splits if split) for name, state in plan.before.sources.items()},
             lambda node, rows: self.operators[id(node)].late_rows(rows),
             self._machinery.varies,
+            run=self._count_rows,
         )
         self.balance = Balance(topology, self.rows)
 
@@ -212,8 +213,12 @@ class EpochRun:
             gate = self.topology.gate(emitter)
             empty = gate is not None and self.balance.side_rows(gate) == 0
             if self.rows.available(emitter) and self._settled(emitter) and id(emitter) not in self.rows.tallies and not empty:
-                with self._stage("count"):
-                    self.rows.rows(emitter).write.format("noop").mode("overwrite").save()
+                self._count_rows(self.rows.rows(emitter))
+
+    def _count_rows(self, rows: DataFrame) -> None:
+        """Make a pass over rows that only tallies them."""
+        with self._stage("count"):
+            rows.write.format("noop").mode("overwrite").save()
 
     def _undriven(self) -> list[Node]:
         """Return sources and filters that nothing reads in every epoch, though someone wants to know what they put aside."""

@@ -67,6 +67,7 @@ class EpochRows:
         known_splits: names of the splits seen in earlier epochs, by source.
         late: returns which rows of its input are late for a window operator.
         varies: whether a second reading of a node could give other rows, as far as it was asked before in this run; filled in.
+        run: makes a pass over rows, so that their tally is known.
     """
 
     def __init__(
@@ -76,12 +77,15 @@ class EpochRows:
         known_splits: Mapping[str, tuple[str, ...]],
         late: Callable[[WindowNode, DataFrame], DataFrame],
         varies: dict[int, bool],
+        *,
+        run: Callable[[DataFrame], None],
     ) -> None:
         self._topology = topology
         self._intakes = intakes
         self._known_splits = known_splits
         self._late = late
         self._varies = varies
+        self._run = run
         self._marked: dict[int, DataFrame] = {}
         self._rows: dict[int, DataFrame] = {}
         self._persisted: list[DataFrame] = []
@@ -244,7 +248,7 @@ class EpochRows:
             return self._side_output(node)
         if isinstance(node, UnionNode):
             return self._union(node)
-        before = self.rows(node.inputs[0])
+        before = self._counted(node.inputs[0]) if isinstance(node, TransformNode) else self.rows(node.inputs[0])
         hidden = hidden_of(before.columns)
         visible = visible_of(before.columns)
         if isinstance(node, ExplodeNode):
@@ -263,6 +267,12 @@ class EpochRows:
         if isinstance(node, TransformNode):
             return self._transform(node, before, visible, hidden)
         raise TypeError(type(node).__name__)
+
+    def _counted(self, node: Node) -> DataFrame:
+        """Return a node's rows, kept, after a pass of their own: what a transform does may stop before it has read all of them."""
+        rows = self._keep(self.rows(node))
+        self._run(rows)
+        return rows
 
     def _union(self, node: UnionNode) -> DataFrame:
         ready = [self.rows(parent) for parent in node.inputs if self.available(parent)]

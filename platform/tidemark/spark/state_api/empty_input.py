@@ -131,7 +131,7 @@ def empty_job(spark: SparkSession, job: Job, elements: JobStore) -> EmptyJob:
         ordered = id(source) in topology.ordered
         batch = _without_rows(spark, source, elements, ordered=ordered)
         intakes[source.name] = take_in(source, batch, 0, ordered=ordered, strict=False)
-    rows = EpochRows(topology, intakes, {}, lambda _, frame: frame.where("false"), {})
+    rows = EpochRows(topology, intakes, {}, lambda _, frame: frame.where("false"), {}, run=lambda _: None)
     found = {}
     try:
         for node in topology.windows:

@@ -11,7 +11,7 @@ is refused, since it was written by something newer.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, fields, is_dataclass
+from dataclasses import MISSING, field, fields, is_dataclass
 from functools import cache
 from typing import Any, Final, TypeVar
 
@@ -28,6 +28,11 @@ def later(default: T) -> T:
     """Return a dataclass field that came to its class after the first release of the class's form."""
     made: T = field(default=default, metadata={_LATER: True})
     return made
+
+
+def later_mapping() -> Any:  # noqa: ANN401 - a mapping of whatever the field says
+    """Return such a field whose default is an empty mapping."""
+    return field(default_factory=dict, metadata={_LATER: True})
 
 
 def to_plain(value: object) -> Any:  # noqa: ANN401 - JSON has no narrower type that callers could use
@@ -70,4 +75,6 @@ def _field_names(kind: Any) -> tuple[tuple[str, ...], Mapping[str, object]] | No
     """Return the names of a dataclass's fields, and the defaults of those that are left out where they have them."""
     if not is_dataclass(kind):
         return None
-    return tuple(item.name for item in fields(kind)), {item.name: item.default for item in fields(kind) if _LATER in item.metadata}
+    return tuple(item.name for item in fields(kind)), {
+        item.name: {} if item.default is MISSING else item.default for item in fields(kind) if _LATER in item.metadata
+    }

@@ -11,7 +11,7 @@ from typing import Literal
 
 from tidemark.clock import format_ms
 from tidemark.durations import short_duration
-from tidemark.state.encoding.codec import from_plain, later, to_plain
+from tidemark.state.encoding.codec import from_plain, later, later_mapping, to_plain
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,14 @@ class FilterProgress:
     rows_passed: int
     rows_rejected: int
     rejects_to: str | None = None
+
+
+@dataclass(frozen=True)
+class TransformProgress:
+    """One transform: the rows of the epoch that it was given, and those that came out of it, which may be fewer or more."""
+
+    rows_in: int
+    rows_out: int
 
 
 @dataclass(frozen=True)
@@ -135,7 +143,8 @@ class OutputProgress:
 class EpochProgress:
     """One committed epoch.
 
-    ``sources``, ``filters`` (by ``name``), ``operators`` (by uid), ``outputs`` (by output name); ``stages`` is milliseconds by stage.
+    ``sources``, ``filters`` and ``transforms`` (by ``name``), ``operators`` (by uid), ``outputs`` (by output name); ``stages`` is
+    milliseconds by stage.
     """
 
     job: str
@@ -152,6 +161,7 @@ class EpochProgress:
     stages: Mapping[str, int] = field(default_factory=dict)
     spark_jobs: int = 0
     end_of_input: bool = False
+    transforms: Mapping[str, TransformProgress] = later_mapping()
 
     @property
     def watermark(self) -> int | None:
