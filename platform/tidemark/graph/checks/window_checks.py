@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from tidemark.errors import DefinitionError, ExpressionError, InvalidNameError
 from tidemark.graph.aggregates.aggregate_checks import check_argument_types
@@ -20,6 +21,8 @@ from tidemark.graph.windows.window_firing import check_firing
 from tidemark.semantics.windows.assigners import DynamicSession
 
 _ASSIGNER = ("assign", "describe", "merging", "domain")
+NO_MAP_KEYS: Final = "key by an entry of it, .key_by(zone=\"tags['zone']\"), or by its text, .key_by(tags='to_json(tags)')"
+"""What to write for a key that is a MAP, whose entries have no order by which Spark could tell equal ones."""
 
 
 def check_window(node: WindowNode) -> None:
@@ -54,7 +57,11 @@ def check_keys(keys: Sequence[tuple[str, Expression]], schema: Schema | None, pl
     """
     for name, expression in keys:
         site = Site(f"key {name!r}", place, uid)
-        check_columns(parse_row_expression(expression, site), expression, schema, site)
+        parsed = parse_row_expression(expression, site)
+        check_columns(parsed, expression, schema, site)
+        kind = type_of(parsed, schema)
+        if kind is not None and "MAP<" in kind:
+            raise ExpressionError(f"{site.of(expression)} is of type {kind}, and maps are no keys", fix=NO_MAP_KEYS, uid=uid, place=place)
 
 
 def check_assigner(assigner: object, place: str) -> None:

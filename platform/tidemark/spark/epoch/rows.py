@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
@@ -52,7 +53,7 @@ from tidemark.spark.sources.intake import FIRST_FILTER, Intake
 from tidemark.spark.sources.malformed import malformed_rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column
 
 BRANCH = "__tm_branch"
 NTH = "__tm_nth"
@@ -289,6 +290,13 @@ class EpochRows:
                 uid=self._topology.name(node),
                 place=node.place,
             ) from error
+        if not isinstance(after, DataFrame):
+            raise UserCodeError(
+                f"transform returned {'nothing' if after is None else f'a {type(after).__name__}'}, not a DataFrame",
+                fix="end the function with a return of the changed DataFrame, such as: return rows.where('fare > 0')",
+                uid=self._topology.name(node),
+                place=node.place,
+            )
         if META not in after.columns:
             raise UserCodeError(
                 f"transform lost the column {META}, which carries each row's event time",
