@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -76,6 +76,15 @@ def at_run(error: type[TidemarkError], *says: str) -> Callable[[Callable[[Lab], 
     return register
 
 
+def wrong(value: object) -> Any:
+    """Pass for any type, as a caller without a type checker would."""
+    return value
+
+
+def with_tags(lab: Lab) -> tm.Stream:
+    return lab.source([("x", 1, {"a": 1})], schema="zone STRING, at BIGINT, tags MAP<STRING, INT>")
+
+
 # ---------------------------------------------------------------------------------------------------------- at definition
 
 
@@ -108,6 +117,12 @@ def unknown_timestamp_column() -> object:
 def timestamp_of_a_wrong_type() -> object:
     elements = tm.from_elements([("a", 1.5, 1)], schema="zone STRING, at DOUBLE, fare BIGINT")
     return tm.source("fares", elements, watermarks=tm.bounded_out_of_orderness("0 seconds", timestamp="at"))
+
+
+@at_definition(ExpressionError, "key 'tags'", "MAP<STRING, INT>", "to_json", "test_bad_input.py")
+def map_as_a_key() -> object:
+    elements = tm.from_elements([], schema="at BIGINT, tags MAP<STRING, INT>")
+    return tm.source("tagged", elements, watermarks=tm.ascending(timestamp="at")).key_by("tags")
 
 
 @at_definition(ExpressionError, "'fare > (1'", "test_bad_input.py")
@@ -279,6 +294,70 @@ def transform_that_loses_the_event_time(lab: Lab) -> Act:
 @at_run(UserCodeError, "ValueError: fare 4 is not to my liking", "test_bad_input.py")
 def failing_transform(lab: Lab) -> Act:
     return lab.rows_out(lab.source().transform(fails))  # type: ignore[arg-type]
+
+
+@at_run(UserCodeError, "transform returned nothing, not a DataFrame", "'spoilt'", "return rows.where", HERE)
+def transform_that_returns_nothing(lab: Lab) -> Act:
+    return lab.rows_out(lab.source().transform(wrong(lambda _: None)).uid("spoilt"))
+
+
+@at_run(UserCodeError, "transform returned a GroupedData, not a DataFrame", HERE)
+def transform_that_returns_something_else(lab: Lab) -> Act:
+    return lab.rows_out(lab.source().transform(wrong(lambda frame: frame.groupBy("zone"))))
+
+
+@at_run(UserCodeError, "INVALID_EXTRACT_BASE_FIELD_TYPE", "select column 'z' = 'tags.a.z'", HERE)
+def field_of_a_map_s_value_that_has_none(lab: Lab) -> Act:
+    return lab.rows_out(with_tags(lab).select("at", z="tags.a.z"))
+
+
+@at_run(UserCodeError, "INVALID_EXTRACT_BASE_FIELD_TYPE", "filter condition 'tags.a.z > 1'", HERE)
+def field_of_a_map_s_value_in_a_condition(lab: Lab) -> Act:
+    return lab.rows_out(with_tags(lab).filter("tags.a.z > 1"))
+
+
+@at_run(UserCodeError, "FIELD_NOT_FOUND", "select column 'z' = 'tags.a.b'", HERE)
+def field_that_a_map_s_structs_do_not_have(lab: Lab) -> Act:
+    schema = "zone STRING, at BIGINT, tags MAP<STRING, STRUCT<a: INT>>"
+    return lab.rows_out(lab.source([("x", 1, {"a": {"a": 1}})], schema=schema).select("at", z="tags.a.b"))
+
+
+@at_run(UserCodeError, "DATATYPE_MISMATCH", "select column 'z' = 'date_add(tags, 1)'", HERE)
+def function_of_a_map(lab: Lab) -> Act:
+    return lab.rows_out(with_tags(lab).select("at", z="date_add(tags, 1)"))
+
+
+@at_run(UserCodeError, "'(fare > 3)' is not true!", "with_columns column 'z' = 'assert_true(fare > 3)'", "rejects_to", HERE)
+def assertion_that_does_not_hold(lab: Lab) -> Act:
+    return lab.rows_out(lab.source().with_columns(z="assert_true(fare > 3)"))
+
+
+@at_run(UserCodeError, "no such fare", "filter condition 'raising()'", HERE)
+def error_that_a_column_made_in_python_raises(lab: Lab) -> Act:
+    def raising() -> Column:
+        from pyspark.sql import functions as F
+
+        return F.when(F.col("fare") > 3, F.raise_error("no such fare")).otherwise(F.lit(True))
+
+    return lab.rows_out(lab.source().filter(raising))
+
+
+@at_run(UserCodeError, "None as 'fare'", "NOT NULL", "returns=", HERE)
+def python_function_that_returns_a_null_where_there_is_none(lab: Lab) -> Act:
+    return lab.rows_out(lab.source().map(lambda _: {"fare": None}, returns="fare BIGINT NOT NULL"))
+
+
+@at_run(DefinitionError, "'fares' (epoch 0) has no 'fare'", "NOT NULL", "bad_inputs.py:")
+def element_without_a_value_that_is_not_null(lab: Lab) -> Act:
+    return lab.rows_out(lab.source([("a", 1, None)], schema="zone STRING, at BIGINT, fare BIGINT NOT NULL"))
+
+
+@at_run(SourceError, "landing/day.json' of source 'fares' is a file", "landing/*.json", HERE)
+def file_in_place_of_a_folder(lab: Lab) -> Act:
+    (lab.folder / "landing").mkdir()
+    (lab.folder / "landing" / "day.json").write_text("{}")
+    spec = tm.files(lab.path("landing/day.json"), format="json", schema=SCHEMA)
+    return lab.rows_out(tm.source("fares", spec, watermarks=tm.bounded_out_of_orderness("0 seconds", timestamp="at")))
 
 
 @at_run(UserCodeError, "fair")
@@ -487,6 +566,15 @@ def test_bad_input_commits_nothing(case: BadInput, spark: SparkSession, tmp_path
     before = committed(tmp_path)
     check_message(case, failure_of(act))
     assert committed(tmp_path) == before
+
+
+@pytest.mark.spark
+def test_a_map_as_a_key_whose_type_only_spark_knows_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    lab = Lab(tmp_path, spark)
+    unknown = with_tags(lab).transform(lambda frame: frame)
+    job = lab.windows_out(unknown.key_by("tags").window(tm.tumbling("1 hour")).aggregate(n=tm.count()).uid("hourly"))
+    says = ("a key is a MAP", "key 'tags'", "to_json", "'hourly'", HERE)
+    check_message(BadInput("map", UserCodeError, says, lambda _: lambda: None), failure_of(lambda: lab.run(job, end_of_input=True)))
 
 
 # ------------------------------------------------------------------------------------------------------ the command line

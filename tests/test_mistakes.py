@@ -42,6 +42,16 @@ def wrong(value: object) -> Any:
     return value
 
 
+def amount_column() -> Any:
+    from pyspark.sql import functions as F
+
+    return F.col("amount")
+
+
+def timed_by(timestamp: str) -> tm.Stream:
+    return tm.source("p", tm.from_elements(ROWS, schema=SCHEMA), watermarks=tm.ascending(timestamp=timestamp))
+
+
 @dataclass
 class Place:
     """A folder with a job that has run once, and what runs and stores it."""
@@ -196,6 +206,21 @@ MISTAKES: tuple[Mistake, ...] = (
     ("`outputs=[…]`", lambda p: tm.Job("j", outputs=wrong([tm.delta(p.rows(), "t")])), "TM100"),
     ("`max_epochs=0`", lambda p: p.run(p.job(p.rows()), max_epochs=0), "TM100"),
     ("percentile `95`", lambda _: tm.approx_percentile("amount", 95), "TM100"),
+    ("`tm.source(...)` without watermarks", lambda _: wrong(tm).source("p", tm.rate(rows_per_second=1)), "TM100"),
+    ("`tm.delta(stream)`", lambda p: wrong(tm).delta(p.rows()), "TM100"),
+    ("`map(f)` without `returns`", lambda p: wrong(p.rows()).map(dict), "TM100"),
+    ("Spark's `stream['amount']`", lambda p: wrong(p.rows())["amount"], "TM100"),
+    ("a Column, `filter(F.col('amount') > 1)`", lambda p: p.rows().filter(wrong(amount_column() > 1)), "TM102"),
+    ("a Column in `select`", lambda p: p.rows().select(wrong(amount_column())), "TM102"),
+    ("a Column in `sum`", lambda _: tm.sum(wrong(amount_column())), "TM100"),
+    ("`key_by(['user'])`", lambda p: p.rows().key_by(wrong(["user"])), "TM102"),
+    ("a Column as `timestamp`", lambda _: timed_by(wrong(amount_column())), "TM100"),
+    ('`session("amount * 2")`', lambda _: tm.session("amount * 2"), "TM103"),
+    ("`tm.Job(outputs, name)`", lambda p: tm.Job(wrong({"a": tm.delta(p.rows(), "t")}), wrong("j")), "TM104"),
+    ("`maxepochs=3`", lambda p: wrong(tm).run(p.job(p.rows()), maxepochs=3), "TM100"),
+    ('`spark="local[2]"`', lambda p: tm.run(p.job(p.rows()), spark=wrong("local[2]")), "TM100"),
+    ("a `transform` that returns nothing", lambda p: p.runs(p.rows().transform(wrong(lambda _: None)), name="nothing"), "TM501"),
+    ("`assert_true` that fails", lambda p: p.runs(p.rows().select("at", ok="assert_true(amount > 2)"), name="asserts"), "TM501"),
     (
         "a folder that is not there",
         lambda p: p.runs(tm.source("f", tm.files(p.at("nowhere"), format="json", schema=SCHEMA), watermarks=TIMED), name="folderless"),

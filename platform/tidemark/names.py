@@ -40,11 +40,22 @@ def validate_name(kind: str, name: object, *, place: str | None = None) -> str:
     """
     if isinstance(name, str) and is_name(name):
         return name
+    if not isinstance(name, str):
+        raise InvalidNameError(f"{kind} name is a {type(name).__name__}, not text", fix=f"write it as text: {_example(kind)}", place=place)
     raise InvalidNameError(
         f"{kind} name {name!r} is not allowed",
         fix="use 1 to 100 letters, digits, '_', '-' or '.', beginning with a letter or digit, without '..'",
         place=place,
     )
+
+
+def _example(kind: str) -> str:
+    return {
+        "job": "tm.Job('taxi', outputs={...}), the name first",
+        "uid": ".uid('hourly')",
+        "output": "outputs={'fares': tm.delta(...)}",
+        "output tag": "tm.OutputTag('late')",
+    }.get(kind, "'name'")
 
 
 def validate_source_name(name: object, *, place: str | None = None) -> str:
@@ -58,4 +69,7 @@ def validate_source_name(name: object, *, place: str | None = None) -> str:
     """
     if isinstance(name, str) and _SOURCE_NAME.fullmatch(name):
         return name
+    if not isinstance(name, str):
+        fix = "the name comes first: tm.source('trips', tm.files(...), watermarks=...)"
+        raise InvalidNameError(f"source name is a {type(name).__name__}, not text", fix=fix, place=place)
     raise InvalidNameError(f"source name {name!r} is not allowed", fix="use 1 to 100 letters, digits or '_'", place=place)

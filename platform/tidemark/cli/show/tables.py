@@ -37,6 +37,7 @@ def progress_lines(status: JobStatus) -> list[str]:
         lines.append(f"  lineage {last.lineage}, epoch {last.epoch}, watermark {format_ms(last.watermark)}")
     lines += [f"  source {n}: read {c['read']} = passed {c['passed']} + malformed {c['malformed']}" for n, c in totals["sources"].items()]
     lines += [f"  filter {n}: in {c['in']} = passed {c['passed']} + rejected {c['rejected']}" for n, c in totals["filters"].items()]
+    lines += [f"  transform {n}: in {c['in']}, out {c['out']}" for n, c in totals.get("transforms", {}).items()]
     lines += [f"  window {n}: in {c['in']} = accepted {c['accepted']} + late {c['late']}" for n, c in totals["operators"].items()]
     for name, output in status.outputs.items():
         rows = totals["outputs"].get(name, 0)

@@ -19,6 +19,7 @@ from tidemark.graph.model.aggregates import Aggregate
 from tidemark.graph.model.nodes import Expression, Node, OutputTag, WindowFunction, WindowNode
 from tidemark.graph.model.places import user_place
 from tidemark.graph.model.unknown_members import unknown_member
+from tidemark.graph.model.wrong_calls import checked_methods
 from tidemark.graph.operators.window.checks import check_assigner
 from tidemark.graph.operators.window.descriptions import describe_assigner
 from tidemark.graph.operators.window.reduce import REDUCED
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from tidemark.graph.api.streams import Stream
 
 
+@checked_methods()
 @dataclass(frozen=True, eq=False, kw_only=True)
 class KeyedStream:
     """Elements grouped by key; made by ``Stream.key_by``."""
@@ -61,6 +63,7 @@ class KeyedStream:
         return WindowedStream(node=self.node, keys=self.keys, assigner=assigner, place=place)
 
 
+@checked_methods()
 @dataclass(frozen=True, eq=False, kw_only=True)
 class WindowedStream:
     """Elements in windows, per key if there are keys; made by ``window`` or ``window_all``.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import get_args
 
 from tidemark.durations import Duration, to_ms
-from tidemark.errors import DefinitionError
+from tidemark.errors import DefinitionError, DurationError
 from tidemark.graph.model.places import placed, user_place
 from tidemark.names import is_blank
 from tidemark.semantics.windows.assigners import CountWindows, Cumulative, DynamicSession, GlobalWindows, Session, Sliding, Tumbling
@@ -125,13 +125,23 @@ def session(gap: Duration | None = None, *, gap_by: str | None = None, time: Tim
     with placed(place):
         domain = _domain("session", time)
         if gap is not None:
-            return Session(to_ms(gap, what="gap", minimum=1, place=place), domain)
+            return Session(_gap_ms(gap, place), domain)
         if gap_by is None or is_blank(gap_by):
             raise DefinitionError(
                 f"session(gap_by={gap_by!r}) is not an SQL expression",
                 fix="give one over the stream's columns, such as gap_by='timeout_ms' or gap_by='INTERVAL 5 MINUTES'",
             )
         return DynamicSession(gap_by.strip(), domain)
+
+
+def _gap_ms(gap: Duration, place: str) -> int:
+    try:
+        return to_ms(gap, what="gap", minimum=1, place=place)
+    except DurationError as error:
+        if isinstance(gap, str) and gap.strip() and not gap.strip()[0].isdigit() and not gap.strip().startswith("-"):
+            fix = f"write a duration, such as session('30 minutes'); a gap that each row has is an SQL expression: session(gap_by={gap!r})"
+            raise DurationError(error.what, fix=fix, place=place) from None
+        raise
 
 
 def count_window(size: int, slide: int | None = None) -> CountWindows:

@@ -197,10 +197,14 @@ def named_expressions(
     return (*(_positional(operator, column, place) for column in columns), *named.items())
 
 
-def _positional(operator: str, column: str, place: str) -> tuple[str, Expression]:
+def _positional(operator: str, column: object, place: str) -> tuple[str, Expression]:
     from sqlglot import exp, tokenize
 
     site = Site(f"{operator} column", place)
+    if isinstance(column, list | tuple):
+        listed = ", ".join(repr(each) for each in column if isinstance(each, str)) or "'zone', 'fare'"
+        fix = f"name the columns one by one: .{operator}({listed})"
+        raise ExpressionError(f"{site.what} is a {type(column).__name__}, not a column", fix=fix, place=place)
     if not isinstance(column, str):
         raise ExpressionError(
             f"{site.what} is {column!r}, which has no name", fix=f"give it one: .{operator}(name={_DEFERRED})", place=place

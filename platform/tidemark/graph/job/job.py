@@ -6,15 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 from tidemark.errors import DefinitionError, TidemarkError
 from tidemark.graph.job.job_checks import check_job
 from tidemark.graph.model.nodes import Node, Output, SourceNode, walk
 from tidemark.graph.model.places import user_place
 from tidemark.graph.model.unknown_members import unknown_member
+from tidemark.graph.model.wrong_calls import checked_methods
 
 
+@checked_methods("__init__")
 @dataclass(frozen=True, eq=False)
 class Job:
     """What is run, deployed and restored as one.
@@ -49,11 +51,11 @@ class Job:
 
     def __post_init__(self) -> None:
         """Check the whole job and freeze what was passed."""
-        place = user_place()
+        place, name = user_place(), cast("object", self.name)
         try:
             check_job(self, place)
         except TidemarkError as error:
-            raise error.with_job(str(self.name)) from error.__cause__
+            raise (error.with_job(name) if isinstance(name, str) else error) from error.__cause__
         frozen = {
             "place": place,
             "outputs": MappingProxyType(dict(self.outputs)),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from tidemark.graph.model.aggregates import Aggregate
 from tidemark.graph.model.unknown_members import unknown_member
+from tidemark.graph.model.wrong_calls import checked_methods
 from tidemark.semantics.process.evictors import Evictor
 from tidemark.semantics.triggers.triggers import Trigger
 from tidemark.semantics.watermarks.watermarks import WatermarkStrategy
@@ -31,6 +32,7 @@ PATTERN_CHARACTERS = "*?[]{}\\"
 """Of a path: one with any of them is a pattern, which may stand for several folders."""
 
 
+@checked_methods("__init__")
 @dataclass(frozen=True)
 class OutputTag:
     """Name of a side output: late, rejected, malformed or split rows.

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import cast
+from typing import Final, cast
 
-from tidemark.graph.expressions.expression_types import expression_type
+from tidemark.errors import ExpressionError
+from tidemark.graph.expressions.expression_types import expression_type, type_of
 from tidemark.graph.expressions.expressions import Site, check_columns, parse_row_expression
 from tidemark.graph.expressions.function_text import function_text, text_hash
 from tidemark.graph.model.nodes import Expression
 from tidemark.graph.model.schema import Schema, SchemaColumn
 
 Keys = Sequence[tuple[str, Expression]]
+
+NO_MAP_KEYS: Final = "key by an entry of it, .key_by(zone=\"tags['zone']\"), or by its text, .key_by(tags='to_json(tags)')"
+"""What to write for a key that is a MAP, whose entries have no order by which Spark could tell equal ones."""
 
 
 def check_keys(keys: Keys, schema: Schema | None, place: str, *, uid: str | None = None) -> None:
@@ -22,7 +26,11 @@ def check_keys(keys: Keys, schema: Schema | None, place: str, *, uid: str | None
     """
     for name, expression in keys:
         site = Site(f"key {name!r}", place, uid)
-        check_columns(parse_row_expression(expression, site), expression, schema, site)
+        parsed = parse_row_expression(expression, site)
+        check_columns(parsed, expression, schema, site)
+        kind = type_of(parsed, schema)
+        if kind is not None and "MAP<" in kind:
+            raise ExpressionError(f"{site.of(expression)} is of type {kind}, and maps are no keys", fix=NO_MAP_KEYS, uid=uid, place=place)
 
 
 def typed(columns: Keys, given: Schema | None) -> list[SchemaColumn]:

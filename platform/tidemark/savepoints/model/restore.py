@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from tidemark.errors import DefinitionError, StateMismatchError
+from tidemark.graph.model.wrong_calls import checked_methods
 from tidemark.savepoints.model.positions import sources_of, without_sources
 from tidemark.savepoints.model.restore_words import LEAVE_BEHIND, by_restore
 from tidemark.savepoints.model.savepoint import Savepoint
@@ -20,6 +21,7 @@ Mode = Literal["no-claim", "claim"]
 """Whether the savepoint goes on belonging to whom it did, or to the job that is restored from it, which then disposes of it."""
 
 
+@checked_methods("__init__")
 @dataclass(frozen=True)
 class Restore:
     """A job goes on from a savepoint: under a new lineage, with the savepoint's state and positions.
@@ -225,9 +227,4 @@ def _quiet(progress: EpochProgress, uids: Mapping[str, str], unread: Collection[
 
 
 def _renamed(totals: Totals, names: Mapping[str, str]) -> Totals:
-    return Totals(
-        sources=totals["sources"],
-        filters=totals["filters"],
-        operators={names.get(uid, uid): counts for uid, counts in totals["operators"].items()},
-        outputs=totals["outputs"],
-    )
+    return {**totals, "operators": {names.get(uid, uid): counts for uid, counts in totals["operators"].items()}}

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import CodeType
+from typing import Final
 
 from tidemark.graph.checks.node_expressions import deferred_expressions, node_expressions
 from tidemark.graph.expressions.expressions import Site
@@ -16,6 +17,10 @@ _CALL = re.compile(r"== DataFrame ==\n[^\n]* was called from\n(?P<place>[^\n]+:\
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<name>\S+)')
 _PLACEHOLDER = re.compile(r"\{\w+\}")
 _NAMED = re.compile(r"`([^`]+)`")
+_KEY = re.compile(r"\bkey_(\w+)")
+_RAISING = ("assert_true", "raise_error")
+USER_RAISED: Final = "USER_RAISED_EXCEPTION"
+"""Spark's name for an error that an expression raised on purpose."""
 _FOREIGN = re.compile(
     r"^<|/(?:pyspark|py4j|pyarrow|pandas|numpy|cloudpickle)/|/tidemark/(?:semantics|graph|spark|state)/|/lib/python3[.\d]*/(?!site-packages)"
 )
@@ -41,7 +46,7 @@ def origin_of_expression(text: str, nodes: Sequence[Node]) -> Origin:
     calls = [place for place in _CALL.findall(text) if not _FOREIGN.search(place)]
     if calls:
         return Origin(place=calls[-1])
-    sites = _by_shown_sql(text, nodes) or _by_names(text, nodes)
+    sites = _by_raising(text, nodes) or _by_shown_sql(text, nodes) or _by_names(text, nodes) or _by_key(text, nodes)
     if len(sites) == 1:
         site, expression = sites[0]
         return Origin(site.of(_one_line(expression)), site.uid, site.place or None)
@@ -72,7 +77,7 @@ def _by_shown_sql(text: str, nodes: Sequence[Node]) -> list[tuple[Site, str]]:
 
 def _holds(shown: str, sql: str) -> bool:
     """Return whether SQL that Spark shows has an expression in it, or is a line of it; placeholders of templates stand for any name."""
-    if shown in sql or sql in shown:
+    if shown in sql or re.search(rf"(?<!\w){re.escape(sql)}(?!\w)", shown):
         return True
     pieces = _PLACEHOLDER.split(sql)
     return len(pieces) > 1 and re.search(r"\S+?".join(map(re.escape, pieces)), shown) is not None
@@ -85,6 +90,23 @@ def _by_names(text: str, nodes: Sequence[Node]) -> list[tuple[Site, str]]:
         return []
     # Where Spark names only what it would have others use, that is the function with try_ before it.
     name = names[0].removeprefix("try_")
+    return _mentioning(name, nodes)
+
+
+def _by_raising(text: str, nodes: Sequence[Node]) -> list[tuple[Site, str]]:
+    """Return the expressions that may have raised an error on purpose, of which Spark says no more than its text."""
+    if USER_RAISED not in text:
+        return []
+    return _distinct([site for name in _RAISING for site in _mentioning(name, nodes)])
+
+
+def _by_key(text: str, nodes: Sequence[Node]) -> list[tuple[Site, str]]:
+    """Return the keys of windows that a message is about, which names them as the engine does."""
+    keys = {f"key {name!r}" for name in _KEY.findall(text.partition("\n")[0])}
+    return _distinct([(site, sql) for site, sql in _expressions(nodes) if site.what in keys])
+
+
+def _mentioning(name: str, nodes: Sequence[Node]) -> list[tuple[Site, str]]:
     word = re.compile(rf"\b{re.escape(name)}\b")
     written = [(site, sql) for site, sql in _expressions(nodes) if word.search(sql)]
     made = [
@@ -95,7 +117,9 @@ def _by_names(text: str, nodes: Sequence[Node]) -> list[tuple[Site, str]]:
 
 def _mentions(function: Callable[[], object], name: str) -> bool:
     code = getattr(function, "__code__", None)
-    return isinstance(code, CodeType) and any(name in constant.split(".") for constant in code.co_consts if isinstance(constant, str))
+    if not isinstance(code, CodeType):
+        return False
+    return name in code.co_names or any(name in constant.split(".") for constant in code.co_consts if isinstance(constant, str))
 
 
 def _expressions(nodes: Sequence[Node]) -> Iterator[tuple[Site, str]]:

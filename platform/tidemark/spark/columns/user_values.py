@@ -85,7 +85,7 @@ def fitted_batch(rows: Sequence[Mapping[str, object]], schema: pa.Schema) -> pa.
         if _NONE in set(map(type, values)):
             _look_for_mistyped(rows, field.name, schema.names)
         try:
-            columns.append(pa.array(fitted(values, field.type), type=field.type))
+            columns.append(pa.array(fitted(values, field.type, nullable=field.nullable), type=field.type))
         except MisfitError as misfit:
             raise misfit.within(field.name) from None
     return pa.RecordBatch.from_arrays(columns, schema=schema)
@@ -101,12 +101,14 @@ def typed_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """
     import pyarrow as pa
 
-    if batch.schema.equals(schema, check_metadata=False):
+    if batch.schema.equals(schema, check_metadata=False) and all(field.nullable for field in schema):
         return batch
     if len(batch.schema) != len(schema):
         raise MisfitColumnError(f"columns are {', '.join(batch.schema.names)}, and not {', '.join(schema.names)}")
     columns = []
     for column, field in zip(batch.columns, schema, strict=True):
+        if column.null_count and not field.nullable:
+            raise MisfitColumnError(f"column {field.name!r} has nulls and is declared NOT NULL")
         try:
             if _family(column.type) != _family(field.type):
                 raise pa.ArrowInvalid

@@ -14,6 +14,7 @@ from tidemark.graph.model.nodes import (
     SourceNode,
     SplitNode,
     StatefulNode,
+    TransformNode,
     UnionNode,
     WithColumnsNode,
 )
@@ -21,7 +22,7 @@ from tidemark.spark.columns.tallies import ALIVE, MALFORMED, Figures
 from tidemark.spark.epoch.stateless import StatelessPlan
 from tidemark.spark.epoch.topology import Topology, counter_of
 from tidemark.spark.operators.base.contract import InputCounts
-from tidemark.state.log.progress import FilterProgress
+from tidemark.state.log.progress import FilterProgress, TransformProgress
 from tidemark.state.log.records import OutputRecord
 
 
@@ -94,6 +95,22 @@ class Balance:
             elif isinstance(node, SplitNode):
                 found[self.topology.name(node)] = self._split(node)
         return found
+
+    def transforms(self) -> dict[str, TransformProgress]:
+        """Return how many rows went into every transform and came out of it."""
+        return {
+            self.topology.name(node): TransformProgress(self.alive(node.input), self._came_out(node))
+            for node in self.topology.nodes
+            if isinstance(node, TransformNode)
+        }
+
+    def _came_out(self, node: TransformNode) -> int:
+        """Return the rows of the pass that begins with what a transform returned."""
+        for end in self.topology.nodes:
+            figures = self.figures(end)
+            if figures is not None and self.topology.chain(end)[0] is node:
+                return figures.total
+        return 0
 
     def check(self) -> None:
         """Hold every count against its neighbours'; recount once where a task ran twice.

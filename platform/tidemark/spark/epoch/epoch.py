@@ -116,6 +116,7 @@ class EpochRun:
             {name: tuple(split for split in state.splits if split) for name, state in plan.before.sources.items()},
             lambda node, counter, inputs: self.operators[id(node)].side_rows(counter, inputs),
             self._context.varies,
+            run=self._count_rows,
         )
         self.balance = Balance(topology, self.rows)
 
@@ -233,8 +234,12 @@ class EpochRun:
         emitter = _node_of(made)
         empty = made.gate is not None and self.balance.side_rows(made.gate) == 0
         if self.rows.available(emitter) and id(emitter) not in self.rows.tallies and not empty:
-            with self._stage("count"):
-                self.rows.rows(emitter).write.format("noop").mode("overwrite").save()
+            self._count_rows(self.rows.rows(emitter))
+
+    def _count_rows(self, rows: DataFrame) -> None:
+        """Make a pass over rows that only tallies them."""
+        with self._stage("count"):
+            rows.write.format("noop").mode("overwrite").save()
 
     def _advance_watermarks(self, _: Pass) -> None:
         with self._stage("watermarks"):

@@ -38,6 +38,7 @@ def build_progress(run: EpochRun, job: str, *, duration_ms: int, spark_jobs: int
         stages=dict(run.stages),
         spark_jobs=spark_jobs,
         end_of_input=run.plan.end_of_input,
+        transforms=run.balance.transforms(),
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
@@ -52,7 +53,7 @@ from tidemark.spark.sources.intake import FIRST_FILTER, Intake
 from tidemark.spark.sources.malformed import malformed_rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column
 
 BRANCH = "__tm_branch"
 NTH = "__tm_nth"
@@ -67,6 +68,7 @@ class StatelessPlan:
         known_splits: names of the splits seen in earlier epochs, by source.
         side_rows: returns which rows of its ports an operator counts under a name.
         varies: whether a second reading of a node could give other rows, as far as it was asked before in this run; filled in.
+        run: makes a pass over rows, so that their tally is known.
     """
 
     def __init__(
@@ -76,12 +78,15 @@ class StatelessPlan:
         known_splits: Mapping[str, tuple[str, ...]],
         side_rows: Callable[[StatefulNode, str, Mapping[str, DataFrame]], DataFrame],
         varies: dict[int, bool],
+        *,
+        run: Callable[[DataFrame], None],
     ) -> None:
         self._topology = topology
         self._intakes = intakes
         self._known_splits = known_splits
         self._side_rows = side_rows
         self._varies = varies
+        self._run = run
         self._marked: dict[int, DataFrame] = {}
         self._rows: dict[int, DataFrame] = {}
         self._persisted: list[DataFrame] = []
@@ -229,7 +234,7 @@ class StatelessPlan:
             return self._side_output(node)
         if isinstance(node, UnionNode):
             return self._union(node)
-        before = self.rows(node.input)
+        before = self._counted(node.input) if isinstance(node, TransformNode) else self.rows(node.input)
         hidden = hidden_of(before.columns)
         visible = visible_of(before.columns)
         if isinstance(node, ExplodeNode):
@@ -249,6 +254,12 @@ class StatelessPlan:
             return self._transform(node, before, visible, hidden)
         raise TypeError(type(node).__name__)
 
+    def _counted(self, node: Node) -> DataFrame:
+        """Return a node's rows, kept, after a pass of their own: what a transform does may stop before it has read all of them."""
+        rows = self._keep(self.rows(node))
+        self._run(rows)
+        return rows
+
     def _union(self, node: UnionNode) -> DataFrame:
         ready = [self.rows(parent) for parent in node.inputs if self.available(parent)]
         return united(ready, uid=self._topology.name(node), place=node.place)
@@ -264,6 +275,13 @@ class StatelessPlan:
                 uid=self._topology.name(node),
                 place=node.place,
             ) from error
+        if not isinstance(after, DataFrame):
+            raise UserCodeError(
+                f"transform returned {'nothing' if after is None else f'a {type(after).__name__}'}, not a DataFrame",
+                fix="end the function with a return of the changed DataFrame, such as: return rows.where('fare > 0')",
+                uid=self._topology.name(node),
+                place=node.place,
+            )
         if META not in after.columns:
             raise UserCodeError(
                 f"transform lost the column {META}, which carries each row's event time",

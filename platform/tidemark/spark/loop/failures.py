@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from pyspark.errors import PySparkException, PythonException
+from pyspark.errors import AnalysisException, PySparkException, PythonException
 
 from tidemark.errors import CorruptStoreError, EngineError, SourceError, TidemarkError, UserCodeError
 from tidemark.graph.model.nodes import Node, SourceNode
+from tidemark.graph.operators.keys import NO_MAP_KEYS
 from tidemark.spark.columns.engine_causes import engine_cause, root_cause, whole_text
 from tidemark.spark.columns.error_text import first_line, message_text
-from tidemark.spark.columns.origins import Origin, origin_of_expression, origin_of_function
+from tidemark.spark.columns.origins import USER_RAISED, Origin, origin_of_expression, origin_of_function
 from tidemark.spark.sources.kafka_errors import kafka_error
 from tidemark.state.encoding.redaction import redacted
 
@@ -38,7 +39,6 @@ _DATA_CONDITIONS = (
     "NULL_MAP_KEY",
     "NUMERIC_VALUE_OUT_OF_RANGE",
     "REMAINDER_BY_ZERO",
-    "USER_RAISED_EXCEPTION",
 )
 _FILE_CONDITIONS = ("FAILED_READ_FILE", "CANNOT_READ_FILE", "PATH_NOT_FOUND")
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]*)[A-Z0-9_.]*\]")
@@ -67,6 +67,8 @@ def translate(error: BaseException, *, job: str, epoch: int | None, state: str, 
         found.args = (str(found),)
         return found
     kind, what, fix = _explained(error, state)
+    if kind is EngineError and isinstance(error, AnalysisException) and origin_of_expression(_located_text(error), nodes).place:
+        kind, what, fix = _refused(error, first_line(error))
     origin = _origin(error, kind, nodes)
     about = f", in {origin.what}" if origin.what else ""
     return kind(f"{what}{about}", fix=fix, job=job, uid=origin.uid, epoch=epoch, place=origin.place)
@@ -82,7 +84,13 @@ def _origin(error: BaseException, kind: type[TidemarkError], nodes: Sequence[Nod
             declared = (node.place for node in nodes if own["uid"] and getattr(node, "uid", None) == own["uid"])
             return Origin("", own["uid"], own["place"] or next(declared, None))
         return origin_of_function(str(error), nodes)
-    return origin_of_expression(message_text(error), nodes)
+    return origin_of_expression(_located_text(error), nodes)
+
+
+def _located_text(error: BaseException) -> str:
+    """Return an error's text with the SQL that it is about, which Spark keeps apart where it has refused it."""
+    contexts = error.getQueryContext() if isinstance(error, AnalysisException) else []
+    return "\n".join([message_text(error), *(context.summary() for context in contexts)])
 
 
 def _explained(error: BaseException, state: str) -> tuple[type[TidemarkError], str, str]:
@@ -93,7 +101,10 @@ def _explained(error: BaseException, state: str) -> tuple[type[TidemarkError], s
         return UserCodeError, f"a Python function failed: {what}", fix
     condition = _condition(error, text)
     if condition.startswith(_EXPRESSION_CONDITIONS):
-        return UserCodeError, f"Spark refuses an expression: {text}", "correct the expression; the epoch is read again"
+        return _refused(error, text)
+    if condition == USER_RAISED:
+        fix = "correct the data or the condition, or set such rows aside before: .filter(..., rejects_to=tm.OutputTag('odd'))"
+        return UserCodeError, f"an expression of yours raised: {text}", fix
     if condition.startswith(_DATA_CONDITIONS):
         fix = "use the try_ form of the function (try_cast, try_to_timestamp, try_divide, …), or filter such rows first with rejects_to"
         return UserCodeError, f"an expression failed on the data: {text}", fix
@@ -107,6 +118,12 @@ def _explained(error: BaseException, state: str) -> tuple[type[TidemarkError], s
         fix = "restore the file or remove it from the source's folder; the epoch is read again"
         return SourceError, f"a file cannot be read: {text}", fix
     return _explained_engine(error, text)
+
+
+def _refused(error: BaseException, text: str) -> tuple[type[TidemarkError], str, str]:
+    if _condition(error, text) == "DATATYPE_MISMATCH.HASH_MAP_TYPE":
+        return UserCodeError, "a key is a MAP, or holds one, and maps are no keys", NO_MAP_KEYS
+    return UserCodeError, f"Spark refuses an expression: {text}", "correct the expression; the epoch is read again"
 
 
 def _explained_engine(error: BaseException, text: str) -> tuple[type[TidemarkError], str, str]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.durations import Duration, to_ms
 from tidemark.errors import DefinitionError, StoreError, TidemarkError
+from tidemark.graph.expressions.expression_text import shortened
 from tidemark.graph.job.job import Job, require_job
 from tidemark.graph.model.places import user_place
 from tidemark.savepoints.model.restore import Restore
@@ -109,16 +110,13 @@ def run(
     """
     place = user_place()
     require_job(job, "tm.run", place)
-    _check_max_epochs(max_epochs, place)
+    _check_epochs(max_epochs, missing_epochs, place)
+    _check_given(spark, stop, {"on_epoch": on_epoch, "on_stage": on_stage}, place)
     if parallelism is not None and not callable(parallelism):
         raise DefinitionError(
             f"parallelism={parallelism!r} is no function, which tm.run asks before each epoch",
             fix="give the number to the job: tm.Job(..., parallelism=4), or a function that returns 1 or more",
             place=place,
-        )
-    if missing_epochs not in {None, "republish", "accept"}:
-        raise DefinitionError(
-            f"missing_epochs={missing_epochs!r} is no way to go on", fix="give 'republish' or 'accept', or leave it out", place=place
         )
     interval = _interval(trigger, end_of_input=end_of_input, adaptive_intake=adaptive_intake, place=place)
     require_no_secret(job.name, run_id=run_id)
@@ -171,7 +169,31 @@ def run(
             term.release()
 
 
-def _check_max_epochs(max_epochs: object, place: str) -> None:
+def _check_given(spark: object, stop: object, functions: Mapping[str, object], place: str) -> None:
+    from pyspark.sql import SparkSession
+
+    if spark is not None and not isinstance(spark, SparkSession):
+        raise DefinitionError(
+            f"spark={shortened(repr(spark))} is a {type(spark).__name__}, not a SparkSession",
+            fix="leave it out for a session on this machine, or build one: SparkSession.builder.master('local[2]').getOrCreate()",
+            place=place,
+        )
+    if stop is not None and not callable(getattr(stop, "is_set", None)):
+        raise DefinitionError(
+            f"stop={shortened(repr(stop))} is no event", fix="give a threading.Event(), and set it from another thread", place=place
+        )
+    for name, value in functions.items():
+        if value is not None and not callable(value):
+            raise DefinitionError(
+                f"{name}={shortened(repr(value))} is no function", fix="give a function of one argument, or leave it out", place=place
+            )
+
+
+def _check_epochs(max_epochs: object, missing_epochs: object, place: str) -> None:
+    if missing_epochs not in {None, "republish", "accept"}:
+        raise DefinitionError(
+            f"missing_epochs={missing_epochs!r} is no way to go on", fix="give 'republish' or 'accept', or leave it out", place=place
+        )
     if max_epochs is not None and (type(max_epochs) is not int or max_epochs < 1):
         raise DefinitionError(
             f"max_epochs={max_epochs!r} is not a whole number of 1 or more",

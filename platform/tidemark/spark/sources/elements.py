@@ -41,6 +41,8 @@ def store_elements(node: SourceNode, spec: ElementsSpec, schema: StructType, *, 
     """
     arrow = to_arrow_schema(schema, timezone="UTC")
     tables = [_as_table(node, batch, arrow, number) for number, batch in enumerate(spec.batches)]
+    for number, table in enumerate(tables):
+        _require_values(node, table, number)
     wanted = [f"{number:09d}-{_digest(table)}.parquet" for number, table in enumerate(tables)]
     folder = store.at(node.name)
     there = {file.path for file in folder.list()}
@@ -83,6 +85,18 @@ def _as_table(node: SourceNode, batch: Sequence[Sequence[object]], schema: pa.Sc
             uid=node.name,
             place=node.place,
         ) from error
+
+
+def _require_values(node: SourceNode, table: pa.Table, number: int) -> None:
+    """Refuse a null where the schema has none, which Parquet does not take."""
+    for field in table.schema:
+        if not field.nullable and table[field.name].null_count:
+            raise DefinitionError(
+                f"an element of source {node.name!r} (epoch {number}) has no {field.name!r}, which its schema declares NOT NULL",
+                fix="give each element a value, or leave out NOT NULL in schema=...",
+                uid=node.name,
+                place=node.place,
+            )
 
 
 def _digest(table: pa.Table) -> str:

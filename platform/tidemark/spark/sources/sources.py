@@ -144,6 +144,17 @@ def _require_folder(node: SourceNode, path: str) -> None:
             uid=node.name,
             place=node.place,
         )
+    if not Path(local).is_dir():
+        raise SourceError(
+            f"{local!r} of source {node.name!r} is a file, not a folder that files arrive in",
+            fix=f"give its folder, tm.files({str(Path(local).parent)!r}, ...), or a pattern of files: tm.files({_pattern(local)!r}, ...)",
+            uid=node.name,
+            place=node.place,
+        )
+
+
+def _pattern(path: str) -> str:
+    return str(Path(path).with_name(f"*{Path(path).suffix}"))
 
 
 def _format(reader: DataStreamReader, spec: FormatSpec) -> DataFrame:

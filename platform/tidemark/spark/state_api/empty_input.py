@@ -119,7 +119,7 @@ def empty_job(spark: SparkSession, job: Job, elements: JobStore) -> EmptyJob:
         ordered = id(source) in topology.ordered
         batch = _without_rows(spark, source, elements, ordered=ordered)
         intakes[source.name] = take_in(source, batch, 0, ordered=ordered, strict=False)
-    rows = StatelessPlan(topology, intakes, {}, _no_side_rows, {})
+    rows = StatelessPlan(topology, intakes, {}, _no_side_rows, {}, run=lambda _: None)
     found = {}
     try:
         for node in topology.operators:

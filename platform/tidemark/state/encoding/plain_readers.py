@@ -169,7 +169,7 @@ def _fields_reader(kind: Any) -> Reader:  # noqa: ANN401
 def _shape(kind: Any) -> _Shape:  # noqa: ANN401
     hints = get_type_hints(kind)
     if not is_dataclass(kind):
-        return _Shape({name: _field(hint) for name, hint in hints.items()}, frozenset(hints))
+        return _Shape({name: _field(hint) for name, hint in hints.items()}, kind.__required_keys__)
     known = [item for item in fields(kind) if item.init]
     needed = frozenset(item.name for item in known if item.default is MISSING and item.default_factory is MISSING)
     return _Shape({item.name: _field(hints[item.name]) for item in known}, needed)

@@ -48,6 +48,14 @@ class FilterProgress:
 
 
 @dataclass(frozen=True)
+class TransformProgress:
+    """One transform: the rows of the epoch that it was given, and those that came out of it, which may be fewer or more."""
+
+    rows_in: int
+    rows_out: int
+
+
+@dataclass(frozen=True)
 class OperatorProgress:
     """One stateful operator: ``rows_in = rows_accepted + rows_late +`` the sum of ``counters``.
 
@@ -138,7 +146,8 @@ class OutputProgress:
 class EpochProgress:
     """One committed epoch.
 
-    ``sources``, ``filters`` (by ``name``), ``operators`` (by uid), ``outputs`` (by output name); ``stages`` is milliseconds by stage.
+    ``sources``, ``filters`` and ``transforms`` (by ``name``), ``operators`` (by uid), ``outputs`` (by output name); ``stages`` is
+    milliseconds by stage.
     """
 
     job: str
@@ -155,6 +164,7 @@ class EpochProgress:
     stages: Mapping[str, int] = field(default_factory=dict)
     spark_jobs: int = 0
     end_of_input: bool = False
+    transforms: Mapping[str, TransformProgress] = later_mapping()
 
     @property
     def watermark(self) -> int | None:

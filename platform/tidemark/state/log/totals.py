@@ -7,11 +7,15 @@ from typing import TypedDict
 from tidemark.state.log.progress import EpochProgress
 
 
-class Totals(TypedDict):
+class _TransformTotals(TypedDict, total=False):
+    transforms: dict[str, dict[str, int]]
+
+
+class Totals(_TransformTotals):
     """Cumulative rows.
 
     ``sources``: by name, ``{read, passed, malformed}``; ``filters``: by name, ``{in, passed, rejected}``; ``operators``: by uid,
-    ``{in, accepted, late}``; ``outputs``: by name, rows.
+    ``{in, accepted, late}``; ``outputs``: by name, rows; ``transforms``, where there are any: by name, ``{in, out}``.
     """
 
     sources: dict[str, dict[str, int]]
@@ -38,12 +42,16 @@ def add_epoch(totals: Totals, progress: EpochProgress) -> Totals:
         uid: {"in": item.rows_in, "accepted": item.rows_accepted, "late": item.rows_late} for uid, item in progress.operators.items()
     }
     outputs = {name: item.rows for name, item in progress.outputs.items()}
-    return Totals(
+    transforms = {name: {"in": item.rows_in, "out": item.rows_out} for name, item in progress.transforms.items()}
+    found = Totals(
         sources=_add_nested(totals["sources"], sources),
         filters=_add_nested(totals["filters"], filters),
         operators=_add_nested(totals["operators"], operators),
         outputs=_add(totals["outputs"], outputs),
     )
+    if transforms := _add_nested(totals.get("transforms", {}), transforms):
+        found["transforms"] = transforms
+    return found
 
 
 def _add_nested(old: dict[str, dict[str, int]], new: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:

@@ -1,0 +1,161 @@
+"""Public functions called with other arguments than they take: what is wrong with the call, and how it is written.
+
+Python's own TypeError names neither the user's line nor a way out. What is wrapped here keeps its signature for editors and type checkers.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable, Mapping
+from functools import wraps
+from inspect import Parameter
+from types import FunctionType
+from typing import Final, ParamSpec, TypeVar
+
+from tidemark.errors import DefinitionError
+from tidemark.graph.model.places import user_place
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+_SCHEMA = "'zone INT, pickup_at TIMESTAMP'"
+_EXAMPLES: Final[Mapping[str, str]] = {
+    "add": "add",
+    "as_": "'item'",
+    "assigner": "tm.tumbling('1 hour')",
+    "bound": "'5 minutes'",
+    "by": "'fare'",
+    "condition": "'fare > 0'",
+    "expression": "'fare'",
+    "format": "'json'",
+    "lateness": "'10 minutes'",
+    "name": "'fares'",
+    "outputs": "{'fares': tm.delta(stream, 'warehouse/fares')}",
+    "p": "0.95",
+    "path": "'warehouse/fares'",
+    "returns": "'zone INT, fare DOUBLE'",
+    "rows_per_second": "10",
+    "schema": _SCHEMA,
+    "size": "'1 hour'",
+    "slide": "'10 minutes'",
+    "spec": f"tm.files('landing', format='json', schema={_SCHEMA})",
+    "tag": "tm.OutputTag('late')",
+    "timestamp": "'pickup_at'",
+    "uid": "'hourly'",
+    "watermarks": "tm.bounded_out_of_orderness('5 minutes', timestamp='pickup_at')",
+}
+"""What may be written for a parameter of this name; others stand for themselves."""
+
+_NOT_HERE: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("partition_by", "partitionby", "partitions_by"), "tables are not partitioned: leave it out"),
+    **dict.fromkeys(("checkpoint", "checkpoint_location", "checkpointlocation"), "a job's place is store="),
+    **dict.fromkeys(("master", "conf"), "build a session with it: spark=SparkSession.builder.master('local[2]').getOrCreate()"),
+    **dict.fromkeys(("watermark", "with_watermark"), "write watermarks="),
+}
+"""What to write for a keyword that other libraries have."""
+
+
+def checked_call(function: Callable[P, R]) -> Callable[P, R]:
+    """Return a function that says what is wrong where it is called with other arguments than it takes.
+
+    Raises:
+        DefinitionError: by the function returned; names the line and how the call is written.
+    """
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except TypeError as error:
+            # An error of the call itself comes from here, before a line of the function has run.
+            if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                raise
+            refused = _refused(function, args, kwargs)
+            if refused is None:
+                raise
+        raise refused
+
+    return call
+
+
+def checked_methods(*special: str) -> Callable[[type[T]], type[T]]:
+    """Return a decorator of classes: calls of their public methods, and of special ones, are checked as ``checked_call`` does."""
+
+    def decorate(kind: type[T]) -> type[T]:
+        for name, member in list(vars(kind).items()):
+            if isinstance(member, FunctionType) and (not name.startswith("_") or name in special):
+                setattr(kind, name, checked_call(member))
+        return kind
+
+    return decorate
+
+
+def _refused(function: Callable[..., object], args: tuple[object, ...], kwargs: Mapping[str, object]) -> DefinitionError | None:
+    """Return what is wrong with a call; None where nothing is that the signature tells."""
+    parameters = inspect.signature(function).parameters
+    ours = list(parameters.values())
+    if ours and ours[0].name == "self":
+        ours, args = ours[1:], args[1:]
+    wrong = [*_surplus(ours, args), *_unknown(ours, kwargs), *_missing(ours, len(args), kwargs)]
+    if not wrong:
+        return None
+    called = _name(function)
+    unknown = [name for name in kwargs if name not in parameters and name.lower() in _NOT_HERE]
+    instead = "".join(f"{_NOT_HERE[name.lower()]}; " for name in unknown)
+    return DefinitionError(f"{called}(...) {' and '.join(wrong)}", fix=f"{instead}write {_written(called, ours)}", place=user_place())
+
+
+def _surplus(ours: list[Parameter], args: tuple[object, ...]) -> list[str]:
+    if any(each.kind is Parameter.VAR_POSITIONAL for each in ours):
+        return []
+    taken = [each.name for each in ours if each.kind in {Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD}]
+    if len(args) <= len(taken):
+        return []
+    named = f"takes {len(taken)} ({', '.join(taken)})" if taken else "takes none: each needs its name"
+    return [f"is given {len(args)} argument{'s' if len(args) > 1 else ''} without a name, and {named}"]
+
+
+def _unknown(ours: list[Parameter], kwargs: Mapping[str, object]) -> list[str]:
+    if any(each.kind is Parameter.VAR_KEYWORD for each in ours):
+        return []
+    known = [each.name for each in ours if each.kind is not Parameter.VAR_POSITIONAL]
+    found = []
+    for name in kwargs:
+        if name not in known:
+            near = difflib.get_close_matches(name.lower(), known, n=1)
+            found.append(f"has no argument {name!r}" + (f" (did you mean {near[0]!r}?)" if near else ""))
+    return found
+
+
+def _missing(ours: list[Parameter], positional: int, kwargs: Mapping[str, object]) -> list[str]:
+    by_place = [each for each in ours if each.kind in {Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD}]
+    given = {each.name for each in by_place[:positional]} | set(kwargs)
+    names = [each.name for each in ours if _is_required(each) and each.name not in given]
+    return [f"lacks {', '.join(names)}"] if names else []
+
+
+def _is_required(parameter: Parameter) -> bool:
+    return parameter.default is Parameter.empty and parameter.kind not in {Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD}
+
+
+def _name(function: Callable[..., object]) -> str:
+    owner, _, name = function.__qualname__.rpartition(".")
+    if not owner:
+        return f"tm.{name}"
+    return f"tm.{owner}" if name == "__init__" else f".{name}"
+
+
+def _written(called: str, ours: list[Parameter]) -> str:
+    """Return how a call is written: what it needs with examples, and the names of what may be given besides."""
+    needed = [_example(each) for each in ours if _is_required(each)]
+    needed += ["'column', ..." for each in ours if each.kind is Parameter.VAR_POSITIONAL and not needed]
+    needed += ["name=..." for each in ours if each.kind is Parameter.VAR_KEYWORD]
+    more = [f"{each.name}=" for each in ours if each.default is not Parameter.empty]
+    return f"{called}({', '.join(needed)})" + (f"; besides there are {', '.join(more)}" if more else "")
+
+
+def _example(parameter: Parameter) -> str:
+    value = _EXAMPLES.get(parameter.name, parameter.name)
+    return f"{parameter.name}={value}" if parameter.kind is Parameter.KEYWORD_ONLY else value
