@@ -69,11 +69,12 @@ class Republishing:
         """Return the epochs to publish again, oldest first; none where the table shows all. Takes and raises what ``run`` does."""
         if table is None:
             raise self._refused("there is no table any more, and the staged files were in its folder")
-        lost = lost_files(table, self._store)
-        if lost:
-            raise self._refused(
-                f"{len(lost)} of the files that its table shows are deleted, such as {lost[0].path}: nothing else has those rows"
+        deleted = lost_files(table, self._store)
+        if deleted:
+            why = (
+                f"{len(deleted)} of the files that its table shows are deleted, such as {deleted[0].path}, and nothing else has their rows"
             )
+            raise self._refused(why)
         shown = self._shown(table, self._seen(position))
         replaces = any(self._replaces(record) for record in retained.records)
         records, refusal = to_publish_again(retained, shown, in_order=replaces)
