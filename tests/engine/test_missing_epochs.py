@@ -29,6 +29,7 @@ from tidemark.errors import EngineError, MissingEpochsError
 from tidemark.savepoints.core.savepoint_store import SavepointStore
 from tidemark.savepoints.model.restore import Restore
 from tidemark.savepoints.rewind.rewinding import rewind
+from tidemark.state.log.accepted_gaps import write_accepted
 from tidemark.state.log.joblog import JobLog
 from tidemark.state.log.progress import EpochProgress
 from tidemark.state.status.history import read_history
@@ -153,13 +154,10 @@ def test_a_gap_that_is_accepted_is_not_asked_for_again_after_a_crash(
     world: World, monkeypatch: pytest.MonkeyPatch, loss: Loss, where: str
 ) -> None:
     """The process ends before anything is done about the gap, or before the job's log notes it."""
-    import tidemark.spark.loop.missing_epochs as module
-
-    write = module.write_accepted
 
     def crash(*given: Any, **_: object) -> None:
         if where == "missing_epochs.write_accepted":
-            write(*given)
+            write_accepted(*given)
         raise Crashed
 
     with world.again():

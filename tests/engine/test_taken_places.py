@@ -55,7 +55,8 @@ def test_rows_of_others_are_said_at_the_first_start(tmp_path: Path, caplog: pyte
     caplog.clear()
     progress = EpochProgress("taking", "a1", 0, 1, 0, 0, 0)
     known = {name: OutputRecord(sinks[name].sink.kind, sinks[name].sink.location) for name in outputs}
-    totals = {**empty_totals(), "outputs": dict.fromkeys(outputs, 0)}
+    totals = empty_totals()
+    totals["outputs"] = dict.fromkeys(outputs, 0)
     head = EpochRecord("taking", "a1", None, 1, 0, 1, "", progress, outputs=known, totals=totals, code_version="1")
     make_tables(NO_SPARK, job, store.at("elements"), sinks, head=head, version="1")
     assert not caplog.messages
