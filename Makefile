@@ -24,17 +24,17 @@ help: ## list the targets
 
 setup: $(STAMP) $(ARCHIVE) ## make .venv with pinned packages, .java where there is no Java 17, and Java's archive of Spark's classes
 $(STAMP): pyproject.toml requirements.lock scripts/setup scripts/java.py
-	scripts/setup
+	scripts/setup && echo "setup: packages took $$SECONDS s"
 	@touch $@
 
 # Spark starts in two thirds of the time from it; where Java makes none, all works without.
 $(ARCHIVE): $(STAMP)
 	@echo "setup: making Java's archive of Spark's classes, so that Spark starts faster; takes about a minute"
-	@$(RUN) tidemark class-archive || echo "setup: Spark starts without an archive of its classes, which takes longer"
+	@$(RUN) tidemark class-archive && echo "setup: the archive took $$SECONDS s" || echo "setup: Spark starts without an archive of its classes, which takes longer"
 	@touch $@
 
-demo: setup $(DAGSTER_HOME)/dagster.yaml ## run the taxi example on generated trips, wave by wave (about 2 minutes)
-	@echo "demo: six waves of generated taxi trips, materialized by Dagster; takes about two minutes, then shows the books"
+demo: setup $(DAGSTER_HOME)/dagster.yaml ## run the taxi example on generated trips, wave by wave (about 2 minutes on an idle machine)
+	@echo "demo: six waves of generated taxi trips, materialized by Dagster; takes about two minutes on an idle machine, then shows the books and how long each part took"
 	@DAGSTER_HOME="$(DAGSTER_HOME)" $(RUN) python -m examples.taxi.demo
 
 # Not at the top of the checkout: there `dagster dev` warns of a file that it does not read.
@@ -44,6 +44,7 @@ $(DAGSTER_HOME)/dagster.yaml: examples/dagster.yaml
 
 ui: setup $(DAGSTER_HOME)/dagster.yaml ## serve Dagster on http://127.0.0.1:3000 (UI_PORT), in about 20 seconds
 	@mkdir -p .tidemark/taxi/landing
+	@$(RUN) python scripts/free_port.py $(UI_PORT)
 	@echo "ui: starting Dagster, which takes about 20 seconds; then open http://127.0.0.1:$(UI_PORT). Ctrl-C ends it"
 	@PYTHONWARNINGS='ignore:Function `dev_command` is superseded' DAGSTER_HOME="$(DAGSTER_HOME)" $(RUN) dagster dev --workspace workspace.yaml --host 127.0.0.1 --port $(UI_PORT)
 

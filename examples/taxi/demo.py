@@ -21,7 +21,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from examples.taxi.generator import LatenessRule, TripPlan, WaveCounts, count_late, write_wave
 from examples.taxi.job import ALLOWED_LATENESS_MINUTES, BOUND_MINUTES, FILES_PER_EPOCH, example_home, job
 from examples.taxi.report import print_report
-from tidemark.clock import format_ms
+from tidemark.clock import SYSTEM_CLOCK, format_ms
+from tidemark.durations import short_duration
 from tidemark.errors import EngineError, SetupError, TidemarkError
 from tidemark.state import JobStatus, JobStore, read_status
 
@@ -50,13 +51,17 @@ def show(console: Console, plan: TripPlan, *, waves: int) -> bool:
     """
     home = prepare_home(example_home())
     console.print(f"[bold]Tidemark[/bold]: {waves} waves of taxi trips, {plan.wave_hours} hours each, into {home}\n", soft_wrap=True)
-    counts, checks = run_waves(console, home, plan, waves=waves)
+    stopwatch = Stopwatch()
+    counts, checks = run_waves(console, home, plan, waves=waves, stopwatch=stopwatch)
     late = count_late(waves, LatenessRule(FILES_PER_EPOCH, BOUND_MINUTES * 60, ALLOWED_LATENESS_MINUTES * 60), plan=plan)
     status = read_status(JobStore.open(str(home / "store")), job.name)
     if status is None:
         console.print("[red]The job left no status.[/red]")
         return False
-    return print_report(console, home, status, checks, expected=counts, expected_late=sum(late))
+    holds = print_report(console, home, status, checks, expected=counts, expected_late=sum(late))
+    stopwatch.lap("the report")
+    console.print(str(stopwatch), soft_wrap=True)
+    return holds
 
 
 def prepare_home(home: Path) -> Path:
@@ -84,7 +89,28 @@ def prepare_home(home: Path) -> Path:
     return home
 
 
-def run_waves(console: Console, home: Path, plan: TripPlan, *, waves: int) -> tuple[WaveCounts, Sequence[dg.AssetCheckEvaluation]]:
+class Stopwatch:
+    """How long the parts of the demo took, in their order."""
+
+    def __init__(self) -> None:
+        self._laps: dict[str, float] = {}
+        self._last = SYSTEM_CLOCK.monotonic()
+
+    def lap(self, part: str) -> None:
+        """Say that a part is done; one of a name that was there is added to it."""
+        now = SYSTEM_CLOCK.monotonic()
+        self._laps[part] = self._laps.get(part, 0.0) + now - self._last
+        self._last = now
+
+    def __str__(self) -> str:
+        """Return all of it in one line."""
+        parts = ", ".join(f"{part} {short_duration(round(took) * 1000)}" for part, took in self._laps.items())
+        return f"It took {short_duration(round(sum(self._laps.values())) * 1000)}: {parts}"
+
+
+def run_waves(
+    console: Console, home: Path, plan: TripPlan, *, waves: int, stopwatch: Stopwatch
+) -> tuple[WaveCounts, Sequence[dg.AssetCheckEvaluation]]:
     """Write and materialize the waves; returns what was written, and the checks of the last materialization.
 
     Raises:
@@ -97,6 +123,7 @@ def run_waves(console: Console, home: Path, plan: TripPlan, *, waves: int) -> tu
         assets = defs.resolve_job_def(DRAIN.job_name)
         written = WaveCounts()
         checks: Sequence[dg.AssetCheckEvaluation] = ()
+        stopwatch.lap("loading Dagster")
         with instance_of_demo() as instance:
             for wave in range(waves):
                 progress.update(step, description=f"wave {wave + 1}: trips arrive")
@@ -108,6 +135,7 @@ def run_waves(console: Console, home: Path, plan: TripPlan, *, waves: int) -> tu
                 written += counts
                 checks = result.get_asset_check_evaluations()
                 progress.advance(step)
+                stopwatch.lap("the first wave, with Spark's start," if wave == 0 else "the other waves")
                 status = read_status(JobStore.open(str(home / "store")), job.name)
                 console.print(wave_line(wave, counts, status, checks), soft_wrap=True)
     return written, checks

@@ -136,6 +136,12 @@ class StoreError(TidemarkError):
     transient = True
 
 
+class UnusablePlaceError(StoreError):
+    """A place can be no job store as it is: a file is there, there is no such bucket, or its user may not make a folder there."""
+
+    transient = False
+
+
 class CorruptStoreError(TidemarkError):
     """A stored record, segment or state file is damaged or missing."""
 
@@ -272,6 +278,12 @@ class LaunchError(TidemarkError):
 
     code = "TM601"
     transient = True
+
+
+class LaunchRefusedError(LaunchError):
+    """A driver cannot be started as the job's spec says, however often that is tried."""
+
+    transient = False
 
 
 class AlertError(TidemarkError):

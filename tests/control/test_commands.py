@@ -100,7 +100,9 @@ def test_the_life_of_a_job(tidemark_: Terminal) -> None:
     tidemark_("start", "fares")
     assert tidemark_("stop", "fares", "--drain").stdout.splitlines()[-1].startswith("fares: finished")
 
-    assert "its input has ended for good" in tidemark_("start", "fares", code=3).stderr
+    started = tidemark_("start", "fares", code=3).stderr
+    assert "its input has ended for good" in started
+    assert "Fix: nothing, if it has read all; to go on, put it back to before that end (`tidemark rewind fares --to SAVEPOINT`)" in started
 
     changes = tidemark_("history", "fares", "--changes", "--limit", "50").stdout
     for text in ("generation 1 asked", "ada", "restarts 0 -> 1", "attempt 2 started", "stop finish -> now", "enough"):

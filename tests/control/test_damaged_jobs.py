@@ -11,12 +11,14 @@ from click.testing import CliRunner, Result
 from tests.control.alert_cases import Mailbox
 from tests.control.test_alert_reporter import reporter
 from tests.control.worlds import World
+from tests.upgrade.upgrade_worlds import UpgradeWorld
 from tidemark.cli.program.main import main
 from tidemark.control.client.wishes import Wishes
 from tidemark.control.desired.generations import read_spec
 from tidemark.control.metrics.metric_board import MetricBoard, series_of
 from tidemark.control.model.layout import SPECS, numbered
 from tidemark.control.model.spec import JobSpec
+from tidemark.control.view.viewing import view_of, views_of
 from tidemark.errors import CorruptStoreError
 from tidemark.state.log.joblog import JobLog
 from tidemark.state.log.progress import EpochProgress
@@ -141,3 +143,49 @@ def test_a_damaged_history_stops_no_driver_and_only_what_shows_it(root: JobStore
         read_history(root, "trips")
     lifecycle_of_all = [line.split()[1] for line in tidemark(root, "list").stdout.splitlines()[1:]]
     assert lifecycle_of_all == ["stopped", "damaged", "stopped"]
+
+
+DAMAGE = b'{"format": 1, "kind": "sta'
+
+
+def test_a_damaged_status_is_shown_as_that_and_the_next_start_writes_it_again(root: JobStore) -> None:
+    log = JobLog(root.at("bikes"), "bikes")
+    term = log.acquire(OwnerInfo("host-a", 7, "birth", "by hand"))
+    term.append(EpochRecord("bikes", "a1", None, term.term, 0, 1_000, "0", epoch("bikes", 0)))
+    root.delete([f"bikes/{SPEC}"])
+    for name in ("bikes", "trips"):
+        root.at(name).put("status.json", DAMAGE)
+        shown = tidemark(root, "status", name).stdout
+        assert shown.startswith(f"{name}: damaged\n")
+        assert "nothing committed" not in shown
+        assert f"{name}/status.json is not whole JSON" in shown
+        assert "Fix: start the job, which writes the file again, or delete it; its log has all that counts" in shown
+        tidemark(root, "status", name, "--check", code=3)
+    lines = tidemark(root, "list").stdout.splitlines()
+    assert [line.split()[1] for line in lines[1:]] == ["damaged"] * 3
+    assert "is not whole JSON" in tidemark(root, "top", "--frames", "1").stdout
+
+
+def test_a_damaged_status_keeps_nobody_from_starting_and_upgrading(tmp_path: Path) -> None:
+    world = UpgradeWorld(tmp_path).started()
+    world.store.at("fares").put("status.json", DAMAGE)
+    assert view_of(world.observe(), world.clock.now_ms()).state == "damaged"
+    # Its driver goes on, and writes it again.
+    world.run(world.reconciler(), 5, every=1)
+    assert view_of(world.observe(), world.clock.now_ms()).state == "running"
+    assert len(world.processes) == 1
+
+    Wishes(world.store, "ada").stop("fares", "finish", "a look")
+    world.run(world.reconciler(), 5, every=1)
+    world.store.at("fares").put("status.json", DAMAGE)
+    assert [view.state for view in views_of([world.observe()], {}, world.clock.now_ms())] == ["damaged"]
+    Wishes(world.store, "ada").start("fares", "go on")
+    world.run(world.reconciler(), 5, every=1)
+    assert view_of(world.observe(), world.clock.now_ms()).state == "running"
+
+    world.begin()
+    upgrading = world.upgrading()
+    world.store.at("fares").put("status.json", DAMAGE)
+    assert upgrading.go_on("fares", timeout_ms=600_000).step == "done"
+    rows = [number for number, _ in world.rows()]
+    assert rows == list(range(len(rows)))

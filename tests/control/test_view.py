@@ -261,6 +261,11 @@ def test_the_figures_of_a_job_that_rests_fall_to_nothing(pause: int, rate: float
     assert f"busy {busy:.0%}" in view_text(view)
 
 
+def test_the_page_of_a_job_says_what_was_restarted_how_often() -> None:
+    assert "; restarts after failures: 4\n" in view_text(replace(view_of(BUSY, NOW), restarts_done=4))
+    assert "restarts after failures" not in view_text(view_of(BUSY, NOW))
+
+
 def test_a_long_epoch_is_busy() -> None:
     at_work = replace(BUSY, beat=replace(BEAT, busy_since=NOW - 150_000), driver=replace(BUSY.driver, heartbeat_at=NOW - 150_000))  # type: ignore[type-var]
     assert view_of(at_work, NOW).pressure.busy_share == pytest.approx(0.25 / 4 + 0.75)

@@ -17,7 +17,7 @@ from tidemark.control.desired.generations import change_spec, require_spec
 from tidemark.control.model.launcher import Probe
 from tidemark.control.model.records import Attempt, ControlStatus, Lifecycle, ProcessHandle
 from tidemark.control.model.spec import JobSpec, SpecGeneration
-from tidemark.control.observed.observe import Observation, observe, read_control_status
+from tidemark.control.observed.observe import Observation, observe, read_control_status, status_or_damage
 from tidemark.control.reconcile.reconciler import Reconciler, Report
 from tidemark.control.upgrade.upgrade_carrying import upgrading_reconciler
 from tidemark.errors import FencedError, JobRunningError, LaunchError, StoreError, TidemarkError
@@ -26,7 +26,7 @@ from tidemark.state.log.joblog import Driver, JobLog
 from tidemark.state.log.progress import EpochProgress
 from tidemark.state.log.records import OwnerInfo
 from tidemark.state.status.load import EpochSample, load_of
-from tidemark.state.status.status import JobStatus, State, read_status, write_failure, write_status
+from tidemark.state.status.status import JobStatus, State, write_failure, write_status
 from tidemark.state.store.store import JobStore, ListedFile
 from tidemark.testing.manual_clock import ManualClock
 
@@ -226,13 +226,13 @@ class World:
 
     def commit(self, process: Process, *, end_of_input: bool = False) -> None:
         """Write what a driver writes after an epoch."""
-        known = read_status(self.store, process.job)
+        known, _ = status_or_damage(self.store, process.job)
         epoch = known.last.epoch + 1 if known and known.last else 0
         progress = EpochProgress(process.job, "a1", epoch, self.clock.now_ms(), 100, 10, 1, end_of_input=end_of_input)
         self.say(process, "running", last=progress)
 
     def say(self, process: Process, state: State, error: TidemarkError | None = None, last: EpochProgress | None = None) -> None:
-        known = read_status(self.store, process.job)
+        known, _ = status_or_damage(self.store, process.job)
         now = self.clock.now_ms()
         base = known or JobStatus(process.job, "a1", state, now, now)
         # As a real driver, it says what it goes on from by the log, where the world keeps one.

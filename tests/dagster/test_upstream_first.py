@@ -187,3 +187,37 @@ def test_a_rewind_reports_again_what_is_complete_in_the_new_lineage_before_it_is
     for kind, name in new:
         assert kind == "made" or new.index(("made", name)) < new.index(("run", name))
     assert rig.tick("progress", "partitions") == []
+
+
+@pytest.mark.parametrize("order", ORDERS, ids="-".join)
+def test_the_runs_that_are_asked_for_see_the_correction_in_dagsters_own_log(
+    tmp_path: Path, instance: dg.DagsterInstance, order: tuple[str, str]
+) -> None:
+    """From a correction to the end of the run that it leads to, each run launched as soon as its sensor has ticked."""
+    rig = Rig(tmp_path, instance, HOURS)
+    seen: list[tuple[str, str]] = []
+
+    @dg.asset(deps=[HOURLY], partitions_def=HOURS)
+    def downstream(context) -> None:  # type: ignore[no-untyped-def] # noqa: ANN001 - Dagster does not read postponed annotations
+        made = context.instance.fetch_materializations(
+            dg.AssetRecordsFilter(asset_key=HOURLY, asset_partitions=[context.partition_key]), limit=1
+        )
+        seen.append((context.partition_key, made.records[0].asset_materialization.tags["dagster/data_version"]))
+
+    def tick_and_run() -> None:
+        for name in order:
+            for kind, partition in rig.tick(name):
+                if kind == "run":
+                    assert dg.materialize([downstream], instance=instance, partition_key=partition).success
+
+    rig.commit(epoch(), epoch(), epoch())
+    tick_and_run()
+    rig.commit(epoch(refired=(START,)))
+    tick_and_run()
+    # The first two hours were complete at epoch 2, the third at epoch 3, by which the first was corrected.
+    assert sorted(seen) == [(hour(0), "l1:2"), (hour(0), "l1:3"), (hour(1), "l1:2"), (hour(2), "l1:3")]
+    corrected = instance.fetch_materializations(dg.AssetRecordsFilter(asset_key=HOURLY, asset_partitions=[hour(0)]), limit=1).records[0]
+    rerun = instance.fetch_materializations(
+        dg.AssetRecordsFilter(asset_key=dg.AssetKey("downstream"), asset_partitions=[hour(0)]), limit=1
+    ).records[0]
+    assert corrected.storage_id < rerun.storage_id

@@ -70,10 +70,6 @@ OURS = (
     r"starting Spark \(about 20 s\); its log is /.+\.log",
 )
 _RUN = r"__ASSET_JOB - [0-9a-f-]{36}"
-_EVENT = (
-    r"(?:ASSET|RUN|STEP|RESOURCE_INIT|LOGS|ENGINE)_"
-    r"(?:MATERIALIZATION|OBSERVATION|CHECK_EVALUATION|START(?:ED)?|SUCCESS|OUTPUT|CAPTURED|EVENT)"
-)
 DAGSTERS = (
     r"dagster - INFO - Launching Dagster services\.\.\.",
     r"dagster-webserver - INFO - Serving dagster-webserver on http://127\.0\.0\.1:\d+ in process \d+",
@@ -83,11 +79,10 @@ DAGSTERS = (
     r"dagster\.daemon\.SensorDaemon - INFO - (?:Creating new|Launching|Completed launch of) run(?: [0-9a-f-]{36})? for \w+",
     r"dagster\.daemon\.QueuedRunCoordinatorDaemon - INFO - Priority sorting and checking tag concurrency limits for queued runs\.",
     r"dagster\.daemon\.QueuedRunCoordinatorDaemon - INFO - (?:Retrieved \d+ queued runs, checking limits|Launched \d+ runs)\.",
-    rf"dagster - DEBUG - {_RUN} - \d+(?: - \w+)? - {_EVENT} - .+",
     # What the run of a job says of its epochs: the job's own lines, in Dagster's log.
     rf"dagster - INFO - {_RUN} - taxi - (?:taxi epoch \d+: in \d.*|job 'taxi': \d+ epochs, \d+ rows in .+)",
 )
-"""What Dagster reports of its services, of each look of a sensor and of each step of a run: the server's only log, so it is wanted."""
+"""What Dagster reports of its services and of each look of a sensor: the server's only log, so it is wanted."""
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,11 @@ def kafka(name: str, topics: str, format: str = "kafka", option: str = "subscrib
     return node
 
 
+def test_a_session_without_the_connector_is_told_which_jars_it_needs(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"Fix: .*spark\.jars\.packages=org\.apache\.spark:spark-sql-kafka-0-10_2\.13:4\.\d.*spark\.jars"):
+        open_source(spark, kafka("fares", "fares"), JobStore.open(str(tmp_path)), ordered=False, read=0)
+
+
 class Reader:
     """As much of a session as a source's reader needs, with a frame for what it loads."""
 

@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from tests.engine.delta_rig import COLUMNS, LINEAGE, WINDOWS, Rig, as_table, row
+from tests.engine.delta_rig import LINEAGE, WINDOWS, Rig, as_table, in_numbers, row
+from tests.engine.table_losses import LOSSES, log_entries_deleted, newest_epochs_files, removed, restored
 from tidemark.errors import MissingEpochsError
 from tidemark.savepoints.delta.folder_note import KIND, FolderNote
 from tidemark.savepoints.delta.missing_records import Retained
@@ -28,65 +29,6 @@ from tidemark.state.log.records import EpochRecord, OutputRecord
 from tidemark.testing.crash import run_until_crash
 
 MODES: dict[str, Upsert | None] = {"append": None, "upsert": WINDOWS}
-
-
-def restored(table: Path) -> None:
-    DeltaTable(str(table)).restore(1)
-
-
-def restored_and_written_to(table: Path) -> None:
-    restored(table)
-    write_deltalake(str(table), as_table([row("foreign", 1)]), mode="append")
-
-
-def log_entries_deleted(table: Path) -> None:
-    for entry in sorted((table / "_delta_log").glob("*.json"))[-2:]:
-        entry.unlink()
-
-
-def older_copy_written_to(table: Path) -> None:
-    """A backup came back, and others wrote as many versions as the table had."""
-    newest = DeltaTable(str(table)).version()
-    log_entries_deleted(table)
-    for _ in range(3):
-        write_deltalake(str(table), as_table([row("foreign", 1)]), mode="append")
-    assert DeltaTable(str(table)).version() == newest + 1
-
-
-def emptied(table: Path) -> None:
-    DeltaTable(str(table)).delete()
-
-
-def overwritten(table: Path) -> None:
-    write_deltalake(str(table), as_table([row("foreign", 1)]), mode="overwrite")
-
-
-def deleted_by_a_condition_that_all_meet(table: Path) -> None:
-    DeltaTable(str(table)).delete("n >= 0")
-
-
-def removed(table: Path) -> None:
-    shutil.rmtree(table)
-
-
-def replaced(table: Path) -> None:
-    newest = DeltaTable(str(table)).version()
-    shutil.rmtree(table)
-    for _ in range(newest + 3):
-        write_deltalake(str(table), COLUMNS.empty_table(), mode="append")
-
-
-LOSSES: tuple[Callable[[Path], None], ...] = (
-    restored,
-    restored_and_written_to,
-    log_entries_deleted,
-    older_copy_written_to,
-    emptied,
-    overwritten,
-    deleted_by_a_condition_that_all_meet,
-    removed,
-    replaced,
-)
 
 
 def four_epochs(folder: Path, mode: str) -> Rig:
@@ -112,7 +54,10 @@ def test_it_is_refused(tmp_path: Path, loss: Callable[[Path], None], mode: str, 
     if not while_it_runs:
         rig.restart()
         rig.sink.expect(Expected(position))
-    with pytest.raises(MissingEpochsError, match=r"up to epoch 3, at version \d+, and its place (is at version \d+|has nothing)"):
+    with pytest.raises(
+        MissingEpochsError,
+        match=r"up to epoch 3(, or later)?, at version \d+, and (its place is at version \d+|nothing of that is there any more)",
+    ):
         rig.sink.require_whole()
     if loss is not removed:
         # At the latest where the next epoch is published.
@@ -251,6 +196,62 @@ def test_entries_that_expired_say_nothing_against_it(tmp_path: Path, mode: str) 
     assert len(rig.rows) == 7
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_data_files_that_are_deleted_under_the_log(tmp_path: Path, mode: str) -> None:
+    """Of the newest epoch that is seen before the next is published, of any at a start; accepted, they leave a table that can be read."""
+    rig = four_epochs(tmp_path / "table", mode)
+    position = rig.sink.position
+    whole = {path: (rig.folder / path).read_bytes() for path in rig.live}
+    for path in newest_epochs_files(rig.folder):
+        (rig.folder / path).unlink()
+    record, version = rig.stage(row("k4", 40, 4)), rig.table.version()
+    with pytest.raises(MissingEpochsError, match=r"deleted, though version \d+ of its table shows.*tidemark-.*--missing-epochs accept"):
+        rig.publish(record)
+    rig.restart()
+    rig.sink.expect(Expected(position))
+    with pytest.raises(MissingEpochsError, match="--missing-epochs accept"):
+        rig.sink.require_whole()
+    assert rig.table.version() == version
+    # Who puts the files back has lost nothing.
+    for path, data in whole.items():
+        (rig.folder / path).write_bytes(data)
+    rig.publish(record)
+    assert rig.rows == rig.expected
+
+    position, oldest = rig.sink.position, min(rig.live, key=lambda path: (rig.folder / path).stat().st_mtime_ns)
+    lost = {item["k"] for item in in_numbers(pq.read_table(rig.folder / oldest))}
+    (rig.folder / oldest).unlink()
+    rig.restart()
+    rig.sink.expect(Expected(position))
+    with pytest.raises(MissingEpochsError, match=oldest):
+        rig.sink.require_whole()
+    with pytest.raises(MissingEpochsError, match="cannot be published again: 1 of the files that its table shows are deleted"):
+        rig.sink.require_republishable(Retained((), whole=True))
+    rig.sink.adopt()
+    assert rig.sink.position is not None
+    for _ in range(2):
+        assert {item["k"] for item in rig.rows} == {item["k"] for item in rig.expected} - lost
+        rig.sink.require_whole()
+        rig.restart()
+        rig.sink.expect(Expected(position))
+    rig.run(row("k5", 50, 5))
+    assert {item["k"] for item in rig.rows} == {item["k"] for item in rig.expected} - lost
+
+
+def test_of_files_that_were_rewritten_none_is_missed(tmp_path: Path) -> None:
+    rig = four_epochs(tmp_path / "table", "append")
+    files = list(rig.live)
+    DeltaTable(str(rig.folder)).optimize.compact()
+    for path in files:
+        (rig.folder / path).unlink()
+    rig.run(row("k4", 40, 4))
+    position = rig.sink.position
+    rig.restart()
+    rig.sink.expect(Expected(position))
+    rig.run(row("k5", 50, 5))
+    assert rig.rows == rig.expected
+
+
 def test_a_mistake_that_is_undone_is_none(tmp_path: Path) -> None:
     rig = four_epochs(tmp_path / "table", "append")
     version = DeltaTable(str(rig.folder)).version()
@@ -349,9 +350,9 @@ def test_a_folder_of_files(tmp_path: Path) -> None:
         shutil.copytree(backup, folder)
 
     for loss, what in (
-        (folder_emptied, "has nothing"),
-        (shutil.rmtree, "has nothing"),
-        (folder_replaced, "has nothing"),
+        (folder_emptied, "nothing of that is there any more"),
+        (shutil.rmtree, "nothing of that is there any more"),
+        (folder_replaced, "nothing of that is there any more"),
         (restore, "is at version 2"),
     ):
         loss(tmp_path / "folder")

@@ -5,106 +5,40 @@ Each case begins with the same stored job of four epochs, which is copied into i
 
 from __future__ import annotations
 
-import contextlib
 import shutil
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 
-import tidemark as tm
-from tests.engine.lab import elements
+from tests.engine.losing_world import (
+    LOSSES,
+    Loss,
+    World,
+    data_file_deleted,
+    expected,
+    files_deleted,
+    folder_put_back,
+    table_emptied,
+    table_replaced,
+    table_restored,
+)
 from tidemark.cli.show.tables import history_table, progress_lines
-from tidemark.errors import MissingEpochsError
+from tidemark.errors import EngineError, MissingEpochsError
 from tidemark.savepoints.core.savepoint_store import SavepointStore
 from tidemark.savepoints.model.restore import Restore
 from tidemark.savepoints.rewind.rewinding import rewind
-from tidemark.spark.loop.run import RunResult
+from tidemark.state.log.accepted_gaps import write_accepted
 from tidemark.state.log.joblog import JobLog
-from tidemark.state.log.progress import EpochProgress, MissingEpochs
+from tidemark.state.log.progress import EpochProgress
 from tidemark.state.status.history import read_history
 from tidemark.state.status.status import read_status
-from tidemark.state.store.store import JobStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
-
-COLUMNS = pa.schema([("k", pa.string()), ("t", pa.int64())])
-Loss = Callable[[Path], None]
-
-
-class World:
-    """One job in one place: its tables, and a copy of all of it after four epochs."""
-
-    def __init__(self, spark: SparkSession, root: Path) -> None:
-        self.spark = spark
-        self.place = root / "world"
-        self.kept = root / "kept"
-        self.run(2)
-        shutil.copytree(self.place / "files", root / "early")
-        self.run(4)
-        shutil.copytree(self.place, self.kept)
-
-    def job(self, epochs: int, *, readers_move_files: bool = False) -> tm.Job:
-        # Every epoch has a row of its own, and one that replaces that of the epoch before where rows are known by their key.
-        rows = elements(*([(f"k{number}", number), ("same", number)] for number in range(epochs)), schema="k STRING, t BIGINT")
-        plain = rows.select("k", "t")
-        outputs = {
-            "append": tm.delta(plain, f"{self.place}/append"),
-            "upsert": tm.delta(plain, f"{self.place}/upsert", mode="upsert", keys=["k"]),
-            "files": tm.parquet(plain, f"{self.place}/files", readers_move_files=readers_move_files),
-            "memory": tm.memory(plain, "missing-epochs"),
-        }
-        return tm.Job("losing", outputs=outputs, store=f"{self.place}/store")
-
-    def run(
-        self,
-        epochs: int,
-        missing_epochs: MissingEpochs | None = None,
-        on_epoch: Callable[[EpochProgress], None] | None = None,
-        restore: Restore | None = None,
-        *,
-        readers_move_files: bool = False,
-    ) -> RunResult:
-        return tm.run(
-            self.job(epochs, readers_move_files=readers_move_files),
-            spark=self.spark,
-            handle_signals=False,
-            missing_epochs=missing_epochs,
-            on_epoch=on_epoch,
-            restore=restore,
-        )
-
-    @contextlib.contextmanager
-    def again(self) -> Iterator[None]:
-        """Begin with the four epochs."""
-        shutil.rmtree(self.place)
-        shutil.copytree(self.kept, self.place)
-        yield
-
-    def rows(self, output: str) -> list[tuple[str, int]]:
-        """Return what readers find, sorted."""
-        place = str(self.place / output)
-        table = ds.dataset(place, format="parquet").to_table() if output == "files" else DeltaTable(place).to_pyarrow_table()
-        return sorted((row["k"], row["t"]) for row in table.to_pylist())
-
-    @property
-    def store(self) -> JobStore:
-        return JobStore.open(f"{self.place}/store")
-
-    @property
-    def epoch(self) -> int:
-        """The newest committed epoch."""
-        head = JobLog(self.store.at("losing"), "losing").load().epoch
-        assert head is not None
-        return head.epoch
 
 
 @pytest.fixture(scope="module")
@@ -112,67 +46,8 @@ def world(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Worl
     return World(spark, tmp_path_factory.mktemp("losing"))
 
 
-def expected(output: str, epochs: int) -> list[tuple[str, int]]:
-    """Return what an undisturbed run leaves."""
-    plain = [(f"k{number}", number) for number in range(epochs)]
-    same = [("same", number) for number in range(epochs)]
-    return sorted(plain + (same[-1:] if output == "upsert" else same))
-
-
-def table_restored(table: Path) -> None:
-    DeltaTable(str(table)).restore(2)
-
-
-def table_emptied(table: Path) -> None:
-    DeltaTable(str(table)).delete()
-
-
-def table_replaced(table: Path) -> None:
-    """By another with the same columns, and more versions."""
-    newest = DeltaTable(str(table)).version()
-    shutil.rmtree(table)
-    for _ in range(newest + 3):
-        write_deltalake(str(table), COLUMNS.empty_table(), mode="append")
-
-
-def table_overwritten(table: Path) -> None:
-    write_deltalake(str(table), pa.Table.from_pylist([{"k": "x", "t": 1}], schema=COLUMNS), mode="overwrite")
-
-
-def folder_put_back(folder: Path) -> None:
-    """As it was after two epochs, with its note."""
-    shutil.rmtree(folder)
-    shutil.copytree(folder.parent.parent / "early", folder)
-
-
-def files_deleted(folder: Path) -> None:
-    """All that readers see; the sink's note stays."""
-    for file in folder.glob("part-*.parquet"):
-        file.unlink()
-
-
-def files_put_back(folder: Path) -> None:
-    """Those of two epochs; the sink's note stays."""
-    files_deleted(folder)
-    for file in (folder.parent.parent / "early").glob("part-*.parquet"):
-        shutil.copy(file, folder)
-
-
-def folder_emptied(folder: Path) -> None:
-    shutil.rmtree(folder)
-    folder.mkdir()
-
-
-def folder_replaced(folder: Path) -> None:
-    folder_emptied(folder)
-    pq.write_table(pa.Table.from_pylist([{"k": "x", "t": 1}], schema=COLUMNS), folder / "part-0.parquet")
-
-
-LOSSES: dict[str, tuple[Loss, ...]] = {
-    "append": (table_restored, table_emptied, table_overwritten, shutil.rmtree, table_replaced),
-    "upsert": (table_restored, table_emptied, table_overwritten, shutil.rmtree, table_replaced),
-    "files": (folder_put_back, files_put_back, files_deleted, folder_emptied, shutil.rmtree, folder_replaced),
-}
+class Crashed(Exception):  # noqa: N818 - it ends a process here
+    """Ends a run where a crash would."""
 
 
 @pytest.mark.parametrize("output", LOSSES)
@@ -273,6 +148,67 @@ def test_a_gap_that_is_accepted_is_kept_in_the_log(world: World) -> None:
             world.run(7)
 
 
+@pytest.mark.parametrize("where", ["missing_epochs.write_accepted", "driver.make_tables"])
+@pytest.mark.parametrize("loss", [table_restored, data_file_deleted])
+def test_a_gap_that_is_accepted_is_not_asked_for_again_after_a_crash(
+    world: World, monkeypatch: pytest.MonkeyPatch, loss: Loss, where: str
+) -> None:
+    """The process ends before anything is done about the gap, or before the job's log notes it."""
+
+    def crash(*given: Any, **_: object) -> None:
+        if where == "missing_epochs.write_accepted":
+            write_accepted(*given)
+        raise Crashed
+
+    with world.again():
+        loss(world.place / "append")
+        with monkeypatch.context() as patch:
+            patch.setattr(f"tidemark.spark.loop.{where}", crash)
+            with pytest.raises(EngineError, match="Crashed"):
+                world.run(5, missing_epochs="accept")
+        assert world.epoch == 3
+        # What another output has lost since was accepted by nobody.
+        table_restored(world.place / "upsert")
+        with pytest.raises(MissingEpochsError, match="output 'upsert'"):
+            world.run(5)
+        shutil.rmtree(world.place / "upsert")
+        shutil.copytree(world.kept / "upsert", world.place / "upsert")
+        ran = world.run(5)
+        assert [epoch.rows_in for epoch in ran.epochs] == [0, 2]
+        repair = ran.epochs[0].outputs["append"].repair
+        assert repair is not None
+        assert (repair.how, repair.epoch) == ("accepted", 4)
+        assert ("k3", 3) not in world.rows("append")
+        assert ("k4", 4) in world.rows("append")
+        world.run(6)
+
+
+def test_data_files_that_are_deleted_under_the_log_are_refused(world: World) -> None:
+    with world.again():
+        for output in ("append", "upsert"):
+            data_file_deleted(world.place / output)
+            with pytest.raises(MissingEpochsError, match=f"a data file of output '{output}' is deleted, though version"):
+                world.run(5)
+            with pytest.raises(MissingEpochsError, match="cannot be published again: 1 of the files"):
+                world.run(5, missing_epochs="republish")
+            assert world.epoch == 3
+            world.run(4, missing_epochs="accept")
+            assert ("k3", 3) not in world.rows(output)
+            shutil.rmtree(world.place)
+            shutil.copytree(world.kept, world.place)
+
+        def lose(progress: EpochProgress) -> None:
+            if progress.epoch == 4:
+                data_file_deleted(world.place / "append")
+
+        with pytest.raises(MissingEpochsError, match="a data file of output 'append' is deleted"):
+            world.run(7, on_epoch=lose)
+        # It was seen before the next epoch was shown; that one is committed, and shown once the gap is accepted.
+        assert world.epoch <= 5
+        world.run(7, missing_epochs="accept")
+        assert world.rows("append") == [row for row in expected("append", 7) if row[1] != 4]
+
+
 def test_rows_that_others_delete_by_a_condition_are_no_loss(world: World) -> None:
     def delete(progress: EpochProgress) -> None:
         if progress.epoch in {4, 6}:
@@ -358,6 +294,15 @@ def test_a_restore_of_the_state_alone_looks_at_the_tables_too(world: World) -> N
         with pytest.raises(MissingEpochsError, match="version 5 is a RESTORE to version 2"):
             world.run(5, restore=Restore("late"))
         assert world.epoch == 3
+        # Accepted, it is kept in the log of the lineage that begins.
+        ran = world.run(5, "accept", restore=Restore("late"))
+        assert ran.epochs[0].outputs["append"].repair is not None
+        head = JobLog(world.store.at("losing"), "losing").load().epoch
+        assert head is not None
+        assert [repair.how for repair in head.outputs["append"].repairs] == ["accepted"]
+    with world.again():
+        SavepointStore(world.store, "losing").take("early", epoch=1)
+        table_restored(world.place / "append")
         world.run(5, restore=Restore("early"))
         assert world.rows("append") == expected("append", 5)
         table_emptied(world.place / "append")

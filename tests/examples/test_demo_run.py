@@ -107,6 +107,10 @@ OURS = (
     r"Generated and found:",
     r"  (records read|rejected_trips|malformed_trips|late_trips) +[\d,]+ generated, +[\d,]+ found holds",
     r"The same in Dagster: make ui, then http://127\.0\.0\.1:3000/asset-groups",
+    (
+        r"It took [\dms ]+: loading Dagster [\dms ]+, the first wave, with Spark's start, [\dms ]+, the other waves [\dms ]+, "
+        r"the report [\dms ]+"
+    ),
     r"all is accounted for: True",
 )
 """The shapes of all lines that the demo prints on a terminal, on standard output and standard error."""

@@ -17,16 +17,19 @@ from tidemark.state.log.progress import EpochProgress, OutputRepair
 from tidemark.state.log.records import EpochRecord, OutputRecord, SinkPosition, StagedFile
 
 OURS = "tidemark-a-000000000003-0/part-0.parquet"
+ADDED = ("part-9.parquet",)
 KNOWN = SinkPosition("id", 10, "sum", "a", 3, since=8)
 """Epoch 3 was shown by version 8; versions 9 and 10 changed nothing of it."""
 
 
 def own(version: int, epoch: int, *, job: str = "taxi", **tags: str) -> Entry:
-    return Entry(version, "WRITE", {"mode": "Append"}, {JOB: job, LINEAGE: "a", EPOCH: str(epoch), **tags}, added=1)
+    return Entry(version, "WRITE", {"mode": "Append"}, {JOB: job, LINEAGE: "a", EPOCH: str(epoch), **tags}, added=ADDED)
 
 
-def by_others(version: int, operation: str, /, *, removed: Sequence[str] = (OURS,), added: int = 0, **parameters: object) -> Entry:
-    return Entry(version, operation, parameters, removed=tuple(removed), added=added)
+def by_others(
+    version: int, operation: str, /, *, removed: Sequence[str] = (OURS,), added: Sequence[str] = (), **parameters: object
+) -> Entry:
+    return Entry(version, operation, parameters, removed=tuple(removed), added=tuple(added))
 
 
 REWOUND = Entry(12, "RESTORE", {"version": "5"}, {JOB: "taxi", LINEAGE: "b", EPOCH: "1", REWIND: "rewind-x"}, (OURS,))
@@ -43,9 +46,9 @@ LOST: Mapping[str, tuple[Entry, ...]] = {
     "restored twice, both times too far": (restore(11, 7), restore(12, 5)),
     "restored to a time": (by_others(11, "RESTORE", datetime="1795508133593"),),
     "restored to a version that was itself restored": (restore(11, 7), restore(12, 11)),
-    "overwritten": (by_others(11, "WRITE", mode="Overwrite", added=1),),
-    "overwritten, as Spark writes it": (by_others(11, "WRITE", mode="Overwrite", partitionBy="[]", added=1),),
-    "replaced": (by_others(11, "CREATE OR REPLACE TABLE AS SELECT", removed=("part-0.parquet",), added=1),),
+    "overwritten": (by_others(11, "WRITE", mode="Overwrite", added=ADDED),),
+    "overwritten, as Spark writes it": (by_others(11, "WRITE", mode="Overwrite", partitionBy="[]", added=ADDED),),
+    "replaced": (by_others(11, "CREATE OR REPLACE TABLE AS SELECT", removed=("part-0.parquet",), added=ADDED),),
     "truncated": (by_others(11, "TRUNCATE"),),
     "all deleted": (by_others(11, "DELETE"),),
     "all deleted, as Spark writes it": (by_others(11, "DELETE", predicate='["true"]'),),
@@ -56,21 +59,21 @@ LOST: Mapping[str, tuple[Entry, ...]] = {
 KEPT: Mapping[str, tuple[Entry, ...]] = {
     "nothing": (),
     "more epochs": (own(11, 4), own(12, 5)),
-    "restored to after the newest rows": (by_others(11, "WRITE", removed=(), added=1), restore(12, 9)),
+    "restored to after the newest rows": (by_others(11, "WRITE", removed=(), added=ADDED), restore(12, 9)),
     "restored to before another's mistake": (
-        by_others(11, "WRITE", removed=(), added=1),
+        by_others(11, "WRITE", removed=(), added=ADDED),
         own(12, 4),
         by_others(13, "WRITE"),
         restore(14, 12),
     ),
     "a mistake undone": (restore(11, 7), restore(12, 10)),
     "rewound by the job itself": (restore(11, 7), REWOUND),
-    "files written anew": (by_others(11, "OPTIMIZE", removed=(), added=0), Entry(12, "WRITE", tags={MAINTENANCE: "compact"})),
+    "files written anew": (by_others(11, "OPTIMIZE", removed=(), added=()), Entry(12, "WRITE", tags={MAINTENANCE: "compact"})),
     "rows of another job replace some": (Entry(11, "WRITE", tags={JOB: "rides", LINEAGE: "b", EPOCH: "1"}, removed=(OURS,)),),
     "some deleted": (by_others(11, "DELETE", predicate="a = 0"),),
-    "some updated": (by_others(11, "UPDATE", predicate="a = 0", added=1),),
-    "some merged": (by_others(11, "MERGE", added=1),),
-    "a part overwritten": (by_others(11, "WRITE", mode="Overwrite", predicate="day = 3", added=1),),
+    "some updated": (by_others(11, "UPDATE", predicate="a = 0", added=ADDED),),
+    "some merged": (by_others(11, "MERGE", added=ADDED),),
+    "a part overwritten": (by_others(11, "WRITE", mode="Overwrite", predicate="day = 3", added=ADDED),),
     "columns and settings": (by_others(11, "ADD COLUMN", removed=()), by_others(12, "SET TBLPROPERTIES", removed=())),
     "another's files replaced": (by_others(11, "", removed=("part-1.parquet",)),),
 }
@@ -105,7 +108,7 @@ def test_what_a_restore_leaves_behind_need_not_be_there() -> None:
 def test_a_deletion_that_leaves_nothing_of_the_jobs_files_is_one_of_all() -> None:
     deleted = by_others(11, "DELETE", predicate="a >= 0")
     assert judge(KNOWN, (deleted,), job="taxi", has_staged=lambda: False).loss == "version 11 is a DELETE"
-    assert judge(KNOWN, (by_others(11, "DELETE", predicate="a >= 0", added=1),), job="taxi", has_staged=lambda: False).loss is None
+    assert judge(KNOWN, (by_others(11, "DELETE", predicate="a >= 0", added=ADDED),), job="taxi", has_staged=lambda: False).loss is None
     partly = judge(KNOWN, (deleted,), job="taxi", has_staged=lambda: True)
     assert (partly.loss, partly.others) == (None, ("version 11 is a DELETE",))
 
@@ -130,7 +133,7 @@ def test_an_entry_is_read_as_spark_and_delta_rs_write_it() -> None:
     found = entry_of(3, "\n".join(map(json.dumps, actions)).encode())
     assert (found.removed, found.added, found.removes_staged, found.replaces_all, found.replaces_some) == (
         ("tidemark-a",),
-        1,
+        ("n",),
         1,
         False,
         True,

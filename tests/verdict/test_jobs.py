@@ -6,6 +6,7 @@ import pytest
 
 import tidemark as tm
 from tests.verdict.stored import job_of, record_of, trips
+from tidemark.errors import StateMismatchError
 from tidemark.graph.model.nodes import SourceSpec
 from tidemark.savepoints.compatibility.judging import verdict
 
@@ -21,6 +22,12 @@ def test_an_operator_without_an_heir_is_refused_until_it_is_left_behind() -> Non
     assert (found.status, found.operator("v").status, found.operator("w").status) == ("incompatible", "dropped", "compatible")
     assert "10 rows of state" in found.text()
     assert "--allow-non-restored-state" in found.text()
+    # Who restores needs a savepoint, and is told how one is taken; who names one already is not.
+    with pytest.raises(StateMismatchError, match="where there is no savepoint yet, `tidemark savepoint trigger taxi` takes one"):
+        found.require()
+    with pytest.raises(StateMismatchError) as told:
+        found.require(by_options=True)
+    assert "savepoint trigger" not in str(told.value)
     for maps in ({"uids": {"v": None}}, {"allow_non_restored_state": True}):
         left = verdict(record, job, **maps)
         assert (left.status, left.operator("v").left) == ("compatible", True)

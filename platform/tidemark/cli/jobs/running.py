@@ -17,6 +17,7 @@ from tidemark.errors import DefinitionError
 from tidemark.savepoints.compatibility.checking import check
 from tidemark.savepoints.model.restore import Restore
 from tidemark.state.log.progress import EpochProgress, MissingEpochs, encode_progress, format_progress
+from tidemark.state.store.root_store import root_store
 
 
 @click.command()
@@ -61,12 +62,14 @@ def run(
     settings = plain_settings(pairs("--conf", conf))
     restore = _restore(savepoint, restore_of, uids, columns, allow=allow, claim=claim)
     found = load_job(job)
+    # What is wrong with its place is said before Spark starts.
+    root = root_store(store, found.store)
     if restore is not None:
         # It takes no JVM to find out; the run itself looks at all of it once more.
         fit = check(
             found,
             restore.savepoint,
-            store=store,
+            store=root,
             of=restore.job or None,
             uids=restore.uids,
             columns=restore.columns,
@@ -85,7 +88,7 @@ def run(
 
     result = run_job(
         found,
-        store=store,
+        store=root.uri,
         trigger=trigger,
         end_of_input=end_of_input,
         takeover=takeover,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import Unpack
 
 import click
@@ -24,7 +25,9 @@ from tidemark.control.client.wishes import Wishes
 from tidemark.control.desired.loading import load_job
 from tidemark.control.launch.launchers import launchers_here
 from tidemark.control.model.spec import AlertThresholds, JobSpec, LauncherName
+from tidemark.errors import DefinitionError
 from tidemark.state.log.progress import MissingEpochs
+from tidemark.state.store.local_files import near
 from tidemark.state.store.store import JobStore
 
 
@@ -99,6 +102,8 @@ def submit(**given: Unpack[Given]) -> None:
 
 def _named(given: Given) -> tuple[JobStore, str]:
     """Return the store and the job's name: as given, else as the code says."""
+    if given["name"] is None or given["wait"]:
+        _require_places(given)
     if given["name"] is not None:
         return open_store(given["store"]), given["name"]
     # The driver will have these, so the look at its code has them, too.
@@ -106,6 +111,18 @@ def _named(given: Given) -> tuple[JobStore, str]:
     sys.path[:0] = ["", *map(absolute_path, filter(None, (given["folder"], *given["code_paths"])))]
     found = load_job(given["code"])
     return open_store(given["store"] or found.store), found.name
+
+
+def _require_places(given: Given) -> None:
+    """Refuse code paths and a folder that are not there; they need not be where others import the code and start the job.
+
+    Raises:
+        DefinitionError: one is not there.
+    """
+    for option, path in (*(("--code-path", path) for path in given["code_paths"]), ("--folder", given["folder"] or ".")):
+        place = Path(absolute_path(path))
+        if "://" not in path and not place.exists():
+            raise DefinitionError(f"{option} {place} is not there", fix=f"give one that is: {near(place)}")
 
 
 def _spec(job: str, given: Given) -> JobSpec:

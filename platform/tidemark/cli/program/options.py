@@ -129,7 +129,7 @@ def views(root: JobStore, job: str | None = None, observer: Observer | None = No
         except (CorruptStoreError, FormatError) as error:
             found.append((Observation(name), damaged_view(name, error.with_job(name), SYSTEM_CLOCK.now_ms())))
             continue
-        if seen.generation is not None or seen.driver is not None or _has_log(root, name):
+        if seen.generation is not None or seen.driver is not None or seen.damage is not None or _has_log(root, name):
             found.append((seen, view_of(seen, SYSTEM_CLOCK.now_ms(), store=named)))
     if job and not found:
         raise unknown(job, root)

@@ -90,7 +90,7 @@ def logs(job: str, store: str | None, lines: int, *, follow: bool) -> None:
     """Show the log of a job's driver, where it runs or ran on this machine. JOB is a job's name."""
     root = existing_store(store)
     [(seen, view)] = views(root, job)
-    if view.state == "damaged" and view.error is not None:
+    if seen.handle is None and view.state == "damaged" and view.error is not None:
         raise click.ClickException(view.error.message)
     handle = seen.handle
     if handle is None:

@@ -60,7 +60,7 @@ def _row(epoch: EpochProgress) -> tuple[str, ...]:
     return (
         str(epoch.epoch),
         format_ms(epoch.processing_time),
-        f"{epoch.duration_ms} ms",
+        short_duration(epoch.duration_ms),
         str(epoch.rows_in),
         str(epoch.rows_out),
         str(epoch.rows_late),

@@ -35,7 +35,7 @@ def _asked(view: JobView) -> Iterator[str]:
         version = f", version {spec.version}" if spec.version else ""
         trigger = format_duration(spec.trigger_ms)
         yield f"generation {view.generation}{seen}: wanted {spec.wanted}, {spec.code}{version}, trigger {trigger}"
-        yield f"restarts: {policy_text(spec.restart)}" + (f"; {view.restarts_done} so far" if view.restarts_done else "")
+        yield f"restarts: {policy_text(spec.restart)}" + (f"; restarts after failures: {view.restarts_done}" if view.restarts_done else "")
     yield from _process(view)
     if view.standby is not None:
         yield f"standby: {view.standby}"

@@ -83,6 +83,12 @@ class Waiting:
 
 def shortfall(view: JobView, goal: Goal) -> str | None:
     """Return why a job that was waited for did not get there, in words: it failed, or does not run though it was to; else None."""
+    if view.driver_lifecycle == "finished" and goal != "ended":
+        back = f"`tidemark rewind {view.job} --to SAVEPOINT`"
+        return (
+            f"{view.job} does not run: {view.reason}. Fix: nothing, if it has read all; to go on, put it back to before that end ({back}), "
+            "or give the job another name"
+        )
     if view.driver_lifecycle == "failed" or (goal != "ended" and view.driver_lifecycle == "finished"):
         return view.error.message if view.error is not None else f"{view.job} does not run: {view.reason}"
     return None

@@ -10,7 +10,7 @@ from tidemark.control.desired.attempts import newest_attempt
 from tidemark.control.desired.generations import change_spec, require_spec, who
 from tidemark.control.model.records import ACTIVE, ControlStatus, attempt_of
 from tidemark.control.model.spec import Ending, JobSpec, MissingEpochsWish, SpecGeneration
-from tidemark.control.observed.observe import known_status, read_control_status
+from tidemark.control.observed.observe import read_control_status, status_or_damage
 from tidemark.control.reconcile.standing import STATES
 from tidemark.errors import DefinitionError
 from tidemark.savepoints.model.restore import Restore
@@ -156,7 +156,7 @@ class Wishes:
         """Say whether the newest attempt's driver ended with an error that does not pass, and no reconciler has written that yet."""
         if status.lifecycle not in ACTIVE:
             return False
-        driver = known_status(self.store, status.job)
+        driver, _ = status_or_damage(self.store, status.job)
         failed = driver is not None and driver.state == "failed" and not driver.error_transient
         return failed and driver is not None and attempt_of(driver.owner) == newest_attempt(self.store, status.job)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from tidemark.errors import LaunchError
+from tidemark.errors import LaunchError, LaunchRefusedError
 
 logger = logging.getLogger("tidemark")
 
@@ -53,7 +53,7 @@ def _shipped(place: Path, folder: Path) -> Path:
         _require_pure(place)
         shutil.copyfile(place, temporary)
     else:
-        raise LaunchError(f"{place} is neither a folder nor a zip or wheel", fix="give code_paths that are")
+        raise LaunchRefusedError(f"{place} is neither a folder nor a zip or wheel", fix="give code_paths that are")
     named = folder / f"{place.stem}-{hashlib.sha256(temporary.read_bytes()).hexdigest()[:12]}.zip"
     temporary.replace(named)
     return named
@@ -78,7 +78,7 @@ def _require_pure(place: Path) -> None:
     with zipfile.ZipFile(place) as archive:
         compiled = next((name for name in archive.namelist() if name.endswith((".so", ".pyd", ".dylib"))), None)
     if compiled is not None:
-        raise LaunchError(
+        raise LaunchRefusedError(
             f"{place.name} holds {compiled}, and compiled code cannot be imported from an archive",
             fix="install it on every machine of the cluster, and leave it out of code_paths",
         )

@@ -22,7 +22,7 @@ from tidemark.control.launch.shipped_code import shipped
 from tidemark.control.model.executor_settings import executor_settings
 from tidemark.control.model.records import Attempt, ProcessHandle
 from tidemark.control.model.spec import JobSpec, SpecGeneration
-from tidemark.errors import LaunchError
+from tidemark.errors import LaunchError, LaunchRefusedError
 
 NAME: Final = "spark-submit"
 DEPLOY_MODE: Final = "spark.submit.deployMode"
@@ -49,17 +49,18 @@ class SparkSubmitLauncher(LocalLauncher):
         """Start the driver of an attempt and return at once.
 
         Raises:
-            LaunchError: no process was started, or the cluster does not take drivers in Python.
+            LaunchError: no process was started.
+            LaunchRefusedError: the cluster takes no drivers in Python, or cannot read the store.
         """
         if not on_cluster(spec.spec):
             return super().launch(spec, attempt, store_uri)
         if _scheduler(spec.spec) not in _LEAVES:
-            raise LaunchError(
+            raise LaunchRefusedError(
                 f"master {spec.spec.master!r} takes no drivers in Python",
                 fix=f"leave {DEPLOY_MODE} out, so that the driver runs on this machine and the executors on the cluster",
             )
         if store_uri.startswith("file:"):
-            raise LaunchError(
+            raise LaunchRefusedError(
                 f"a driver on a cluster cannot read the job store {store_uri}",
                 fix="keep the job store where all machines reach it, such as s3://bucket/jobs",
             )
@@ -126,7 +127,7 @@ def _scheduler(job: JobSpec) -> str:
 def _driver_file() -> str:
     spec = find_spec(DRIVER)
     if spec is None or spec.origin is None:
-        raise LaunchError(f"{DRIVER} is not a file that spark-submit could run", fix="install Tidemark from a folder or a wheel")
+        raise LaunchRefusedError(f"{DRIVER} is not a file that spark-submit could run", fix="install Tidemark from a folder or a wheel")
     return spec.origin
 
 

@@ -23,12 +23,12 @@ JobState = Literal["created", "starting", "running", "draining", "upgrading", "s
 ``created``: submitted, never started. ``draining``: its driver was asked to end. ``upgrading``: the same, to be started with other code,
 or an upgrade is under way. ``stopped``: as wanted. ``failing``: its driver failed, and a reconciler will start it again. ``failed``: it
 will not be started until somebody asks. ``finished``: its input has ended for good. ``dead``: its driver has ended or is lost, and no
-reconciler has dealt with that. ``damaged``: a file of it cannot be read."""
+reconciler has dealt with that. ``damaged``: its spec, its status or another file of it cannot be read."""
 
 Health = Literal["ok", "starting", "stopped", "hung", "silent", "failing", "failed", "unwatched", "damaged"]
 """``stopped``: as wanted, or its input ended. ``hung``: suspected to hang. ``silent``: its driver should be alive and gives no sign of
 life. ``unwatched``: no reconciler acts on it, so what is wanted and what is differ, or a failure goes unseen. ``damaged``: a file of it
-cannot be read, so no reconciler can act on it."""
+cannot be read. Unless that is only what its driver last wrote, no reconciler can act on it."""
 
 UNHEALTHY: frozenset[Health] = frozenset(("hung", "silent", "failing", "failed", "unwatched", "damaged"))
 

@@ -23,7 +23,7 @@ from tidemark.control.model.layout import (
     WARNINGS,
     number_in,
 )
-from tidemark.control.model.records import Attempt, Claim, ControlStatus, DriverStart, DriverWarning, ProcessHandle, attempt_of
+from tidemark.control.model.records import Attempt, Claim, ControlStatus, DriverStart, DriverWarning, ErrorInfo, ProcessHandle, attempt_of
 from tidemark.control.model.spec import SpecGeneration
 from tidemark.control.model.standby_seen import StandbyView, standby_of
 from tidemark.control.model.upgrade_records import UpgradeStep, read_step
@@ -65,6 +65,7 @@ class Observation:
         upgrade: where its newest upgrade is, or how it ended.
         trouble: what stands against the next step of an upgrade that is under way.
         standby: how the process is that stands by for it; None where none is wanted.
+        damage: why what the job's driver last wrote cannot be read; None where it can, or was never written.
     """
 
     job: str
@@ -84,6 +85,7 @@ class Observation:
     upgrade: UpgradeStep | None = None
     trouble: UpgradeTrouble | None = None
     standby: StandbyView | None = None
+    damage: ErrorInfo | None = None
 
     @property
     def under_upgrade(self) -> UpgradeStep | None:
@@ -156,7 +158,7 @@ class Observer:
         warned = attempt is not None and _holds(WARNINGS, paths, attempt.number)
         # First what the driver says in its heartbeat, then its status: a status that is final is then never older than a release.
         beat = read_heartbeat(folder)
-        driver = known_status(self._store, job)
+        driver, damage = status_or_damage(self._store, job)
         attempted = self._spec(job, attempt.generation) if attempt is not None else None
         launched_by = attempted.spec.launcher if attempted is not None else "local"
         handle = _handle(attempt, control, claim, _process_of(beat, launched_by))
@@ -183,6 +185,7 @@ class Observer:
             upgrade=upgrade,
             trouble=read_trouble(self._store, upgrade) if upgrade is not None and stuck else None,
             standby=standby_of(generation, handle),
+            damage=damage,
         )
 
     def _forget_former(self, job: str, listed: Sequence[ListedFile]) -> None:
@@ -243,17 +246,16 @@ def observe(store: JobStore, job: str, launchers: Mapping[str, Launcher]) -> Obs
     return Observer(store, launchers).observe(job)
 
 
-def known_status(store: JobStore, job: str) -> JobStatus | None:
-    """Return what a job's driver last wrote; None where there is nothing, or it is damaged: the next start of a driver writes it again.
+def status_or_damage(store: JobStore, job: str) -> tuple[JobStatus | None, ErrorInfo | None]:
+    """Return what a job's driver last wrote, or why that cannot be read: its driver writes it again, and is looked after until then.
 
     Raises:
         FormatError: a newer release wrote it.
     """
     try:
-        return read_status(store, job)
+        return read_status(store, job), None
     except CorruptStoreError as error:
-        logger.warning("%s: the driver's status is left out: %s", job, error)
-        return None
+        return None, ErrorInfo(error.code, str(error), error.transient)
 
 
 def read_control_status(store: JobStore, job: str) -> ControlStatus | None:

@@ -48,6 +48,10 @@ def view_of(observation: Observation, now: int, *, store: str | None = None) -> 
     elif standing.lifecycle == "suspended" and health == "starting" and spec is not None:
         # Asked for, and about to be seen to: what was before says nothing any more.
         standing = replace(standing, state="starting", lifecycle="starting", since=spec.at, reason=asked_for(spec))
+    advice = advice_for(observation.job, standing, health, submitted=spec is not None, store=store)
+    if observation.damage is not None:
+        # Reconcilers act on it all the same; what its driver did is not known.
+        health, standing = "damaged", replace(standing, state="damaged", reason="its status cannot be read", error=observation.damage)
     return JobView(
         job=observation.job,
         at=now,
@@ -89,7 +93,7 @@ def view_of(observation: Observation, now: int, *, store: str | None = None) -> 
         driver_lifecycle=driver_lifecycle,
         upgrade=_upgrade(observation.upgrade, observation.trouble) if observation.upgrade is not None else None,
         state=standing.state,
-        advice=advice_for(observation.job, standing, health, submitted=spec is not None, store=store),
+        advice=advice,
         standby=observation.standby,
     )
 

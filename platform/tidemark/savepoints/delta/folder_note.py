@@ -95,7 +95,7 @@ def lost_since(known: SinkPosition, note: FolderNote | None) -> Lost | None:
     if note is None:
         return Lost(-1, "it has no note of what was published to it; it was deleted, emptied or replaced")
     if known.table and note.folder != known.table:
-        return Lost(note.count, "it is another folder")
+        return Lost(note.count, "it is another folder", other=True)
     if note.count < known.version:
         return Lost(note.count, "an older copy of it was restored")
     return None

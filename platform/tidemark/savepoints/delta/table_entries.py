@@ -25,8 +25,8 @@ _READ_AT_ONCE: Final = 32
 class Entry:
     """A commit: its version, its operation with parameters, and the tags that Tidemark's have.
 
-    ``removed`` are the files whose rows it took out of the table, without those that were only rewritten; ``added`` is how many files
-    have rows that it brought, or that it left of removed ones. ``digest`` is the checksum of the entry, ``at`` the
+    ``removed`` are the files whose rows it took out of the table, without those that were only rewritten; ``added`` are those with
+    rows that it brought, or that it left of removed ones. ``digest`` is the checksum of the entry, ``at`` the
     time that it gives, in milliseconds.
     """
 
@@ -35,7 +35,7 @@ class Entry:
     parameters: Mapping[str, object] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
     removed: tuple[str, ...] = ()
-    added: int = 0
+    added: tuple[str, ...] = ()
     digest: str = ""
     at: int | None = None
 
@@ -146,7 +146,7 @@ def entry_of(version: int, data: bytes) -> Entry:
         parameters=info.get("operationParameters") or {},
         tags={key: str(value) for key, value in info.items() if key.startswith("tidemark.")},
         removed=tuple(action["remove"]["path"] for action in actions if action.get("remove", {}).get("dataChange")),
-        added=sum(bool(action["add"].get("dataChange")) for action in actions if "add" in action),
+        added=tuple(action["add"]["path"] for action in actions if action.get("add", {}).get("dataChange")),
         digest=sha256(data),
         at=at if isinstance(at, int) else None,
     )

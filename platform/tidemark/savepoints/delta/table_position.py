@@ -24,10 +24,19 @@ _DIGITS = 32
 
 @dataclass(frozen=True)
 class Lost:
-    """Epochs that a table no longer holds: its version, -1 where there is none, and why, in words."""
+    """Epochs that a table no longer holds: its version, -1 where there is none, and why, in words; ``other`` for another table.
+
+    The files of an epoch lie with the table from when they are staged, so they are gone with it.
+    """
 
     version: int
     why: str
+    other: bool = False
+
+    @property
+    def republishable(self) -> bool:
+        """Whether what is missing can be published again, as far as is known without a look at the staged files."""
+        return self.version >= 0 and not self.other
 
 
 def position_of(table: DeltaTable | None, store: JobStore, *, lineage: str = "", epoch: int = -1) -> SinkPosition:
@@ -69,10 +78,12 @@ def lost_at_once(position: SinkPosition, table: DeltaTable | None, application: 
     version = table.version()
     other = str(table.metadata().id) != position.table
     if version < position.version:
-        return Lost(version, "it is another table" if other else "its log ends there: an older copy was restored, or entries were deleted")
+        return Lost(
+            version, "it is another table" if other else "its log ends there: an older copy was restored, or entries were deleted", other
+        )
     done = table.transaction_version(application)
     if continued is False or (continued is None and (done is None or done < position.epoch)):
-        return Lost(version, "it is another table" if other else f"its version {position.version} is not the one that the job saw")
+        return Lost(version, "it is another table" if other else f"its version {position.version} is not the one that the job saw", other)
     return None
 
 

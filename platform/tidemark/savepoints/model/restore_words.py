@@ -26,5 +26,17 @@ def by_option(text: str) -> str:
     return _BOTH.sub(r"\1", text)
 
 
+def with_savepoint(text: str, job: str) -> str:
+    """Return a text with where the savepoint comes from that its restores name, if it has any.
+
+    >>> with_savepoint("undo the change", "fares")
+    'undo the change'
+    >>> with_savepoint("--restore SAVEPOINT", "fares")[:78]
+    '--restore SAVEPOINT; where there is no savepoint yet, `tidemark savepoint trig'
+    """
+    taken = f"where there is no savepoint yet, `tidemark savepoint trigger {job}` takes one, also of a job that does not run"
+    return f"{text}; {taken}" if "SAVEPOINT" in text else text
+
+
 LEAVE_BEHIND = by_restore("allow_non_restored_state=True", "--allow-non-restored-state")
 """A restore that leaves behind what nothing in the job claims."""

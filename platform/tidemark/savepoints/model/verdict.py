@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from tidemark.errors import SinkError, StateMismatchError
-from tidemark.savepoints.model.restore_words import by_option
+from tidemark.savepoints.model.restore_words import by_option, with_savepoint
 
 Fit = Literal["compatible", "migrates", "incompatible"]
 Status = Literal["compatible", "migrates", "incompatible", "new", "dropped"]
@@ -194,7 +194,7 @@ class Verdict:
             what, fixes = f"{_STRANGER} T{what[1:]}", f"give this job another name, or another store; if it is the same: {fixes}"
         raise StateMismatchError(
             what,
-            fix=by_option(fixes) if by_options else fixes,
+            fix=by_option(fixes) if by_options else with_savepoint(fixes, self.job),
             job=self.job,
             uid=next(iter(named)) if len(named) == 1 else None,
             epoch=self.epoch,

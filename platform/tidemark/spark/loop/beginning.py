@@ -15,12 +15,13 @@ from tidemark.savepoints.model.restore_marks import is_restore_due, note_restore
 from tidemark.savepoints.model.rewind_note import require_no_rewind
 from tidemark.savepoints.restore.restoring import begin_lineage, prepared
 from tidemark.savepoints.restore.wished_restores import let_go_for
-from tidemark.spark.loop.missing_epochs import expect_published, mended, sinks_of
+from tidemark.spark.loop.missing_epochs import expect_published, is_accepted, mended, sinks_of
 from tidemark.spark.sinks.parquet_sink import ParquetSink
 from tidemark.spark.sinks.publication import publish
 from tidemark.spark.sinks.sinks import BoundSink, Sink
 from tidemark.spark.sinks.staging.missing import missing_error
 from tidemark.state.gc.inventory import require_state_files
+from tidemark.state.log.accepted_gaps import write_accepted
 from tidemark.state.log.joblog import Driver
 from tidemark.state.log.progress import MissingEpochs, OutputRepair
 from tidemark.state.log.records import EpochRecord, OutputRecord
@@ -97,6 +98,8 @@ class Beginning:
                 logger.warning("epoch %d, which the job does not go on from any more, is not published: %s", last.epoch, error)
         if savepoint.job == record.job:
             record = replace(record, outputs=self._as_they_are(savepoint.record, record))
+        if self.repairs:
+            write_accepted(self.term.log.store, record, self.repairs)
         begun = begin_lineage(self.term, restore, savepoint, record)
         logger.info("%s goes on from %s, as lineage %s", begun.job, savepoint, begun.lineage)
         return begun
@@ -111,11 +114,15 @@ class Beginning:
         self.repairs.update(mended(head, [*former.items(), *self.sinks.items()], log, self.missing_epochs))
 
         def accepted(name: str, error: MissingEpochsError) -> None:
-            before = self.repairs[name].accepted if name in self.repairs else ()
+            known = self.repairs.get(name)
+            if self.missing_epochs != "accept" and not is_accepted(error, known):
+                raise error
+            before = known.accepted if known is not None else ()
             self.repairs[name] = OutputRepair.of_gap(head.epoch + 1, error.what, [*sorted(before), (head.lineage, head.epoch)])
+            write_accepted(log.store, head, self.repairs)
             logger.warning("%s", self.repairs[name])
 
-        publish(head, {**self.sinks, **former}, lost=accepted if self.missing_epochs == "accept" else None)
+        publish(head, {**self.sinks, **former}, lost=accepted)
 
     def _as_they_are(self, stored: EpochRecord, begun: EpochRecord) -> dict[str, OutputRecord]:
         """Return the outputs that a lineage begins with, at the positions of their places: those stay as they are.
@@ -131,8 +138,11 @@ class Beginning:
                 continue
             self._require_folder(name, bound.sink, stored, begun)
             lost = lost_of_record(stored, name) if output.sink == "delta" else None
-            if lost is not None and self.missing_epochs is None:
-                raise missing_error(name, begun.job, str(output.location), stored.outputs[name].before or NO_TABLE, lost)
+            if lost is not None:
+                error = missing_error(name, begun.job, str(output.location), stored.outputs[name].before or NO_TABLE, lost)
+                if self.missing_epochs is None:
+                    raise error
+                self.repairs.setdefault(name, OutputRepair("accepted", begun.epoch + 1, error.what))
             bound.sink.adopt()
             found[name] = replace(output, before=bound.sink.position)
         return found

@@ -30,7 +30,8 @@ def make_tables(
     """Make the tables and folders of a job's outputs that are not there, with the columns that their rows will have.
 
     What was made so and has no rows yet gets the columns of changed code. An output that had rows is left alone, also where its table
-    is missing. Where the code fails without rows, the first rows make the table, as far as they come.
+    is missing. Where the code fails without rows, the first rows make the table, as far as they come. An output's first start into a place
+    with rows of others is logged.
 
     Args:
         spark: the session that the job is to run in.
@@ -45,6 +46,9 @@ def make_tables(
     """
     places = {name: bound.sink for name, bound in sinks.items() if isinstance(bound.sink, DeltaSink | ParquetSink)}
     new = {name: sink for name, sink in places.items() if not _had_rows(head, name, sink.location)}
+    for name, sink in new.items():
+        if (head is None or name not in head.outputs) and sink.vacancy == "taken":
+            _say_taken(name, sink)
     changed = head is None or head.code_version != version
     wanting = {name: sink for name, sink in new.items() if sink.vacancy in (("missing", "empty") if changed else ("missing",))}
     if not wanting:
@@ -58,6 +62,20 @@ def make_tables(
     for name, sink in wanting.items():
         if name in columns:
             sink.make(columns[name])
+
+
+def _say_taken(name: str, sink: DeltaSink | ParquetSink) -> None:
+    """Say that an output's first rows go where rows of others are: that may be meant, and may be another job's path by mistake."""
+    upserts = isinstance(sink, DeltaSink) and sink.upsert is not None
+    effect = "replace those with the same keys, or are added" if upserts else "are added"
+    what = "table" if isinstance(sink, DeltaSink) else "folder"
+    logger.warning(
+        "output %r: there are rows already in the %s %s, which by its log this job did not write; its own %s",
+        name,
+        what,
+        sink.location,
+        effect,
+    )
 
 
 def _had_rows(head: EpochRecord | None, name: str, place: str) -> bool:

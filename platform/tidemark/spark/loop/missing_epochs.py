@@ -11,6 +11,7 @@ from tidemark.errors import MissingEpochsError
 from tidemark.savepoints.delta.missing_records import Retained, retained_of
 from tidemark.spark.sinks.sinks import BoundSink, sink_for
 from tidemark.spark.sinks.staging.missing import Expected
+from tidemark.state.log.accepted_gaps import read_accepted, write_accepted
 from tidemark.state.log.joblog import JobLog
 from tidemark.state.log.progress import EpochProgress, MissingEpochs, OutputRepair
 from tidemark.state.log.records import EpochRecord, OutputRecord
@@ -47,7 +48,8 @@ def expect_published(head: EpochRecord, sinks: Mapping[str, BoundSink], log: Job
 def mended(head: EpochRecord, sinks: Iterable[tuple[str, BoundSink]], log: JobLog, how: MissingEpochs | None) -> dict[str, OutputRepair]:
     """Make sure that places hold what was published to them, or do what is asked for about those that do not; returns what was done.
 
-    All places are looked at first: while one of them cannot be made whole, none is changed.
+    All places are looked at first: while one of them cannot be made whole, none is changed. What was accepted by a start that ended before
+    the job's log noted it is so still.
 
     Args:
         head: the newest epoch.
@@ -59,28 +61,40 @@ def mended(head: EpochRecord, sinks: Iterable[tuple[str, BoundSink]], log: JobLo
         MissingEpochsError: a place does not, and nothing is to be done about that or can be.
     """
     due: list[tuple[str, BoundSink, str, Retained]] = []
+    done = dict(read_accepted(log.store, head))
     for name, bound in sinks:
         try:
             bound.sink.require_whole()
         except MissingEpochsError as error:
-            if how is None:
+            if how is None and not is_accepted(error, done.get(name)):
                 raise error.with_job(head.job) from None
             retained = retained_of(log.epochs(), name, sink=bound.sink.kind, location=bound.sink.location)
             if how == "republish":
                 bound.sink.require_republishable(retained)
             due.append((name, bound, error.what, retained))
-    done: dict[str, OutputRepair] = {}
-    for name, bound, what, retained in due:
-        if how == "republish":
+    if how == "republish":
+        for name, bound, what, retained in due:
             done[name] = OutputRepair("republished", head.epoch + 1, what, bound.sink.republish(retained))
-        else:
-            newest = bound.sink.newest(head.lineage)
-            # A newest epoch that was not published is published after this.
-            missing = [item for item in bound.sink.missing(retained) if item != head or (newest is not None and newest >= head.epoch)]
-            done[name] = OutputRepair.of_gap(head.epoch + 1, what, [(item.lineage, item.epoch) for item in missing])
+    elif due:
+        done |= {name: _gap(head, bound, what, retained) for name, bound, what, retained in due}
+        write_accepted(log.store, head, done)
+        for _, bound, _, _ in due:
             bound.sink.adopt()
-        logger.warning("%s", done[name])
+    for repair in done.values():
+        logger.warning("%s", repair)
     return done
+
+
+def _gap(head: EpochRecord, bound: BoundSink, what: str, retained: Retained) -> OutputRepair:
+    newest = bound.sink.newest(head.lineage)
+    # A newest epoch that was not published is published after this.
+    missing = [item for item in bound.sink.missing(retained) if item != head or (newest is not None and newest >= head.epoch)]
+    return OutputRepair.of_gap(head.epoch + 1, what, [(item.lineage, item.epoch) for item in missing])
+
+
+def is_accepted(error: MissingEpochsError, repair: OutputRepair | None) -> bool:
+    """Whether a repair says that the gap which an error tells of was accepted."""
+    return repair is not None and repair.how == "accepted" and repair.what == error.what
 
 
 def with_positions(

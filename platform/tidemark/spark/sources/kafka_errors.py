@@ -6,13 +6,34 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+import pyspark
+
 from tidemark.errors import SourceError
 from tidemark.graph.model.nodes import FormatSpec, SourceNode
 from tidemark.spark.sources.intake_limits import KAFKA
 from tidemark.state.encoding.redaction import redacted
 
 _LOST: Final = re.compile(r"Some data may have been lost because they are not available in Kafka.*?Reason:\s*(?P<reason>[^\n]+)", re.DOTALL)
+_NO_CONNECTOR: Final = re.compile(
+    r"Failed to find (?:the )?data source|DATA_SOURCE_NOT_FOUND|[Dd]eploy the application|ClassNotFoundException"
+)
+_CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 _NO_TOPIC: Final = re.compile(r"UnknownTopicOrPartitionException|Topic \S+ not found|does not host this topic-partition")
+
+
+def connector_missing(spec: object, text: str) -> str | None:
+    """Return what to do where Spark cannot open a source since the session has not the jars of Kafka's connector; None for other errors.
+
+    Args:
+        spec: of the source.
+        text: of Spark's error.
+    """
+    if not isinstance(spec, FormatSpec) or spec.format.lower() != KAFKA or not _NO_CONNECTOR.search(text):
+        return None
+    return (
+        f"give the session Kafka's connector: spark.jars.packages={_CONNECTOR}:{pyspark.__version__} (`--conf` of `tidemark run` and "
+        "`tidemark submit`, `.config(...)` of a session of yours), or its four jars in spark.jars, which docs/kafka.md lists"
+    )
 
 
 def kafka_error(error: BaseException, sources: Iterable[SourceNode]) -> SourceError | None:

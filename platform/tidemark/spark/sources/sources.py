@@ -20,6 +20,7 @@ from tidemark.spark.env.file_systems import readable
 from tidemark.spark.sources.elements import store_elements
 from tidemark.spark.sources.intake import BLOCK, PATH, ROW
 from tidemark.spark.sources.intake_limits import DEFAULT_BYTES_PER_EPOCH, KAFKA
+from tidemark.spark.sources.kafka_errors import connector_missing
 from tidemark.state.encoding.redaction import without_secrets
 from tidemark.state.store.store import JobStore
 
@@ -59,7 +60,7 @@ def open_source(spark: SparkSession, node: SourceNode, elements: JobStore, *, or
     except (PySparkException, Py4JJavaError) as error:
         raise SourceError(
             f"source {node.name!r} cannot be opened: {first_line(error)}",
-            fix="check the path, the format's name and its options",
+            fix=connector_missing(spec, str(error)) or "check the path, the format's name and its options",
             uid=node.name,
             place=node.place,
         ) from without_secrets(error)

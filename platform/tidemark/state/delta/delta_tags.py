@@ -17,6 +17,9 @@ MAINTENANCE: Final = "tidemark.maintenance"
 CREATED: Final = "created"
 """What ``MAINTENANCE`` says of a commit that makes a table, without rows."""
 
+LOST_FILES: Final = "lost-files"
+"""What ``MAINTENANCE`` says of a commit that takes files out of a table which somebody deleted."""
+
 REWIND: Final = "tidemark.rewind"
 """Of the commit by which a rewind puts a table back; its lineage and epoch are those that begin there."""
 

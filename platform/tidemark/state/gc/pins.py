@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tidemark.crashpoints import crash_point
-from tidemark.errors import CorruptStoreError, InvalidNameError
+from tidemark.errors import CorruptStoreError, InvalidNameError, TidemarkError, UnknownSavepointError
 from tidemark.state.encoding.codec import from_plain, later
 from tidemark.state.encoding.envelope import damaged, unseal
 from tidemark.state.log.epoch_codec import KIND as EPOCH
@@ -97,6 +97,7 @@ class Pins:
 
         Raises:
             CorruptStoreError: it is not retained.
+            UnknownSavepointError: the newest is wanted, and there is none.
         """
         for slot, data, its_lineage, its_epoch in self._identities():
             if epoch in (None, its_epoch) and lineage in (None, its_lineage):
@@ -251,13 +252,17 @@ class Pins:
         except CorruptStoreError as error:
             raise CorruptStoreError(error.what, fix=_MEND, job=self.log.job, place=shown) from error
 
-    def _not_retained(self, epoch: int | None) -> CorruptStoreError:
-        return CorruptStoreError(
-            "the job has no epoch yet" if epoch is None else f"epoch {epoch} is not retained",
-            fix="run the job first" if epoch is None else "choose one of the retained epochs, or raise retained_epochs",
-            job=self.log.job,
-            epoch=epoch,
-        )
+    def _not_retained(self, epoch: int | None) -> TidemarkError:
+        job = self.log.job
+        if epoch is None:
+            return UnknownSavepointError(
+                "the job has no epoch yet that a savepoint could be taken of",
+                fix=f"start it, if it does not run (`tidemark start {job}`, or as it was run before), and try again when "
+                f"`tidemark status {job}` shows an epoch",
+                job=job,
+            )
+        fix = f"choose one of the retained epochs (`tidemark history {job}` shows the newest), or raise retained_epochs"
+        return CorruptStoreError(f"epoch {epoch} is not retained", fix=fix, job=job, epoch=epoch)
 
 
 def _identity(data: bytes, path: str) -> _Identity | None:

@@ -125,7 +125,11 @@ def read_status(store: JobStore, job: str) -> JobStatus | None:
         CorruptStoreError: the file is damaged; the job's next start writes it anew.
         FormatError: a newer release wrote it.
     """
-    return read_sealed(store.at(job_folder(job)), STATUS, kind=KIND, form=JobStatus)
+    try:
+        return read_sealed(store.at(job_folder(job)), STATUS, kind=KIND, form=JobStatus)
+    except CorruptStoreError as error:
+        fix = "start the job, which writes the file again, or delete it; its log has all that counts"
+        raise CorruptStoreError(error.what, fix=fix, job=job, place=error.place) from error
 
 
 def list_jobs(store: JobStore) -> list[str]:

@@ -19,6 +19,7 @@
 ``elements/``                input given in the program
 ``status.json``              what the driver last said of itself and the job
 ``plan.json``                processing time and input of the epoch at hand, for the case that it is run again
+``accepted-gaps.json``       gaps of outputs that were accepted and that no epoch notes yet
 ``heartbeat.json``           who drives the job, and when it last was alive
 ===========================  =========================================================================================
 """
@@ -49,6 +50,7 @@ ELEMENTS: Final = "elements"
 STATUS: Final = "status.json"
 HEARTBEAT: Final = "heartbeat.json"
 PLAN: Final = "plan.json"
+ACCEPTED_GAPS: Final = "accepted-gaps.json"
 
 _SLOT_DIGITS = 12
 _RECORD = re.compile(rf"(?:.*/)?(\d{{{_SLOT_DIGITS}}})\.json")

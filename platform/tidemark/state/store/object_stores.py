@@ -24,6 +24,9 @@ PATIENCE: Final[RetryConfig] = {
     "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=3), "base": 2},
 }
 _ANSWER: Final = re.compile(r"<Code>(?P<code>[^<]{1,100})</Code>\s*(?:<Message>(?P<message>[^<]{0,1000})</Message>)?")
+_UNUSABLE: Final = re.compile(r"os error (?:1|2|13|17|20)\b")
+"""Not permitted, no such folder to make it in, permission denied, a file is there, or on the way there."""
+
 _NO_BUCKET: Final = ("NoSuchBucket", "ContainerNotFound")
 _NO_LEAVE: Final = (
     "AccessDenied",
@@ -70,6 +73,11 @@ def open_remote(root: Location) -> ObjectStore:
 def lacks_bucket(error: BaseException) -> bool:
     """Say whether an error is of a bucket that is not there, which obstore does not tell from a missing object."""
     return _code(str(error)) in _NO_BUCKET
+
+
+def is_unusable(error: BaseException) -> bool:
+    """Say whether a folder cannot be made for what is there: a file, a folder of somebody else's, or one that takes none."""
+    return _UNUSABLE.search(str(error)) is not None
 
 
 def said(error: BaseException) -> str:

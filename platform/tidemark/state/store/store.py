@@ -16,7 +16,7 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import LocalStore, ObjectStore
 
-from tidemark.errors import CorruptStoreError, StoreError, TidemarkError, UnknownStoreError
+from tidemark.errors import CorruptStoreError, StoreError, TidemarkError, UnknownStoreError, UnusablePlaceError
 from tidemark.locations import Location, leads_into
 from tidemark.state.encoding.redaction import without_secrets
 from tidemark.state.store.local_files import (
@@ -29,7 +29,7 @@ from tidemark.state.store.local_files import (
     near,
     remove_empty_folders,
 )
-from tidemark.state.store.object_stores import lacks_bucket, open_remote, remedy, said
+from tidemark.state.store.object_stores import is_unusable, lacks_bucket, open_remote, remedy, said
 
 _WRITTEN_AT_ONCE = 8 * 1024 * 1024
 _CREATIONS = 5
@@ -76,7 +76,7 @@ class JobStore:
                 fix=f"give a place that is there, with jobs or what was exported; {near(Path(root.path))}",
                 place=str(root),
             )
-        with _reported("open", root):
+        with _reported("open", root, opening=True):
             if root.scheme == "file":
                 return cls(root, LocalStore(root.path, mkdir=True))
             opened = cls(root, open_remote(root))
@@ -389,12 +389,12 @@ class JobStore:
 
 
 @contextmanager
-def _reported(verb: str, at: Location, *, passing: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+def _reported(verb: str, at: Location, *, passing: tuple[type[Exception], ...] = (), opening: bool = False) -> Iterator[None]:
     """Turn a backend's trouble into a StoreError that names the path and holds no credentials, nor does its cause."""
     try:
         yield
     except _TROUBLE as error:
         if isinstance(error, passing) and not lacks_bucket(error):
             raise
-        what = f"cannot {verb} {at}: {said(error)}"
-        raise StoreError(what, fix=remedy(error, at.scheme), place=str(at)) from without_secrets(error)
+        form = UnusablePlaceError if lacks_bucket(error) or (opening and is_unusable(error)) else StoreError
+        raise form(f"cannot {verb} {at}: {said(error)}", fix=remedy(error, at.scheme), place=str(at)) from without_secrets(error)

@@ -142,10 +142,11 @@ class Merge:
             )
 
 
-def others_were_faster(output: str, epoch: int, place: str) -> PublishError:
-    """Return the error for a publication that another commit came before each time."""
+def others_were_faster(output: str, epoch: int | None, place: str) -> PublishError:
+    """Return the error for a publication that another commit came before each time; without an epoch, for a place taken as it is."""
+    what = "of a committed epoch could not be published" if epoch is not None else "could not be taken as it is"
     return PublishError(
-        f"output {output!r} of a committed epoch could not be published: {ATTEMPTS} times another commit to its table came first",
+        f"output {output!r} {what}: {ATTEMPTS} times another commit to its table came first",
         fix="let nobody else write to the table all the time, and start the job again: it finishes this epoch first",
         uid=output,
         epoch=epoch,

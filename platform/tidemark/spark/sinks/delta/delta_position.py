@@ -6,14 +6,17 @@ The entry of the version that was seen last has to be there as it was; of what c
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
 from deltalake import DeltaTable
 
 from tidemark.errors import SinkError
+from tidemark.savepoints.delta.table_entries import read_entry
 from tidemark.savepoints.delta.table_position import Lost, followed, is_continued, lost_at_once, position_of
-from tidemark.spark.sinks.staging.missing import Expected, OutputPosition
+from tidemark.spark.sinks.delta.delta_lost_files import lost_files, lost_of
+from tidemark.spark.sinks.staging.missing import Expected, OutputPosition, data_files_lost
 from tidemark.state.log.records import SinkPosition
 from tidemark.state.store.store import JobStore
 
@@ -41,6 +44,7 @@ class DeltaPosition(OutputPosition):
     def __init__(self, output: str, job: str, store: JobStore, opened: Opened) -> None:
         super().__init__(output, job, store)
         self._opened = opened
+        self._all_seen = False
 
     def require_whole(self) -> None:
         """Make sure that the table holds what was published to it, and look what others did to it since.
@@ -52,10 +56,32 @@ class DeltaPosition(OutputPosition):
         """
         try:
             self._look()
+            if not self._all_seen and self.known is not None and self.known.since >= 0:
+                # Once in a process: what was deleted while no driver ran may be of any epoch.
+                self._require_files(lambda table: [file.path for file in lost_files(table, self.store)])
+            self._all_seen = True
         except SinkError as error:
             # Who reads an entry does not know whose table it is.
             error.uid = error.uid or self.output
             raise error.with_job(self.job) if self.job else error from error.__cause__
+
+    def require_newest_files(self) -> None:
+        """Make sure that the files of the newest epoch that the table shows are there; called before another is published.
+
+        Raises:
+            MissingEpochsError: some are not.
+            SinkError: the table cannot be read.
+            StoreError: its place cannot be listed.
+        """
+        entry = read_entry(self.store, self.known.since) if self.known is not None and self.known.since >= 0 else None
+        if entry is not None:
+            self._require_files(lambda table: lost_of(entry.added, table, self.store))
+
+    def _require_files(self, look: Callable[[DeltaTable], list[str]]) -> None:
+        table = self._opened(fresh=False)
+        lost = look(table) if table is not None else []
+        if table is not None and lost:
+            raise data_files_lost(self.output, self.job, str(self.store.location), table.version(), lost)
 
     def _look(self) -> None:
         if self.known is None:

@@ -14,6 +14,7 @@ from tidemark.savepoints.delta.table_changes import Shown, shown_epochs
 from tidemark.savepoints.delta.table_entries import read_entry
 from tidemark.savepoints.delta.table_position import is_continued
 from tidemark.spark.sinks.delta.delta_commits import add_actions, add_columns, rewrite
+from tidemark.spark.sinks.delta.delta_lost_files import lost_files
 from tidemark.spark.sinks.delta.delta_merge import ATTEMPTS, Merge, others_were_faster
 from tidemark.spark.sinks.delta.delta_rewrite import Change, Rewriter
 from tidemark.spark.sinks.delta.delta_upsert import Upsert, replaced_starts
@@ -68,6 +69,12 @@ class Republishing:
         """Return the epochs to publish again, oldest first; none where the table shows all. Takes and raises what ``run`` does."""
         if table is None:
             raise self._refused("there is no table any more, and the staged files were in its folder")
+        deleted = lost_files(table, self._store)
+        if deleted:
+            why = (
+                f"{len(deleted)} of the files that its table shows are deleted, such as {deleted[0].path}, and nothing else has their rows"
+            )
+            raise self._refused(why)
         shown = self._shown(table, self._seen(position))
         replaces = any(self._replaces(record) for record in retained.records)
         records, refusal = to_publish_again(retained, shown, in_order=replaces)

@@ -28,6 +28,7 @@ from tidemark.savepoints.model.table_columns import lists_starts
 from tidemark.savepoints.model.verdict import refusal
 from tidemark.spark.columns.error_text import first_line
 from tidemark.spark.sinks.delta.delta_commits import add_actions, add_columns, append
+from tidemark.spark.sinks.delta.delta_lost_files import leave_out_lost
 from tidemark.spark.sinks.delta.delta_maintenance import NEW_TABLE, Maintenance
 from tidemark.spark.sinks.delta.delta_merge import ATTEMPTS, Merge, others_were_faster
 from tidemark.spark.sinks.delta.delta_position import DeltaPosition
@@ -36,7 +37,7 @@ from tidemark.spark.sinks.delta.delta_rewrite import APPENDED_BYTES, UPSERTED_BY
 from tidemark.spark.sinks.delta.delta_upsert import Upsert, replaced_starts
 from tidemark.spark.sinks.staging.missing import Expected, staged_files_lost
 from tidemark.spark.sinks.staging.staging import Vacancy, folder_of
-from tidemark.state.delta.delta_tags import COLUMNS_FOR, CREATED, EPOCH, JOB, LINEAGE, MAINTENANCE
+from tidemark.state.delta.delta_tags import COLUMNS_FOR, CREATED, EPOCH, JOB, LINEAGE, LOST_FILES, MAINTENANCE
 from tidemark.state.encoding.redaction import without_secrets
 from tidemark.state.log.records import EpochRecord, OutputRecord, SinkPosition
 from tidemark.state.store.store import JobStore
@@ -122,8 +123,12 @@ class DeltaSink:
             ) from without_secrets(error)
 
     def adopt(self) -> None:
-        """Take the table as it is for what it should be."""
-        self._at.adopt()
+        """Take the table as it is for what it should be; files that are deleted are taken out of it, since nobody can read it with them."""
+        with self._mending("taken as it is"):
+            table = self._opened(fresh=True)
+            if table is not None and not leave_out_lost(table, self.staging, {**self._job, MAINTENANCE: LOST_FILES}):
+                raise others_were_faster(self._name, None, self.location)
+            self._at.adopt()
 
     def missing(self, retained: Retained) -> tuple[EpochRecord, ...]:
         """Return those of some epochs that the table does not show, as far as its log tells."""
@@ -136,25 +141,25 @@ class DeltaSink:
 
     def require_republishable(self, retained: Retained) -> None:
         """Raise MissingEpochsError when what the table no longer holds of some epochs cannot be published again."""
-        with self._republished():
+        with self._mending():
             self._republishing.due(self._opened(fresh=True), retained, self._at.known)
 
     def republish(self, retained: Retained) -> tuple[int, ...]:
         """Publish again what the table no longer holds of some epochs; returns the numbers of all that were since it was whole."""
-        with self._republished():
+        with self._mending():
             epochs = self._republishing.run(self._opened(fresh=True), retained, self._at.known)
         newest = retained.records[-1]
         self._at.adopt((newest.lineage, newest.epoch))
         return epochs
 
     @contextmanager
-    def _republished(self) -> Iterator[None]:
+    def _mending(self, how: str = "published again") -> Iterator[None]:
         try:
             yield
         except (DeltaError, OSError, PySparkException, Py4JError) as error:
             self._table = None
             raise PublishError(
-                f"output {self._name!r} could not be published again: {first_line(error)}",
+                f"output {self._name!r} could not be {how}: {first_line(error)}",
                 fix="mend the table's place (space, permission, network) and give the same command again: it goes on where it stopped",
                 uid=self._name,
                 place=self.location,
@@ -233,6 +238,7 @@ class DeltaSink:
         columns_for = {MAINTENANCE: "columns", COLUMNS_FOR: f"{lineage}/{epoch}"}
         try:
             self._at.require_whole()
+            self._at.require_newest_files()
             self._require_staged(record, lineage, epoch)
             table = self._open() or self._create(Schema.from_json(record.schema))
             if upsert is None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from tidemark.errors import MissingEpochsError
 from tidemark.savepoints.delta.table_position import Lost
 from tidemark.state.log.records import SinkPosition
 from tidemark.state.store.store import JobStore
+
+_NAMED: Final = 3
 
 
 @dataclass(frozen=True)
@@ -46,21 +50,37 @@ class OutputPosition:
 
     def missing(self, known: SinkPosition, lost: Lost) -> MissingEpochsError:
         """Return the error that the place no longer holds what was published to it."""
-        return missing_error(self.output, self.job, str(self.store.location), known, lost)
+        before = self.expected.position
+        exact = before is None or known.epoch != before.epoch
+        return missing_error(self.output, self.job, str(self.store.location), known, lost, exact=exact)
 
 
-def missing_error(output: str, job: str, place: str, known: SinkPosition, lost: Lost) -> MissingEpochsError:
-    """Return the error for a place that no longer holds what was published to it."""
-    upto = f" up to epoch {known.epoch}" if known.epoch >= 0 else ""
+def missing_error(output: str, job: str, place: str, known: SinkPosition, lost: Lost, *, exact: bool = False) -> MissingEpochsError:
+    """Return the error for a place that no longer holds what was published to it.
+
+    Args:
+        output: its name.
+        job: the job's name.
+        place: of the output.
+        known: where it stood.
+        lost: what it has lost.
+        exact: whether nothing was published since it stood there; the job's log tells of the epoch before the newest.
+    """
+    upto = f" up to epoch {known.epoch}{'' if exact else ', or later'}" if known.epoch >= 0 else ""
     at = f", at version {known.version}" if known.version >= 0 else ""
-    now = f"is at version {lost.version}" if lost.version >= 0 else "has nothing"
+    now = (
+        f"its place is at version {lost.version} and no longer holds all of that"
+        if lost.version >= 0
+        else "nothing of that is there any more"
+    )
     name = job or "JOB"
+    commands = f"of `tidemark start {name}` and `tidemark run`"
+    republish = f"publish again what is missing (`--missing-epochs republish` {commands}, missing_epochs='republish' of tm.run), "
     return MissingEpochsError(
-        f"output {output!r} was published{upto}{at}, and its place {now} and no longer holds all of that: {lost.why}",
-        fix=f"publish again what is missing (`--missing-epochs republish` of `tidemark start {name}` and `tidemark run`, "
-        "missing_epochs='republish' of tm.run), put the job back to where the place is "
-        f"(`tidemark rewind {name} --to SAVEPOINT`), or go on without those epochs (`--missing-epochs accept`), which the job's log keeps; "
-        "nothing was changed",
+        f"output {output!r} was published{upto}{at}, and {now}: {lost.why}",
+        fix=f"{republish if lost.republishable else 'restore the place from a backup, '}put the job back to where the place is "
+        f"(`tidemark rewind {name} --to SAVEPOINT`), or go on without those epochs "
+        f"(`--missing-epochs accept`{'' if lost.republishable else f' {commands}'}), which the job's log keeps; nothing was changed",
         job=job or None,
         uid=output,
         epoch=known.epoch if known.epoch >= 0 else None,
@@ -79,6 +99,23 @@ def staged_files_lost(output: str, job: str, place: str, epoch: int) -> MissingE
         job=job or None,
         uid=output,
         epoch=epoch,
+        place=place,
+    )
+
+
+def data_files_lost(output: str, job: str, place: str, version: int, paths: Sequence[str]) -> MissingEpochsError:
+    """Return the error for files that a table's newest version shows and that are deleted."""
+    name = job or "JOB"
+    more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
+    many = f"{len(paths)} data files" if len(paths) > 1 else "a data file"
+    return MissingEpochsError(
+        f"{many} of output {output!r} {'are' if len(paths) > 1 else 'is'} deleted, though version {version} of its table shows "
+        f"{'them' if len(paths) > 1 else 'it'}: {', '.join(paths[:_NAMED])}{more}",
+        fix="restore what is deleted from a backup, put the job back to before it was written "
+        f"(`tidemark rewind {name} --to SAVEPOINT`), or go on without its rows (`--missing-epochs accept` of `tidemark start {name}` and "
+        "`tidemark run`), which takes it out of the table and is kept in the job's log; nothing was changed",
+        job=job or None,
+        uid=output,
         place=place,
     )
 
