@@ -14,6 +14,8 @@ from tests.conformance.cases import Case, Element, cases, random_epochs
 from tests.conformance.worlds import Rows, Seen, World, by_harness
 from tidemark.graph.model.nodes import StatefulNode
 from tidemark.graph.operators.registry import definition_changes, kind_of, kinds
+from tidemark.savepoints import SavepointStore
+from tidemark.state.store.store import JobStore
 from tidemark.testing import OperatorHarness
 
 if TYPE_CHECKING:
@@ -104,7 +106,7 @@ def test_a_savepoint_goes_on_as_if_nothing_had_been_at_any_parallelism(
 ) -> None:
     world = World(spark, tmp_path, CASES, epochs, parallelism=5)
     assert world.run(max_epochs=2) == uninterrupted[:2]
-    tm.take_savepoint(world.job, "half")
+    SavepointStore(JobStore.open(world.store), world.job.name).take("half")
     # What the job does after it is undone.
     assert world.run(max_epochs=1) == uninterrupted[2:3]
     elsewhere = World(spark, tmp_path, CASES, epochs, parallelism=3)

@@ -38,11 +38,11 @@ def texts(rows: Iterable[Mapping[str, Any]]) -> Rows:
 
 
 def plain(value: object) -> object:
-    """Return structs as tuples of their values, and instants in milliseconds."""
+    """Return structs and tuples as lists of their values, and instants in milliseconds."""
     if isinstance(value, datetime):
         return round(value.timestamp() * 1000)
     if isinstance(value, Mapping):
-        return tuple(plain(item) for item in value.values())
+        return [plain(item) for item in value.values()]
     return [plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
