@@ -214,7 +214,7 @@ MISTAKES: tuple[Mistake, ...] = (
     ("a Column in `select`", lambda p: p.rows().select(wrong(amount_column())), "TM102"),
     ("a Column in `sum`", lambda _: tm.sum(wrong(amount_column())), "TM100"),
     ("`key_by(['user'])`", lambda p: p.rows().key_by(wrong(["user"])), "TM102"),
-    ("a Column as `timestamp`", lambda _: timed_by(wrong(amount_column())), "TM100"),
+    ("a Column as `timestamp`", lambda _: timed_by(wrong(amount_column())), "TM102"),
     ('`session("amount * 2")`', lambda _: tm.session("amount * 2"), "TM103"),
     ("`tm.Job(outputs, name)`", lambda p: tm.Job(wrong({"a": tm.delta(p.rows(), "t")}), wrong("j")), "TM104"),
     ("`maxepochs=3`", lambda p: wrong(tm).run(p.job(p.rows()), maxepochs=3), "TM100"),

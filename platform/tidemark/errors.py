@@ -268,7 +268,7 @@ class DriverLostError(TidemarkError):
 
 
 class SetupError(TidemarkError):
-    """The environment lacks something: Java, PySpark, a package."""
+    """The environment lacks something: Java, PySpark, a package; or Spark does not start as it is set."""
 
     code = "TM600"
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tidemark.spark.env.jvm import last_words
+
 pytestmark = pytest.mark.spark
 
 JOB = """
@@ -17,6 +19,7 @@ import tidemark as tm
 
 rows = tm.source("rows", tm.from_elements([("a", 1)], schema="k STRING, at BIGINT"), watermarks=tm.ascending(timestamp="at"))
 job = tm.Job("small", outputs={"rows": tm.memory(rows, "rows")})
+bad = tm.Job("bad", outputs={"rows": tm.memory(rows.select("at", n="CAST(k AS INT)"), "bad")}, store="store")
 """
 IN_PYTHON = """
 import tidemark as tm
@@ -27,6 +30,32 @@ except tm.TidemarkError as error:
     print(error)
 """
 STARTING = r"starting Spark \(about 20 s\); its log is (?P<log>/.+\.log)"
+
+IN_ONE_JVM = """
+import sys
+import tidemark as tm
+from small import bad
+from tidemark.spark.env.session import build_session
+for master, conf in (
+    ("local[0]", {}),
+    ("spark:/nowhere", {}),
+    ("local[1]", {"spark.sql.shuffle.partitions": "abc"}),
+    ("local[1]", {"spark.ui.enabled": "maybe"}),
+):
+    try:
+        build_session(master, conf=conf)
+    except tm.TidemarkError as error:
+        print(error)
+spark = build_session("local[1]", conf={"spark.sql.shuffle.partitions": "1"})
+print(spark.conf.get("spark.sql.shuffle.partitions"), spark.sparkContext.master)
+tm.run(bad, **({"spark": spark} if len(sys.argv) > 1 else {}))
+"""
+WRONG = (
+    ("Asked to run locally with 0 threads", "spark.master=local[0]"),
+    ("Could not parse Master URL: 'spark:/nowhere'", "spark.master=spark:/nowhere"),
+    ("The value 'abc' in the config \"spark.sql.shuffle.partitions\" is invalid", "spark.sql.shuffle.partitions=abc"),
+    ("The value 'maybe' in the config \"spark.ui.enabled\" is invalid", "spark.ui.enabled=maybe"),
+)
 
 SETTINGS = {
     "spark.driver.memory=1": "Error occurred during initialization of VM; Too small maximum heap",
@@ -75,3 +104,40 @@ def test_a_variable_that_no_java_starts_with_is_named(folder: Path, variable: st
     assert line.startswith("[TM600] Java does not start: "), line
     assert cause in line, line
     assert line.endswith(f"(job 'small'). Fix: correct {variable}, whose options every Java takes")
+
+
+@pytest.mark.parametrize("session", [(), ("its own",)], ids=["of Tidemark's", "of its own"])
+def test_settings_that_spark_does_not_start_with_are_named_and_an_error_ends_a_script_in_one_line(
+    folder: Path, session: tuple[str, ...]
+) -> None:
+    done = done_in(folder, sys.executable, "-c", IN_ONE_JVM, *session)
+    *refused, started = done.stdout.splitlines()
+    for line, (said, named) in zip(refused, WRONG, strict=True):
+        assert line.startswith("[TM600] Spark does not start: "), line
+        assert said in line, line
+        assert f". Fix: correct {named} (--master, --conf" in line, line
+    assert started == "1 local[1]"
+    assert done.returncode == 1
+    script = re.fullmatch(rf"{STARTING}\ntidemark: (?P<line>\[TM501\] .+); its traces are in (?P<again>/.+\.log)\n", done.stderr)
+    assert script is not None, done.stderr
+    assert "small.py:6)" in script["line"]
+    assert (script["again"] == script["log"]) == (not session)
+    traces = Path(script["again"]).read_text(encoding="utf-8")
+    for part in ("Traceback (most recent call last)", "<module>", "CAST_INVALID_INPUT"):
+        assert part in traces
+
+
+def test_what_spark_logs_is_no_part_of_what_java_said_last(tmp_path: Path) -> None:
+    log = tmp_path / "spark.log"
+    log.write_text(
+        "of an earlier start\n"
+        "WARNING: Using incubator modules: jdk.incubator.vector\n"
+        "Using Spark's default log4j profile: org/apache/spark/log4j2-defaults.properties\n"
+        'Setting default log level to "WARN".\n'
+        "To adjust logging level use sc.setLogLevel(newLevel).\n"
+        "Error: Could not find or load main class nowhere\n"
+        "26/11/24 19:45:46 ERROR SparkContext: Error initializing SparkContext.\n"
+        "\tat java.base/java.lang.Thread.run(Thread.java:840)\n",
+        encoding="utf-8",
+    )
+    assert last_words(log, len("of an earlier start\n")) == "Error: Could not find or load main class nowhere"

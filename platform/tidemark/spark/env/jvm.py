@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import socket
 import sys
 import tempfile
@@ -20,6 +21,7 @@ from pyspark.logger import PySparkLogger
 
 from tidemark.clock import SYSTEM_CLOCK, format_ms
 from tidemark.errors import EngineError
+from tidemark.spark.env.uncaught import in_one_line
 from tidemark.state.encoding.redaction import redacted, without_secrets
 from tidemark.state.log.owners import known_dead
 from tidemark.state.log.records import OwnerInfo
@@ -31,6 +33,11 @@ _KEPT_LOGS: Final = 20
 _QUIET_MS: Final = 60 * 60 * 1000
 _LAST_LINES: Final = 4
 _LONGEST_LINE: Final = 300
+_ASIDE: Final = re.compile(
+    r"\t|    at |WARNING: |\d\d/\d\d/\d\d \d\d:\d\d:\d\d (?:TRACE|DEBUG|INFO|WARN|ERROR|FATAL) |.*\blog4j"
+    r"|Setting default log level|To adjust logging level"
+)
+"""Lines of traces, of Java's own warnings, and of Spark's log."""
 _STARTED_BY_SPARK: Final = "PYSPARK_GATEWAY_PORT"
 _PYTHON_LOGS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """Loggers by which PySpark writes an exception on standard error before it raises it."""
@@ -77,19 +84,20 @@ def _launch(settings: Mapping[str, str], log: Path) -> None:
             gateway = launch_gateway(conf, {"stdout": file.fileno(), "stderr": file.fileno()})  # type: ignore[no-untyped-call]
         except (PySparkRuntimeError, OSError) as error:
             raise EngineError(
-                f"Java ended before Spark could start in it: {_last_words(log, begin)}",
+                f"Java ended before Spark could start in it: {last_words(log, begin)}",
                 fix=f"correct the setting of the JVM that it names, or make room for it; {log} has all that it printed",
             ) from without_secrets(error)
     pyspark.SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001  # the only way to hand over a gateway before there is a context
     _keep_off_console(log)
+    in_one_line(lambda: log)
 
 
-def _last_words(log: Path, begin: int) -> str:
-    """Return the newest lines that the JVM printed as one, without the traces of its exceptions."""
+def last_words(log: Path, begin: int) -> str:
+    """Return the newest lines that the JVM printed as one, without the traces of its exceptions, and without what Spark logs."""
     with log.open("rb") as file:
         file.seek(begin)
         printed = file.read().decode(errors="replace").splitlines()
-    lines = [line.strip()[:_LONGEST_LINE] for line in printed if line.strip() and not line.startswith(("\t", "    at ", "WARNING: "))]
+    lines = [line.strip()[:_LONGEST_LINE] for line in printed if line.strip() and not _ASIDE.match(line)]
     return redacted("; ".join(lines[-_LAST_LINES:]).rstrip(".")) or "it printed nothing"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -10,12 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 
-from tidemark.errors import TidemarkError
+from tidemark.errors import SetupError, TidemarkError
+from tidemark.spark.columns.engine_causes import root_cause, whole_text
+from tidemark.spark.columns.error_text import first_line
 from tidemark.spark.env.class_archive import archive_options
 from tidemark.spark.env.java import ensure_java
 from tidemark.spark.env.jvm import shown_to_start, start_jvm
 from tidemark.spark.env.local_files import set_modes_by_call
+from tidemark.state.encoding.redaction import redacted, without_secrets
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,6 +41,8 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.sql.files.ignoreCorruptFiles": "false",
 }
+
+_OF_MASTER = re.compile(r"[Mm]aster URL|run locally|[Mm]aster\b")
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
@@ -95,7 +102,7 @@ def build_session(
         log: for what the JVM prints, as ``jvm.start_jvm`` has it.
 
     Raises:
-        SetupError: no Java 17 or newer is found.
+        SetupError: no Java 17 or newer is found, or Spark does not start with its settings.
         EngineError: the JVM ended before it could be reached.
     """
     from pyspark.sql import SparkSession
@@ -109,11 +116,31 @@ def build_session(
         builder = SparkSession.builder
         for key, value in settings.items():
             builder = builder.config(key, value)
-        session = builder.getOrCreate()
+        try:
+            session = builder.getOrCreate()
+            # Spark looks at the settings of a session when it is first asked for them.
+            session.conf.get("spark.sql.session.timeZone")
+        except (PySparkException, Py4JError) as error:
+            raise _wrong_settings(error, settings, conf or {}) from without_secrets(error)
     session.sparkContext.setLogLevel("ERROR")
     if master.startswith("local"):
         set_modes_by_call(session)
     return session
+
+
+def _wrong_settings(error: Exception, settings: Mapping[str, str], conf: Mapping[str, str]) -> SetupError:
+    """Return the error where Spark does not start in its JVM; the next start begins anew."""
+    from pyspark import SparkContext
+
+    begun = SparkContext._active_spark_context  # noqa: SLF001  # there is no session that could be asked
+    if begun is not None:
+        begun.stop()
+    said = (root_cause(whole_text(error)) or first_line(error)).rstrip(".")
+    named = next((key for key in sorted(settings, key=len, reverse=True) if re.search(rf"{re.escape(key)}\b", said)), None)
+    if named is None and _OF_MASTER.search(said):
+        named = "spark.master"
+    wrong = f"{named}={redacted(settings[named])}" if named else " or ".join(["spark.master", *conf])
+    return SetupError(f"Spark does not start: {said}", fix=f"correct {wrong} (--master, --conf, or the Dagster resource's conf)")
 
 
 def session_of_job(job: str, master: str = "local[*]", *, conf: Mapping[str, str] | None = None) -> SparkSession:

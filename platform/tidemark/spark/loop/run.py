@@ -18,7 +18,9 @@ from tidemark.graph.model.places import user_place
 from tidemark.savepoints.model.restore import Restore
 from tidemark.spark.env.file_systems import require_file_systems
 from tidemark.spark.env.interrupts import run_interruptibly
+from tidemark.spark.env.jvm import new_log
 from tidemark.spark.env.session import engine_settings, session_of_job
+from tidemark.spark.env.uncaught import in_one_line
 from tidemark.spark.loop.driver import JobDriver
 from tidemark.spark.loop.housekeeping import beating
 from tidemark.spark.loop.query_run import QueryRun
@@ -121,7 +123,7 @@ def run(
     interval = _interval(trigger, end_of_input=end_of_input, adaptive_intake=adaptive_intake, place=place)
     require_no_secret(job.name, run_id=run_id)
     root = root_store(store, job.store)
-    session = spark or session_of_job(job.name)
+    session = _session(job, spark)
     stage = on_stage or (lambda _: None)
     stage("recovery")
     term = JobLog(root.at(job.name), job.name, clock).acquire(current_owner(run_id), takeover=takeover)
@@ -167,6 +169,13 @@ def run(
     finally:
         with contextlib.suppress(TidemarkError):
             term.release()
+
+
+def _session(job: Job, spark: SparkSession | None) -> SparkSession:
+    if spark is None:
+        return session_of_job(job.name)
+    in_one_line(new_log)
+    return spark
 
 
 def _check_given(spark: object, stop: object, functions: Mapping[str, object], place: str) -> None:
