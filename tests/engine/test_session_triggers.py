@@ -25,8 +25,8 @@ from tidemark.semantics.triggers.builtin_triggers import (
     PurgingTrigger,
 )
 from tidemark.semantics.triggers.triggers import Trigger
-from tidemark.spark.operators.registry.steps import step_of
 from tidemark.spark.operators.session.session_triggers import TriggeredSessionStep
+from tidemark.spark.operators.window.steps import step_of
 from tidemark.state.log.records import OperatorState, StateFile
 
 if TYPE_CHECKING:

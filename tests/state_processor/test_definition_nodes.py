@@ -13,7 +13,7 @@ from tidemark.errors import StateMismatchError
 from tidemark.graph.operators.registry import encode
 from tidemark.graph.operators.window.definition_decoder import functions_of, node_of_definition
 from tidemark.spark.operators.base.partials import Partials
-from tidemark.spark.operators.registry.steps import step_of
+from tidemark.spark.operators.window.steps import step_of
 
 
 @pytest.mark.parametrize("kind", KINDS)

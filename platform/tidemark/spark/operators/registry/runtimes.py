@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tidemark.graph.model.nodes import StatefulNode
 from tidemark.spark.operators.base.contract import OperatorRuntime
-from tidemark.spark.operators.registry.steps import step_of
+from tidemark.spark.operators.window.steps import step_of
 
 _RUNTIMES: Final[Mapping[str, Callable[[Any], OperatorRuntime]]] = MappingProxyType({"window": step_of})
 

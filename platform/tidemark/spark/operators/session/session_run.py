@@ -21,7 +21,7 @@ from tidemark.spark.columns.expressions import ROWS, START, VERDICT, column, quo
 from tidemark.spark.columns.state_files import overlapping
 from tidemark.spark.columns.tallies import ALIVE, Tally
 from tidemark.spark.operators.base.contract import OperatorContext, bounded
-from tidemark.spark.operators.base.parameters import parameters
+from tidemark.spark.operators.base.runtime_literals import parameters
 from tidemark.spark.operators.base.tables import MAIN, StateTables
 from tidemark.spark.operators.base.windows import MAX_LISTED_WINDOWS, ElementCounts, Panes, WindowEpoch
 from tidemark.spark.operators.session.session_input import END

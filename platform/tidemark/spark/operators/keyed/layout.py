@@ -14,7 +14,7 @@ from tidemark.graph.model.nodes import WindowNode
 from tidemark.graph.operators.state_names import element_column, element_name
 from tidemark.graph.operators.window.state_columns import needed_columns
 from tidemark.spark.columns.expressions import POSITION, START, TIME, struct_of, visible_of
-from tidemark.spark.operators.base.buffered_columns import (
+from tidemark.spark.operators.keyed.columns import (
     GAP,
     LATE,
     NOTE,
@@ -29,8 +29,8 @@ from tidemark.spark.operators.base.buffered_columns import (
     names_of,
     result_column,
 )
-from tidemark.spark.operators.process.buffered_outbox import Shape
-from tidemark.spark.operators.process.buffered_versions import NOTES, version_shape
+from tidemark.spark.operators.keyed.key_state import NOTES, version_shape
+from tidemark.spark.operators.keyed.output_buffer import Shape
 from tidemark.spark.sinks.sinks import nullable
 
 if TYPE_CHECKING:
