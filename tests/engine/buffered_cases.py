@@ -24,7 +24,7 @@ from tidemark.semantics.triggers.triggers import Trigger
 from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
 from tidemark.semantics.windows.assigners import CountWindows, DynamicSession
 from tidemark.semantics.windows.windows import GLOBAL_WINDOW, TimeDomain, WindowAssigner
-from tidemark.spark.operators.process.buffered_rules import trigger_in_effect
+from tidemark.spark.operators.process.trigger_rules import trigger_in_effect
 from tidemark.state.log.progress import EpochProgress
 from tidemark.testing.manual_clock import ManualClock
 

@@ -22,7 +22,7 @@ from tidemark.semantics.watermarks.operator_clock import OperatorClock, operator
 from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
 from tidemark.semantics.windows.windows import GLOBAL_WINDOW, Window
 from tidemark.spark.columns.expressions import POSITION, START, TIME
-from tidemark.spark.operators.base.buffered_columns import (
+from tidemark.spark.operators.keyed.columns import (
     ACCEPTED,
     DUE,
     EPOCH,
@@ -54,12 +54,12 @@ from tidemark.spark.operators.base.buffered_columns import (
     VERSION,
     names_of,
 )
+from tidemark.spark.operators.keyed.key_state import Blame
+from tidemark.spark.operators.keyed.layout import Layout, layout_of_results, layout_of_rows
 from tidemark.spark.operators.process.buffered import BufferedStep
-from tidemark.spark.operators.process.buffered_compaction_task import CompactionTask
-from tidemark.spark.operators.process.buffered_layout import Layout, layout_of_results, layout_of_rows
-from tidemark.spark.operators.process.buffered_results_task import ResultsTask
-from tidemark.spark.operators.process.buffered_rules import trigger_in_effect
-from tidemark.spark.operators.process.buffered_versions import Blame
+from tidemark.spark.operators.process.compaction_task import CompactionTask
+from tidemark.spark.operators.process.results_task import ResultsTask
+from tidemark.spark.operators.process.trigger_rules import trigger_in_effect
 
 Row = dict[str, Any]
 Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]

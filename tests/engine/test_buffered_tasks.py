@@ -23,8 +23,8 @@ FUNCTIONS = {"aggregate": (TAKEN, None), "process": (None, told), "aggregate, th
 
 @pytest.fixture(autouse=True)
 def columns_without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidemark.spark.operators.process.buffered_layout.struct_of", lambda _returns: RETURNED)
-    monkeypatch.setattr("tidemark.spark.operators.process.buffered_rows.FEW_CALLS", 2)
+    monkeypatch.setattr("tidemark.spark.operators.keyed.layout.struct_of", lambda _returns: RETURNED)
+    monkeypatch.setattr("tidemark.spark.operators.keyed.rows.FEW_CALLS", 2)
 
 
 def mergeable(job: Any) -> bool:

@@ -12,7 +12,7 @@ import tidemark as tm
 from tests.engine.lab import NOW, Lab, Ran, elements
 from tidemark.graph.model.nodes import WindowNode
 from tidemark.semantics.windows.windows import WindowAssigner
-from tidemark.spark.operators.registry.steps import step_of
+from tidemark.spark.operators.registry.registry import step_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -25,7 +25,7 @@ from tidemark.semantics.triggers.builtin_triggers import (
     PurgingTrigger,
 )
 from tidemark.semantics.triggers.triggers import Trigger
-from tidemark.spark.operators.registry.steps import step_of
+from tidemark.spark.operators.registry.registry import step_of
 from tidemark.spark.operators.session.session_triggers import TriggeredSessionStep
 from tidemark.state.log.records import OperatorState, StateFile
 

@@ -15,7 +15,7 @@ from tidemark.spark.operators.base.contract import WindowStep
 from tidemark.spark.operators.count.counted import CountedStep
 from tidemark.spark.operators.process.buffered import BufferedStep
 from tidemark.spark.operators.process.result_functions import ResultFunctionStep
-from tidemark.spark.operators.registry.steps import step_of
+from tidemark.spark.operators.registry.registry import step_of
 
 EARLY = tm.event_time_trigger(early=tm.count_trigger(3))
 THEN = tm.window_function(lambda rows, _context: rows, "n BIGINT")

@@ -10,7 +10,7 @@ import pytest
 import tidemark as tm
 from tests.engine.lab import Lab, elements
 from tidemark.graph.model.nodes import WindowNode
-from tidemark.spark.operators.registry.steps import step_of
+from tidemark.spark.operators.registry.registry import step_of
 from tidemark.state.log.records import OperatorState, StateFile
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from tidemark.graph.model.nodes import Node, WindowNode
 from tidemark.semantics.windows import assigners
 from tidemark.spark import operators
 from tidemark.spark.operators.base.contract import WindowStep
-from tidemark.spark.operators.registry.steps import step_of
+from tidemark.spark.operators.registry.registry import step_of
 from tidemark.state.gc.compaction import CompactionPlan, plan_compaction
 from tidemark.state.log.records import StateFile
 

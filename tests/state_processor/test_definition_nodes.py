@@ -13,7 +13,7 @@ from tidemark.errors import StateMismatchError
 from tidemark.graph.definition.definition import operator_definition
 from tidemark.graph.definition.definition_nodes import functions_of, node_of_definition
 from tidemark.spark.operators.base.partials import Partials
-from tidemark.spark.operators.registry.steps import step_of
+from tidemark.spark.operators.registry.registry import step_of
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -25,7 +25,7 @@ from tidemark.graph.model.nodes import (
     WithColumnsNode,
     walk,
 )
-from tidemark.spark.operators.registry.native import needs_order
+from tidemark.spark.operators.registry.ordering import needs_order
 
 CHAINABLE = (SelectNode, WithColumnsNode, FilterNode)
 """Nodes that can share one pass with what comes before them: rows that drop out are marked, not removed."""

@@ -30,7 +30,7 @@ from tidemark.spark.loop.empty_tables import make_tables
 from tidemark.spark.loop.failures import translate
 from tidemark.spark.loop.housekeeping import Housekeeping
 from tidemark.spark.loop.missing_epochs import with_positions, with_repairs
-from tidemark.spark.operators.registry.steps import step_of
+from tidemark.spark.operators.registry.registry import step_of
 from tidemark.spark.sinks.publication import publish
 from tidemark.spark.sinks.sinks import bind_sinks, require_not_ahead
 from tidemark.spark.sources.adaptive_intake import AdaptiveIntake

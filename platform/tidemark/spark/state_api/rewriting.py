@@ -16,7 +16,7 @@ from tidemark.errors import CorruptStoreError
 from tidemark.graph.checks.state_columns import ELEMENT_ORDER
 from tidemark.spark.columns.expressions import START
 from tidemark.spark.columns.state_files import write_folder
-from tidemark.spark.operators.aligned.running import END
+from tidemark.spark.operators.aligned.two_stacks import END
 from tidemark.spark.operators.base.tables import MAIN, STATE_COMPRESSION
 from tidemark.spark.operators.count.counted_frames import NEWEST, UNTIL
 from tidemark.spark.operators.session.session_deferral import PUT_OFF

@@ -32,7 +32,7 @@ from tidemark.spark.columns.error_text import first_line
 from tidemark.spark.columns.expressions import META, POSITION, SPLIT, TIME, quoted, visible_of
 from tidemark.spark.operators.aligned.sliced import PREFIX, STACKS, SUFFIX
 from tidemark.spark.operators.base.contract import EpochSetting
-from tidemark.spark.operators.registry.steps import step_of
+from tidemark.spark.operators.registry.registry import step_of
 from tidemark.spark.state_api.empty_input import empty_inputs
 from tidemark.spark.state_api.rewriting import WITH_PARTIALS, Rewriting
 from tidemark.spark.state_api.state_processor import StoredState

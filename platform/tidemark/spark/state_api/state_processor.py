@@ -34,8 +34,8 @@ from tidemark.spark.columns.expressions import POSITION, START, TIME, quoted
 from tidemark.spark.operators.base.contract import EpochSetting, OperatorRun
 from tidemark.spark.operators.base.partials import Partials
 from tidemark.spark.operators.process.buffered import KEYS, BufferedRun
-from tidemark.spark.operators.registry.reading import open_windows
-from tidemark.spark.operators.registry.steps import step_of
+from tidemark.spark.operators.registry.open_windows import open_windows
+from tidemark.spark.operators.registry.registry import step_of
 from tidemark.spark.sinks.sinks import nullable
 from tidemark.spark.state_api.stored_keys import StoredKeys
 from tidemark.state.log.offsets import positions

@@ -13,7 +13,7 @@ from tidemark.graph.checks.state_columns import key_column
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
 from tidemark.spark.columns.expressions import quoted
 from tidemark.spark.columns.state_files import read_files
-from tidemark.spark.operators.base.buffered_columns import DUE, EPOCH, OLDEST, STATE, TIMER, VERSION_FIELDS
+from tidemark.spark.operators.keyed.columns import DUE, EPOCH, OLDEST, STATE, TIMER, VERSION_FIELDS
 from tidemark.state.log.records import OperatorState
 from tidemark.state.store.store import JobStore
 

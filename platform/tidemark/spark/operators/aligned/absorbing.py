@@ -17,8 +17,8 @@ from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
 from tidemark.spark.columns.expressions import ROWS, START, TIME, VERDICT, quoted
 from tidemark.spark.columns.tallies import ALIVE, DEAD, Tally
 from tidemark.spark.operators.base.contract import MAX_LISTED_WINDOWS, Absorbed, EpochSetting, OperatorRun, WindowStep
-from tidemark.spark.operators.base.parameters import parameters
 from tidemark.spark.operators.base.partials import Partials
+from tidemark.spark.operators.base.runtime_literals import parameters
 from tidemark.spark.operators.base.tables import MAIN, StateTables
 from tidemark.state.gc.compaction import CompactionPlan, plan_compaction
 from tidemark.state.log.records import OperatorState, StateFile

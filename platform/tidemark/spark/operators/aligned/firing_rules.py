@@ -17,8 +17,8 @@ from tidemark.semantics.triggers.builtin_triggers import (
 )
 from tidemark.semantics.triggers.triggers import Trigger
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
-from tidemark.spark.operators.aligned.running import END
-from tidemark.spark.operators.base.parameters import parameters
+from tidemark.spark.operators.aligned.two_stacks import END
+from tidemark.spark.operators.base.runtime_literals import parameters
 
 BEFORE = "__tm_before"
 NOW = "__tm_now"

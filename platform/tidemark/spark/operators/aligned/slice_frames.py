@@ -12,8 +12,8 @@ from tidemark.semantics.windows.assigners import Cumulative, Sliding
 from tidemark.semantics.windows.slices import Slices
 from tidemark.spark.columns.expressions import POSITION, START, TIME
 from tidemark.spark.operators.aligned.absorbing import FIRST_START, AbsorbingStep, Thresholds
-from tidemark.spark.operators.aligned.running import END, Ends, Running
-from tidemark.spark.operators.base.parameters import parameters
+from tidemark.spark.operators.aligned.two_stacks import END, Ends, Running
+from tidemark.spark.operators.base.runtime_literals import parameters
 from tidemark.state.log.records import OperatorState
 
 if TYPE_CHECKING:

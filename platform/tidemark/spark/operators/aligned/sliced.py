@@ -21,10 +21,10 @@ from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMAR
 from tidemark.spark.columns.expressions import START, quoted
 from tidemark.spark.columns.state_files import overlapping
 from tidemark.spark.operators.aligned.absorbing import EXPIRED, FIRST_START, AbsorbingRun, Thresholds
-from tidemark.spark.operators.aligned.running import BLOCK, END, FIRST, LAST, LOW, REAL, Ends
 from tidemark.spark.operators.aligned.slice_frames import INDEX, MARKS, SINCE, SliceFrames
+from tidemark.spark.operators.aligned.two_stacks import BLOCK, END, FIRST, LAST, LOW, REAL, Ends
 from tidemark.spark.operators.base.contract import MAX_LISTED_WINDOWS, EpochSetting, Fired, bounded, in_turn
-from tidemark.spark.operators.base.parameters import parameters
+from tidemark.spark.operators.base.runtime_literals import parameters
 from tidemark.spark.operators.base.tables import count_in_spans
 from tidemark.state.gc.compaction import plan_compaction
 from tidemark.state.log.records import OperatorState, StateFile

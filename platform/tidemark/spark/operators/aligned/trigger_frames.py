@@ -16,8 +16,8 @@ from tidemark.semantics.windows.slices import Slices
 from tidemark.spark.columns.expressions import POSITION, START, TIME
 from tidemark.spark.operators.aligned.absorbing import AbsorbingStep, Thresholds
 from tidemark.spark.operators.aligned.firing_rules import FIRST_TIME, Times, next_step, next_tick, waits
-from tidemark.spark.operators.aligned.running import END
-from tidemark.spark.operators.base.parameters import parameters
+from tidemark.spark.operators.aligned.two_stacks import END
+from tidemark.spark.operators.base.runtime_literals import parameters
 from tidemark.spark.operators.base.tables import MAIN
 from tidemark.state.log.records import OperatorState
 

@@ -21,11 +21,11 @@ from tidemark.spark.columns.expressions import START, quoted
 from tidemark.spark.columns.state_files import overlapping
 from tidemark.spark.operators.aligned.absorbing import EXPIRED, FIRST_START, AbsorbingRun, Thresholds
 from tidemark.spark.operators.aligned.firing_rules import BEFORE, LATE_BEFORE, LATE_NOW, NOW, Times, fires, waits
-from tidemark.spark.operators.aligned.purging import HAD, HAD_LATE, MARK_FIELDS, after_marks, newest_marks, unmarked, with_mark
-from tidemark.spark.operators.aligned.running import END
+from tidemark.spark.operators.aligned.purge_marks import HAD, HAD_LATE, MARK_FIELDS, after_marks, newest_marks, unmarked, with_mark
 from tidemark.spark.operators.aligned.trigger_frames import CLOCK, EPOCH, INDEX, TAKEN, TAKEN_LATE, TriggerFrames
+from tidemark.spark.operators.aligned.two_stacks import END
 from tidemark.spark.operators.base.contract import MAX_LISTED_WINDOWS, EpochSetting, Fired
-from tidemark.spark.operators.base.parameters import parameters
+from tidemark.spark.operators.base.runtime_literals import parameters
 from tidemark.spark.operators.base.stored_columns import require_partials
 from tidemark.spark.operators.base.tables import MAIN
 from tidemark.state.gc.compaction import plan_compaction

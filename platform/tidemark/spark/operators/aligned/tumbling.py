@@ -24,7 +24,7 @@ from tidemark.spark.columns.expressions import POSITION, START, TIME
 from tidemark.spark.columns.state_files import overlapping
 from tidemark.spark.operators.aligned.absorbing import FIRST_START, AbsorbingRun, AbsorbingStep, Thresholds
 from tidemark.spark.operators.base.contract import MAX_LISTED_WINDOWS, EpochSetting, Fired, bounded
-from tidemark.spark.operators.base.parameters import parameters
+from tidemark.spark.operators.base.runtime_literals import parameters
 from tidemark.spark.operators.base.tables import count_in_spans, shared_span, stagings
 from tidemark.state.log.records import OperatorState, StateFile
 

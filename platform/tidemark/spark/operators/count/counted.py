@@ -19,11 +19,11 @@ from tidemark.crashpoints import crash_point
 from tidemark.graph.model.nodes import WindowNode
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
 from tidemark.spark.columns.tallies import Tally
-from tidemark.spark.operators.base.buffered_keys import of_keys
 from tidemark.spark.operators.base.contract import Absorbed, EpochSetting, Fired, OperatorRun, WindowStep
 from tidemark.spark.operators.base.stored_columns import require_partials
 from tidemark.spark.operators.base.tables import StateTables
 from tidemark.spark.operators.count.counted_frames import NEWEST, UNTIL, CountedFrames
+from tidemark.spark.operators.keyed.key_table import of_keys
 from tidemark.state.gc.compaction import plan_compaction
 from tidemark.state.log.records import OperatorState, StateFile
 

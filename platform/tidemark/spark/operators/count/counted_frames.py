@@ -13,9 +13,9 @@ from tidemark.graph.model.nodes import WindowNode
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
 from tidemark.semantics.windows.assigners import CountWindows
 from tidemark.spark.columns.expressions import POSITION, ROWS, TIME, quoted
-from tidemark.spark.operators.base.buffered_keys import together
-from tidemark.spark.operators.base.parameters import parameters
 from tidemark.spark.operators.base.partials import Partials
+from tidemark.spark.operators.base.runtime_literals import parameters
+from tidemark.spark.operators.keyed.key_table import together
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

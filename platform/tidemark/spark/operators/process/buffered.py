@@ -28,20 +28,20 @@ from tidemark.spark.columns.expressions import START, TIME, quoted
 from tidemark.spark.columns.state_files import write_folder
 from tidemark.spark.columns.tallies import Tally
 from tidemark.spark.operators.aligned.absorbing import EXPIRED
-from tidemark.spark.operators.base.buffered_columns import EPOCH, GAP, LATE, PANE, SORT, STORED, TAG, VERSION
-from tidemark.spark.operators.base.buffered_keys import Counters, KeyTable, of_keys, together
 from tidemark.spark.operators.base.contract import Absorbed, EpochSetting, Fired, OperatorRun, WindowStep, bounded, in_turn
-from tidemark.spark.operators.base.parameters import parameters
 from tidemark.spark.operators.base.partials import Partials
+from tidemark.spark.operators.base.runtime_literals import parameters
 from tidemark.spark.operators.base.tables import MAIN, STATE_COMPRESSION, StateTables, is_current
-from tidemark.spark.operators.process.buffered_compaction_task import CompactionTask
-from tidemark.spark.operators.process.buffered_feed import FEW_ROWS, Feed
-from tidemark.spark.operators.process.buffered_layout import Layout, layout_of_rows, layout_of_state
-from tidemark.spark.operators.process.buffered_pass import Passed, run_pass, sorted_by_key
-from tidemark.spark.operators.process.buffered_process import ProcessTask, ShownElements
-from tidemark.spark.operators.process.buffered_results import aggregated, processed
-from tidemark.spark.operators.process.buffered_rules import fires_when_due, goes_with_time, longest_window, trigger_in_effect
-from tidemark.spark.operators.process.buffered_versions import Blame
+from tidemark.spark.operators.keyed.columns import EPOCH, GAP, LATE, PANE, SORT, STORED, TAG, VERSION
+from tidemark.spark.operators.keyed.input import FEW_ROWS, Feed
+from tidemark.spark.operators.keyed.key_state import Blame
+from tidemark.spark.operators.keyed.key_table import Counters, KeyTable, of_keys, together
+from tidemark.spark.operators.keyed.layout import Layout, layout_of_rows, layout_of_state
+from tidemark.spark.operators.keyed.task_run import Passed, run_pass, sorted_by_key
+from tidemark.spark.operators.process.compaction_task import CompactionTask
+from tidemark.spark.operators.process.elements_task import ProcessTask, ShownElements
+from tidemark.spark.operators.process.results import aggregated, processed
+from tidemark.spark.operators.process.trigger_rules import fires_when_due, goes_with_time, longest_window, trigger_in_effect
 from tidemark.spark.operators.session.session_input import END, SessionInput
 from tidemark.state.gc.compaction import plan_compaction
 from tidemark.state.log.parquet_files import ParquetSummary

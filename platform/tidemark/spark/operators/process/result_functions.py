@@ -22,7 +22,10 @@ from tidemark.spark.columns.expressions import TIME, quoted
 from tidemark.spark.columns.replaced_sessions import bounds_of_replaced
 from tidemark.spark.columns.state_files import read_files, write_folder
 from tidemark.spark.columns.tallies import Tally
-from tidemark.spark.operators.base.buffered_columns import (
+from tidemark.spark.operators.base.contract import Absorbed, EpochSetting, Fired, OperatorRun, WindowStep, in_turn
+from tidemark.spark.operators.base.partials import Partials
+from tidemark.spark.operators.base.tables import STATE_COMPRESSION, StateTables
+from tidemark.spark.operators.keyed.columns import (
     EPOCH,
     FROM,
     INDEX,
@@ -39,16 +42,13 @@ from tidemark.spark.operators.base.buffered_columns import (
     TO,
     VERSION,
 )
-from tidemark.spark.operators.base.buffered_keys import Counters, KeyTable, of_keys, together
-from tidemark.spark.operators.base.contract import Absorbed, EpochSetting, Fired, OperatorRun, WindowStep, in_turn
-from tidemark.spark.operators.base.partials import Partials
-from tidemark.spark.operators.base.tables import STATE_COMPRESSION, StateTables
-from tidemark.spark.operators.process.buffered_feed import FEW_ROWS, NOTHING_ELSE, Fed
-from tidemark.spark.operators.process.buffered_layout import Layout, layout_of_results
-from tidemark.spark.operators.process.buffered_pass import Passed, run_pass
-from tidemark.spark.operators.process.buffered_results import processed
-from tidemark.spark.operators.process.buffered_results_task import ResultsTask
-from tidemark.spark.operators.process.buffered_versions import Blame
+from tidemark.spark.operators.keyed.input import FEW_ROWS, NOTHING_ELSE, Fed
+from tidemark.spark.operators.keyed.key_state import Blame
+from tidemark.spark.operators.keyed.key_table import Counters, KeyTable, of_keys, together
+from tidemark.spark.operators.keyed.layout import Layout, layout_of_results
+from tidemark.spark.operators.keyed.task_run import Passed, run_pass
+from tidemark.spark.operators.process.results import processed
+from tidemark.spark.operators.process.results_task import ResultsTask
 from tidemark.spark.operators.session.session_merging import OUT_KIND
 from tidemark.spark.sinks.sinks import nullable
 from tidemark.state.log.records import OperatorState

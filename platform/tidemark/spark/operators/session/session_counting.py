@@ -13,8 +13,8 @@ from pyspark.sql import functions as F
 
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
 from tidemark.spark.columns.expressions import POSITION, ROWS, START, quoted
-from tidemark.spark.operators.base.parameters import parameters
 from tidemark.spark.operators.base.partials import Partials
+from tidemark.spark.operators.base.runtime_literals import parameters
 from tidemark.spark.operators.base.tables import StateTables
 from tidemark.spark.operators.session.session_input import END
 from tidemark.spark.operators.session.session_merging import (

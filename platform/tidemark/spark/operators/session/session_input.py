@@ -22,8 +22,8 @@ from tidemark.semantics.windows.assigners import DynamicSession, Session
 from tidemark.spark.columns.expressions import POSITION, ROWS, START, TIME, VERDICT
 from tidemark.spark.columns.tallies import ALIVE, DEAD, Tally
 from tidemark.spark.operators.aligned.absorbing import FIRST_START, LATEST
-from tidemark.spark.operators.base.parameters import parameters
 from tidemark.spark.operators.base.partials import Partials
+from tidemark.spark.operators.base.runtime_literals import parameters
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -16,8 +16,8 @@ from pyspark.sql import functions as F
 
 from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
 from tidemark.spark.columns.expressions import POSITION, ROWS, START, quoted
-from tidemark.spark.operators.base.parameters import literal, parameters
 from tidemark.spark.operators.base.partials import Partials
+from tidemark.spark.operators.base.runtime_literals import literal, parameters
 from tidemark.spark.operators.session.session_input import END
 
 if TYPE_CHECKING:

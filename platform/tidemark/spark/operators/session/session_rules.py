@@ -20,7 +20,7 @@ from tidemark.semantics.triggers.builtin_triggers import (
 from tidemark.semantics.triggers.triggers import Trigger
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
 from tidemark.spark.operators.aligned.firing_rules import Times
-from tidemark.spark.operators.base.parameters import parameters
+from tidemark.spark.operators.base.runtime_literals import parameters
 from tidemark.spark.operators.session.session_input import END
 
 NEXT = "__tm_next"

@@ -21,7 +21,7 @@ from tidemark.spark.columns.expressions import ROWS, START, VERDICT, column, quo
 from tidemark.spark.columns.state_files import overlapping
 from tidemark.spark.columns.tallies import ALIVE, Tally
 from tidemark.spark.operators.base.contract import MAX_LISTED_WINDOWS, Absorbed, EpochSetting, Fired, OperatorRun, bounded
-from tidemark.spark.operators.base.parameters import parameters
+from tidemark.spark.operators.base.runtime_literals import parameters
 from tidemark.spark.operators.base.tables import MAIN, StateTables
 from tidemark.spark.operators.session.session_input import END
 from tidemark.spark.operators.session.session_merging import HELD, OUT, SESSION, STARTS_OUT, SessionMerging, judged

@@ -18,8 +18,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField
 
 from tidemark.spark.columns.expressions import ROWS, START, quoted, struct_of
-from tidemark.spark.operators.base.parameters import parameters
 from tidemark.spark.operators.base.partials import Partials
+from tidemark.spark.operators.base.runtime_literals import parameters
 from tidemark.spark.operators.base.tables import StateTables, stagings
 from tidemark.spark.operators.session.session_input import END
 from tidemark.spark.operators.session.session_merging import GROWN, NOTHING_OUT, OUT, OUT_KIND, OWN_BOUNDS, PANES, STARTS_OUT, over

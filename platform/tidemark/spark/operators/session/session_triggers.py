@@ -21,7 +21,7 @@ from tidemark.spark.columns.replaced_sessions import replaced_sessions
 from tidemark.spark.columns.state_files import overlapping
 from tidemark.spark.operators.aligned.firing_rules import Times
 from tidemark.spark.operators.base.contract import Absorbed, EpochSetting, Fired, bounded
-from tidemark.spark.operators.base.parameters import parameters
+from tidemark.spark.operators.base.runtime_literals import parameters
 from tidemark.spark.operators.base.stored_columns import require_partials
 from tidemark.spark.operators.session.session_counting import COUNTED, COUNTED_LATE, CountedMerging, CountedState
 from tidemark.spark.operators.session.session_input import END

@@ -13,8 +13,8 @@ from tidemark.graph.model.nodes import WindowNode
 from tidemark.spark.columns.expressions import POSITION, START, TIME
 from tidemark.spark.columns.replaced_sessions import NOTHING_REPLACED, replaced_sessions
 from tidemark.spark.operators.base.contract import EpochSetting, WindowStep, bounded
-from tidemark.spark.operators.base.parameters import parameters
 from tidemark.spark.operators.base.partials import Partials
+from tidemark.spark.operators.base.runtime_literals import parameters
 from tidemark.spark.operators.session.session_deferral import DeferringSessionRun
 from tidemark.spark.operators.session.session_input import END, SessionInput
 from tidemark.spark.operators.session.session_merging import GROWN, OUT, PANES

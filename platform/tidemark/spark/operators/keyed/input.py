@@ -13,12 +13,12 @@ from tidemark.semantics.watermarks.operator_clock import OperatorClock
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from tidemark.spark.columns.expressions import START, TIME, quoted
 from tidemark.spark.columns.state_files import overlapping, read_files
-from tidemark.spark.operators.base.buffered_columns import EPOCH, NEW, SORT, STORED, TAG, VERSION
-from tidemark.spark.operators.base.buffered_keys import FIRES, KeyTable, of_keys, together
 from tidemark.spark.operators.base.contract import EpochSetting
-from tidemark.spark.operators.base.parameters import parameters
+from tidemark.spark.operators.base.runtime_literals import parameters
 from tidemark.spark.operators.base.tables import StateTables
-from tidemark.spark.operators.process.buffered_layout import Layout
+from tidemark.spark.operators.keyed.columns import EPOCH, NEW, SORT, STORED, TAG, VERSION
+from tidemark.spark.operators.keyed.key_table import FIRES, KeyTable, of_keys, together
+from tidemark.spark.operators.keyed.layout import Layout
 from tidemark.state.log.parquet_files import ParquetSummary
 
 if TYPE_CHECKING:

@@ -14,7 +14,9 @@ from tidemark.crashpoints import crash_point
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
 from tidemark.spark.columns.expressions import POSITION, START, nulls_in, quoted
 from tidemark.spark.columns.state_files import read_files, write_folder
-from tidemark.spark.operators.base.buffered_columns import (
+from tidemark.spark.operators.base.contract import MAX_LISTED_WINDOWS, Absorbed, EpochSetting, Fired
+from tidemark.spark.operators.base.tables import STATE_COMPRESSION, StateTables
+from tidemark.spark.operators.keyed.columns import (
     ACCEPTED,
     DUE,
     FROM,
@@ -33,10 +35,8 @@ from tidemark.spark.operators.base.buffered_columns import (
     TO,
     VERSION,
 )
-from tidemark.spark.operators.base.buffered_keys import Counters
-from tidemark.spark.operators.base.contract import MAX_LISTED_WINDOWS, Absorbed, EpochSetting, Fired
-from tidemark.spark.operators.base.tables import STATE_COMPRESSION, StateTables
-from tidemark.spark.operators.process.buffered_versions import LATE_ELEMENT
+from tidemark.spark.operators.keyed.key_state import LATE_ELEMENT
+from tidemark.spark.operators.keyed.key_table import Counters
 from tidemark.state.log.parquet_files import ParquetSummary
 
 if TYPE_CHECKING:

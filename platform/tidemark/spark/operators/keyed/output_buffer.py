@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from tidemark.errors import UserCodeError
 from tidemark.spark.columns.user_values import MisfitError, fitted_batch
-from tidemark.spark.operators.base.buffered_columns import TAG
-from tidemark.spark.operators.process.buffered_rows import Place, table_of
+from tidemark.spark.operators.keyed.columns import TAG
+from tidemark.spark.operators.keyed.rows import Place, table_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

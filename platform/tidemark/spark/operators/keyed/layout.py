@@ -12,7 +12,7 @@ from pyspark.sql import types as T
 from tidemark.graph.checks.state_columns import element_column, element_name, needed_columns, state_columns
 from tidemark.graph.model.nodes import WindowNode
 from tidemark.spark.columns.expressions import POSITION, START, TIME, struct_of, visible_of
-from tidemark.spark.operators.base.buffered_columns import (
+from tidemark.spark.operators.keyed.columns import (
     GAP,
     LATE,
     NOTE,
@@ -27,8 +27,8 @@ from tidemark.spark.operators.base.buffered_columns import (
     names_of,
     result_column,
 )
-from tidemark.spark.operators.process.buffered_outbox import Shape
-from tidemark.spark.operators.process.buffered_versions import NOTES, version_shape
+from tidemark.spark.operators.keyed.key_state import NOTES, version_shape
+from tidemark.spark.operators.keyed.output_buffer import Shape
 from tidemark.spark.sinks.sinks import nullable
 
 if TYPE_CHECKING:

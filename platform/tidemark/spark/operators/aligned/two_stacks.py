@@ -16,8 +16,8 @@ from pyspark.sql import functions as F
 
 from tidemark.semantics.windows.slices import Slices
 from tidemark.spark.columns.expressions import START, quoted
-from tidemark.spark.operators.base.parameters import parameters
 from tidemark.spark.operators.base.partials import Partials
+from tidemark.spark.operators.base.runtime_literals import parameters
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from tidemark.semantics.process.window_process import WindowProcess
 from tidemark.semantics.watermarks.operator_clock import OperatorClock
 from tidemark.spark.columns.expressions import START
-from tidemark.spark.operators.base.buffered_columns import ORDER, STORED
-from tidemark.spark.operators.process.buffered_outbox import Outbox, Shape
-from tidemark.spark.operators.process.buffered_process import key_of
-from tidemark.spark.operators.process.buffered_rows import KeyRows, Place, keys_of
-from tidemark.spark.operators.process.buffered_versions import newest_version
+from tidemark.spark.operators.keyed.columns import ORDER, STORED
+from tidemark.spark.operators.keyed.key_state import newest_version
+from tidemark.spark.operators.keyed.output_buffer import Outbox, Shape
+from tidemark.spark.operators.keyed.rows import KeyRows, Place, keys_of
+from tidemark.spark.operators.process.elements_task import key_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

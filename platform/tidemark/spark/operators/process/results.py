@@ -10,7 +10,8 @@ from pyspark.sql import functions as F
 from tidemark.graph.model.nodes import WindowNode
 from tidemark.spark.columns.expressions import POSITION, TIME, quoted
 from tidemark.spark.columns.replaced_sessions import replaced_sessions
-from tidemark.spark.operators.base.buffered_columns import (
+from tidemark.spark.operators.base.partials import Partials
+from tidemark.spark.operators.keyed.columns import (
     FROM,
     INDEX,
     PANE_FIELDS,
@@ -21,8 +22,7 @@ from tidemark.spark.operators.base.buffered_columns import (
     TO,
     names_of,
 )
-from tidemark.spark.operators.base.partials import Partials
-from tidemark.spark.operators.process.buffered_layout import Layout
+from tidemark.spark.operators.keyed.layout import Layout
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

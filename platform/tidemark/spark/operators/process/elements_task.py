@@ -18,10 +18,10 @@ from tidemark.semantics.triggers.fired_panes import FiredPane
 from tidemark.semantics.triggers.window_state import HeldElement
 from tidemark.semantics.watermarks.operator_clock import OperatorClock
 from tidemark.spark.columns.expressions import START, TIME
-from tidemark.spark.operators.base.buffered_columns import GAP, LATE, NEW, ORDER, PANE, STORED
-from tidemark.spark.operators.process.buffered_outbox import Outbox, Shape
-from tidemark.spark.operators.process.buffered_rows import PLACE, ROWS_AT_ONCE, KeyRows, Place, RowReader, Run, keys_of, table_of
-from tidemark.spark.operators.process.buffered_versions import Blame, Notes, bounds_of, newest_version, next_version, origin_of
+from tidemark.spark.operators.keyed.columns import GAP, LATE, NEW, ORDER, PANE, STORED
+from tidemark.spark.operators.keyed.key_state import Blame, Notes, bounds_of, newest_version, next_version, origin_of
+from tidemark.spark.operators.keyed.output_buffer import Outbox, Shape
+from tidemark.spark.operators.keyed.rows import PLACE, ROWS_AT_ONCE, KeyRows, Place, RowReader, Run, keys_of, table_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,11 +13,11 @@ from tidemark.semantics.triggers.window_state import KeyState, read_state, write
 from tidemark.semantics.watermarks.lateness import cleanup_time
 from tidemark.semantics.watermarks.operator_clock import OperatorClock
 from tidemark.semantics.windows.windows import GLOBAL_WINDOW, Window
-from tidemark.spark.operators.base.buffered_columns import FROM, INDEX, NEW, PANE, PANE_FIELDS, TIMING, TO, names_of
-from tidemark.spark.operators.process.buffered_outbox import Outbox, Shape
-from tidemark.spark.operators.process.buffered_process import key_of
-from tidemark.spark.operators.process.buffered_rows import KeyRows, Place, keys_of
-from tidemark.spark.operators.process.buffered_versions import Blame, Notes, Version, newest_version, origin_of
+from tidemark.spark.operators.keyed.columns import FROM, INDEX, NEW, PANE, PANE_FIELDS, TIMING, TO, names_of
+from tidemark.spark.operators.keyed.key_state import Blame, Notes, Version, newest_version, origin_of
+from tidemark.spark.operators.keyed.output_buffer import Outbox, Shape
+from tidemark.spark.operators.keyed.rows import KeyRows, Place, keys_of
+from tidemark.spark.operators.process.elements_task import key_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

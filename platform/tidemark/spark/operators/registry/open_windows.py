@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
 from tidemark.spark.columns.expressions import START
 from tidemark.spark.operators.aligned.absorbing import AbsorbingRun
-from tidemark.spark.operators.aligned.running import END, Ends
 from tidemark.spark.operators.aligned.sliced import SlicedRun
 from tidemark.spark.operators.aligned.triggered import TriggeredRun
 from tidemark.spark.operators.aligned.tumbling import TumblingRun
+from tidemark.spark.operators.aligned.two_stacks import END, Ends
 from tidemark.spark.operators.base.contract import OperatorRun
 from tidemark.spark.operators.count.counted import CountedRun
 from tidemark.spark.operators.count.counted_frames import SLICE

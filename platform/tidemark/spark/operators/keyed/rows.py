@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tidemark.spark.operators.base.buffered_columns import HASH, HASH_AGAIN, TAG
+from tidemark.spark.operators.keyed.columns import HASH, HASH_AGAIN, TAG
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,7 +12,7 @@ from tidemark.semantics.triggers.window_state import read_state
 from tidemark.semantics.user_lines import raised_at
 from tidemark.semantics.watermarks.operator_clock import OperatorClock
 from tidemark.semantics.windows.windows import GLOBAL_WINDOW, Window
-from tidemark.spark.operators.base.buffered_columns import (
+from tidemark.spark.operators.keyed.columns import (
     ACCEPTED,
     DUE,
     FROM,
@@ -28,8 +28,8 @@ from tidemark.spark.operators.base.buffered_columns import (
     VERSION_FIELDS,
     names_of,
 )
-from tidemark.spark.operators.process.buffered_outbox import Outbox, Shape
-from tidemark.spark.operators.process.buffered_rows import KeyRows, Place
+from tidemark.spark.operators.keyed.output_buffer import Outbox, Shape
+from tidemark.spark.operators.keyed.rows import KeyRows, Place
 
 NOTES = Shape(made=(FROM, TO, TIMING, ACCEPTED, REFUSED, OPENED, DUE, TIMER, OLDEST))
 LATE_ELEMENT = "REFUSED"
