@@ -16,7 +16,7 @@ from tidemark.spark.operators.aligned import absorbing, sliced, triggered
 from tidemark.spark.operators.count import counted
 from tidemark.spark.operators.keyed import input as keyed_input
 from tidemark.spark.operators.keyed import key_table
-from tidemark.spark.operators.process import buffered, result_functions
+from tidemark.spark.operators.process import buffered
 from tidemark.state.gc.compaction import plan_compaction
 
 if TYPE_CHECKING:
@@ -80,7 +80,6 @@ def many_files() -> Iterator[None]:
         keyed_input: seeking,
         key_table: merging | {"MOST_GARBAGE": 0},
         counted: merging | seeking | {"FEW_TOUCHED": 0},
-        result_functions: seeking,
         sliced: merging | {"MANY_ROWS": 0},
         triggered: merging,
     }

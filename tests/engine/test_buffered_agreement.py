@@ -13,7 +13,7 @@ from tests.engine.buffered_cases import random_case, require_same, run_engine, r
 from tests.seeds import PROFILE, new_seeds, times
 from tidemark.spark.operators.keyed import input as keyed_input
 from tidemark.spark.operators.keyed import key_table
-from tidemark.spark.operators.process import buffered, result_functions
+from tidemark.spark.operators.process import buffered
 from tidemark.state.gc.compaction import plan_compaction
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ KINDS = ("tumbling", "sliding", "cumulative", "session", "dynamic session", "cou
 
 def read_what_is_needed(patch: pytest.MonkeyPatch) -> None:
     """Let every epoch look for the keys and elements that it needs."""
-    for module in (buffered, keyed_input, result_functions):
+    for module in (buffered, keyed_input):
         patch.setattr(module, "FEW_ROWS", -1)
 
 

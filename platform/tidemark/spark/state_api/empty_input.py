@@ -23,7 +23,7 @@ from tidemark.spark.columns.replaced_sessions import REPLACED_TYPE
 from tidemark.spark.epoch.rows import EpochRows
 from tidemark.spark.epoch.topology import build_topology
 from tidemark.spark.operators.base.partials import Partials
-from tidemark.spark.operators.keyed.layout import layout_of_rows
+from tidemark.spark.operators.process.layout import layout_of_rows
 from tidemark.spark.sinks.sinks import nullable
 from tidemark.spark.sources.intake import BLOCK, PATH, ROW, take_in
 from tidemark.spark.sources.sources import MARKS_CORRUPT, open_source
