@@ -13,9 +13,10 @@ import tidemark as tm
 from tests.crash import sessions
 from tests.crash.fares import clock_of, open_session, run
 from tidemark.spark.operators.aligned import absorbing, sliced, triggered
-from tidemark.spark.operators.base import buffered_keys
 from tidemark.spark.operators.count import counted
-from tidemark.spark.operators.process import buffered, buffered_feed, result_functions
+from tidemark.spark.operators.keyed import input as keyed_input
+from tidemark.spark.operators.keyed import key_table
+from tidemark.spark.operators.process import buffered
 from tidemark.state.gc.compaction import plan_compaction
 
 if TYPE_CHECKING:
@@ -76,10 +77,9 @@ def many_files() -> Iterator[None]:
     patches: dict[Any, dict[str, Any]] = {
         absorbing: merging,
         buffered: merging | seeking,
-        buffered_feed: seeking,
-        buffered_keys: merging | {"MOST_GARBAGE": 0},
+        keyed_input: seeking,
+        key_table: merging | {"MOST_GARBAGE": 0},
         counted: merging | seeking | {"FEW_TOUCHED": 0},
-        result_functions: seeking,
         sliced: merging | {"MANY_ROWS": 0},
         triggered: merging,
     }

@@ -26,39 +26,43 @@ from tidemark.spark.operators.keyed.columns import (
     ACCEPTED,
     DUE,
     EPOCH,
-    FROM,
-    GAP,
     HASH,
     HASH_AGAIN,
-    INDEX,
     LATE,
     NEW,
     NOTE,
     OLDEST,
     OPENED,
     ORDER,
-    PANE,
-    PANE_FIELDS,
-    PANE_NUMBER,
+    OUTPUT,
     REFUSED,
-    REPLACES,
-    RESULT_NUMBER,
-    RESULT_TIME,
     SORT,
     STATE,
     STORED,
     TAG,
     TIMER,
-    TIMING,
-    TO,
     VERSION,
     names_of,
 )
-from tidemark.spark.operators.keyed.key_state import Blame
-from tidemark.spark.operators.keyed.layout import Layout, layout_of_results, layout_of_rows
+from tidemark.spark.operators.keyed.key_state import ErrorContext
+from tidemark.spark.operators.keyed.layout import Layout
+from tidemark.spark.operators.keyed.task import KeyTask
 from tidemark.spark.operators.process.buffered import BufferedStep
-from tidemark.spark.operators.process.compaction_task import CompactionTask
-from tidemark.spark.operators.process.results_task import ResultsTask
+from tidemark.spark.operators.process.layout import layout_of_results, layout_of_rows
+from tidemark.spark.operators.process.pane_columns import (
+    FROM,
+    GAP,
+    INDEX,
+    PANE_FIELDS,
+    PANE_NOTE,
+    PANE_NUMBER,
+    REPLACES,
+    RESULT_NUMBER,
+    RESULT_TIME,
+    TIMING,
+    TO,
+)
+from tidemark.spark.operators.process.results_task import ResultsFunction
 from tidemark.spark.operators.process.trigger_rules import trigger_in_effect
 
 Row = dict[str, Any]
@@ -171,7 +175,8 @@ class TaskRun:
         layout = layout_of_rows(process, KEYS, STREAM, KEY_TYPES, has_gap=self.step.has_gap)
         layout = layout if self.node.function is not None else dataclasses.replace(layout, results={})
         new = [self._new(element) for element in elements]
-        task = dataclasses.replace(self.step.task(layout, clock), shows_late=True)
+        task = self.step.task(layout, clock)
+        task = dataclasses.replace(task, function=dataclasses.replace(task.function, shows_late=True))  # type: ignore[type-var]
         fed = [*self._needed_versions(new, clock), *new, *self._needed_elements(new, clock)]
         out = self._run(task, fed, layout)
         self._check_notes(out, clock)
@@ -253,11 +258,11 @@ class TaskRun:
             assert row[TIMER] is None or row[TIMER] > clock.timers_due_until
 
     def _panes(self, out: Mapping[int, list[Row]], clock: OperatorClock) -> dict[Key, list[Pane]]:
-        noted = [row for row in out[NOTE] if row[TIMING] in {"EARLY", "ON_TIME", "LATE"}]
+        noted = [row for row in out[PANE_NOTE] if row[TIMING] in {"EARLY", "ON_TIME", "LATE"}]
         if self.job.fold is None:
-            assert len({(row["key_key"], row[PANE_NUMBER]) for row in out[PANE]}) <= len(noted)
-            return self._by_key(out[PANE])
-        rows = [self._result(rows) for rows in self._grouped(out[PANE]).values()]
+            assert len({(row["key_key"], row[PANE_NUMBER]) for row in out[OUTPUT]}) <= len(noted)
+            return self._by_key(out[OUTPUT])
+        rows = [self._result(rows) for rows in self._grouped(out[OUTPUT]).values()]
         assert len(rows) == len(noted)
         if self.job.function is None:
             found: dict[Key, list[Pane]] = {}
@@ -271,17 +276,9 @@ class TaskRun:
         node = dataclasses.replace(self.node, aggregates=self.aggregates, function=WindowFunction(told, RETURNS))
         layout = layout_of_results(node, KEYS, RESULTS)
         assert node.function is not None
-        task = ResultsTask(
-            node.function,
-            clock,
-            KEYS,
-            layout.elements,
-            layout.arrow(layout.given_back),
-            layout.shapes,
-            Blame("w", "window function told"),
-            merging=node.assigner.merging,
-            lateness=node.allowed_lateness_ms,
-        )
+        function = ResultsFunction(node.function, layout.elements, merging=node.assigner.merging, lateness=node.allowed_lateness_ms)
+        errors = ErrorContext("w", "window function told", "make it work")
+        task = KeyTask(function, clock, KEYS, layout.arrow(layout.given_back), layout.shapes, errors)
         lowest = -(2**63)
         new = [
             {**row, TAG: NEW, SORT: lowest if row[FROM] is None else row[FROM], ORDER: row[INDEX] if row[TO] is None else row[TO]}
@@ -290,7 +287,7 @@ class TaskRun:
         versions = [{**row, TAG: VERSION, SORT: -row[EPOCH]} for row in self.kept]
         out = self._run(task, [*versions, *new], layout, PANE_FIELDS)
         self.kept += out[VERSION]
-        return out[PANE]
+        return out[OUTPUT]
 
     def _grouped(self, rows: Sequence[Row]) -> dict[tuple[str | None, int], list[Row]]:
         found: dict[tuple[str | None, int], list[Row]] = {}
@@ -314,11 +311,9 @@ class TaskRun:
         }
 
     def _compact(self, layout: Layout, clock: OperatorClock) -> None:
-        schema = layout.arrow(layout.given_back)
-        task = CompactionTask(self.step.process, clock, KEYS, schema, layout.shapes, "w")
         versions = [{**row, TAG: VERSION, SORT: -row[EPOCH]} for row in self.versions]
         elements = [{**row, TAG: STORED, SORT: row[START]} for row in self.stored]
-        self.stored = self._run(task, [*versions, *elements], layout)[STORED]
+        self.stored = self._run(self.step.compaction(layout, clock), [*versions, *elements], layout)[STORED]
         self.versions = [row for row in self._newest().values() if row[STATE] is not None]
 
 

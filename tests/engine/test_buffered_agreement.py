@@ -11,8 +11,8 @@ import pytest
 
 from tests.engine.buffered_cases import random_case, require_same, run_engine, run_expected
 from tests.seeds import PROFILE, new_seeds, times
-from tidemark.spark.operators.base import buffered_keys
-from tidemark.spark.operators.process import buffered, buffered_feed, result_functions
+from tidemark.spark.operators.keyed import input as keyed_input
+from tidemark.spark.operators.process import buffered
 from tidemark.state.gc.compaction import plan_compaction
 
 if TYPE_CHECKING:
@@ -26,14 +26,14 @@ KINDS = ("tumbling", "sliding", "cumulative", "session", "dynamic session", "cou
 
 def read_what_is_needed(patch: pytest.MonkeyPatch) -> None:
     """Let every epoch look for the keys and elements that it needs."""
-    for module in (buffered, buffered_feed, result_functions):
+    for module in (buffered, keyed_input):
         patch.setattr(module, "FEW_ROWS", -1)
 
 
 def merge_early(patch: pytest.MonkeyPatch) -> None:
     """Let every epoch merge its files, and rows that are out of date go."""
-    patch.setattr(buffered_keys, "MOST_GARBAGE", 0)
-    for module in (buffered, buffered_keys):
+    patch.setattr(key_table, "MOST_GARBAGE", 0)
+    for module in (buffered, key_table):
         patch.setattr(module, "plan_compaction", partial(plan_compaction, min_files=1))
 
 

@@ -23,7 +23,7 @@ FUNCTIONS = {"aggregate": (TAKEN, None), "process": (None, told), "aggregate, th
 
 @pytest.fixture(autouse=True)
 def columns_without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidemark.spark.operators.keyed.layout.struct_of", lambda _returns: RETURNED)
+    monkeypatch.setattr("tidemark.spark.operators.process.layout.struct_of", lambda _returns: RETURNED)
     monkeypatch.setattr("tidemark.spark.operators.keyed.rows.FEW_CALLS", 2)
 
 

@@ -1,8 +1,8 @@
-"""Columns of the rows that go into a window process and come out of it, and the tags that tell them apart.
+"""Columns of the rows that go into a task over keys and come out of it, and the tags that tell them apart.
 
-Into it go, per key: ``VERSION`` rows (what is kept of the key, the newest first), ``NEW`` rows (the epoch's elements in order), ``STORED``
-rows (elements of earlier epochs in order). Out of it come ``VERSION`` and ``STORED`` rows to be kept, ``LATE`` ones, ``PANE`` rows with
-what fired, and ``NOTE`` rows that are only counted.
+Into it go, per key: ``VERSION`` rows (what is kept of the key, the newest first), ``NEW`` rows (the epoch's input in order), ``STORED``
+rows (rows of earlier epochs in order). Out of it come ``VERSION`` and ``STORED`` rows to be kept, ``LATE`` ones, ``OUTPUT`` rows with
+results, and ``NOTE`` rows, which are counted and never stored; so are rows of greater tags, which are an operator kind's own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ VERSION: Final = 0
 NEW: Final = 1
 STORED: Final = 2
 LATE: Final = 3
-PANE: Final = 4
+OUTPUT: Final = 4
 NOTE: Final = 5
 
 TAG = "__tm_tag"
@@ -27,22 +27,12 @@ HASH_AGAIN = "__tm_hash_again"
 
 SORT = "__tm_sort"
 ORDER = ELEMENT_ORDER
-GAP = "__tm_gap"
 
 STATE = "__tm_state"
 DUE = "__tm_due"
 TIMER = "__tm_timer"
 OLDEST = "__tm_oldest"
 EPOCH = "__tm_epoch"
-
-PANE_NUMBER = "__tm_pane"
-FROM = "__tm_from"
-TO = "__tm_to"
-TIMING = "__tm_timing"
-INDEX = "__tm_index"
-RESULT_TIME = "__tm_result_time"
-REPLACES = "__tm_replaces"
-RESULT_NUMBER = "__tm_result"
 
 ACCEPTED = "__tm_accepted"
 REFUSED = "__tm_refused"
@@ -55,30 +45,18 @@ VERSION_FIELDS: Final = (
     T.StructField(OLDEST, T.LongType()),
     T.StructField(EPOCH, T.LongType()),
 )
-"""What is kept of a key beside itself: its state's text (null: there is none any more), when it is due, the start of its oldest window."""
-
-PANE_FIELDS: Final = (
-    T.StructField(PANE_NUMBER, T.LongType()),
-    T.StructField(FROM, T.LongType()),
-    T.StructField(TO, T.LongType()),
-    T.StructField(TIMING, T.StringType()),
-    T.StructField(INDEX, T.LongType()),
-    T.StructField(RESULT_TIME, T.LongType()),
-    T.StructField(REPLACES, T.ArrayType(T.StructType().add("start", "long").add("end", "long"))),
-    T.StructField(RESULT_NUMBER, T.LongType()),
-)
-"""Of a pane: its number among those of its key in the epoch, its bounds, and of each of its rows the number in the pane."""
+"""What is kept of a key: its state's text (null: nothing), its deadlines, the oldest time that it needs rows of, the epoch."""
 
 NOTE_FIELDS: Final = (
     T.StructField(ACCEPTED, T.LongType()),
     T.StructField(REFUSED, T.LongType()),
     T.StructField(OPENED, T.LongType()),
 )
-"""Elements taken, elements late, and 1 for a key of which something is kept from now on, -1 for one of which nothing is."""
+"""Rows taken, rows late, and 1 for a key of which something is kept from now on, -1 for one of which nothing is."""
 
 
 def result_column(name: str) -> str:
-    """Return the name that a column of a window function has beside those of the engine."""
+    """Return the name that a column of a user's function has beside those of the engine."""
     return f"result_{name}"
 
 

@@ -39,19 +39,21 @@ class _Section:
     origins: list[str] = field(default_factory=list)
 
 
-class Outbox:
+class OutputBuffer:
     """Collects rows until there are enough of them.
 
     Args:
         schema: of all rows; a row has nulls where its tag has no column.
         shapes: of the rows, by tag.
         uid: of the operator, for errors.
+        function: what gives results, for errors.
     """
 
-    def __init__(self, schema: pa.Schema, shapes: Mapping[int, Shape], uid: str) -> None:
+    def __init__(self, schema: pa.Schema, shapes: Mapping[int, Shape], uid: str, function: str = "the function") -> None:
         self._schema = schema
         self._shapes = shapes
         self._uid = uid
+        self._function = function
         self._sections: dict[int, _Section] = {}
         self._rows = 0
         self._batches: set[int] = set()
@@ -66,7 +68,7 @@ class Outbox:
             place: the row that it comes from.
             values: of the columns that its shape says are made.
             result: what the function gave.
-            origin: key and window of the result, for errors.
+            origin: what the result is of, for errors.
         """
         section = self._sections.setdefault(tag, _Section())
         section.places.append(place)
@@ -120,7 +122,7 @@ class Outbox:
         for row, origin in zip(rows, origins, strict=True):
             if unknown := [name for name in row if name not in names.values()]:
                 raise UserCodeError(
-                    f"the window function returned a row with a column {unknown[0]!r}, which it does not declare, {origin}",
+                    f"{self._function} returned a row with a column {unknown[0]!r}, which it does not declare, {origin}",
                     fix=f"name it in returns=..., or return only {', '.join(names.values())}",
                     uid=self._uid,
                 )
@@ -144,7 +146,7 @@ class Outbox:
                 break
         said = "returned" if isinstance(why, MisfitError) else "returned a row that does not fit its columns:"
         return UserCodeError(
-            f"the window function {said} {' '.join(str(why).split())}, {where}",
+            f"{self._function} {said} {' '.join(str(why).split())}, {where}",
             fix="return values of the types in returns=...",
             uid=self._uid,
         )

@@ -1,4 +1,4 @@
-"""One pass over the keys of an operator: rows go to the tasks sorted, and what comes back is written once, each tag apart."""
+"""One run over the keys of an operator: rows go to the tasks sorted, and what comes back is written once, each tag apart."""
 
 from __future__ import annotations
 
@@ -16,45 +16,48 @@ from tidemark.spark.columns.expressions import POSITION, START, nulls_in, quoted
 from tidemark.spark.columns.state_files import read_files, write_folder
 from tidemark.spark.operators.base.contract import OperatorContext
 from tidemark.spark.operators.base.tables import STATE_COMPRESSION, StateTables
-from tidemark.spark.operators.base.windows import MAX_LISTED_WINDOWS, ElementCounts, Panes
 from tidemark.spark.operators.keyed.columns import (
     ACCEPTED,
     DUE,
-    FROM,
     HASH,
     HASH_AGAIN,
     NOTE,
     OLDEST,
     OPENED,
     ORDER,
-    PANE,
     REFUSED,
     SORT,
     TAG,
     TIMER,
-    TIMING,
-    TO,
     VERSION,
 )
-from tidemark.spark.operators.keyed.key_state import LATE_ELEMENT
 from tidemark.spark.operators.keyed.key_table import Counters
 from tidemark.state.log.parquet_files import ParquetSummary
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 Task = Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 
+_COUNTS = (
+    f"sum({ACCEPTED}) AS accepted",
+    f"sum({REFUSED}) AS late",
+    f"sum({OPENED}) AS opened",
+    *(
+        f"min(CASE WHEN {TAG} = {NOTE} THEN {deadline} END) AS {name}"
+        for deadline, name in ((DUE, "due"), (TIMER, "timer"), (OLDEST, "oldest"))
+    ),
+)
+
 
 @dataclass(frozen=True)
-class Passed:
-    """What a pass wrote, by tag, and what it counted. ``given_back`` are the columns of what it wrote."""
+class TaskOutput:
+    """What a run over the keys wrote, by tag, and what it counted. ``given_back`` are the columns of what it wrote."""
 
     files: Mapping[int, tuple[ParquetSummary, ...]]
     found: Mapping[str, object]
     given_back: T.StructType
-    merging: bool
 
     def rows(self, tag: int) -> int:
         """Return how many rows of a tag there are."""
@@ -66,24 +69,10 @@ class Passed:
         files = [file.as_state_file(setting.epoch) for file in self.files.get(tag, ())]
         return read_files(setting.spark, setting.store, files, schema) if files else setting.spark.createDataFrame([], schema)
 
-    @property
-    def counts(self) -> ElementCounts:
-        """What became of the elements."""
-        accepted, late = _number(self.found["accepted"]), _number(self.found["late"])
-        return ElementCounts(accepted, late, accepted, 0, _starts(self.found["late_starts"]))
-
-    @property
-    def panes(self) -> Panes:
-        """The panes. A window of aligned ones closes once for all keys, a session for each."""
-        on_time, ends = _number(self.found["on_time"]), self.found.get("ends")
-        return Panes(
-            on_time=on_time,
-            late=_number(self.found["late_panes"]),
-            early=_number(self.found["early"]),
-            closed=on_time if self.merging or not isinstance(ends, list) else len(ends) or on_time,
-            refired=_starts(self.found["refired"]),
-            result_rows=self.rows(PANE),
-        )
+    def count(self, name: str) -> int:
+        """Return a count, 0 where nothing was counted."""
+        value = self.found.get(name)
+        return value if isinstance(value, int) else 0
 
     def counters(self, before: Counters, clock: int, others: tuple[int, int, int] = (MAX_WATERMARK,) * 3) -> Counters:
         """Return what the epoch leaves for the next.
@@ -91,14 +80,14 @@ class Passed:
         Args:
             before: what the epoch before left.
             clock: the epoch's processing time.
-            others: the least deadlines and the oldest window of keys that were not handed to the tasks.
+            others: the least deadlines and the oldest time of keys that were not handed to the tasks.
         """
         least = [self.found[name] for name in ("due", "timer", "oldest")]
         due, timer, oldest = (min(value, other) if isinstance(value, int) else other for value, other in zip(least, others, strict=True))
-        return Counters(before.keys + _number(self.found["opened"]), due, timer, oldest, clock)
+        return Counters(before.keys + self.count("opened"), due, timer, oldest, clock)
 
 
-def run_pass(
+def run_task(
     fed: DataFrame,
     task: Task,
     given_back: T.StructType,
@@ -106,8 +95,8 @@ def run_pass(
     keys: Sequence[str],
     setting: OperatorContext,
     tables: StateTables,
-    merging: bool,
-) -> Passed:
+    counts: Sequence[str] = (),
+) -> TaskOutput:
     """Hand rows to the tasks, key by key, and write what comes back; one Spark job.
 
     Args:
@@ -117,11 +106,11 @@ def run_pass(
         keys: the key columns.
         setting: of the epoch.
         tables: whose folder they are written to.
-        merging: whether windows are sessions.
+        counts: aggregates of what comes back that are counted besides, as SQL.
     """
     handed = sorted_by_key(fed, keys).mapInArrow(task, given_back)
     observation = Observation()
-    observed = handed.observe(observation, *_counts(merging=merging)).where(f"{TAG} <> {NOTE}")
+    observed = handed.observe(observation, *map(F.expr, (*_COUNTS, *counts))).where(f"{TAG} < {NOTE}")
     files_time = f"if({TAG} = {VERSION}, {DUE}, {START}) AS {START}"
     named = observed.selectExpr(*(files_time if name == START else quoted(name) for name in given_back.names))
     folder = tables.new_folder()
@@ -131,7 +120,7 @@ def run_pass(
     for file in written:
         tag = file.path.removeprefix(f"{folder}/").partition("/")[0].removeprefix(f"{TAG}=")
         files.setdefault(int(tag), []).append(file)
-    return Passed({tag: tuple(found) for tag, found in files.items()}, observation.get, given_back, merging)
+    return TaskOutput({tag: tuple(found) for tag, found in files.items()}, observation.get, given_back)
 
 
 def sorted_by_key(fed: DataFrame, keys: Sequence[str]) -> DataFrame:
@@ -143,37 +132,3 @@ def sorted_by_key(fed: DataFrame, keys: Sequence[str]) -> DataFrame:
     apart = hashed.repartition(HASH) if keys else hashed.repartition(1)
     within = [name for name in (ORDER, POSITION) if name in fed.columns]
     return apart.sortWithinPartitions(HASH, HASH_AGAIN, TAG, SORT, *within)
-
-
-def _counts(*, merging: bool) -> list[Column]:
-    note = f"CASE WHEN {TAG} = {NOTE} THEN"
-    late_starts = f"CASE WHEN {TIMING} = '{LATE_ELEMENT}' THEN {FROM} END"
-    refired = f"CASE WHEN {TAG} = {NOTE} AND {TIMING} = 'LATE' THEN {FROM} END"
-    texts = [
-        f"sum({ACCEPTED}) AS accepted",
-        f"sum({REFUSED}) AS late",
-        f"sum({OPENED}) AS opened",
-        f"min({note} {DUE} END) AS due",
-        f"min({note} {TIMER} END) AS timer",
-        f"min({note} {OLDEST} END) AS oldest",
-        *(
-            f"count_if({TAG} = {NOTE} AND {TIMING} = '{timing}') AS {name}"
-            for timing, name in (("EARLY", "early"), ("ON_TIME", "on_time"), ("LATE", "late_panes"))
-        ),
-    ]
-    if merging:
-        # Each session has bounds of its own.
-        newest = ((late_starts, "late_starts"), (refired, "refired"))
-        texts += [f"max_by({start}, {start}, {MAX_LISTED_WINDOWS}) AS {name}" for start, name in newest]
-    else:
-        ends = f"CASE WHEN {TAG} = {NOTE} AND {TIMING} = 'ON_TIME' THEN {TO} END"
-        texts += [f"collect_set({value}) AS {name}" for value, name in ((late_starts, "late_starts"), (refired, "refired"), (ends, "ends"))]
-    return list(map(F.expr, texts))
-
-
-def _number(value: object) -> int:
-    return value if isinstance(value, int) else 0
-
-
-def _starts(value: object) -> tuple[int, ...]:
-    return tuple(sorted(set(value))[-MAX_LISTED_WINDOWS:]) if isinstance(value, list) else ()

@@ -33,15 +33,20 @@ from tidemark.spark.operators.base.partials import Partials
 from tidemark.spark.operators.base.runtime_literals import parameters
 from tidemark.spark.operators.base.tables import MAIN, STATE_COMPRESSION, StateTables, is_current
 from tidemark.spark.operators.base.windows import ElementCounts, Panes, WindowEpoch, WindowRuntime
-from tidemark.spark.operators.keyed.columns import EPOCH, GAP, LATE, PANE, SORT, STORED, TAG, VERSION
-from tidemark.spark.operators.keyed.input import FEW_ROWS, Feed
-from tidemark.spark.operators.keyed.key_state import Blame
+from tidemark.spark.operators.keyed.columns import EPOCH, LATE, OUTPUT, SORT, STORED, TAG, VERSION
+from tidemark.spark.operators.keyed.input import FEW_ROWS, TaskInput
+from tidemark.spark.operators.keyed.key_state import ErrorContext
 from tidemark.spark.operators.keyed.key_table import Counters, KeyTable, of_keys, together
-from tidemark.spark.operators.keyed.layout import Layout, layout_of_rows, layout_of_state
-from tidemark.spark.operators.keyed.task_run import Passed, run_pass, sorted_by_key
-from tidemark.spark.operators.process.compaction_task import CompactionTask
-from tidemark.spark.operators.process.elements_task import ProcessTask, ShownElements
+from tidemark.spark.operators.keyed.layout import Layout
+from tidemark.spark.operators.keyed.task import KeyFunction, KeyTask
+from tidemark.spark.operators.keyed.task_run import TaskOutput, run_task, sorted_by_key
+from tidemark.spark.operators.process.compaction_task import HeldElements
+from tidemark.spark.operators.process.elements_task import ElementsFunction, ShownElements
+from tidemark.spark.operators.process.layout import layout_of_rows, layout_of_state
+from tidemark.spark.operators.process.pane_columns import GAP
+from tidemark.spark.operators.process.pane_counts import element_counts, pane_counts, panes_of
 from tidemark.spark.operators.process.results import aggregated, processed
+from tidemark.spark.operators.process.stored_elements import StoredElements
 from tidemark.spark.operators.process.trigger_rules import fires_when_due, goes_with_time, longest_window, trigger_in_effect
 from tidemark.spark.operators.session.session_input import END, SessionInput
 from tidemark.state.gc.compaction import plan_compaction
@@ -73,32 +78,35 @@ class BufferedStep(WindowRuntime):
         )
 
     @property
-    def blame(self) -> Blame:
+    def errors(self) -> ErrorContext:
         """What is named where the user's code fails."""
         rules = [f"trigger {self.process.effective_trigger.describe()}"]
         if self.node.evictor is not None:
             rules.append(f"evictor {self.node.evictor.describe()}")
-        return Blame(self.node.uid or "", " or ".join(rules))
+        return ErrorContext(self.node.uid or "", " or ".join(rules), "make it take every element and every window", "the window function")
 
-    def task(self, layout: Layout, clock: OperatorClock, gone: int = MIN_WATERMARK) -> ProcessTask:
+    def task(self, layout: Layout, clock: OperatorClock, gone: int = MIN_WATERMARK) -> KeyTask:
         """Return what the tasks of an epoch do; ``gone`` is the last time of the last window that was gone before it."""
         node, process = self.node, dataclasses.replace(self.process, gone=gone)
-        schema = layout.arrow(layout.given_back)
         if node.function is not None:
-            process = dataclasses.replace(process, function=ShownElements(node.function, layout.elements, schema))
-        return ProcessTask(
+            shown = ShownElements(node.function, layout.elements, layout.arrow(layout.given_back))
+            process = dataclasses.replace(process, function=shown)
+        function = ElementsFunction(
             process,
-            clock,
-            keys=layout.keys,
             elements=layout.elements,
-            schema=schema,
-            shapes=layout.shapes,
-            blame=self.blame,
             trigger_looks=looks_at_rows(process.trigger),
             evictor_looks=looks_at_rows(node.evictor),
-            has_gap=layout.has_gap,
+            has_gap=self.has_gap,
             shows_late=node.late_to is not None,
         )
+        return self._task_of(function, layout, clock)
+
+    def compaction(self, layout: Layout, clock: OperatorClock) -> KeyTask:
+        """Return what tasks do that leave out the elements which no window holds."""
+        return self._task_of(HeldElements(self.process), layout, clock)
+
+    def _task_of(self, function: KeyFunction, layout: Layout, clock: OperatorClock) -> KeyTask:
+        return KeyTask(function, clock, layout.keys, layout.arrow(layout.given_back), layout.shapes, self.errors)
 
     def begin(self, setting: OperatorContext) -> BufferedRun:
         """Return the operator at work on an epoch."""
@@ -129,7 +137,7 @@ class BufferedRun(WindowEpoch):
         self._took_input = False
         self._staged: tuple[ParquetSummary, ...] = ()
         self._layout: Layout | None = None
-        self._passed: Passed | None = None
+        self._passed: TaskOutput | None = None
 
     @property
     def oldest_open_window(self) -> int | None:
@@ -175,16 +183,20 @@ class BufferedRun(WindowEpoch):
         if not self._staged and not self._before.reached(clock):
             return None
         layout = self._layout or self._layout_of_state()
-        feed = Feed(self.node, layout, tables=self.tables, keys=self._keys, setting=self.setting, clock=clock)
-        fed, others = feed.rows(self._staged, order=self.step.process.element_order, fires_when_due=self.step.fires_when_due)
-        passed = run_pass(
+        elements = StoredElements(
+            self.node, self.tables, clock, self.setting.before.watermark, self.step.process.element_order, self.step.fires_when_due
+        )
+        feed = TaskInput(layout, keys=self._keys, setting=self.setting, clock=clock)
+        stored = elements.needed(layout, self._staged, reached=self._before.reached(clock))
+        fed, others = feed.rows(feed.new(self._staged), stored)
+        passed = run_task(
             fed,
             self.step.task(layout, clock, self._gone_before),
             layout.given_back,
             keys=list(layout.keys.values()),
             setting=self.setting,
             tables=self.tables,
-            merging=self.node.assigner.merging,
+            counts=pane_counts(merging=self.node.assigner.merging),
         )
         self._layout, self._passed = layout, passed
         self.tables.add(passed.files.get(VERSION, ()), KEYS)
@@ -192,7 +204,7 @@ class BufferedRun(WindowEpoch):
         self._counters = passed.counters(self._before, self.setting.processing_time, others)
         self._forget_input()
         if self._took_input:
-            self.counts = passed.counts
+            self.counts = element_counts(passed)
         return self._results(passed, layout)
 
     @property
@@ -209,16 +221,19 @@ class BufferedRun(WindowEpoch):
         stored = StructType([field for field in self.tables.schema if older or is_current(field)])
         return layout_of_state(self.node, self.step.keys, stored, has_gap=self.step.has_gap)
 
-    def _results(self, passed: Passed, layout: Layout) -> DataFrame | None:
-        if not passed.panes.panes:
+    def _results(self, passed: TaskOutput, layout: Layout) -> DataFrame | None:
+        if not self._panes_of(passed).panes:
             return None
-        panes = passed.read(self.setting, PANE)
+        panes = passed.read(self.setting, OUTPUT)
         return processed(self.node, panes, layout.results) if layout.results else aggregated(self.node, panes, layout)
 
     def panes_out(self, observation: Observation) -> Panes:  # noqa: ARG002
         """Return the counts of the pass; aggregates make one row of a pane, a function any number."""
-        found = Panes() if self._passed is None else self._passed.panes
+        found = Panes() if self._passed is None else self._panes_of(self._passed)
         return found if self.node.function is not None else dataclasses.replace(found, result_rows=None)
+
+    def _panes_of(self, passed: TaskOutput) -> Panes:
+        return panes_of(passed, merging=self.node.assigner.merging)
 
     def compact(self) -> Callable[[], None] | None:
         """Forget files that hold nothing of use; return the merging of others into larger ones, None where there is nothing to merge."""
@@ -289,9 +304,7 @@ class BufferedRun(WindowEpoch):
                 elements.withColumn(TAG, F.lit(STORED)).withColumn(SORT, F.col(START)),
             ]
         )
-        schema = layout.arrow(layout.given_back)
-        task = CompactionTask(self.step.process, self._clock, layout.keys, schema, layout.shapes, self.node.uid or "")
-        kept = sorted_by_key(fed, keys).mapInArrow(task, layout.given_back)
+        kept = sorted_by_key(fed, keys).mapInArrow(self.step.compaction(layout, self._clock), layout.given_back)
         return kept.select(*map(quoted, layout.stored.names))
 
     def snapshot(self) -> OperatorState:

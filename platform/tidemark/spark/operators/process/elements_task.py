@@ -14,14 +14,16 @@ from tidemark.graph.model.nodes import WindowFunction
 from tidemark.semantics.process.function_calls import WindowContext
 from tidemark.semantics.process.key_epoch import Arrival
 from tidemark.semantics.process.window_process import KeyEpoch, WindowProcess
-from tidemark.semantics.triggers.fired_panes import FiredPane
-from tidemark.semantics.triggers.window_state import HeldElement
+from tidemark.semantics.triggers.fired_panes import Deadlines, FiredPane
+from tidemark.semantics.triggers.window_state import HeldElement, read_state
 from tidemark.semantics.watermarks.operator_clock import OperatorClock
+from tidemark.semantics.windows.windows import GLOBAL_WINDOW
 from tidemark.spark.columns.expressions import START, TIME
-from tidemark.spark.operators.keyed.columns import GAP, LATE, NEW, ORDER, PANE, STORED
-from tidemark.spark.operators.keyed.key_state import Blame, Notes, bounds_of, newest_version, next_version, origin_of
-from tidemark.spark.operators.keyed.output_buffer import Outbox, Shape
-from tidemark.spark.operators.keyed.rows import PLACE, ROWS_AT_ONCE, KeyRows, Place, RowReader, Run, keys_of, table_of
+from tidemark.spark.operators.keyed.columns import LATE, NEW, ORDER, OUTPUT, STORED
+from tidemark.spark.operators.keyed.key_state import NOTHING_KEPT, Version
+from tidemark.spark.operators.keyed.rows import PLACE, ROWS_AT_ONCE, KeyRows, Place, RowReader, Run, table_of
+from tidemark.spark.operators.keyed.task import KeyCall, KeyFunction, KeyResult, KeyRun
+from tidemark.spark.operators.process.pane_columns import GAP, bounds_of, note_late_window, note_pane, origin_of_pane
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,17 +32,12 @@ _LATE_ORDER: Final = -1
 
 
 @dataclass(frozen=True)
-class ProcessTask:
-    """What a task does with the rows of its keys.
+class ElementsFunction(KeyFunction):
+    """Runs the windows of a key over its elements.
 
     Args:
         process: the windows; its function, if it has one, is a ``ShownElements``.
-        clock: of the operator in the epoch.
-        keys: key columns by the names of the keys.
         elements: columns of elements by their names in the stream.
-        schema: of the rows that come out.
-        shapes: of these rows, by tag.
-        blame: names what failed.
         trigger_looks: whether the trigger looks at rows.
         evictor_looks: whether the evictor does.
         has_gap: whether each element has its own gap.
@@ -48,57 +45,34 @@ class ProcessTask:
     """
 
     process: WindowProcess
-    clock: OperatorClock
-    keys: Mapping[str, str]
     elements: Mapping[str, str]
-    schema: pa.Schema
-    shapes: Mapping[int, Shape]
-    blame: Blame
     trigger_looks: bool
     evictor_looks: bool
     has_gap: bool
     shows_late: bool
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield what becomes of the keys of a task; called by Spark in a worker."""
-        out = Outbox(self.schema, self.shapes, self.blame.uid)
-        notes = Notes(out)
-        for rows in keys_of(batches):
-            yield from self._run_key(rows, out, notes)
-            yield from out.enough()
-        notes.end()
-        yield from out.rest()
+    def run(self, call: KeyCall) -> KeyRun:
+        """Have the windows take the new elements, and add the panes of those that fire."""
+        rows, clock, out = call.rows, call.clock, call.out
+        epoch = self.process.begin(call.key, call.before.state, clock)
+        arrived = self._take(epoch, rows)
+        panes = epoch.fire(self._elements(call, arrived)) if epoch.close() else ()
+        for number, pane in enumerate(panes):
+            note_pane(out, pane.window, pane.timing, rows.first)
+            yield from self._pane(number, pane, call)
+        text = epoch.state()
+        version = _version(text, epoch.deadlines(), clock.epoch)
+        refused = sum(orders.count(_LATE_ORDER) for _, orders in arrived)
+        accepted = sum(len(orders) for _, orders in arrived) - refused
+        return KeyResult(version, accepted, refused, self._rest(call, epoch, arrived, stays=text is not None))
 
-    def _run_key(self, rows: KeyRows, out: Outbox, notes: Notes) -> Iterator[pa.RecordBatch]:
-        before = newest_version(rows)
-        if not rows.has(NEW) and not before.is_due(self.clock):
-            notes.leave(before, rows.first)
-            return
-        key = key_of(rows.first, self.keys)
-        try:
-            epoch = self.process.begin(key, before.state, self.clock)
-            arrived = self._take(epoch, rows)
-            panes = epoch.fire(self._elements(rows, arrived)) if epoch.close() else ()
-            for number, pane in enumerate(panes):
-                notes.pane(pane.window, pane.timing, rows.first)
-                yield from self._pane(number, pane, rows.first, key, out)
-            text = epoch.state()
-            after = next_version(text, epoch.deadlines(), self.clock.epoch)
-        except Exception as error:
-            blamed = self.blame.of(error, key)
-            if blamed is error:
-                raise
-            raise blamed from error
-        opened = notes.replace(before, after, self.clock.epoch, rows.first)
-        accepted, refused = 0, 0
+    def _rest(self, call: KeyCall, epoch: KeyEpoch, arrived: Sequence[tuple[Run, array[int]]], *, stays: bool) -> Iterator[pa.RecordBatch]:
+        """Add late elements, and those that a window still holds where anything is kept of the key."""
         for run, orders in arrived:
-            late = self._late(run, orders, out, notes)
-            refused += late
-            accepted += len(orders) - late
-            if text is not None:
-                self._keep(epoch, run, orders, out)
-            yield from out.enough()
-        notes.key(rows.first, accepted=accepted, refused=refused, opened=opened)
+            self._late(run, orders, call)
+            if stays:
+                self._keep(epoch, run, orders, call)
+            yield from call.out.enough()
 
     def _take(self, epoch: KeyEpoch, rows: KeyRows) -> list[tuple[Run, array[int]]]:
         """Have the windows take the new elements; return these with the order that each was given."""
@@ -119,20 +93,20 @@ class ProcessTask:
         """Return what stands for the rows of a run: they themselves, where someone looks into them."""
         return run.rows(self.elements) if looks else (Place(run.batch, number) for number in range(run.start, run.stop))
 
-    def _times(self, run: Run) -> Iterable[object]:
+    def _times(self, run: Run, clock: OperatorClock) -> Iterable[object]:
         """Return the times of new elements in the domain of the windows."""
-        return run.values(TIME) if self.clock.domain == "event" else [self.clock.processing_time] * (run.stop - run.start)
+        return run.values(TIME) if clock.domain == "event" else [clock.processing_time] * (run.stop - run.start)
 
-    def _elements(self, rows: KeyRows, arrived: Sequence[tuple[Run, array[int]]]) -> Iterator[HeldElement]:
+    def _elements(self, call: KeyCall, arrived: Sequence[tuple[Run, array[int]]]) -> Iterator[HeldElement]:
         """Yield stored and new elements in order, each read when its turn comes."""
 
         def stored() -> Iterator[HeldElement]:
-            for run in rows.of(STORED):
+            for run in call.rows.of(STORED):
                 yield from self._held(run, run.values(START), run.values(ORDER))
 
         def new() -> Iterator[HeldElement]:
             for run, orders in arrived:
-                yield from (held for held in self._held(run, self._times(run), orders) if held.order != _LATE_ORDER)
+                yield from (held for held in self._held(run, self._times(run, call.clock), orders) if held.order != _LATE_ORDER)
 
         return self.process.sorted_elements(stored(), new())
 
@@ -140,37 +114,37 @@ class ProcessTask:
         for time, order, row in zip(times, orders, self._rows(run, looks=self.evictor_looks), strict=True):
             yield HeldElement(time, order, row)  # type: ignore[arg-type]
 
-    def _pane(self, number: int, pane: FiredPane, first: Place, key: Mapping[str, object], out: Outbox) -> Iterator[pa.RecordBatch]:
+    def _pane(self, number: int, pane: FiredPane, call: KeyCall) -> Iterator[pa.RecordBatch]:
         """Add the rows of a pane: its elements, or what the function makes of them."""
+        out, first = call.out, call.rows.first
         start, end = bounds_of(pane.window)
         told = (number, start, end, pane.timing, pane.index, pane.time, [session._asdict() for session in pane.replaces])
-        origin = origin_of(key, pane.window)
+        origin = origin_of_pane(call.key, pane.window)
         for place, row in enumerate(pane.rows):
             if isinstance(row, HeldElement):
-                out.add(PANE, _as_place(row.row), (*told, place))
+                out.add(OUTPUT, _as_place(row.row), (*told, place))
             else:
-                out.add(PANE, first, (*told, place), result=_as_mapping(row), origin=origin)
+                out.add(OUTPUT, first, (*told, place), result=_as_mapping(row), origin=origin)
             yield from out.enough()
 
-    def _late(self, run: Run, orders: Sequence[int], out: Outbox, notes: Notes) -> int:
-        """Add a run's late elements, and note the windows that they would have belonged to; return how many there are."""
+    def _late(self, run: Run, orders: array[int], call: KeyCall) -> None:
+        """Add a run's late elements, and count the windows that they would have belonged to."""
         late = [run.start + number for number, order in enumerate(orders) if order == _LATE_ORDER]
         starts: set[int] = set()
         for number in late:
             if self.shows_late:
-                out.add(LATE, Place(run.batch, number))
-            time = self.clock.element_time(run.batch.column(TIME)[number].as_py())
+                call.out.add(LATE, Place(run.batch, number))
+            time = call.clock.element_time(run.batch.column(TIME)[number].as_py())
             gap = run.batch.column(GAP)[number].as_py() if self.has_gap else None
             starts.update(window.start for window in self.process.assigner.assign(time, gap)[-1:])
         for start in sorted(starts):
-            notes.late_window(start, Place(run.batch, run.start))
-        return len(late)
+            note_late_window(call.out, start, Place(run.batch, run.start))
 
-    def _keep(self, epoch: KeyEpoch, run: Run, orders: Sequence[int], out: Outbox) -> None:
+    def _keep(self, epoch: KeyEpoch, run: Run, orders: Sequence[int], call: KeyCall) -> None:
         """Add a run's elements that a window still holds."""
-        for number, (time, order) in enumerate(zip(self._times(run), orders, strict=True)):
+        for number, (time, order) in enumerate(zip(self._times(run, call.clock), orders, strict=True)):
             if order != _LATE_ORDER and epoch.holds(time, order):  # type: ignore[arg-type]
-                out.add(STORED, Place(run.batch, run.start + number), (time, order))
+                call.out.add(STORED, Place(run.batch, run.start + number), (time, order))
 
 
 class ShownElements:
@@ -210,9 +184,12 @@ class ShownElements:
         return pa.Table.from_pylist(list(elements), schema=schema)
 
 
-def key_of(place: Place, keys: Mapping[str, str]) -> dict[str, object]:
-    """Return a key's values by the names of the keys."""
-    return {name: place.batch.column(column)[place.number].as_py() for name, column in keys.items()}
+def _version(text: str | None, deadlines: Deadlines, epoch: int) -> Version:
+    """Return what is to be kept of a key after an epoch."""
+    if text is None:
+        return NOTHING_KEPT
+    starts = [window.start for window in read_state(text, epoch).windows if window != GLOBAL_WINDOW]
+    return Version(text, deadlines.watermark, deadlines.processing_time, min(starts, default=None))
 
 
 def _as_place(row: object) -> Place:

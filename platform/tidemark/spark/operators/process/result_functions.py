@@ -26,30 +26,18 @@ from tidemark.spark.operators.base.contract import OperatorContext, in_turn
 from tidemark.spark.operators.base.partials import Partials
 from tidemark.spark.operators.base.tables import STATE_COMPRESSION, StateTables
 from tidemark.spark.operators.base.windows import ElementCounts, Panes, WindowEpoch, WindowRuntime
-from tidemark.spark.operators.keyed.columns import (
-    EPOCH,
-    FROM,
-    INDEX,
-    NEW,
-    ORDER,
-    PANE,
-    PANE_NUMBER,
-    REPLACES,
-    RESULT_NUMBER,
-    RESULT_TIME,
-    SORT,
-    TAG,
-    TIMING,
-    TO,
-    VERSION,
-)
-from tidemark.spark.operators.keyed.input import FEW_ROWS, NOTHING_ELSE, Fed
-from tidemark.spark.operators.keyed.key_state import Blame
-from tidemark.spark.operators.keyed.key_table import Counters, KeyTable, of_keys, together
-from tidemark.spark.operators.keyed.layout import Layout, layout_of_results
-from tidemark.spark.operators.keyed.task_run import Passed, run_pass
+from tidemark.spark.operators.keyed.columns import NEW, ORDER, OUTPUT, SORT, TAG, VERSION
+from tidemark.spark.operators.keyed.input import TaskInput
+from tidemark.spark.operators.keyed.key_state import ErrorContext
+from tidemark.spark.operators.keyed.key_table import Counters, KeyTable
+from tidemark.spark.operators.keyed.layout import Layout
+from tidemark.spark.operators.keyed.task import KeyTask
+from tidemark.spark.operators.keyed.task_run import TaskOutput, run_task
+from tidemark.spark.operators.process.layout import layout_of_results
+from tidemark.spark.operators.process.pane_columns import FROM, INDEX, PANE_NUMBER, REPLACES, RESULT_NUMBER, RESULT_TIME, TIMING, TO
+from tidemark.spark.operators.process.pane_counts import pane_counts, panes_of
 from tidemark.spark.operators.process.results import processed
-from tidemark.spark.operators.process.results_task import ResultsTask
+from tidemark.spark.operators.process.results_task import ResultsFunction
 from tidemark.spark.operators.session.session_merging import OUT_KIND
 from tidemark.spark.sinks.sinks import nullable
 from tidemark.state.log.records import OperatorState
@@ -110,7 +98,7 @@ class ResultFunctionRun(WindowEpoch):
         self._counters = dataclasses.replace(self._before, clock=setting.processing_time)
         self._kept = KeyTable(self._tables, FUNCTION_PART, self._before)
         self._layout: Layout | None = None
-        self._passed: Passed | None = None
+        self._passed: TaskOutput | None = None
         self._staged: tuple[str, ...] = ()
         self._inner_fired = Panes()
 
@@ -139,15 +127,16 @@ class ResultFunctionRun(WindowEpoch):
             return None
         layout = self._layout = self._layout_of(results)
         new = None if results is None else self._as_input(results, layout)
-        fed, others = self._fed(new, layout, clock)
-        passed = self._passed = run_pass(
+        feed = TaskInput(layout, keys=self._kept, setting=self.setting, clock=clock)
+        fed, others = feed.rows(new if new is None or feed.takes_all() else self._stage(new))
+        passed = self._passed = run_task(
             fed,
             self._task(layout, clock),
             layout.given_back,
             keys=list(layout.keys.values()),
             setting=self.setting,
             tables=self._tables,
-            merging=self.node.assigner.merging,
+            counts=pane_counts(merging=self.node.assigner.merging),
         )
         self._tables.add(passed.files.get(VERSION, ()), FUNCTION_PART)
         self._counters = passed.counters(self._before, self.setting.processing_time, others)
@@ -155,15 +144,18 @@ class ResultFunctionRun(WindowEpoch):
             # Without panes, too: the step behind learns from it what is due next.
             self._inner_fired = self._inner.panes_out(observation)
         self.setting.store.delete(self._staged)
-        return processed(self.node, passed.read(self.setting, PANE), layout.results) if passed.panes.panes else None
+        return processed(self.node, passed.read(self.setting, OUTPUT), layout.results) if self._panes_of(passed).panes else None
 
     def panes_out(self, observation: Observation) -> Panes:
         """Return the panes that the function was called for, and how many rows it made of them."""
         del observation  # it was read where the results were
         if self._passed is None:
             return self._inner_fired
-        mine = self._passed.panes
+        mine = self._panes_of(self._passed)
         return dataclasses.replace(self._inner_fired, on_time=mine.on_time, late=mine.late, early=mine.early, result_rows=mine.result_rows)
+
+    def _panes_of(self, passed: TaskOutput) -> Panes:
+        return panes_of(passed, merging=self.node.assigner.merging)
 
     def _layout_of(self, results: DataFrame | None) -> Layout:
         """Return the columns; without results there are only keys, which the state behind has, too."""
@@ -194,19 +186,6 @@ class ResultFunctionRun(WindowEpoch):
         )
         return rows.withColumns({TAG: F.lit(NEW), SORT: F.col(FROM), ORDER: F.expr(f"coalesce({TO}, {INDEX})")})
 
-    def _fed(self, new: DataFrame | None, layout: Layout, clock: OperatorClock) -> Fed:
-        keys = list(layout.keys.values())
-        versions = self._kept.read(layout.versions).withColumn(TAG, F.lit(VERSION)).withColumn(SORT, F.expr(f"-{EPOCH}"))
-        if not keys or self._kept.rows <= FEW_ROWS:
-            return together([versions] if new is None else [new, versions]), NOTHING_ELSE
-        parts = [] if new is None else [self._stage(new)]
-        wanted = [part.select(*map(quoted, keys)) for part in parts]
-        others = self._before.due, self._before.timer, self._before.oldest
-        if self._before.reached(clock):
-            wanted.append(self._kept.due(versions, self.setting.before.watermark, clock).select(*map(quoted, keys)))
-            others = self._kept.ahead(versions, clock)
-        return together([*parts, of_keys(versions, together(wanted), keys)]), others
-
     def _stage(self, new: DataFrame) -> DataFrame:
         """Write results that are read twice, since they are counted where they are made."""
         setting = self.setting
@@ -216,20 +195,14 @@ class ResultFunctionRun(WindowEpoch):
         schema = nullable(new.schema)
         return read_files(setting.spark, setting.store, files, schema) if files else setting.spark.createDataFrame([], schema)
 
-    def _task(self, layout: Layout, clock: OperatorClock) -> ResultsTask:
-        function = self.step.function
-        name = getattr(function.function, "__qualname__", type(function.function).__qualname__)
-        return ResultsTask(
-            function,
-            clock,
-            keys=layout.keys,
-            results=layout.elements,
-            schema=layout.arrow(layout.given_back),
-            shapes=layout.shapes,
-            blame=Blame(self.node.uid or "", f"window function {name}"),
-            merging=self.node.assigner.merging,
-            lateness=self.node.allowed_lateness_ms,
+    def _task(self, layout: Layout, clock: OperatorClock) -> KeyTask:
+        declared, node = self.step.function, self.node
+        name = getattr(declared.function, "__qualname__", type(declared.function).__qualname__)
+        errors = ErrorContext(
+            node.uid or "", f"window function {name}", "make it take every element and every window", "the window function"
         )
+        function = ResultsFunction(declared, layout.elements, merging=node.assigner.merging, lateness=node.allowed_lateness_ms)
+        return KeyTask(function, clock, layout.keys, layout.arrow(layout.given_back), layout.shapes, errors)
 
     def compact(self) -> Callable[[], None] | None:
         """Do the upkeep of the step behind, and of what the function keeps."""

@@ -11,18 +11,9 @@ from tidemark.graph.model.nodes import WindowNode
 from tidemark.spark.columns.expressions import POSITION, TIME, quoted
 from tidemark.spark.columns.replaced_sessions import replaced_sessions
 from tidemark.spark.operators.base.partials import Partials
-from tidemark.spark.operators.keyed.columns import (
-    FROM,
-    INDEX,
-    PANE_FIELDS,
-    REPLACES,
-    RESULT_NUMBER,
-    RESULT_TIME,
-    TIMING,
-    TO,
-    names_of,
-)
+from tidemark.spark.operators.keyed.columns import names_of
 from tidemark.spark.operators.keyed.layout import Layout
+from tidemark.spark.operators.process.pane_columns import FROM, INDEX, PANE_FIELDS, REPLACES, RESULT_NUMBER, RESULT_TIME, TIMING, TO
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

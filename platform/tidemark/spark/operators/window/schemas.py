@@ -14,7 +14,7 @@ from tidemark.spark.columns.expressions import POSITION, TIME, struct_of
 from tidemark.spark.columns.replaced_sessions import REPLACED_TYPE
 from tidemark.spark.operators.base.partials import Partials
 from tidemark.spark.operators.base.schemas import OperatorSchemas
-from tidemark.spark.operators.keyed.layout import layout_of_rows
+from tidemark.spark.operators.process.layout import layout_of_rows
 from tidemark.spark.sinks.sinks import nullable
 
 if TYPE_CHECKING:

@@ -1,0 +1,48 @@
+"""What is counted of panes and late elements while a task over keys runs."""
+
+from __future__ import annotations
+
+from tidemark.spark.operators.base.windows import MAX_LISTED_WINDOWS, ElementCounts, Panes
+from tidemark.spark.operators.keyed.columns import OUTPUT, TAG
+from tidemark.spark.operators.keyed.task_run import TaskOutput
+from tidemark.spark.operators.process.pane_columns import FROM, LATE_ELEMENT, PANE_NOTE, TIMING, TO
+
+
+def pane_counts(*, merging: bool) -> list[str]:
+    """Return the aggregates; ``merging`` says that windows are sessions, each of which has bounds of its own."""
+    late_starts = f"CASE WHEN {TIMING} = '{LATE_ELEMENT}' THEN {FROM} END"
+    refired = f"CASE WHEN {TAG} = {PANE_NOTE} AND {TIMING} = 'LATE' THEN {FROM} END"
+    texts = [
+        f"count_if({TAG} = {PANE_NOTE} AND {TIMING} = '{timing}') AS {name}"
+        for timing, name in (("EARLY", "early"), ("ON_TIME", "on_time"), ("LATE", "late_panes"))
+    ]
+    if merging:
+        newest = ((late_starts, "late_starts"), (refired, "refired"))
+        return texts + [f"max_by({start}, {start}, {MAX_LISTED_WINDOWS}) AS {name}" for start, name in newest]
+    ends = f"CASE WHEN {TAG} = {PANE_NOTE} AND {TIMING} = 'ON_TIME' THEN {TO} END"
+    return texts + [
+        f"collect_set({value}) AS {name}" for value, name in ((late_starts, "late_starts"), (refired, "refired"), (ends, "ends"))
+    ]
+
+
+def element_counts(output: TaskOutput) -> ElementCounts:
+    """Return what became of the elements."""
+    accepted = output.count("accepted")
+    return ElementCounts(accepted, output.count("late"), accepted, 0, _starts(output.found["late_starts"]))
+
+
+def panes_of(output: TaskOutput, *, merging: bool) -> Panes:
+    """Return the panes. A window of aligned ones closes once for all keys, a session for each."""
+    on_time, ends = output.count("on_time"), output.found.get("ends")
+    return Panes(
+        on_time=on_time,
+        late=output.count("late_panes"),
+        early=output.count("early"),
+        closed=on_time if merging or not isinstance(ends, list) else len(ends) or on_time,
+        refired=_starts(output.found["refired"]),
+        result_rows=output.rows(OUTPUT),
+    )
+
+
+def _starts(value: object) -> tuple[int, ...]:
+    return tuple(sorted(set(value))[-MAX_LISTED_WINDOWS:]) if isinstance(value, list) else ()
