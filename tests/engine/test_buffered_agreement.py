@@ -12,6 +12,7 @@ import pytest
 from tests.engine.buffered_cases import random_case, require_same, run_engine, run_expected
 from tests.seeds import PROFILE, new_seeds, times
 from tidemark.spark.operators.keyed import input as keyed_input
+from tidemark.spark.operators.keyed import key_table
 from tidemark.spark.operators.process import buffered
 from tidemark.state.gc.compaction import plan_compaction
 

@@ -15,6 +15,7 @@ from tidemark.spark.operators.base.contract import OperatorRuntime
 from tidemark.spark.operators.count.counted import CountedStep
 from tidemark.spark.operators.process.buffered import BufferedStep
 from tidemark.spark.operators.process.result_functions import ResultFunctionStep
+from tidemark.spark.operators.registry.capabilities import late_known_after_emit
 from tidemark.spark.operators.window.steps import step_of
 
 EARLY = tm.event_time_trigger(early=tm.count_trigger(3))
@@ -75,7 +76,10 @@ def node_of(make: Make) -> WindowNode:
 @pytest.mark.parametrize("name", CASES)
 def test_aggregates_keep_no_elements_where_a_rule_says_when_windows_fire(name: str) -> None:
     make, expected = CASES[name]
-    assert type(step_of(node_of(make))) is expected
+    node = node_of(make)
+    assert type(step_of(node)) is expected
+    # What is scheduled from the graph alone is what that step does.
+    assert late_known_after_emit(node) is (expected is BufferedStep)
 
 
 def test_a_function_behind_aggregates_leaves_them_their_step() -> None:
