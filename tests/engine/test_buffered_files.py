@@ -11,7 +11,7 @@ import pytest
 
 import tidemark as tm
 from tests.engine.lab import NOW, elements, require_conservation
-from tidemark.spark.operators.base import buffered_keys
+from tidemark.spark.operators.keyed import key_table
 from tidemark.spark.operators.process import buffered
 from tidemark.state.gc.compaction import plan_compaction
 from tidemark.state.log.joblog import JobLog
@@ -34,7 +34,7 @@ def listed(rows: Sequence[Mapping[str, Any]], context: tm.WindowContext) -> Iter
 
 
 def test_files_stay_few_over_many_epochs(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (buffered, buffered_keys):
+    for module in (buffered, key_table):
         monkeypatch.setattr(module, "plan_compaction", partial(plan_compaction, min_files=MERGED))
     epochs = [[(f"k{(number + place) % KEYS}", number * 4 + place, place) for place in range(ROWS)] for number in range(EPOCHS)]
     stream = elements(*epochs, schema="k STRING, t BIGINT, v INT").key_by("k")

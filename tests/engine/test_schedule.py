@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tests.engine.two_ports as kind
 import tidemark as tm
 from tests.engine.lab import elements
-from tests.engine.two_ports import PairNode, pair
+from tests.engine.two_ports import make_known, pair
 from tidemark.graph.model.nodes import (
     FilterNode,
     MemorySpec,
@@ -31,7 +30,6 @@ from tidemark.graph.model.nodes import (
 )
 from tidemark.spark.epoch.schedule import EpochSchedule, Pass, build_schedule
 from tidemark.spark.epoch.topology import Topology, build_topology, operators_before, result_operators
-from tidemark.spark.operators.registry.capabilities import CAPABILITIES
 
 SCHEMA = "k STRING, t BIGINT, v BIGINT"
 
@@ -109,7 +107,7 @@ def test_results_that_only_an_operator_behind_two_reads_are_read_at_once() -> No
 
 @pytest.mark.parametrize("after", [False, True])
 def test_a_kind_with_two_ports(monkeypatch: pytest.MonkeyPatch, *, after: bool) -> None:
-    monkeypatch.setitem(CAPABILITIES, PairNode.KIND, kind.LATE_AFTER if after else kind.CAPABILITIES)
+    make_known(monkeypatch, late_after=after)
     left, right = source("left"), source("right").filter("v > 0", rejects_to=tm.OutputTag("rejected"))
     node = pair(left.node, right.node, late_to="late", unmatched_to="unmatched")
     late, unmatched = (SideOutputNode(inputs=(node,), tag=tm.OutputTag(name)) for name in ("late", "unmatched"))
@@ -130,7 +128,7 @@ def test_a_kind_with_two_ports(monkeypatch: pytest.MonkeyPatch, *, after: bool) 
 
 
 def test_two_ports_behind_one_operator(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(CAPABILITIES, PairNode.KIND, kind.CAPABILITIES)
+    make_known(monkeypatch)
     panes = hours(source(), "w")
     topology = topology_of(pairs=pair(panes.node, panes.node))
     made = build_schedule(topology)
@@ -207,7 +205,7 @@ def graphs(draw: st.DrawFn) -> dict[str, Node]:
 @given(graphs())
 def test_schedules_are_sound(nodes: Mapping[str, Node]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(CAPABILITIES, PairNode.KIND, kind.CAPABILITIES)
+        make_known(patch)
         topology = topology_of(**nodes)
         require_sound(topology, build_schedule(topology))
 

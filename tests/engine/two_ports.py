@@ -4,15 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
+
+import pytest
 
 import tidemark as tm
 from tidemark.graph.model.nodes import Node, Port, StatefulNode
+from tidemark.graph.operators.kind import Capabilities, OperatorKind
+from tidemark.graph.operators.registry import kind_of
 from tidemark.semantics.windows.windows import TimeDomain
-from tidemark.spark.operators.registry.capabilities import Capabilities
 
-CAPABILITIES = Capabilities(needs_order=lambda _: False, late_known_after_emit=lambda _: False)
-LATE_AFTER = Capabilities(needs_order=lambda _: True, late_known_after_emit=lambda _: True)
+
+@dataclass(frozen=True)
+class PairKind:
+    """What the engine asks of the kind; ``late_after``: late rows are known once pairs were emitted, and their order matters."""
+
+    late_after: bool = False
+
+    def needs_order(self, node: StatefulNode) -> bool:
+        """Return whether it goes by source positions."""
+        del node
+        return self.late_after
+
+    def capabilities(self, node: StatefulNode) -> Capabilities:
+        """Return when late rows are known."""
+        del node
+        return Capabilities(late_known_after_emit=self.late_after)
+
+
+def make_known(patch: pytest.MonkeyPatch, *, late_after: bool = False) -> None:
+    """Let the engine know the kind while a test runs."""
+
+    def kind(node: StatefulNode) -> OperatorKind[Any] | PairKind:
+        return PairKind(late_after) if node.KIND == PairNode.KIND else kind_of(node)
+
+    patch.setattr("tidemark.spark.operators.registry.capabilities.kind_of", kind)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -23,6 +49,7 @@ class PairNode(StatefulNode):
     unmatched_to: tm.OutputTag | None = None
 
     KIND: ClassVar[str] = "pair"
+    PORTS: ClassVar[tuple[str, ...]] = ("left", "right")
 
     @property
     def ports(self) -> tuple[Port, ...]:
