@@ -52,7 +52,7 @@ def show(
     master: str,
     as_json: bool,
 ) -> None:
-    """Show a job's stateful operators; with UID, the open windows of one of them, one line per key and window.
+    """Show a job's stateful operators; with UID, the main table of one of them: of windows the open ones, one line per key and window.
 
     Without UID no JVM is started.
     """
@@ -67,7 +67,7 @@ def show(
         return
     if uid not in found.operators:
         raise click.ClickException(f"{job} has no state of {uid!r}; it has: {', '.join(found.operators) or 'none'}")
-    rows = _rows(found, uid, kind="elements" if elements else "keyed" if keyed else "windows", where=where, limit=limit, master=master)
+    rows = _rows(found, uid, kind="elements" if elements else "keyed" if keyed else "main", where=where, limit=limit, master=master)
     if as_json:
         for row in rows:
             click.echo(json.dumps(_plain(row)))
@@ -93,8 +93,8 @@ def _rows(found: StoredState, uid: str, *, kind: str, where: str | None, limit: 
     spark = build_session(master, app_name=f"tidemark state {found.job}")
     # Spark's default is 200, and a job's state has no more keys than this machine can sort.
     spark.conf.set("spark.sql.shuffle.partitions", str(spark.sparkContext.defaultParallelism))
-    read = {"windows": found.read_window, "elements": found.read_elements, "keyed": found.read_keyed}[kind]
-    rows = read(uid, spark)
+    read = {"elements": found.read_elements, "keyed": found.read_keyed}
+    rows = read[kind](uid, spark) if kind in read else next(iter(found.tables(uid, spark).values()))
     return first_rows(rows, where=where, limit=limit)
 
 
@@ -108,7 +108,7 @@ def _show_operators(found: StoredState, *, as_json: bool) -> None:
         [
             each.uid,
             each.keeps,
-            describe_recorded_windows(each.windows),
+            describe_recorded_windows(each.windows) if each.windows else each.kind,
             ", ".join(each.keys) or "-",
             ", ".join(each.aggregates) or "-",
             f"{each.rows:,}",

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -18,26 +17,26 @@ from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
 from tidemark.errors import DefinitionError, StateMismatchError
 from tidemark.graph.job.job import Job
-from tidemark.graph.model.nodes import WindowNode
-from tidemark.graph.operators.registry import definition_changes, encode
-from tidemark.graph.operators.state_names import ELEMENT_ORDER, FUNCTION_PART
-from tidemark.graph.operators.window.definition_decoder import functions_of, node_of_definition
+from tidemark.graph.model.nodes import StatefulNode, WindowNode
+from tidemark.graph.operators.registry import definition_changes, encode, kind_of_definition
+from tidemark.graph.operators.state_names import FUNCTION_PART
+from tidemark.graph.operators.window.definition_decoder import functions_of
 from tidemark.savepoints.compatibility.checking import HEAD, stored_epoch
 from tidemark.savepoints.export.export_format import read_record, require_index
-from tidemark.savepoints.model.stored_types import stored_columns
 from tidemark.semantics.watermarks.source_state import SourceState
 from tidemark.semantics.windows.assigners import CountWindows
 from tidemark.spark.columns.aggregate_functions import register_functions
 from tidemark.spark.columns.error_text import first_line
 from tidemark.spark.columns.expressions import POSITION, START, TIME, quoted
-from tidemark.spark.operators.base.contract import OperatorContext
+from tidemark.spark.operators.base.contract import OperatorContext, OperatorEpoch
 from tidemark.spark.operators.base.partials import Partials
 from tidemark.spark.operators.base.windows import WindowEpoch
 from tidemark.spark.operators.process.buffered import KEYS, BufferedRun
+from tidemark.spark.operators.registry.runtimes import runtime_of
 from tidemark.spark.operators.window.open_windows import open_windows
-from tidemark.spark.operators.window.steps import step_of
 from tidemark.spark.sinks.sinks import nullable
 from tidemark.spark.state_api.stored_keys import StoredKeys
+from tidemark.spark.state_api.stored_operators import StoredOperator, described
 from tidemark.state.log.offsets import positions
 from tidemark.state.log.records import EpochRecord, OperatorState
 from tidemark.state.store.layout import job_folder
@@ -48,25 +47,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _NO_IDENTIFIER = re.compile(r"\W+")
-
-
-@dataclass(frozen=True)
-class StoredOperator:
-    """What is stored of one operator: how it keeps its windows, and how much that is.
-
-    ``keeps`` is ``partials`` or ``elements``; ``windows`` the kind of its windows with their settings; ``rows`` and ``bytes`` are of state
-    files, in which a key and window may have several rows. ``watermark`` is in milliseconds.
-    """
-
-    uid: str
-    keeps: str
-    keys: tuple[str, ...]
-    windows: Mapping[str, object]
-    aggregates: tuple[str, ...]
-    rows: int
-    bytes: int
-    files: int
-    watermark: int
 
 
 def savepoint(job: str | Job, name: str = HEAD, *, store: str | JobStore | None = None) -> StoredState:
@@ -148,7 +128,7 @@ class StoredState:
     @cached_property
     def operators(self) -> Mapping[str, StoredOperator]:
         """What is stored of each operator, by uid."""
-        return {uid: _described(uid, state) for uid, state in self.record.operators.items()}
+        return {uid: described(uid, state) for uid, state in self.record.operators.items()}
 
     def read_window(self, uid: str, spark: SparkSession) -> DataFrame:
         """Return a row per key and window that still takes elements.
@@ -160,10 +140,10 @@ class StoredState:
         Raises:
             StateMismatchError: there is no such operator, or only the job's Python functions can merge what it keeps.
         """
-        state = self._state(uid)
+        state = self._require_windows(uid)
         if self.operators[uid].keeps == "elements":
             return self._keys(uid, spark, KEYS).windows()
-        node = self._node(uid)
+        node = self._window(uid)
         functions = functions_of(state.definition)
         if functions and self._job is None:
             raise StateMismatchError(
@@ -174,7 +154,8 @@ class StoredState:
             )
         register_functions(spark, [node])
         partials = Partials(node)
-        found = open_windows(self._run(uid, spark))
+        run = self._run(uid, spark)
+        found = open_windows(run) if isinstance(run, WindowEpoch) else None
         if found is None:
             return _no_windows(spark, node, state)
         return found.rows.selectExpr(
@@ -186,6 +167,24 @@ class StoredState:
             *map(quoted, partials.columns),
         )
 
+    def tables(self, uid: str, spark: SparkSession) -> Mapping[str, DataFrame]:
+        """Return all that is kept of an operator as tables by name, the main one first.
+
+        Of windows: ``windows``, and where elements are kept ``elements``, ``keys`` and ``timers``, as the methods for these return
+        them; of other operators what their pages say.
+
+        Raises:
+            StateMismatchError: there is no such operator, or only the job's Python functions can merge what it keeps.
+        """
+        if self._state(uid).definition.get("kind") != WindowNode.KIND:
+            return self._run(uid, spark).stored_tables()
+        found = {"windows": self.read_window(uid, spark)}
+        if self.operators[uid].keeps == "elements":
+            elements = self._elements(uid, spark)
+            found |= {} if elements is None else {"elements": elements}
+            found |= {"keys": self.read_keyed(uid, spark), "timers": self.timers(uid, spark)}
+        return found
+
     def read_elements(self, uid: str, spark: SparkSession) -> DataFrame:
         """Return the elements that windows hold, where an operator keeps elements.
 
@@ -194,13 +193,19 @@ class StoredState:
         Raises:
             StateMismatchError: there is no such operator, or it keeps partial results.
         """
-        self._state(uid)
-        run = self._run(uid, spark)
-        if not isinstance(run, BufferedRun):
+        self._require_windows(uid)
+        if self.operators[uid].keeps != "elements":
             raise self._wrong(uid, "keeps partial results of its windows and no elements", f"read_window({uid!r}, spark)")
-        found = run.held_elements()
+        found = self._elements(uid, spark)
         if found is None:
             raise self._wrong(uid, "never had an element, so that the columns of elements are not known", f"read_window({uid!r}, spark)")
+        return found
+
+    def _elements(self, uid: str, spark: SparkSession) -> DataFrame | None:
+        run = self._run(uid, spark)
+        found = run.held_elements() if isinstance(run, BufferedRun) else None
+        if found is None:
+            return None
         rows, layout = found
         named = (f"{quoted(column)} AS {quoted(name)}" for name, column in layout.elements.items())
         told = {"event_time": f"timestamp_millis({TIME if TIME in rows.columns else START})", "position": POSITION}
@@ -219,7 +224,7 @@ class StoredState:
         Raises:
             StateMismatchError: there is no such operator, or nothing of it is kept by key.
         """
-        state = self._state(uid)
+        state = self._require_windows(uid)
         parts = {file.part for file in state.files}
         buffered = self.operators[uid].keeps == "elements"
         if not (buffered or FUNCTION_PART in parts or "function" in state.definition):
@@ -232,13 +237,13 @@ class StoredState:
         Raises:
             StateMismatchError: there is no such operator, or it has no timers: its windows fire by rules over their bounds.
         """
-        self._state(uid)
+        self._require_windows(uid)
         if self.operators[uid].keeps != "elements":
             raise self._wrong(uid, "has no timers: its windows fire by rules over their bounds", f"read_window({uid!r}, spark)")
         return self._keys(uid, spark, KEYS).timers()
 
     def register(self, spark: SparkSession, prefix: str = "state_") -> dict[str, str]:
-        """Make a temporary view of each operator's windows, for SQL with other tables; return the views' names by uid.
+        """Make a temporary view of each operator's main table (see ``tables``), for SQL with other tables; return the views' names by uid.
 
         Raises:
             StateMismatchError: two uids would have a view of one name.
@@ -248,9 +253,20 @@ class StoredState:
             name = f"{prefix}{_NO_IDENTIFIER.sub('_', uid)}"
             if name in names.values():
                 raise self._wrong(uid, f"would have a view {name!r}, as another operator has", "views of your own: read_window(...)")
-            self.read_window(uid, spark).createOrReplaceTempView(name)
+            next(iter(self.tables(uid, spark).values())).createOrReplaceTempView(name)
             names[uid] = name
         return names
+
+    def _require_windows(self, uid: str) -> OperatorState:
+        """Return the state of an operator that has windows.
+
+        Raises:
+            StateMismatchError: it has none.
+        """
+        state = self._state(uid)
+        if state.definition.get("kind") != WindowNode.KIND:
+            raise self._wrong(uid, f"is a {state.definition.get('kind')} operator, and has no windows", f"tables({uid!r}, spark)")
+        return state
 
     def _state(self, uid: str) -> OperatorState:
         state = self.record.operators.get(uid)
@@ -259,13 +275,19 @@ class StoredState:
             raise StateMismatchError(f"there is no state of {uid!r}", fix=f"name one of those there are: {known}", job=self.job, uid=uid)
         return state
 
-    def _node(self, uid: str) -> WindowNode:
+    def _window(self, uid: str) -> WindowNode:
+        node = self._node(uid)
+        if not isinstance(node, WindowNode):
+            raise TypeError(type(node).__name__)
+        return node
+
+    def _node(self, uid: str) -> StatefulNode:
         """Return the operator as it made the state: the job's own, if that is still the same, else as its definition tells it.
 
         Raises:
             StateMismatchError: the job's own is another one by now, and nothing else has the functions that merge the state.
         """
-        nodes = {node.uid: node for node in self._job.nodes if isinstance(node, WindowNode)} if self._job else {}
+        nodes = {node.uid: node for node in self._job.nodes if isinstance(node, StatefulNode)} if self._job else {}
         definition = self._state(uid).definition
         if uid in nodes:
             old = {key: value for key, value in definition.items() if key != "schema"}
@@ -280,15 +302,16 @@ class StoredState:
                     uid=uid,
                     epoch=self.epoch,
                 )
-        return node_of_definition(definition, uid)
+        node: StatefulNode = kind_of_definition(definition, uid).decode(definition, uid)
+        return node
 
-    def _run(self, uid: str, spark: SparkSession) -> WindowEpoch:
+    def _run(self, uid: str, spark: SparkSession) -> OperatorEpoch:
         """Return the operator at work on the epoch that comes next, before it has done anything."""
         state = self._state(uid)
         kept = tuple(file for file in state.files if file.part != FUNCTION_PART)
         # What a function keeps beside aggregates is read apart; one that is given elements is part of what keeps them.
         node = self._node(uid)
-        node = dataclasses.replace(node, function=None) if node.aggregates else node
+        node = dataclasses.replace(node, function=None) if isinstance(node, WindowNode) and node.aggregates else node
         setting = OperatorContext(
             spark,
             self.store,
@@ -298,7 +321,7 @@ class StoredState:
             self.epoch + 1,
             self.record.processing_time,
         )
-        return step_of(node).begin(setting)
+        return runtime_of(node).begin(setting)
 
     def _keys(self, uid: str, spark: SparkSession, part: str) -> StoredKeys:
         state = self._state(uid)
@@ -324,26 +347,6 @@ def first_rows(rows: DataFrame, *, where: str | None = None, limit: int = 20) ->
         ) from error
     found: list[dict[str, object]] = chosen.limit(limit).toArrow().to_pylist()
     return found
-
-
-def _described(uid: str, state: OperatorState) -> StoredOperator:
-    definition = state.definition
-    columns = stored_columns(definition.get("schema"))
-    node = definition.get("aggregates"), definition.get("keys")
-    aggregates, keys = (tuple(str(entry["name"]) for entry in entries) if isinstance(entries, list) else () for entries in node)
-    windows = definition.get("assigner")
-    without = not aggregates if not columns else ELEMENT_ORDER in columns
-    return StoredOperator(
-        uid=uid,
-        keeps="elements" if without else "partials",
-        keys=keys,
-        windows=windows if isinstance(windows, Mapping) else {},
-        aggregates=aggregates,
-        rows=sum(file.rows for file in state.files),
-        bytes=sum(file.bytes for file in state.files),
-        files=len(state.files),
-        watermark=state.watermark,
-    )
 
 
 def _no_windows(spark: SparkSession, node: WindowNode, state: OperatorState) -> DataFrame:

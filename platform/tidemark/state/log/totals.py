@@ -15,7 +15,8 @@ class Totals(_TransformTotals):
     """Cumulative rows.
 
     ``sources``: by name, ``{read, passed, malformed}``; ``filters``: by name, ``{in, passed, rejected}``; ``operators``: by uid,
-    ``{in, accepted, late}``; ``outputs``: by name, rows; ``transforms``, where there are any: by name, ``{in, out}``.
+    ``{in, accepted, late}`` and what else its kind counts; ``outputs``: by name, rows; ``transforms``, where there are any: by name,
+    ``{in, out}``.
     """
 
     sources: dict[str, dict[str, int]]
@@ -39,7 +40,8 @@ def add_epoch(totals: Totals, progress: EpochProgress) -> Totals:
         name: {"in": item.rows_in, "passed": item.rows_passed, "rejected": item.rows_rejected} for name, item in progress.filters.items()
     }
     operators = {
-        uid: {"in": item.rows_in, "accepted": item.rows_accepted, "late": item.rows_late} for uid, item in progress.operators.items()
+        uid: {"in": item.rows_in, "accepted": item.rows_accepted, "late": item.rows_late, **item.counters}
+        for uid, item in progress.operators.items()
     }
     outputs = {name: item.rows for name, item in progress.outputs.items()}
     transforms = {name: {"in": item.rows_in, "out": item.rows_out} for name, item in progress.transforms.items()}

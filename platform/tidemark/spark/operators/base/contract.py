@@ -168,6 +168,13 @@ class OperatorEpoch(ABC):
     def snapshot(self) -> OperatorState:
         """Return the operator's state after this epoch."""
 
+    def stored_tables(self) -> Mapping[str, DataFrame]:
+        """Return what is kept, as tables by name, the main one first; nothing is changed, and nothing was processed before.
+
+        Windows have none here: ``StoredState`` has methods of its own for theirs.
+        """
+        return {}
+
     def progress(self, common: OperatorProgress) -> OperatorProgress:
         """Return the operator's progress: what all kinds have in common, with what only this kind can say."""
         return common

@@ -1,0 +1,53 @@
+"""What is stored of a job's operators, from records alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tidemark.graph.operators.state_names import ELEMENT_ORDER
+from tidemark.savepoints.model.stored_types import stored_columns
+from tidemark.state.log.records import OperatorState
+
+
+@dataclass(frozen=True)
+class StoredOperator:
+    """What is stored of one operator: how it keeps its state, and how much that is.
+
+    ``keeps`` is ``partials`` or ``elements``; ``kind`` that of the operator, such as ``window``; ``windows`` the kind of its windows with
+    their settings, empty for others. ``rows`` and ``bytes`` are of state files, in which a key and window may have several rows.
+    ``watermark`` is in milliseconds.
+    """
+
+    uid: str
+    keeps: str
+    kind: str
+    keys: tuple[str, ...]
+    windows: Mapping[str, object]
+    aggregates: tuple[str, ...]
+    rows: int
+    bytes: int
+    files: int
+    watermark: int
+
+
+def described(uid: str, state: OperatorState) -> StoredOperator:
+    """Return what is stored of an operator."""
+    definition = state.definition
+    columns = stored_columns(definition.get("schema"))
+    node = definition.get("aggregates"), definition.get("keys")
+    aggregates, keys = (tuple(str(entry["name"]) for entry in entries) if isinstance(entries, list) else () for entries in node)
+    windows = definition.get("assigner")
+    without = not aggregates if not columns else ELEMENT_ORDER in columns
+    return StoredOperator(
+        uid=uid,
+        keeps="elements" if without else "partials",
+        keys=keys,
+        kind=str(definition.get("kind")),
+        windows=windows if isinstance(windows, Mapping) else {},
+        aggregates=aggregates,
+        rows=sum(file.rows for file in state.files),
+        bytes=sum(file.bytes for file in state.files),
+        files=len(state.files),
+        watermark=state.watermark,
+    )
