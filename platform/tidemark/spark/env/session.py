@@ -130,9 +130,9 @@ def build_session(
 
 def _wrong_settings(error: Exception, settings: Mapping[str, str], conf: Mapping[str, str]) -> SetupError:
     """Return the error where Spark does not start in its JVM; the next start begins anew."""
-    from pyspark import SparkContext
+    import pyspark
 
-    begun = SparkContext._active_spark_context  # noqa: SLF001  # there is no session that could be asked
+    begun = pyspark.SparkContext._active_spark_context  # noqa: SLF001  # there is no session that could be asked
     if begun is not None:
         begun.stop()
     said = (root_cause(whole_text(error)) or first_line(error)).rstrip(".")
