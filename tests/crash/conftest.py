@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@pytest.fixture(scope="module")
+# Another one takes twenty seconds until it is warm.
+@pytest.fixture(scope="package")
 def jvm() -> Iterator[Mapping[str, str]]:
     """The variables by which a killed process finds the JVM."""
     with warm_jvm() as variables:

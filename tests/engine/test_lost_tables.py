@@ -15,6 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from tests.engine.delta_rig import LINEAGE, WINDOWS, Rig, as_table, in_numbers, row
 from tests.engine.table_losses import LOSSES, log_entries_deleted, newest_epochs_files, removed, restored
+from tests.killed import kill_at
 from tidemark.errors import MissingEpochsError
 from tidemark.savepoints.delta.folder_note import KIND, FolderNote
 from tidemark.savepoints.delta.missing_records import Retained
@@ -26,7 +27,6 @@ from tidemark.state.encoding.codec import from_plain, to_plain
 from tidemark.state.encoding.envelope import seal, unseal
 from tidemark.state.log.progress import EpochProgress
 from tidemark.state.log.records import EpochRecord, OutputRecord
-from tidemark.testing.crash import run_until_crash
 
 MODES: dict[str, Upsert | None] = {"append": None, "upsert": WINDOWS}
 
@@ -111,7 +111,7 @@ def test_killed_while_epochs_are_published_again(tmp_path: Path, mode: str, poin
     DeltaTable(str(rig.folder)).restore(1)
     shown = {item["k"] for item in rig.rows} - {"same"}
     assert 0 < len(shown) < 3
-    run_until_crash("tests.engine.test_lost_tables:republish_in_process", point, [str(tmp_path), mode]).require_killed()
+    kill_at("tests.engine.test_lost_tables:republish_in_process", point, [str(tmp_path), mode])
     assert len({item["k"] for item in rig.rows} - {"same"}) == len(shown) + done
     rig.restart()
     rig.sink.expect(Expected(position))
@@ -142,7 +142,7 @@ def test_killed_while_files_are_published_again(tmp_path: Path, point: str, file
     (tmp_path / "records.json").write_text(json.dumps(to_plain(records)))
     shutil.rmtree(tmp_path / "folder")
     shutil.copytree(backup, tmp_path / "folder")
-    run_until_crash("tests.engine.test_lost_tables:republish_files_in_process", point, [str(tmp_path)]).require_killed()
+    kill_at("tests.engine.test_lost_tables:republish_files_in_process", point, [str(tmp_path)])
     assert len(list((tmp_path / "folder").glob("part-*.parquet"))) == files
     again = files_sink(tmp_path)
     again.expect(Expected(position))

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from tests.engine.delta_rig import LINEAGE, Rig, row
+from tests.killed import kill_at
 from tidemark.errors import MissingEpochsError
 from tidemark.savepoints.delta.folder_note import note_path, read_note
 from tidemark.spark.sinks.parquet_sink import ParquetSink
 from tidemark.spark.sinks.staging.missing import Expected
 from tidemark.state.encoding.codec import from_plain, to_plain
 from tidemark.state.log.records import OutputRecord, ParentRef
-from tidemark.testing.crash import run_until_crash
 
 pytestmark = pytest.mark.crash
 
@@ -55,7 +55,7 @@ def test_files_that_readers_took_meanwhile_are_not_missed(tmp_path: Path, before
     taken(tmp_path)
     record = replace(records[before], before=sink.position)
     (tmp_path / "record.json").write_text(json.dumps(to_plain(record)))
-    run_until_crash("tests.engine.test_moved_files:publish_in_process", point, [str(tmp_path), str(before)]).require_killed()
+    kill_at("tests.engine.test_moved_files:publish_in_process", point, [str(tmp_path), str(before)])
     assert len(taken(tmp_path)) == moved
     note = read_note(sink.staging, "taxi", "rows")
     assert note is not None
@@ -78,7 +78,7 @@ def test_without_readers_that_move_files_they_are_missed(tmp_path: Path) -> None
     sink.require_whole()
     record = replace(record, before=sink.position)
     (tmp_path / "record.json").write_text(json.dumps(to_plain(record)))
-    run_until_crash("tests.engine.test_moved_files:publish_in_process", "output-file-moved:2", [str(tmp_path), "0"]).require_killed()
+    kill_at("tests.engine.test_moved_files:publish_in_process", "output-file-moved:2", [str(tmp_path), "0"])
     taken(tmp_path)
     again = sink_of(tmp_path, readers_move_files=False)
     again.expect(Expected(record.before))

@@ -15,6 +15,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Field, Transaction, write_deltalake
 from deltalake.schema import PrimitiveType
 
+from tests.killed import kill_at
 from tests.savepoints.delta_jobs import job_with_tables, run_epoch
 from tests.savepoints.delta_jobs import publish as publish_others
 from tidemark.errors import PublishError, SinkError
@@ -31,7 +32,6 @@ from tidemark.state.delta.delta_tags import LINEAGE as LINEAGE_TAG
 from tidemark.state.log.parquet_files import describe_parquet
 from tidemark.state.log.records import OutputRecord, StagedFile
 from tidemark.state.store.store import JobStore
-from tidemark.testing.crash import run_until_crash
 
 T = pytest.importorskip("pyspark.sql.types")
 LINEAGE = "0123456789abcdef"
@@ -147,7 +147,7 @@ def test_killed_between_the_columns_and_the_rows(upsert: Upsert | None, tmp_path
     epoch(sink_at(table, upsert), 0, {"k": "a", "n": 1})
     record = stage(sink_at(table, upsert), 1, {"k": "a", "n": 2, "top": 2.5})
     (tmp_path / "record").write_text(json.dumps([record.schema, record.files[0].path, record.files[0].bytes, dict(record.options)]))
-    run_until_crash("tests.engine.test_table_columns:publish_one", "columns-added", [str(tmp_path)]).require_killed()
+    kill_at("tests.engine.test_table_columns:publish_one", "columns-added", [str(tmp_path)])
     assert rows_of(table) == [{"k": "a", "n": 1, "top": None}]
     assert sink_at(table, upsert).newest(LINEAGE) == 0
     sink_at(table, upsert).publish(record, LINEAGE, 1)

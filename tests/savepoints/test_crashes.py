@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.killed import kill_at
 from tests.savepoints.stored_jobs import StoredJob, export_in_process, import_in_process, live_files, on_disk
 from tidemark.errors import CorruptStoreError
 from tidemark.savepoints.export.export_format import require_index
@@ -14,7 +15,6 @@ from tidemark.savepoints.model.restore_marks import is_restore_due, note_restore
 from tidemark.savepoints.restore.loans import loans_of
 from tidemark.state.gc.holds import ABANDONED_MS, Holds
 from tidemark.state.store.store import JobStore
-from tidemark.testing.crash import run_until_crash
 
 pytestmark = pytest.mark.crash
 HERE = "tests.savepoints.stored_jobs"
@@ -33,7 +33,7 @@ def job(tmp_path: Path) -> StoredJob:
 @pytest.mark.parametrize("into", ["taxi", "fork"])
 @pytest.mark.parametrize("point", ["files-held", "restored"])
 def test_a_restore_is_made_once(job: StoredJob, tmp_path: Path, point: str, into: str) -> None:
-    run_until_crash(f"{HERE}:restore_in_process", point, [str(tmp_path), into, "claim"]).require_killed()
+    kill_at(f"{HERE}:restore_in_process", point, [str(tmp_path), into, "claim"])
     restored = on_disk(str(tmp_path), into)
     wish = Restore("a", job="taxi", mode="claim", identity="once")
     due = is_restore_due(restored.folder, restored.driver.last, wish)
@@ -57,19 +57,19 @@ def test_a_restore_is_made_once(job: StoredJob, tmp_path: Path, point: str, into
 
 
 def test_a_savepoint_is_there_or_not(job: StoredJob, tmp_path: Path) -> None:
-    run_until_crash(f"{HERE}:take_in_process", "pin-put", [str(tmp_path)]).require_killed()
+    kill_at(f"{HERE}:take_in_process", "pin-put", [str(tmp_path)])
     assert job.savepoints.get("b").record.epoch == 1
 
 
 @pytest.mark.usefixtures("job")
 def test_an_export_goes_on_and_an_import_begins_anew(tmp_path: Path) -> None:
-    run_until_crash(f"{HERE}:export_in_process", "export-copied:2", [str(tmp_path)]).require_killed()
+    kill_at(f"{HERE}:export_in_process", "export-copied:2", [str(tmp_path)])
     exported = JobStore.open(str(tmp_path / "export"))
     with pytest.raises(CorruptStoreError, match="half an export"):
         require_index(exported)
     export_in_process(str(tmp_path))
     assert require_index(exported).name == "a"
-    run_until_crash(f"{HERE}:import_in_process", "import-copied:2", [str(tmp_path)]).require_killed()
+    kill_at(f"{HERE}:import_in_process", "import-copied:2", [str(tmp_path)])
     other = on_disk(str(tmp_path), "other")
     assert other.savepoints.list() == ()
     import_in_process(str(tmp_path))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from tests.killed import kill_at
 from tests.savepoints.delta_jobs import TABLES, job_with_tables, maintain, publish, rows, run_epoch, write
 from tests.savepoints.stored_jobs import StoredJob, live_files
 from tidemark.errors import (
@@ -35,7 +36,6 @@ from tidemark.state.log.records import OwnerInfo
 from tidemark.state.status.load import Load
 from tidemark.state.status.status import JobStatus, State, read_status, write_status
 from tidemark.state.store.store import JobStore
-from tidemark.testing.crash import run_until_crash
 
 
 @pytest.fixture
@@ -217,7 +217,7 @@ def test_nothing_to_do_for_tables_that_did_not_change(job: StoredJob, tmp_path: 
     "point", ["rewind-noted", "rewind-table-back", "rewind-table-back:2", "rewind-tables-back", "restored", "rewind-restored"]
 )
 def test_killed_at_any_point_it_says_so_and_goes_on(job: StoredJob, tmp_path: Path, point: str) -> None:
-    run_until_crash("tests.savepoints.delta_jobs:rewind_in_process", point, [str(tmp_path), "good"]).require_killed()
+    kill_at("tests.savepoints.delta_jobs:rewind_in_process", point, [str(tmp_path), "good"])
     note = read_rewind(job.folder)
     assert note is not None
     with pytest.raises(RewindError, match=r"was begun and is not done.*tidemark rewind taxi --to good"):
@@ -245,7 +245,7 @@ def test_killed_at_any_point_it_says_so_and_goes_on(job: StoredJob, tmp_path: Pa
 def test_a_savepoint_taken_in_the_middle_of_it_notes_what_the_newest_epoch_shows(tmp_path: Path, point: str) -> None:
     job = job_without_rows_at_last(tmp_path)
     newest = job.savepoints.pins.find()
-    run_until_crash("tests.savepoints.delta_jobs:rewind_in_process", point, [str(tmp_path), "good"]).require_killed()
+    kill_at("tests.savepoints.delta_jobs:rewind_in_process", point, [str(tmp_path), "good"])
     job.savepoints.take("between", epoch=newest.record.epoch)
     job.clock.set(6_000_000_000_000)
     go(job, "good")
@@ -270,7 +270,7 @@ def test_a_rewind_that_begins_while_a_savepoint_is_taken_is_seen(tmp_path: Path,
 
 
 def test_somebody_who_writes_in_the_middle_is_found(job: StoredJob, tmp_path: Path) -> None:
-    run_until_crash("tests.savepoints.delta_jobs:rewind_in_process", "rewind-table-back", [str(tmp_path), "good"]).require_killed()
+    kill_at("tests.savepoints.delta_jobs:rewind_in_process", "rewind-table-back", [str(tmp_path), "good"])
     write(str(tmp_path / "late"), 99)
     job.clock.set(6_000_000_000_000)
     with pytest.raises(RewindError, match="somebody else wrote version 6 of the table of output 'late'"):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from tests.killed import kill_at
 from tests.savepoints.running import RunningJobs, Tables, Undisturbed, require_widened, seconds_for, tables_in
 from tidemark.control.desired.generations import require_spec
 from tidemark.control.driver.driver import FINISHED
@@ -20,7 +21,6 @@ from tidemark.savepoints.core.savepoint_store import SavepointStore
 from tidemark.savepoints.model.savepoint import Savepoint
 from tidemark.state.log.records import EpochRecord
 from tidemark.state.status.log_folder import LOGS_VARIABLE
-from tidemark.testing.crash import run_until_crash
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -156,7 +156,7 @@ def rewound(jobs: RunningJobs, good: Tables) -> None:
     """
     before, new = jobs.process(JOB), jobs.tables(JOB)
     words = ["rewind", JOB, "--to", "good", "--stop"]
-    killed = run_until_crash("tests.savepoints.running:typed", "rewind-table-back", [*words, "--store", jobs.store.uri]).require_killed()
+    killed = kill_at("tests.savepoints.running:typed", "rewind-table-back", [*words, "--store", jobs.store.uri])
     assert "table of hours is back at version" in killed.output
     assert jobs.tables(JOB).counts == (new.minutes, good.hours) != good.counts
     # Without --stop it goes on all the same, and leaves the start to others.

@@ -12,6 +12,7 @@ from typing import Final
 import pytest
 
 from tests.control.drivers import until
+from tests.killed import kill_at
 from tests.savepoints.running import MINUTE, RunningJobs, Tables, Undisturbed, require_widened
 from tests.soak.keepers import Keeper
 from tidemark.control.desired.attempts import newest_attempt
@@ -23,7 +24,7 @@ from tidemark.crashpoints import KILLED
 from tidemark.savepoints.core.savepoint_store import SavepointStore
 from tidemark.savepoints.model.upgrade_note import read_upgrade
 from tidemark.state.status.log_folder import LOGS_VARIABLE
-from tidemark.testing.crash import Ending, run_until_crash
+from tidemark.testing.crash import Ending
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.crash]
 
@@ -77,7 +78,7 @@ def test_upgrades_come_to_their_end_whoever_is_killed_on_the_way(
                 both.submit(killed_command, jobs, WIDER, "running_jobs:wider", "upgrade-recorded:2"),
             ]
         for each in commands:
-            each.result().require_killed()
+            each.result()
         require_left_behind(jobs, SAME, "running_jobs:again", saved=1)
         require_left_behind(jobs, WIDER, "running_jobs:wider", saved=0)
         old, files = jobs.tables(WIDER), jobs.files_read(WIDER)
@@ -104,7 +105,7 @@ def test_upgrades_come_to_their_end_whoever_is_killed_on_the_way(
 def killed_command(jobs: RunningJobs, job: str, code: str, point: str) -> Ending:
     """Give the command in a process of its own that is killed at a point."""
     words = ["upgrade", job, "--to", code, "--good-epochs", "2", "--store", jobs.store.uri]
-    return run_until_crash("tests.savepoints.running:typed", point, words)
+    return kill_at("tests.savepoints.running:typed", point, words)
 
 
 def require_left_behind(jobs: RunningJobs, job: str, code: str, *, saved: int) -> None:

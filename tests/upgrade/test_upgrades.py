@@ -11,6 +11,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from tests.control.worlds import START
+from tests.killed import kill_at
 from tests.upgrade.upgrade_worlds import JOB, NEW, OLD, UpgradeWorld, fits
 from tidemark.control.client.wishes import Wishes
 from tidemark.control.desired.generations import KIND as SPEC_KIND
@@ -38,7 +39,6 @@ from tidemark.savepoints.rewind.rewinding import rewind
 from tidemark.state.log.records import EpochRecord
 from tidemark.state.store.sealed import create_sealed
 from tidemark.state.store.store import JobStore
-from tidemark.testing.crash import run_until_crash
 
 TEN_MINUTES = 600_000
 LATER = 3_600_000
@@ -264,7 +264,7 @@ def test_killed_between_any_two_steps_it_comes_to_an_end(tmp_path: Path, point: 
     """The drivers die with the command. One of the new code's that dies on probation is a failure; so the end may be the other one."""
     fails, _, at = point.rpartition(" ")
     breaks = str(BREAKS) if fails else ""
-    run_until_crash("tests.upgrade.upgrade_worlds:upgrade_in_process", at, [str(tmp_path), breaks]).require_killed()
+    kill_at("tests.upgrade.upgrade_worlds:upgrade_in_process", at, [str(tmp_path), breaks])
     world = UpgradeWorld(tmp_path, now=START + LATER, breaks_at=BREAKS if fails else None)
     step = newest_step(world.store, JOB)
     assert step is not None
@@ -281,7 +281,7 @@ def test_killed_between_any_two_steps_it_comes_to_an_end(tmp_path: Path, point: 
 @pytest.mark.crash
 @pytest.mark.parametrize("point", ["rewind-noted", "rewind-tables-back", "rewind-restored", "upgrade-acted:3"])
 def test_killed_while_it_goes_back_first_it_can_be_aborted(tmp_path: Path, point: str) -> None:
-    run_until_crash("tests.upgrade.upgrade_worlds:promote_in_process", point, [str(tmp_path)]).require_killed()
+    kill_at("tests.upgrade.upgrade_worlds:promote_in_process", point, [str(tmp_path)])
     world = UpgradeWorld(tmp_path, now=START + LATER)
     upgrading = world.upgrading()
     assert upgrading.require_step(JOB).step == "going-back"
