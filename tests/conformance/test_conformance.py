@@ -11,7 +11,7 @@ import pytest
 
 import tidemark as tm
 from tests.conformance.cases import Case, Element, cases, random_epochs
-from tests.conformance.worlds import Rows, Seen, World, by_harness
+from tests.conformance.worlds import Rows, Seen, World, by_harness, kept_by_harness
 from tidemark.graph.model.nodes import StatefulNode
 from tidemark.graph.operators.registry import definition_changes, kind_of, kinds
 from tidemark.savepoints import SavepointStore
@@ -106,6 +106,7 @@ def test_a_savepoint_goes_on_as_if_nothing_had_been_at_any_parallelism(
 ) -> None:
     world = World(spark, tmp_path, CASES, epochs, parallelism=5)
     assert world.run(max_epochs=2) == uninterrupted[:2]
+    assert world.kept() == {name: kept_by_harness(case, epochs[:2]) for name, case in CASES.items()}
     SavepointStore(JobStore.open(world.store), world.job.name).take("half")
     # What the job does after it is undone.
     assert world.run(max_epochs=1) == uninterrupted[2:3]

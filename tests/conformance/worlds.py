@@ -83,6 +83,11 @@ class World:
                 outputs[output] = tm.memory(made.side_output(tag), self._table(output))
         self.job = tm.Job(name, outputs=outputs, store=self.store, parallelism=parallelism)
 
+    def kept(self) -> dict[str, int]:
+        """Return how many rows the main table of each operator's state has."""
+        stored = tm.savepoint(self.job, store=self.store)
+        return {name: next(iter(stored.tables(name, self.spark).values())).count() for name in self.cases}
+
     def run(self, **settings: Any) -> list[dict[str, Seen]]:
         """Run it; return what each epoch did, by case."""
         found: list[dict[str, Seen]] = []
@@ -114,15 +119,26 @@ class World:
 
 def by_harness(case: Case, epochs: Sequence[Sequence[Element]]) -> list[Seen]:
     """Return what the operator's contract says that each epoch does, the end of input after the last."""
+    return run_harness(OperatorHarness(case.stream(source(epochs))), case, [*epochs, []], to_the_end=True)
+
+
+def kept_by_harness(case: Case, epochs: Sequence[Sequence[Element]]) -> int:
+    """Return how many rows of state the contract says that there are after some epochs."""
     harness = OperatorHarness(case.stream(source(epochs)))
+    run_harness(harness, case, epochs, to_the_end=False)
+    return len(harness.state())
+
+
+def run_harness(harness: OperatorHarness, case: Case, epochs: Sequence[Sequence[Element]], *, to_the_end: bool) -> list[Seen]:
+    """Give epochs to a harness; the last is the end of input, where that is asked for."""
     found: list[Seen] = []
     newest = None
-    for number, epoch in enumerate([*epochs, []]):
+    for number, epoch in enumerate(epochs):
         before = (harness.counts, {counter: len(harness.side_output(counter)) for counter in case.tags})
         for when, key, value in epoch:
             harness.process({"at": when, "k": key, "v": value}, at=when)
             newest = max(newest or when, when)
-        last = number == len(epochs)
+        last = to_the_end and number == len(epochs) - 1
         rows = harness.end_input() if last or newest is None else harness.advance_watermark(round(newest.timestamp() * 1000) - BOUND_MS - 1)
         counts = {counter: rows_now - before[0][counter] for counter, rows_now in harness.counts.items()}
         found.append(

@@ -38,7 +38,7 @@ def described(uid: str, state: OperatorState) -> StoredOperator:
     node = definition.get("aggregates"), definition.get("keys")
     aggregates, keys = (tuple(str(entry["name"]) for entry in entries) if isinstance(entries, list) else () for entries in node)
     windows = definition.get("assigner")
-    without = not aggregates if not columns else ELEMENT_ORDER in columns
+    without = windows is not None and not aggregates if not columns else ELEMENT_ORDER in columns
     return StoredOperator(
         uid=uid,
         keeps="elements" if without else "partials",
