@@ -10,7 +10,7 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from tidemark.graph.model.aggregates import Aggregate
-from tidemark.graph.model.nodes import WindowNode
+from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
 from tidemark.semantics.windows.assigners import Tumbling
 from tidemark.spark.columns.expressions import POSITION, TIME

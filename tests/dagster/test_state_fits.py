@@ -17,7 +17,7 @@ from tidemark.assets import StateFits, build_asset_checks, streaming_assets
 from tidemark.control.model.spec import JobSpec
 from tidemark.control.model.upgrade_records import Upgrade, UpgradeStep, create_step
 from tidemark.errors import CorruptStoreError
-from tidemark.graph.model.nodes import WindowNode
+from tidemark.graph.operators.window.node import WindowNode
 from tidemark.resources.run_events import StreamingEvent
 from tidemark.savepoints.core.savepoint_store import SavepointStore
 from tidemark.state.log.joblog import JobLog

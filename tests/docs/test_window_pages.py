@@ -13,7 +13,8 @@ import tidemark as tm
 from docs.pictures import windows
 from docs.pictures.scenes import GENERATOR, SCENES, Scene, panes_of, time_of_day, total_of
 from tests.docs.test_snippets import CHECKOUT, execute, pretend_to_run, snippets
-from tidemark.graph.model.nodes import SourceNode, WindowNode
+from tidemark.graph.model.nodes import SourceNode
+from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.triggers.panes import ReplacedSession
 from tidemark.semantics.windows.windows import GLOBAL_WINDOW
 

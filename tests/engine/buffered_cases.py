@@ -14,8 +14,8 @@ from tests.engine.task_runs import told
 from tests.milliseconds import ms
 from tests.semantics.window_settings import EverySecondTimer
 from tidemark.errors import DefinitionError
-from tidemark.graph.model.nodes import WindowNode
 from tidemark.graph.operators.window.execution import is_native
+from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.process.evictors import Evictor
 from tidemark.semantics.reference.reference import Epoch, EpochResult, ReferenceJob, run_reference
 from tidemark.semantics.reference.reference_operator import Element, Fold

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import types as T
 
 from tidemark.graph.aggregates.aggregates_numeric import count
-from tidemark.graph.model.nodes import WindowFunction, WindowNode
+from tidemark.graph.operators.window.node import WindowFunction, WindowNode
 from tidemark.semantics.process.function_calls import WindowContext
 from tidemark.semantics.reference.reference import Epoch, EpochResult, ReferenceJob, run_reference
 from tidemark.semantics.reference.reference_operator import Element, Key

@@ -9,7 +9,7 @@ import pytest
 
 import tidemark as tm
 from tests.engine.lab import NOW, elements, run_on
-from tidemark.graph.model.nodes import WindowNode
+from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.watermarks.watermarks import SourceState, SplitState
 from tidemark.spark.epoch.topology import build_topology
 from tidemark.spark.loop.deadlines import next_deadline

@@ -10,7 +10,7 @@ import pytest
 
 import tidemark as tm
 from tests.engine.lab import NOW, Lab, Ran, elements
-from tidemark.graph.model.nodes import WindowNode
+from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.windows.windows import WindowAssigner
 from tidemark.spark.operators.window.steps import step_of
 

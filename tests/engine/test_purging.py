@@ -15,8 +15,8 @@ from tests.engine.merging_early import merge_early
 from tests.engine.streams import assigners, purging_triggers, scenarios, sliced_assigners
 from tests.engine.test_reference_agreement import require_variety, see_agreement
 from tests.seeds import new_seeds, times
-from tidemark.graph.model.nodes import WindowNode
 from tidemark.graph.operators.window.execution import is_native
+from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.triggers.builtin_triggers import PurgingTrigger
 from tidemark.semantics.windows.assigners import GlobalWindows
 from tidemark.spark.operators.aligned import triggered

@@ -26,8 +26,8 @@ from tidemark.graph.model.nodes import (
     SplitNode,
     TransformNode,
     UnionNode,
-    WindowNode,
 )
+from tidemark.graph.operators.window.node import WindowNode
 from tidemark.spark.epoch.schedule import EpochSchedule, Pass, build_schedule
 from tidemark.spark.epoch.topology import Topology, build_topology, operators_before, result_operators
 

@@ -13,7 +13,7 @@ from tests.engine.session_cases import require_same, run_engine, run_expected, t
 from tests.engine.test_sessions import SCHEMA, merge_files_early, take_rows_one_by_one, write_touched_only
 from tests.milliseconds import ms
 from tests.seeds import new_seeds, times
-from tidemark.graph.model.nodes import WindowNode
+from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.triggers.builtin_triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,

@@ -21,7 +21,7 @@ from tests.milliseconds import ms
 from tests.seeds import PROFILE, new_seeds, times
 from tests.short_lived import compiling
 from tidemark.errors import UserCodeError
-from tidemark.graph.model.nodes import WindowNode
+from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.windows.assigners import DynamicSession, Session
 from tidemark.spark.operators.session import session_deferral, session_run, sessions
 from tidemark.state.gc.compaction import plan_compaction

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import tidemark as tm
-from tidemark.graph.model.nodes import WindowNode
+from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.triggers.triggers import QuietTrigger
 from tidemark.spark.operators.aligned.triggered import TriggeredStep
 from tidemark.spark.operators.base.contract import OperatorRuntime

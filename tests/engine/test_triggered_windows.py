@@ -9,7 +9,7 @@ import pytest
 
 import tidemark as tm
 from tests.engine.lab import Lab, elements
-from tidemark.graph.model.nodes import WindowNode
+from tidemark.graph.operators.window.node import WindowNode
 from tidemark.spark.operators.window.steps import step_of
 from tidemark.state.log.records import OperatorState, StateFile
 

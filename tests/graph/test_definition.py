@@ -12,8 +12,8 @@ import pytest
 
 import tidemark as tm
 from tidemark.graph.model.aggregates import Aggregate, Partial, PythonFunction
-from tidemark.graph.model.nodes import WindowNode
 from tidemark.graph.operators.registry import definition_changes, encode
+from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.windows.assigners import Tumbling
 from tidemark.semantics.windows.windows import Window
 

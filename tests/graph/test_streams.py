@@ -7,17 +7,8 @@ from typing import TYPE_CHECKING
 
 import tidemark as tm
 from tidemark.graph.model.aggregates import Aggregate, Partial
-from tidemark.graph.model.nodes import (
-    FilterNode,
-    Node,
-    SelectNode,
-    SideOutputNode,
-    SourceNode,
-    SplitNode,
-    UnionNode,
-    WindowNode,
-    WithColumnsNode,
-)
+from tidemark.graph.model.nodes import FilterNode, Node, SelectNode, SideOutputNode, SourceNode, SplitNode, UnionNode, WithColumnsNode
+from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.watermarks.watermarks import BoundedOutOfOrderness, IngestionTime, Punctuated
 from tidemark.semantics.windows.assigners import Tumbling
 

@@ -10,7 +10,8 @@ import pytest
 import tidemark as tm
 from tidemark.errors import ColumnError, DefinitionError
 from tidemark.graph.api.streams import Stream
-from tidemark.graph.model.nodes import DeltaSpec, Output, WindowNode
+from tidemark.graph.model.nodes import DeltaSpec, Output
+from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.windows.assigners import Session
 
 TRIPS = tm.source(

@@ -11,7 +11,7 @@ import pytest
 
 import tidemark as tm
 from tidemark.errors import DefinitionError
-from tidemark.graph.model.nodes import WindowNode
+from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.process.evictors import CountEvictor, DeltaEvictor, TimeEvictor
 from tidemark.semantics.triggers import builtin_triggers as rules
 from tidemark.semantics.windows.assigners import CountWindows, Cumulative, DynamicSession, GlobalWindows, Session, Sliding, Tumbling

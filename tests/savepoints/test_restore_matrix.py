@@ -18,7 +18,8 @@ import tidemark as tm
 from tests.savepoints.every_operator import FILES, land, streams_of
 from tests.savepoints.operator_runs import OperatorRuns, Rows, require_rest
 from tests.seeds import PROFILE
-from tidemark.graph.model.nodes import Node, WindowNode
+from tidemark.graph.model.nodes import Node
+from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.windows import assigners
 from tidemark.spark import operators
 from tidemark.spark.operators.base.contract import OperatorRuntime

@@ -9,10 +9,10 @@ from typing import Any
 
 import tidemark as tm
 from tidemark.graph.checks.propagation import state_columns
-from tidemark.graph.model.nodes import WindowNode
 from tidemark.graph.operators.registry import encode
 from tidemark.graph.operators.state_names import ELEMENT_ORDER
 from tidemark.graph.operators.window.execution import is_native
+from tidemark.graph.operators.window.node import WindowNode
 from tidemark.savepoints.compatibility.judging import verdict
 from tidemark.savepoints.model.stored_types import type_of_ddl
 from tidemark.savepoints.model.verdict import OperatorVerdict, Verdict

@@ -26,7 +26,6 @@ from .model.nodes import SourceSpec as SourceSpec
 from .model.nodes import StatefulNode as StatefulNode
 from .model.nodes import TransformNode as TransformNode
 from .model.nodes import UnionNode as UnionNode
-from .model.nodes import WindowNode as WindowNode
 from .model.nodes import WithColumnsNode as WithColumnsNode
 from .model.nodes import walk as walk
 from .model.schema import Schema as Schema
@@ -35,3 +34,4 @@ from .operators.registry import counter_of as counter_of
 from .operators.registry import kind_of as kind_of
 from .operators.window.descriptions import describe_aggregate as describe_aggregate
 from .operators.window.descriptions import describe_firing as describe_firing
+from .operators.window.node import WindowNode as WindowNode

@@ -10,8 +10,8 @@ from tidemark.graph.expressions.ddl import parse_schema
 from tidemark.graph.expressions.function_checks import check_takes
 from tidemark.graph.expressions.name_checks import check_column_names
 from tidemark.graph.model.aggregates import Aggregate
-from tidemark.graph.model.nodes import WindowFunction
 from tidemark.graph.model.places import user_place
+from tidemark.graph.operators.window.node import WindowFunction
 
 _FIX = "pass a function of the elements and the context: {call}(function, returns='n BIGINT')"
 

@@ -16,12 +16,13 @@ from tidemark.graph.checks.descriptions import describe_node
 from tidemark.graph.checks.propagation import schema_of
 from tidemark.graph.expressions.expression_text import shortened
 from tidemark.graph.model.aggregates import Aggregate
-from tidemark.graph.model.nodes import Expression, Node, OutputTag, WindowFunction, WindowNode
+from tidemark.graph.model.nodes import Expression, Node, OutputTag
 from tidemark.graph.model.places import user_place
 from tidemark.graph.model.unknown_members import unknown_member
 from tidemark.graph.model.wrong_calls import checked_methods
 from tidemark.graph.operators.window.checks import check_assigner
 from tidemark.graph.operators.window.descriptions import describe_assigner
+from tidemark.graph.operators.window.node import WindowFunction, WindowNode
 from tidemark.graph.operators.window.reduce import REDUCED
 from tidemark.graph.operators.window.reduce_checks import python_reduction, sql_reduction
 from tidemark.graph.operators.window.trigger_rules import discarding

@@ -13,7 +13,8 @@ from pyspark.sql.types import DataType
 from tidemark.errors import UserCodeError
 from tidemark.graph.aggregates.aggregates_custom import FoldElements, MergeStates
 from tidemark.graph.model.aggregates import Aggregate, PythonFunction
-from tidemark.graph.model.nodes import Node, WindowNode
+from tidemark.graph.model.nodes import Node
+from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.user_lines import defined_at
 from tidemark.spark.columns.user_values import MisfitError, fitted
 

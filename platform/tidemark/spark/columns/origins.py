@@ -10,7 +10,8 @@ from typing import Final
 
 from tidemark.graph.checks.node_expressions import deferred_expressions, node_expressions
 from tidemark.graph.expressions.expressions import Site
-from tidemark.graph.model.nodes import FunctionNode, Node, TransformNode, WindowNode
+from tidemark.graph.model.nodes import FunctionNode, Node, TransformNode
+from tidemark.graph.operators.window.node import WindowNode
 
 _SQL = re.compile(r"== SQL[^\n]*==\n(?P<shown>.*?)\n[ -]*\^", re.DOTALL)
 _CALL = re.compile(r"== DataFrame ==\n[^\n]* was called from\n(?P<place>[^\n]+:\d+)")

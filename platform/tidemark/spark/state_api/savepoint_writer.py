@@ -19,9 +19,9 @@ from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.errors import DefinitionError, UserCodeError
 from tidemark.graph.job.code_version import code_version
 from tidemark.graph.job.job import Job
-from tidemark.graph.model.nodes import WindowNode
 from tidemark.graph.operators.registry import encode
 from tidemark.graph.operators.state_names import ELEMENT_ORDER, element_name, key_column
+from tidemark.graph.operators.window.node import WindowNode
 from tidemark.names import validate_name
 from tidemark.savepoints.export.export_format import ExportedFile, copy_all, read_index
 from tidemark.savepoints.export.exporting import seal_export

@@ -17,10 +17,11 @@ from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
 from tidemark.errors import DefinitionError, StateMismatchError
 from tidemark.graph.job.job import Job
-from tidemark.graph.model.nodes import StatefulNode, WindowNode
+from tidemark.graph.model.nodes import StatefulNode
 from tidemark.graph.operators.registry import definition_changes, encode, kind_of_definition
 from tidemark.graph.operators.state_names import FUNCTION_PART
 from tidemark.graph.operators.window.definition_decoder import functions_of
+from tidemark.graph.operators.window.node import WindowNode
 from tidemark.savepoints.compatibility.checking import HEAD, stored_epoch
 from tidemark.savepoints.export.export_format import read_record, require_index
 from tidemark.semantics.watermarks.source_state import SourceState

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 from tidemark.errors import DefinitionError
 from tidemark.graph.aggregates.aggregates_custom import FoldElements, StateResult, plain
 from tidemark.graph.model.aggregates import Aggregate
-from tidemark.graph.model.nodes import WindowNode
+from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.process.function_calls import WindowFunction
 from tidemark.semantics.reference.reference import ReferenceJob
 from tidemark.semantics.reference.reference_results import Element, Fold

@@ -10,10 +10,10 @@ from tidemark.graph.expressions.expressions import Site, check_columns, parse_ro
 from tidemark.graph.expressions.name_checks import check_column_names
 from tidemark.graph.expressions.sql_functions import is_aggregate
 from tidemark.graph.model.aggregates import Aggregate
-from tidemark.graph.model.nodes import WindowNode
 from tidemark.graph.model.schema import Schema
 from tidemark.graph.operators.keys import check_keys
 from tidemark.graph.operators.window.columns import ORDER_COLUMN, aggregate_columns, filled_create, own_columns
+from tidemark.graph.operators.window.node import WindowNode
 from tidemark.graph.operators.window.trigger_rules import check_firing
 from tidemark.semantics.windows.assigners import DynamicSession
 

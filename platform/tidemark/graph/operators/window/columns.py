@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidemark.errors import ExpressionError
 from tidemark.graph.expressions.expressions import Site, column_names, parse_sql
 from tidemark.graph.model.aggregates import Aggregate, Partial
-from tidemark.graph.model.nodes import WindowNode
+from tidemark.graph.operators.window.node import WindowNode
 
 BOUNDS = ("window_start", "window_end")
 PANE_INDEX = "pane_index"

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from tidemark.graph.expressions.function_text import function_text, text_hash
 from tidemark.graph.expressions.policy_definition import own_text, rule_definition, settings_of
 from tidemark.graph.model.aggregates import Aggregate
-from tidemark.graph.model.nodes import WindowNode
 from tidemark.graph.operators.keys import encode_keys
+from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.triggers.builtin_triggers import default_trigger
 from tidemark.semantics.windows.windows import WindowAssigner
 

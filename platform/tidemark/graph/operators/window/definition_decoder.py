@@ -8,8 +8,8 @@ from typing import Final, cast
 
 from tidemark.errors import StateMismatchError
 from tidemark.graph.model.aggregates import Aggregate, Partial
-from tidemark.graph.model.nodes import WindowFunction, WindowNode
 from tidemark.graph.operators.keys import decode_keys
+from tidemark.graph.operators.window.node import WindowFunction, WindowNode
 from tidemark.semantics.triggers.builtin_triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,

@@ -8,7 +8,7 @@ from typing import Final
 from tidemark.durations import format_duration
 from tidemark.graph.expressions.expression_text import describe_columns, describe_expression, function_name
 from tidemark.graph.model.aggregates import Aggregate
-from tidemark.graph.model.nodes import WindowFunction, WindowNode
+from tidemark.graph.operators.window.node import WindowFunction, WindowNode
 from tidemark.semantics.process.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
 from tidemark.semantics.triggers.builtin_triggers import (
     ContinuousEventTimeTrigger,

@@ -9,7 +9,7 @@ from tidemark.graph.aggregates.aggregate_types import aggregate_type
 from tidemark.graph.expressions.column_origins import ColumnOrigins
 from tidemark.graph.expressions.ddl import parse_schema
 from tidemark.graph.model.aggregates import Aggregate
-from tidemark.graph.model.nodes import Expression, WindowNode
+from tidemark.graph.model.nodes import Expression
 from tidemark.graph.model.schema import Schema, SchemaColumn
 from tidemark.graph.operators.changes import Definition, DefinitionChange, Kept, Names
 from tidemark.graph.operators.keys import typed
@@ -22,6 +22,7 @@ from tidemark.graph.operators.window.definition_diff import window_changes
 from tidemark.graph.operators.window.descriptions import describe_column, describe_rows, describe_window
 from tidemark.graph.operators.window.execution import is_native
 from tidemark.graph.operators.window.lineage import window_lineage
+from tidemark.graph.operators.window.node import WindowNode
 from tidemark.graph.operators.window.reduce import reduced_types
 from tidemark.graph.operators.window.state_columns import state_columns
 from tidemark.graph.operators.window.trigger_rules import never_late

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tidemark.graph.expressions.column_origins import NO_ORIGINS, ColumnOrigins, Origins, merged
 from tidemark.graph.expressions.ddl import parse_schema
 from tidemark.graph.expressions.expressions import Site
-from tidemark.graph.model.nodes import WindowNode
 from tidemark.graph.operators.window.columns import BOUNDS, REPLACES, aggregate_columns
+from tidemark.graph.operators.window.node import WindowNode
 from tidemark.graph.operators.window.reduce import merged_columns
 from tidemark.semantics.windows.assigners import CountWindows, DynamicSession, GlobalWindows
 

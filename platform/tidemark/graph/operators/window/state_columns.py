@@ -8,11 +8,11 @@ from tidemark.graph.aggregates.aggregate_types import aggregate_type, argument_t
 from tidemark.graph.expressions.expression_types import expression_type
 from tidemark.graph.expressions.expressions import Site
 from tidemark.graph.model.aggregates import Aggregate
-from tidemark.graph.model.nodes import WindowNode
 from tidemark.graph.model.schema import Schema
 from tidemark.graph.operators.state_names import element_column, key_column, partial_column
 from tidemark.graph.operators.window.columns import aggregate_columns
 from tidemark.graph.operators.window.execution import is_native
+from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.process.evictors import CountEvictor, TimeEvictor
 from tidemark.semantics.triggers.builtin_triggers import (
     ContinuousEventTimeTrigger,

@@ -12,7 +12,7 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from tidemark.crashpoints import crash_point
-from tidemark.graph.model.nodes import WindowNode
+from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
 from tidemark.spark.columns.expressions import ROWS, START, TIME, VERDICT, quoted
 from tidemark.spark.columns.tallies import ALIVE, DEAD, Tally

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from tidemark.graph.model.nodes import WindowNode
+from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.windows.assigners import Cumulative, Sliding
 from tidemark.semantics.windows.slices import Slices
 from tidemark.spark.columns.expressions import POSITION, START, TIME

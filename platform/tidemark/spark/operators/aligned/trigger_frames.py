@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from tidemark.graph.model.nodes import WindowNode
 from tidemark.graph.operators.window.execution import rule_of
+from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.triggers.builtin_triggers import EventTimeTrigger, PurgingTrigger
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from tidemark.semantics.windows.assigners import Cumulative, GlobalWindows, Sliding, Tumbling

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
-from tidemark.graph.model.nodes import WindowNode
+from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
 from tidemark.semantics.windows.assigners import Tumbling
 from tidemark.spark.columns.expressions import POSITION, START, TIME

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from tidemark.graph.model.aggregates import Aggregate, Partial
-from tidemark.graph.model.nodes import WindowNode
 from tidemark.graph.operators.state_names import key_column, partial_column
+from tidemark.graph.operators.window.node import WindowNode
 from tidemark.spark.columns.expressions import POSITION, TIME, column, is_name, quoted
 
 if TYPE_CHECKING:

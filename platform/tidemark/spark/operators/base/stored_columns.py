@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidemark.errors import StateMismatchError
-from tidemark.graph.model.nodes import WindowNode
+from tidemark.graph.operators.window.node import WindowNode
 from tidemark.spark.operators.base.tables import StateTables
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tidemark.graph.model.nodes import WindowNode
+from tidemark.graph.operators.window.node import WindowNode
 from tidemark.spark.operators.base.contract import LATE, InputCounts, OperatorContext, OperatorEpoch, OperatorRuntime, PortInput
 from tidemark.state.log.progress import OperatorProgress
 

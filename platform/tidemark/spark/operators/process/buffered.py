@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from tidemark.crashpoints import crash_point
-from tidemark.graph.model.nodes import WindowNode
+from tidemark.graph.operators.window.node import WindowNode
 from tidemark.graph.operators.window.state_columns import looks_at_rows
 from tidemark.semantics.process.window_process import WindowProcess
 from tidemark.semantics.watermarks.operator_clock import OperatorClock

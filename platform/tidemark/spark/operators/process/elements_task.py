@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tidemark.graph.model.nodes import WindowFunction
+from tidemark.graph.operators.window.node import WindowFunction
 from tidemark.semantics.process.function_calls import WindowContext
 from tidemark.semantics.process.key_epoch import Arrival
 from tidemark.semantics.process.window_process import KeyEpoch, WindowProcess

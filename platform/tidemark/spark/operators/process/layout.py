@@ -9,8 +9,8 @@ from typing import TypedDict
 from pyspark.sql import types as T
 
 from tidemark.graph.checks.propagation import state_columns
-from tidemark.graph.model.nodes import WindowNode
 from tidemark.graph.operators.state_names import element_column, element_name
+from tidemark.graph.operators.window.node import WindowNode
 from tidemark.graph.operators.window.state_columns import needed_columns
 from tidemark.spark.columns.expressions import POSITION, TIME, struct_of, visible_of
 from tidemark.spark.operators.keyed.columns import result_column

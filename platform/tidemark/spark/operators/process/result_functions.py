@@ -15,8 +15,8 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from tidemark.graph.model.nodes import WindowFunction, WindowNode
 from tidemark.graph.operators.state_names import FUNCTION_PART
+from tidemark.graph.operators.window.node import WindowFunction, WindowNode
 from tidemark.semantics.watermarks.operator_clock import OperatorClock
 from tidemark.spark.columns.expressions import TIME, quoted
 from tidemark.spark.columns.replaced_sessions import bounds_of_replaced

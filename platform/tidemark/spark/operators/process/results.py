@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from tidemark.graph.model.nodes import WindowNode
+from tidemark.graph.operators.window.node import WindowNode
 from tidemark.spark.columns.expressions import POSITION, TIME, quoted
 from tidemark.spark.columns.replaced_sessions import replaced_sessions
 from tidemark.spark.operators.base.partials import Partials

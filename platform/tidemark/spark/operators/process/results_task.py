@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tidemark.graph.model.nodes import WindowFunction
+from tidemark.graph.operators.window.node import WindowFunction
 from tidemark.semantics.process.function_calls import FunctionState, call_function
 from tidemark.semantics.triggers.fired_panes import Firing
 from tidemark.semantics.triggers.window_state import KeyState, read_state, write_state

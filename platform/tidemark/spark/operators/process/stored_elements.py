@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from tidemark.graph.model.nodes import WindowNode
+from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.process.window_process import ElementOrder
 from tidemark.semantics.watermarks.operator_clock import OperatorClock
 from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK

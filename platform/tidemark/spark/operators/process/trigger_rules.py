@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidemark.graph.model.nodes import WindowNode
+from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.triggers.builtin_triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,

@@ -17,7 +17,7 @@ from pyspark.sql import types as T
 
 from tidemark.errors import UserCodeError
 from tidemark.graph.model.aggregates import Aggregate
-from tidemark.graph.model.nodes import WindowNode
+from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.windows.assigners import DynamicSession, Session
 from tidemark.spark.columns.expressions import POSITION, ROWS, START, TIME, VERDICT
 from tidemark.spark.columns.tallies import ALIVE, DEAD, Tally

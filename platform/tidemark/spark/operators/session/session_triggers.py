@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from tidemark.crashpoints import crash_point
-from tidemark.graph.model.nodes import WindowNode
+from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from tidemark.spark.columns.expressions import POSITION, START, TIME, quoted
 from tidemark.spark.columns.replaced_sessions import replaced_sessions

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
-from tidemark.graph.model.nodes import WindowNode
+from tidemark.graph.operators.window.node import WindowNode
 from tidemark.spark.columns.expressions import POSITION, START, TIME
 from tidemark.spark.columns.replaced_sessions import NOTHING_REPLACED, replaced_sessions
 from tidemark.spark.operators.base.contract import OperatorContext, bounded

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import types as T
 
-from tidemark.graph.model.nodes import WindowNode
 from tidemark.graph.operators.window.execution import is_native
+from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.windows.assigners import DynamicSession
 from tidemark.spark.columns.expressions import POSITION, TIME, struct_of
 from tidemark.spark.columns.replaced_sessions import REPLACED_TYPE

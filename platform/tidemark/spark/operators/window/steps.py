@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from tidemark.graph.model.nodes import WindowNode
 from tidemark.graph.operators.window.execution import fires_at_its_end, is_counted, is_triggered, is_triggered_session
+from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.windows.assigners import Cumulative, Sliding, Tumbling
 from tidemark.spark.operators.aligned.sliced import SlicedStep
 from tidemark.spark.operators.aligned.triggered import TriggeredStep
