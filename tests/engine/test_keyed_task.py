@@ -53,14 +53,14 @@ class TotalAfterSilence(KeyFunction):
     refuses: ClassVar[int] = -1
 
     def run(self, call: KeyCall) -> KeyRun:
-        kept = {"total": 0, "timer": None} if call.before.state is None else json.loads(call.before.state)
+        kept: Row = {"total": 0, "timer": None} if call.before.state is None else json.loads(call.before.state)
         accepted = 0
         for run in call.rows.of(NEW):
             for time, value in zip(run.values(TIME), run.values("row_v"), strict=True):
                 if value == self.refuses:
                     raise ValueError("no such value")
                 assert isinstance(time, int)
-                kept = {"total": kept["total"] + value, "timer": time + self.silence}
+                kept: Row = {"total": kept["total"] + value, "timer": time + self.silence}
                 accepted += 1
         if kept["timer"] is not None and kept["timer"] <= call.clock.watermark:
             call.out.add(OUTPUT, call.rows.first, result={"total": kept["total"]})
