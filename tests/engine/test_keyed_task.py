@@ -60,7 +60,7 @@ class TotalAfterSilence(KeyFunction):
                 if value == self.refuses:
                     raise ValueError("no such value")
                 assert isinstance(time, int)
-                kept: Row = {"total": kept["total"] + value, "timer": time + self.silence}
+                kept = {"total": kept["total"] + value, "timer": time + self.silence}
                 accepted += 1
         if kept["timer"] is not None and kept["timer"] <= call.clock.watermark:
             call.out.add(OUTPUT, call.rows.first, result={"total": kept["total"]})

@@ -1,8 +1,8 @@
 """What is kept of the keys of an operator, as a table: one row per key and epoch that changed it, of which the newest counts.
 
 A row has the state's text, null where nothing is kept any more; the deadlines at which the key is to be looked at even without elements;
-and the oldest time that it needs rows of. Deadlines of the newest row of a key lie ahead: a key is looked at in the first epoch that reaches
-one. So in an epoch only rows whose deadlines lie between the clocks of the epoch before and its own can be due.
+and the oldest time that it needs rows of. Deadlines of the newest row of a key lie ahead: a key is looked at in the first epoch that
+reaches one. So in an epoch only rows whose deadlines lie between the clocks of the epoch before and its own can be due.
 """
 
 from __future__ import annotations
