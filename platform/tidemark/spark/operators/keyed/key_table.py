@@ -1,8 +1,8 @@
 """What is kept of the keys of an operator, as a table: one row per key and epoch that changed it, of which the newest counts.
 
 A row has the state's text, null where nothing is kept any more; the deadlines at which the key is to be looked at even without elements;
-and the start of its oldest window. Deadlines of the newest row of a key lie ahead: a key is looked at in the first epoch that reaches
-one. So in an epoch only rows whose deadlines lie between the clocks of the epoch before and its own can be due.
+and the oldest time that it needs rows of. Deadlines of the newest row of a key lie ahead: a key is looked at in the first epoch that
+reaches one. So in an epoch only rows whose deadlines lie between the clocks of the epoch before and its own can be due.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _NEVER = MAX_WATERMARK
 
 @dataclass(frozen=True)
 class Counters:
-    """What an epoch leaves for the next: how many keys there are, the least deadlines, the oldest window; none: the greatest time.
+    """What an epoch leaves for the next: how many keys there are, the least deadlines, the oldest time; none: the greatest time.
 
-    ``clock`` is the processing time of the epoch. Deadlines and the oldest window may be earlier than they are, never later.
+    ``clock`` is the processing time of the epoch. Deadlines and the oldest time may be earlier than they are, never later.
     """
 
     keys: int = 0
@@ -100,7 +100,7 @@ class KeyTable:
         return versions.where(f"({DUE} > {low} AND {DUE} <= {high}) OR ({TIMER} > {earlier} AND {TIMER} <= {now})")
 
     def ahead(self, versions: DataFrame, clock: OperatorClock) -> tuple[int, int, int]:
-        """Return the least deadlines that lie ahead, and the oldest window of the rows that may count; a Spark job."""
+        """Return the least deadlines that lie ahead, and the oldest time of the rows that may count; a Spark job."""
         high, now = parameters(clock.watermark, clock.timers_due_until, varying=EPOCH)
         found = versions.agg(
             F.expr(f"min(CASE WHEN {DUE} > {high} THEN {DUE} END) AS due"),

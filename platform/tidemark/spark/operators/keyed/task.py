@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from tidemark.semantics.watermarks.operator_clock import OperatorClock
 from tidemark.spark.operators.keyed.columns import NEW
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-@dataclass(frozen=True)
-class KeyResult:
+class KeyResult(NamedTuple):
     """What became of a key: what is kept of it, its rows that were taken and that were late.
 
     ``rest`` adds the rows that stay, once the version is written; no code of the user's runs in it.
@@ -33,8 +32,7 @@ class KeyResult:
 KeyRun = Generator["pa.RecordBatch", None, KeyResult]
 
 
-@dataclass(frozen=True)
-class KeyCall:
+class KeyCall(NamedTuple):
     """One key in one epoch: its values by name, what is kept of it, its rows, and where its results go."""
 
     key: Mapping[str, object]
