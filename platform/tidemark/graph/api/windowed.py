@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from tidemark.durations import Duration, to_ms
 from tidemark.errors import DefinitionError
@@ -20,6 +20,7 @@ from tidemark.graph.model.nodes import Expression, Node, OutputTag
 from tidemark.graph.model.places import user_place
 from tidemark.graph.model.unknown_members import unknown_member
 from tidemark.graph.model.wrong_calls import checked_methods
+from tidemark.graph.operators.deduplicate.node import DeduplicateNode
 from tidemark.graph.operators.window.checks import check_assigner
 from tidemark.graph.operators.window.descriptions import describe_assigner
 from tidemark.graph.operators.window.node import WindowFunction, WindowNode
@@ -62,6 +63,47 @@ class KeyedStream:
         place = user_place()
         check_assigner(assigner, place)
         return WindowedStream(node=self.node, keys=self.keys, assigner=assigner, place=place)
+
+    def deduplicate(
+        self,
+        *,
+        within: Duration,
+        keep: Literal["first"] = "first",
+        allowed_lateness: Duration = "0 seconds",
+        late_to: OutputTag | None = None,
+        duplicates_to: OutputTag | None = None,
+    ) -> Stream:
+        """Pass on a key's first element, and turn away those that are less than ``within`` from one that was passed on, in event time.
+
+        The operator keeps of each element that it passed on its key and its time, for ``within`` and the allowed lateness: name it with
+        ``.uid("...")``. An element is late when its time plus the allowed lateness is not after the watermark.
+
+        Args:
+            within: for how long an element makes others duplicates, counted from itself.
+            keep: which element is passed on: ``first``, in order of (event time, source position) within an epoch.
+            allowed_lateness: for how long behind the watermark elements are still judged.
+            late_to: takes late elements; without it they are counted only.
+            duplicates_to: takes duplicates; without it they are counted only.
+
+        Raises:
+            DurationError: cannot be read or is negative.
+            DefinitionError: no time, or another ``keep``.
+        """
+        from tidemark.graph.api.streams import Stream
+
+        place = user_place()
+        return Stream(
+            DeduplicateNode(
+                inputs=(self.node,),
+                keys=self.keys,
+                within_ms=to_ms(within, what="within", place=place),
+                keep=keep,
+                allowed_lateness_ms=to_ms(allowed_lateness, what="allowed_lateness", place=place),
+                late_to=late_to,
+                duplicates_to=duplicates_to,
+                place=place,
+            )
+        )
 
 
 @checked_methods()

@@ -10,6 +10,7 @@ from typing import Any
 from tidemark.errors import StateMismatchError
 from tidemark.graph.model.nodes import OutputTag, StatefulNode
 from tidemark.graph.operators.changes import SAME, Definition, DefinitionChange, Kept, Names, other_kind
+from tidemark.graph.operators.deduplicate.kind import DeduplicateKind
 from tidemark.graph.operators.kind import OperatorKind
 from tidemark.graph.operators.window.kind import WindowKind
 
@@ -17,7 +18,7 @@ from tidemark.graph.operators.window.kind import WindowKind
 @cache
 def kinds() -> Mapping[str, OperatorKind[Any]]:
     """Return all kinds by name."""
-    return MappingProxyType({kind.name: kind for kind in (WindowKind(),)})
+    return MappingProxyType({kind.name: kind for kind in (WindowKind(), DeduplicateKind())})
 
 
 def kind_of(node: StatefulNode) -> OperatorKind[Any]:

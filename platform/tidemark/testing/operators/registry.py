@@ -8,9 +8,12 @@ from typing import Any, Final
 
 from tidemark.graph.model.nodes import StatefulNode
 from tidemark.testing.operators.contract import Folds, PureOperator
+from tidemark.testing.operators.deduplicate import PureDeduplicate
 from tidemark.testing.operators.window import PureWindows
 
-_KINDS: Final[Mapping[str, Callable[[Any, Folds], PureOperator]]] = MappingProxyType({"window": PureWindows})
+_KINDS: Final[Mapping[str, Callable[[Any, Folds], PureOperator]]] = MappingProxyType(
+    {"window": PureWindows, "deduplicate": PureDeduplicate}
+)
 
 
 def pure_operator(node: StatefulNode, folds: Folds) -> PureOperator:

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tidemark.graph.model.nodes import StatefulNode
 from tidemark.spark.operators.base.schemas import OperatorSchemas
+from tidemark.spark.operators.deduplicate.schemas import DeduplicateSchemas
 from tidemark.spark.operators.window.schemas import WindowSchemas
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_SCHEMAS: Final[Mapping[str, Callable[[Any, Mapping[str, DataFrame]], OperatorSchemas]]] = MappingProxyType({"window": WindowSchemas})
+_SCHEMAS: Final[Mapping[str, Callable[[Any, Mapping[str, DataFrame]], OperatorSchemas]]] = MappingProxyType(
+    {"deduplicate": DeduplicateSchemas, "window": WindowSchemas}
+)
 
 
 def schemas_of(node: StatefulNode, inputs: Mapping[str, DataFrame]) -> OperatorSchemas:

@@ -1,0 +1,1 @@
+"""Deduplication as an operator kind."""

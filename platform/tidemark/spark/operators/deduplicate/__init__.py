@@ -1,0 +1,1 @@
+"""Deduplication in the engine."""

@@ -1,0 +1,174 @@
+"""Deduplication: one pass judges an epoch's elements against those of their keys that were kept, and passes the first ones on.
+
+State is one row per element that was kept: its key and its time, until nothing that is not late can be near it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import Observation
+from pyspark.sql import types as T
+
+from tidemark.crashpoints import crash_point
+from tidemark.graph.operators.deduplicate.node import DeduplicateNode
+from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
+from tidemark.spark.columns.expressions import START, TIME
+from tidemark.spark.columns.state_files import read_files, write_folder
+from tidemark.spark.operators.base.contract import LATE, InputCounts, OperatorContext, OperatorEpoch, OperatorRuntime, PortInput, bounded
+from tidemark.spark.operators.base.runtime_literals import parameters
+from tidemark.spark.operators.base.tables import MAIN, STATE_COMPRESSION, StateTables
+from tidemark.spark.operators.deduplicate.frames import DeduplicateFrames
+from tidemark.spark.operators.keyed.key_table import of_keys
+from tidemark.spark.sinks.sinks import nullable
+from tidemark.state.gc.compaction import plan_compaction
+from tidemark.state.log.records import OperatorState, StateFile
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+DUPLICATES: Final = "duplicates"
+LATE_UNTIL: Final = "late_until"
+"""The greatest time that was late, which more lateness does not bring back: state that it needs is gone."""
+
+FEW_ROWS: Final = 200_000
+"""Up to so many rows of state, reading all of them costs less than choosing those of the epoch's keys."""
+
+
+class DeduplicateRuntime(OperatorRuntime):
+    """A deduplication of a run.
+
+    Args:
+        node: its declaration.
+    """
+
+    def __init__(self, node: DeduplicateNode) -> None:
+        super().__init__(node)
+        self._declared = node
+        self.rule = node.rule
+        self.frames = DeduplicateFrames(node)
+
+    @property
+    def node(self) -> DeduplicateNode:
+        """The operator's declaration."""
+        return self._declared
+
+    def begin(self, setting: OperatorContext) -> DeduplicateEpoch:
+        """Return the operator at work on an epoch."""
+        return DeduplicateEpoch(self, setting)
+
+    def next_timer(self, state: OperatorState) -> None:
+        """Return that nothing waits: an element is passed on in the epoch that reads it."""
+        del state
+
+
+class DeduplicateEpoch(OperatorEpoch):
+    """A deduplication at work on one epoch."""
+
+    step: DeduplicateRuntime
+
+    def __init__(self, step: DeduplicateRuntime, setting: OperatorContext) -> None:
+        super().__init__(step, setting)
+        self._tables = StateTables(setting, step.node.place)
+        self._before = self._tables.files()
+        self._counts: InputCounts | None = None
+        self._staged: DataFrame | None = None
+        self._staged_files: tuple[str, ...] = ()
+
+    @property
+    def input_counts(self) -> Mapping[str, InputCounts] | None:
+        """How many elements were kept, were duplicates, and came late."""
+        return None if self._counts is None else {port.name: self._counts for port in self.node.ports}
+
+    @property
+    def _late_until(self) -> int:
+        return self._late_bound(self.setting.before.watermark)
+
+    def _late_bound(self, watermark: int) -> int:
+        return max(bounded(watermark - self.step.rule.allowed_lateness_ms), self.setting.before.counters.get(LATE_UNTIL, MIN_WATERMARK))
+
+    def process_batch(self, inputs: Mapping[str, PortInput]) -> None:
+        """Judge the epoch's elements, and write those that are kept: whole for ``emit``, and their keys and times as state."""
+        (given,) = inputs.values()
+        frames, setting, observation = self.step.frames, self.setting, Observation()
+        kept = frames.kept(frames.counted(self._judged(given.rows), observation))
+        self._tables.require_types(frames.state_rows(kept).schema)
+        written = write_folder(kept, setting.store, self._tables.new_folder(), compression=STATE_COMPRESSION)
+        found = observation.get
+        self._counts = InputCounts(found["kept"], {DUPLICATES: found["judged"] - found["kept"], LATE: found["late"]})
+        self._staged_files = tuple(file.path for file in written)
+        if written:
+            files = [file.as_state_file(setting.epoch) for file in written]
+            self._staged = read_files(setting.spark, setting.store, files, nullable(kept.schema))
+            self._tables.absorb(frames.state_rows(self._staged))
+        else:
+            self._tables.adopt(frames.state_rows(kept).schema)
+        crash_point("state-staged")
+
+    def _judged(self, rows: DataFrame) -> DataFrame:
+        files = self._before
+        if not files:
+            return self.step.frames.judged(rows, None, self._late_until)
+        state = self._tables.read(files)
+        if sum(file.rows for file in files) > FEW_ROWS:
+            state = of_keys(state, rows.select(*self.step.frames.key_columns).distinct(), self.step.frames.keys)
+        return self.step.frames.judged(rows, state, self._late_until)
+
+    def side_rows(self, counter: str, inputs: Mapping[str, DataFrame]) -> DataFrame:
+        """Return late elements, or duplicates; both follow from the input and the state before the epoch."""
+        (rows,) = inputs.values()
+        if counter == LATE:
+            return rows.where(f"{TIME} <= {parameters(self._late_until, varying=TIME)[0]}")
+        if counter == DUPLICATES:
+            return self.step.frames.duplicates(self._judged(rows))
+        raise ValueError(counter)
+
+    def emit(self, watermark: int, observation: Observation) -> DataFrame | None:
+        """Return the elements that are kept; they wait for no watermark."""
+        del observation  # what is emitted was counted where it was judged
+        self.watermark = watermark
+        return None if self._staged is None else self.step.frames.elements(self._staged)
+
+    def emitted(self, observation: Observation) -> int:
+        """Return how many elements were kept, and let go of the copy that was emitted."""
+        del observation
+        self.setting.store.delete(self._staged_files)
+        return self._counts.accepted if self._counts is not None else 0
+
+    @property
+    def _expired(self) -> int:
+        """The greatest time in state of which nothing is needed after this epoch."""
+        return bounded(self._late_bound(self.watermark) - self.step.rule.within_ms + 1)
+
+    def compact(self) -> Callable[[], None] | None:
+        """Forget files that are wholly expired; return the merging of others."""
+        plan = plan_compaction(self._tables.files(), expired_before=self._expired + 1)
+        self._tables.drop(plan.drop)
+        return partial(self._merge, plan.merge) if plan.merge else None
+
+    def _merge(self, groups: Sequence[Sequence[StateFile]]) -> None:
+        for group in groups:
+            rows = self._tables.read(group)
+            alive = rows.where(f"{START} > {parameters(self._expired)[0]}").coalesce(1)
+            self._tables.write(alive, MAIN, newest=max(file.epoch for file in group))
+            self._tables.drop(group)
+            crash_point("compaction-staged")
+
+    def stored_tables(self) -> Mapping[str, DataFrame]:
+        """Return ``kept``: keys with the event times of elements that were passed on and may still be repeated."""
+        if self._tables.empty:
+            return {"kept": self._nothing_kept()}
+        frames = self.step.frames
+        rows = self._tables.read(self._tables.files()).where(f"{START} > {parameters(self._expired)[0]}")
+        return {"kept": rows.selectExpr(*frames.key_results, f"timestamp_millis({START}) AS event_time")}
+
+    def _nothing_kept(self) -> DataFrame:
+        """Return no rows; of a job that never had an element the types of keys are not known."""
+        names = [T.StructField(name, T.StringType()) for name, _ in self.step.node.keys]
+        return self.setting.spark.createDataFrame([], T.StructType([*names, T.StructField("event_time", T.TimestampType())]))
+
+    def snapshot(self) -> OperatorState:
+        """Return the operator's state after this epoch."""
+        return self._tables.after(self.watermark, {LATE_UNTIL: self._late_bound(self.watermark)})

@@ -1,0 +1,46 @@
+"""Deduplication element by element."""
+
+from __future__ import annotations
+
+from tidemark.graph.operators.deduplicate.node import DeduplicateNode
+from tidemark.semantics.deduplicate.deduplicate import DeduplicationByElement
+from tidemark.testing.operators.contract import Arrived, Emitted, Folds, instant, value_of
+
+
+class PureDeduplicate:
+    """A deduplication.
+
+    Args:
+        node: its declaration.
+        folds: of no use here.
+    """
+
+    def __init__(self, node: DeduplicateNode, folds: Folds) -> None:
+        del folds
+        self._node = node
+        self._operator = DeduplicationByElement(node.rule)
+        self._emitted: list[Emitted] = []
+
+    def begin_epoch(self, processing_time: int) -> None:
+        """Do nothing: only event time counts."""
+
+    def process(self, element: Arrived) -> str | None:
+        """Take an element; ``duplicates`` or ``late`` where it is not passed on."""
+        node = self._node
+        key = tuple(value_of(expression, element.row, what=f"key {name!r}", node=node) for name, expression in node.keys)
+        judged = self._operator.process(key, element.time)
+        if judged != "kept":
+            return judged
+        self._emitted.append(Emitted(dict(element.row), element.time))
+        return None
+
+    def end_epoch(self, watermark: int) -> list[Emitted]:
+        """Return what was passed on."""
+        self._operator.advance_watermark(watermark)
+        emitted, self._emitted = self._emitted, []
+        return emitted
+
+    def state(self) -> list[dict[str, object]]:
+        """Return keys with the times of elements that were passed on."""
+        names = [name for name, _ in self._node.keys]
+        return [{**dict(zip(names, key, strict=True)), "event_time": instant(time)} for key, time in self._operator.kept()]
