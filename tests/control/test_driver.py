@@ -15,7 +15,7 @@ from tidemark.clock import SYSTEM_CLOCK
 from tidemark.control.desired.attempts import create_attempt, give_up_attempt, read_claim
 from tidemark.control.desired.generations import change_spec
 from tidemark.control.desired.loading import load_job
-from tidemark.control.driver.driver import FENCED, FINISHED, TEMPORARY, TERMINAL, drive, main
+from tidemark.control.driver.driver import FENCED, FINISHED, TERMINAL, drive, main
 from tidemark.control.driver.driver_signals import asked_by_signals
 from tidemark.control.driver.spec_watch import SpecWatch, watching
 from tidemark.control.launch.logs import JobLines, keep_bounded, log_to, rotate, tail

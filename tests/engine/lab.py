@@ -101,6 +101,6 @@ def require_conservation(epoch: EpochProgress) -> None:
     for passed in epoch.filters.values():
         assert passed.rows_in == passed.rows_passed + passed.rows_rejected
     for operator in epoch.operators.values():
-        assert operator.rows_in == operator.rows_accepted + operator.rows_late
+        assert operator.rows_in == operator.rows_accepted + operator.rows_late + sum(operator.counters.values())
     assert epoch.rows_in == sum(source.rows_read for source in epoch.sources.values())
     assert epoch.rows_out == sum(output.rows for output in epoch.outputs.values())

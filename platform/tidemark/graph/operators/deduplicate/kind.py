@@ -106,7 +106,7 @@ class DeduplicateKind(OperatorKind[DeduplicateNode]):
         return DeduplicateNode(uid=uid, keys=decode_keys(definition), within_ms=within, allowed_lateness_ms=lateness)
 
     def changes(self, old: Definition, new: Definition, names: Names, kept: tuple[Kept, Kept] | None) -> tuple[DefinitionChange, ...]:
-        """Return differences of keys, and of times: these may change, and hold for what is kept from then on."""
+        """Return differences of keys, and of times: new ones apply from the next epoch on; state that was dropped does not come back."""
         del kept
         found = key_changes(old, new, names)
         for name, what in (("within_ms", "the time within which a row is a duplicate"), ("allowed_lateness_ms", "the allowed lateness")):

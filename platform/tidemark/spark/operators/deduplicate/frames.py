@@ -88,9 +88,9 @@ class DeduplicateFrames:
         )
 
     def kept(self, judged: DataFrame) -> DataFrame:
-        """Return the elements that are kept, with their keys and times as state has them."""
+        """Return the elements that are kept, each whole in one column, with their keys and times as state has them."""
         chosen = f"inline(filter({_ELEMENTS}, (e, i) -> array_contains({_KEPT}, i)))"
-        return judged.selectExpr(*map(quoted, self.keys), chosen).selectExpr(*map(quoted, self.keys), f"t AS {START}", "r.*")
+        return judged.selectExpr(*map(quoted, self.keys), chosen).selectExpr(*map(quoted, self.keys), f"t AS {START}", f"r AS {_ELEMENT}")
 
     def duplicates(self, judged: DataFrame) -> DataFrame:
         """Return the elements that are neither kept nor late."""
@@ -103,4 +103,4 @@ class DeduplicateFrames:
     @staticmethod
     def elements(kept: DataFrame) -> DataFrame:
         """Return elements as they came."""
-        return kept.select(*map(quoted, visible_of([name for name in kept.columns if not name.startswith("key_")])), TIME, POSITION)
+        return kept.select(f"{_ELEMENT}.*")

@@ -33,6 +33,9 @@ DUPLICATES: Final = "duplicates"
 LATE_UNTIL: Final = "late_until"
 """The greatest time that was late, which more lateness does not bring back: state that it needs is gone."""
 
+EXPIRED: Final = "expired"
+"""The greatest time of state that was needed no more, which a longer ``within`` does not bring back, whether a file still has it or not."""
+
 FEW_ROWS: Final = 200_000
 """Up to so many rows of state, reading all of them costs less than choosing those of the epoch's keys."""
 
@@ -111,7 +114,7 @@ class DeduplicateEpoch(OperatorEpoch):
         files = self._before
         if not files:
             return self.step.frames.judged(rows, None, self._late_until)
-        state = self._tables.read(files)
+        state = self._alive(self._tables.read(files), self._expired_before)
         if sum(file.rows for file in files) > FEW_ROWS:
             state = of_keys(state, rows.select(*self.step.frames.key_columns).distinct(), self.step.frames.keys)
         return self.step.frames.judged(rows, state, self._late_until)
@@ -138,9 +141,22 @@ class DeduplicateEpoch(OperatorEpoch):
         return self._counts.accepted if self._counts is not None else 0
 
     @property
+    def _expired_before(self) -> int:
+        """The greatest time in state of which nothing was needed before this epoch."""
+        return self._expired_at(self.setting.before.watermark)
+
+    @property
     def _expired(self) -> int:
         """The greatest time in state of which nothing is needed after this epoch."""
-        return bounded(self._late_bound(self.watermark) - self.step.rule.within_ms + 1)
+        return self._expired_at(self.watermark)
+
+    def _expired_at(self, watermark: int) -> int:
+        expired = bounded(self._late_bound(watermark) - self.step.rule.within_ms + 1)
+        return max(expired, self.setting.before.counters.get(EXPIRED, MIN_WATERMARK))
+
+    @staticmethod
+    def _alive(state: DataFrame, expired: int) -> DataFrame:
+        return state.where(f"{START} > {parameters(expired)[0]}")
 
     def compact(self) -> Callable[[], None] | None:
         """Forget files that are wholly expired; return the merging of others."""
@@ -150,9 +166,8 @@ class DeduplicateEpoch(OperatorEpoch):
 
     def _merge(self, groups: Sequence[Sequence[StateFile]]) -> None:
         for group in groups:
-            rows = self._tables.read(group)
-            alive = rows.where(f"{START} > {parameters(self._expired)[0]}").coalesce(1)
-            self._tables.write(alive, MAIN, newest=max(file.epoch for file in group))
+            alive = self._alive(self._tables.read(group), self._expired)
+            self._tables.write(alive.coalesce(1), MAIN, newest=max(file.epoch for file in group))
             self._tables.drop(group)
             crash_point("compaction-staged")
 
@@ -161,7 +176,7 @@ class DeduplicateEpoch(OperatorEpoch):
         if self._tables.empty:
             return {"kept": self._nothing_kept()}
         frames = self.step.frames
-        rows = self._tables.read(self._tables.files()).where(f"{START} > {parameters(self._expired)[0]}")
+        rows = self._alive(self._tables.read(self._tables.files()), self._expired)
         return {"kept": rows.selectExpr(*frames.key_results, f"timestamp_millis({START}) AS event_time")}
 
     def _nothing_kept(self) -> DataFrame:
@@ -171,4 +186,4 @@ class DeduplicateEpoch(OperatorEpoch):
 
     def snapshot(self) -> OperatorState:
         """Return the operator's state after this epoch."""
-        return self._tables.after(self.watermark, {LATE_UNTIL: self._late_bound(self.watermark)})
+        return self._tables.after(self.watermark, {LATE_UNTIL: self._late_bound(self.watermark), EXPIRED: self._expired})

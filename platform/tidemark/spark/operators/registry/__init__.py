@@ -1,1 +1,1 @@
-"""Which operator runs a window, and how its state is read."""
+"""What runs operators of each kind, and which columns they have."""

@@ -1,0 +1,58 @@
+"""Deduplication in the engine, beyond what all kinds keep: columns of any name and type, many keys, and times that change between runs."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import pytest
+
+import tidemark as tm
+from tests.engine.lab import Lab, elements
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+SCHEMA = "t TIMESTAMP, k STRING, key_k STRING, `a.b` INT, m MAP<STRING, INT>"
+FIELDS = ("t", "k", "key_k", "a.b", "m")
+
+
+def row(second: float, key: str | None, number: int) -> tuple[object, ...]:
+    return datetime.fromtimestamp(second, UTC), key, f"own {key}", number, {"n": number}
+
+
+def numbers(rows: list[dict[str, Any]]) -> list[object]:
+    return sorted(found["a.b"] for found in rows)
+
+
+def test_columns_of_any_name_and_type_come_through(spark: SparkSession, tmp_path: Path) -> None:
+    again = tm.OutputTag("again")
+    given = elements([row(1, "a", 1), row(2, "a", 2), row(1, None, 3)], [row(2, None, 4), row(11, "a", 5)], schema=SCHEMA)
+    once = given.key_by("k").deduplicate(within="10 seconds", duplicates_to=again).uid("once")
+    # Each key is looked for, as where there are many.
+    with mock.patch("tidemark.spark.operators.deduplicate.runtime.FEW_ROWS", -1):
+        ran = Lab(spark, tmp_path).run({"once": once, "again": once.side_output(again)})
+    assert numbers(ran.rows["once"]) == [1, 3, 5]
+    assert numbers(ran.rows["again"]) == [2, 4]
+    for found in (*ran.rows["once"], *ran.rows["again"]):
+        assert tuple(found) == FIELDS
+        assert (found["key_k"], dict(found["m"])) == (f"own {found['k']}", {"n": found["a.b"]})
+
+
+def test_what_expired_stays_so_when_the_time_is_longer(spark: SparkSession, tmp_path: Path) -> None:
+    lab = Lab(spark, tmp_path)
+    epochs = [
+        [row(0, "a", 1), row(100, "b", 2)],
+        # Known of the element at 0 is nothing any more, though the file with that at 100 has it; of that at 100 it still is.
+        [row(101, "a", 3), row(102, "b", 4)],
+    ]
+    for within, count, expected in (("10 seconds", 1, [1, 2]), ("1 hour", 2, [3])):
+        stream = elements(*epochs[:count], schema=SCHEMA).key_by("k").deduplicate(within=within).uid("once")
+        ran = lab.run({"once": stream}, end_of_input=False)
+        assert numbers(ran.rows["once"]) == expected
+    kept = tm.savepoint("job", store=str(tmp_path / "store")).tables("once", spark)["kept"]
+    assert sorted((found["k"], found["event_time"].timestamp()) for found in kept.collect()) == [("a", 101.0), ("b", 100.0)]
