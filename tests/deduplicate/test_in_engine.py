@@ -56,3 +56,40 @@ def test_what_expired_stays_so_when_the_time_is_longer(spark: SparkSession, tmp_
         assert numbers(ran.rows["once"]) == expected
     kept = tm.savepoint("job", store=str(tmp_path / "store")).tables("once", spark)["kept"]
     assert sorted((found["k"], found["event_time"].timestamp()) for found in kept.collect()) == [("a", 101.0), ("b", 100.0)]
+
+
+def test_what_follows_may_read_results_until_the_epochs_end(spark: SparkSession, tmp_path: Path) -> None:
+    tags = {name: tm.OutputTag(name) for name in ("odd", "again", "late")}
+    one, other = (
+        elements(
+            [row(1, "a", 1), row(2, "a", 2), row(3, "b", 3)], [row(30, "a", 4), row(4, "c", 5)], [row(5, "d", 6)], schema=SCHEMA, name=name
+        )
+        for name in ("one", "other")
+    )
+
+    def once(stream: tm.Stream, uid: str) -> tm.Stream:
+        return stream.key_by("k").deduplicate(within="10 seconds", allowed_lateness="1 hour").uid(uid)
+
+    # Each has one reader in every epoch: what has several is kept in memory anyway.
+    even = once(one, "filtered").filter("`a.b` % 2 = 0", rejects_to=tags["odd"])
+    by_one = once(one, "chained").key_by(all="1")
+    twice = by_one.deduplicate(within="2 seconds", allowed_lateness="1 hour", duplicates_to=tags["again"]).uid("twice")
+    hours = (
+        once(other, "windowed").key_by("k").window(tm.tumbling("10 seconds")).late_to(tags["late"]).aggregate(n=tm.count()).uid("windows")
+    )
+    ran = Lab(spark, tmp_path).run(
+        {
+            "both": once(one, "left").union(once(other, "right")),
+            "even": even,
+            "odd": even.side_output(tags["odd"]),
+            "twice": twice,
+            "again": twice.side_output(tags["again"]),
+            "windows": windows,
+            "late": windows.side_output(tags["late"]),
+        }
+    )
+    assert numbers(ran.rows["both"]) == [1, 1, 3, 3, 4, 4, 5, 5, 6, 6]
+    assert (numbers(ran.rows["even"]), numbers(ran.rows["odd"])) == ([4, 6], [1, 3, 5])
+    assert (numbers(ran.rows["twice"]), numbers(ran.rows["again"])) == ([1, 3, 4, 6], [5])
+    assert ran.of("windows", "k", "n") == [("a", 1), ("a", 1), ("b", 1), ("c", 1)]
+    assert numbers(ran.rows["late"]) == [6]

@@ -146,7 +146,7 @@ class OperatorEpoch(ABC):
 
     @abstractmethod
     def emit(self, watermark: int, observation: Observation) -> DataFrame | None:
-        """Return the results due at a watermark, None where there cannot be any. What it returns is written once.
+        """Return the results due at a watermark, None where there cannot be any. They may be read until ``snapshot`` is called.
 
         Args:
             watermark: W(n) in the operator's time domain.

@@ -89,12 +89,14 @@ class DeduplicateFrames:
 
     def kept(self, judged: DataFrame) -> DataFrame:
         """Return the elements that are kept, each whole in one column, with their keys and times as state has them."""
-        chosen = f"inline(filter({_ELEMENTS}, (e, i) -> array_contains({_KEPT}, i)))"
+        chosen = f"inline(transform({_KEPT}, i -> {_ELEMENTS}[i]))"
         return judged.selectExpr(*map(quoted, self.keys), chosen).selectExpr(*map(quoted, self.keys), f"t AS {START}", f"r AS {_ELEMENT}")
 
     def duplicates(self, judged: DataFrame) -> DataFrame:
         """Return the elements that are neither kept nor late."""
-        return judged.selectExpr(f"inline(filter({_ELEMENTS}, (e, i) -> NOT array_contains({_KEPT}, i)))").select("r.*")
+        others = f"array_except(sequence(0, size({_ELEMENTS}) - 1), {_KEPT})"
+        with_elements = judged.where(f"size({_ELEMENTS}) > 0")
+        return with_elements.selectExpr(f"inline(transform({others}, i -> {_ELEMENTS}[i]))").select("r.*")
 
     def state_rows(self, kept: DataFrame) -> DataFrame:
         """Return what state has of elements that are kept: keys and times."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import Observation
 from pyspark.sql import types as T
+from pyspark.storagelevel import StorageLevel
 
 from tidemark.crashpoints import crash_point
 from tidemark.graph.operators.deduplicate.node import DeduplicateNode
@@ -79,6 +80,7 @@ class DeduplicateEpoch(OperatorEpoch):
         self._counts: InputCounts | None = None
         self._staged: DataFrame | None = None
         self._staged_files: tuple[str, ...] = ()
+        self._persisted: list[DataFrame] = []
 
     @property
     def input_counts(self) -> Mapping[str, InputCounts] | None:
@@ -116,6 +118,9 @@ class DeduplicateEpoch(OperatorEpoch):
             return self.step.frames.judged(rows, None, self._late_until)
         state = self._alive(self._tables.read(files), self._expired_before)
         if sum(file.rows for file in files) > FEW_ROWS:
+            # Read once, though both their keys and they themselves are asked for.
+            rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
+            self._persisted.append(rows)
             state = of_keys(state, rows.select(*self.step.frames.key_columns).distinct(), self.step.frames.keys)
         return self.step.frames.judged(rows, state, self._late_until)
 
@@ -135,9 +140,8 @@ class DeduplicateEpoch(OperatorEpoch):
         return None if self._staged is None else self.step.frames.elements(self._staged)
 
     def emitted(self, observation: Observation) -> int:
-        """Return how many elements were kept, and let go of the copy that was emitted."""
+        """Return how many elements were kept."""
         del observation
-        self.setting.store.delete(self._staged_files)
         return self._counts.accepted if self._counts is not None else 0
 
     @property
@@ -171,13 +175,22 @@ class DeduplicateEpoch(OperatorEpoch):
             self._tables.drop(group)
             crash_point("compaction-staged")
 
+    def _release(self) -> None:
+        """Drop the copy of what was emitted, which others may read until the epoch's last pass, and what was kept in memory."""
+        self.setting.store.delete(self._staged_files)
+        self._staged_files = ()
+        while self._persisted:
+            self._persisted.pop().unpersist()
+
     def stored_tables(self) -> Mapping[str, DataFrame]:
         """Return ``kept``: keys with the event times of elements that were passed on and may still be repeated."""
         if self._tables.empty:
             return {"kept": self._nothing_kept()}
         frames = self.step.frames
         rows = self._alive(self._tables.read(self._tables.files()), self._expired)
-        return {"kept": rows.selectExpr(*frames.key_results, f"timestamp_millis({START}) AS event_time")}
+        keys = {name.lower() for name, _ in self.step.node.keys}
+        time = () if "event_time" in keys else (f"timestamp_millis({START}) AS event_time",)
+        return {"kept": rows.selectExpr(*frames.key_results, *time)}
 
     def _nothing_kept(self) -> DataFrame:
         """Return no rows; of a job that never had an element the types of keys are not known."""
@@ -186,4 +199,5 @@ class DeduplicateEpoch(OperatorEpoch):
 
     def snapshot(self) -> OperatorState:
         """Return the operator's state after this epoch."""
+        self._release()
         return self._tables.after(self.watermark, {LATE_UNTIL: self._late_bound(self.watermark), EXPIRED: self._expired})
