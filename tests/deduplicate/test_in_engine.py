@@ -74,9 +74,8 @@ def test_what_follows_may_read_results_until_the_epochs_end(spark: SparkSession,
     even = once(one, "filtered").filter("`a.b` % 2 = 0", rejects_to=tags["odd"])
     by_one = once(one, "chained").key_by(all="1")
     twice = by_one.deduplicate(within="2 seconds", allowed_lateness="1 hour", duplicates_to=tags["again"]).uid("twice")
-    hours = (
-        once(other, "windowed").key_by("k").window(tm.tumbling("10 seconds")).late_to(tags["late"]).aggregate(n=tm.count()).uid("windows")
-    )
+    by_key = once(other, "windowed").key_by("k").window(tm.tumbling("10 seconds")).late_to(tags["late"])
+    windows = by_key.aggregate(n=tm.count()).uid("windows")
     ran = Lab(spark, tmp_path).run(
         {
             "both": once(one, "left").union(once(other, "right")),

@@ -117,6 +117,7 @@ def _at_their_end(rides: tm.Stream, taps: tm.Stream) -> dict[str, tm.Stream]:
         "everything": both.window_all(tm.tumbling("700 ms")).aggregate(n=tm.count(), own=own).uid("everything"),
         "counted": by_key.window(tm.count_window(4)).aggregate(**aggregates()).uid("counted"),
         "recent": by_key.window(tm.count_window(5, 2)).aggregate(**aggregates()).uid("recent"),
+        "once": rides.select("k", "v").key_by("k").deduplicate(within="150 ms", allowed_lateness="100 ms").uid("once"),
     }
 
 

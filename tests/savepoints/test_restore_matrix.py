@@ -18,12 +18,12 @@ import tidemark as tm
 from tests.savepoints.every_operator import FILES, land, streams_of
 from tests.savepoints.operator_runs import OperatorRuns, Rows, require_rest
 from tests.seeds import PROFILE
-from tidemark.graph.model.nodes import Node
+from tidemark.graph.model.nodes import Node, StatefulNode
 from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.windows import assigners
 from tidemark.spark import operators
 from tidemark.spark.operators.base.contract import OperatorRuntime
-from tidemark.spark.operators.window.steps import step_of
+from tidemark.spark.operators.registry.runtimes import runtime_of
 from tidemark.state.gc.compaction import CompactionPlan, plan_compaction
 from tidemark.state.log.records import StateFile
 
@@ -57,7 +57,7 @@ RESUMPTIONS = (
 """From each epoch, to the end of the input in the long profile. The undisturbed run has two partitions."""
 
 
-def modules_of_windows() -> list[ModuleType]:
+def modules_of_operators() -> list[ModuleType]:
     return [importlib.import_module(found.name) for found in pkgutil.walk_packages(operators.__path__, f"{operators.__name__}.")]
 
 
@@ -73,12 +73,14 @@ def kinds_of(base: type) -> Iterator[type]:
 def test_the_job_has_every_operator() -> None:
     """Whoever adds an operator adds it to that job: then it is shown to be restored as the others are."""
     job = tm.Job("job", {name: tm.memory(stream, name) for name, stream in streams_of(Path("landing")).items()})
-    nodes = [node for node in job.nodes if isinstance(node, WindowNode)]
-    assert modules_of_windows()
-    assert {type(step_of(node)) for node in nodes} == set(kinds_of(OperatorRuntime))
+    nodes = [node for node in job.nodes if isinstance(node, StatefulNode)]
+    assert modules_of_operators()
+    assert {type(runtime_of(node)) for node in nodes} == set(kinds_of(OperatorRuntime))
     assert {type(node) for node in job.nodes} == set(kinds_of(Node))
     known = {kind for _, kind in inspect.getmembers(assigners, inspect.isclass) if hasattr(kind, "assign")}
-    assert {type(node.assigner) for node in nodes} == {kind for kind in known if kind.__module__ == assigners.__name__}
+    assert {type(node.assigner) for node in nodes if isinstance(node, WindowNode)} == {
+        kind for kind in known if kind.__module__ == assigners.__name__
+    }
 
 
 def merging(patch: pytest.MonkeyPatch) -> Counter[str]:
@@ -93,7 +95,7 @@ def merging(patch: pytest.MonkeyPatch) -> Counter[str]:
 
         return plan
 
-    for module in modules_of_windows():
+    for module in modules_of_operators():
         if hasattr(module, "plan_compaction"):
             merges[module.__name__] = 0
             patch.setattr(module, "plan_compaction", plan_of(module.__name__))
@@ -139,7 +141,7 @@ def test_resumed_from_any_epoch_at_any_parallelism(spark: SparkSession, tmp_path
 
 def stateful(runs: OperatorRuns) -> list[str]:
     """Return the uids of the job's operators."""
-    return [node.uid for node in runs.job(JOB)[0].nodes if isinstance(node, WindowNode) and node.uid]
+    return [node.uid for node in runs.job(JOB)[0].nodes if isinstance(node, StatefulNode) and node.uid]
 
 
 def tables_by_epoch(runs: OperatorRuns) -> list[Rows]:
