@@ -62,7 +62,8 @@ def describe_column(node: Node, name: str) -> str | None:
         case SideOutputNode(inputs=(SourceNode(), *_)):
             return _MALFORMED.get(name)
         case SideOutputNode():
-            return describe_column(node.emitter.inputs[0], name)
+            emitting = node.emitter
+            return describe_column(emitting.ports[0].node if isinstance(emitting, StatefulNode) else emitting.input, name)
         case SelectNode(columns=columns) | WithColumnsNode(columns=columns):
             made = dict(columns).get(name)
             return describe_column(node.input, name) if made is None else _made(node.input, made, name)
@@ -70,7 +71,7 @@ def describe_column(node: Node, name: str) -> str | None:
             return f"One item of `{describe_expression(node.expression)}`."
         case StatefulNode():
             kind = kind_of(node)
-            return describe_column(node.inputs[0], name) if kind.chooses_rows else kind.describe_column(node, name)
+            return describe_column(node.ports[0].node, name) if kind.chooses_rows else kind.describe_column(node, name)
         case UnionNode():
             found = {describe_column(each, name) for each in node.inputs}
             return found.pop() if len(found) == 1 else None
