@@ -6,6 +6,7 @@ of elements kept before is the times that state has of the key.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F
@@ -35,14 +36,14 @@ class DeduplicateFrames:
 
     def __init__(self, node: DeduplicateNode) -> None:
         self.keys = [key_column(name) for name, _ in node.keys]
-        self._key_columns = [column(expression).alias(key) for key, (_, expression) in zip(self.keys, node.keys, strict=True)]
+        self._node = node
         self._names = [name for name, _ in node.keys]
         self._within = node.within_ms
 
-    @property
+    @cached_property
     def key_columns(self) -> list[Column]:
         """The keys of elements, under the names they have in state."""
-        return self._key_columns
+        return [column(expression).alias(key) for key, (_, expression) in zip(self.keys, self._node.keys, strict=True)]
 
     @property
     def key_results(self) -> list[str]:
@@ -60,7 +61,7 @@ class DeduplicateFrames:
         names = [*map(quoted, visible_of(rows.columns)), TIME, POSITION]
         element = F.expr(f"struct({TIME} AS t, {POSITION} AS p, struct({', '.join(names)}) AS r)")
         late = F.expr(f"{TIME} <= {parameters(late_until, varying=TIME)[0]}")
-        given = rows.select(*self._key_columns, element.alias(_ELEMENT), late.alias(_LATE))
+        given = rows.select(*self.key_columns, element.alias(_ELEMENT), late.alias(_LATE))
         if state is not None:
             held = state.select(*map(quoted, self.keys), F.col(START).alias(_HELD))
             given = given.unionByName(held, allowMissingColumns=True)
