@@ -42,8 +42,8 @@ from tidemark.errors import (
     SinkError,
     SourceError,
     StateMismatchError,
-    StoreError,
     TidemarkError,
+    UnusablePlaceError,
     UserCodeError,
 )
 from tidemark.state.log.joblog import JobLog
@@ -538,13 +538,13 @@ def missing_copy_of_a_source_log(lab: Lab) -> Act:
 # ------------------------------------------------------------------------------------------------------------- the store
 
 
-@at_run(StoreError, "store", "may be read and written")
+@at_run(UnusablePlaceError, "store", "may be read and written")
 def store_that_is_a_file(lab: Lab) -> Act:
     (lab.folder / "store").write_text("something else")
     return lab.rows_out(lab.source())
 
 
-@at_run(StoreError, "store", "may be read and written")
+@at_run(UnusablePlaceError, "store", "may be read and written")
 def store_without_permission(lab: Lab) -> Act:
     # A folder that even root cannot write to.
     job = tm.Job("fares", outputs={"rows": tm.delta(lab.source(), lab.path("out"))}, store="/proc/store")

@@ -191,7 +191,7 @@ def test_a_store_that_cannot_be_opened(tmp_path: Path) -> None:
         arguments = ["--store", str(tmp_path / "store"), "--job", "fares", "--attempt", "1", "--log", str(log)]
         assert main(arguments) == TERMINAL
         assert any("TM400" in line for line in tail(log, 50))
-        assert tail(log, 1)[0].endswith("ends with exit code 1")
+        assert tail(log, 1)[0].endswith("ends with exit code 64")
     finally:
         for handler in set(root.handlers) - set(before):
             root.removeHandler(handler)

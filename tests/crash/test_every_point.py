@@ -13,10 +13,10 @@ import pytest
 from tests.crash import fares
 from tests.crash.child import call
 from tests.crash.outcomes import Outcome, check_complete, check_swept, check_visible, head_of, outcome_of
-from tests.killed import kill_at
+from tests.crash.warm_jvm import CHECKOUT
 from tests.seeds import PROFILE
 from tidemark.crashpoints import RUN_POINTS, reached
-from tidemark.testing.crash import Ending
+from tidemark.testing.crash import Ending, run_until_crash
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,7 +59,7 @@ def undisturbed(session: SparkSession, tmp_path_factory: pytest.TempPathFactory)
 
 def kill(folder: Path, point: str, jvm: Mapping[str, str], attempt: int = 0) -> Ending:
     """Drive the job in a process of its own until it dies, and look at what readers see then."""
-    ending = kill_at("tests.crash.fares:drive", point, [str(folder), str(attempt)], environment=jvm)
+    ending = run_until_crash("tests.crash.fares:drive", point, [str(folder), str(attempt)], environment=jvm, cwd=CHECKOUT)
     check_visible(folder)
     return ending
 
@@ -112,8 +112,8 @@ def test_killed_at_a_point_and_its_successor_at_another(
 ) -> None:
     times = [undisturbed.reached.get(point, 0) for point in points]
     assert min(times) >= 2, f"{points} are reached {times} times; give the job settings that reach them"
-    kill(landing(tmp_path), points[0], jvm)
-    kill(tmp_path, f"{points[1]}:{max(1, (times[1] - 1) * 2 // 3)}", jvm, 1)
+    kill(landing(tmp_path), points[0], jvm).require_killed()
+    kill(tmp_path, f"{points[1]}:{max(1, (times[1] - 1) * 2 // 3)}", jvm, 1).require_killed()
     recover(tmp_path, session, undisturbed, 2)
     sweep_up(tmp_path, session, 3)
 
@@ -124,8 +124,8 @@ def test_killed_again_while_it_recovers(
 ) -> None:
     dice = Random(seed)
     first = dice.choice([point for point in RUN_POINTS if undisturbed.reached[point] >= 3])
-    kill(landing(tmp_path), f"{first}:1", jvm)
-    kill(tmp_path, dice.choice(RECOVERY_POINTS), jvm, 1)
+    kill(landing(tmp_path), f"{first}:1", jvm).require_killed()
+    kill(tmp_path, dice.choice(RECOVERY_POINTS), jvm, 1).require_killed()
     recover(tmp_path, session, undisturbed, 2)
     sweep_up(tmp_path, session, 3)
 
@@ -134,14 +134,14 @@ def test_killed_five_times_in_a_row(undisturbed: Undisturbed, jvm: Mapping[str, 
     points: Sequence[str] = ("state-staged", "before-commit", "after-commit", "output-published:2", "before-commit:2")
     landing(tmp_path)
     for attempt, point in enumerate(points):
-        kill(tmp_path, point, jvm, attempt)
+        kill(tmp_path, point, jvm, attempt).require_killed()
     recover(tmp_path, session, undisturbed, len(points))
     sweep_up(tmp_path, session, len(points) + 1)
 
 
 @pytest.mark.parametrize("point", ["state-staged:2", "after-commit:2"])
 def test_killed_together_with_its_jvm(point: str, undisturbed: Undisturbed, session: SparkSession, tmp_path: Path) -> None:
-    kill(landing(tmp_path), point, {})
+    kill(landing(tmp_path), point, {}).require_killed()
     recover(tmp_path, session, undisturbed)
     sweep_up(tmp_path, session, 2)
 

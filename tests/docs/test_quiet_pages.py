@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -74,6 +75,8 @@ def test_the_page_in_python_says_only_where_the_log_is(folder: Path) -> None:
 def test_the_page_in_the_shell_says_only_what_the_run_does(folder: Path) -> None:
     run = (sys.executable, "-c", "from tidemark.cli.program.main import main; main()", "run", "first_job:job", "--master", "local[2]")
     store = str(folder / "killed")
+    # Another job's tables would be named on standard error.
+    shutil.rmtree(folder / "warehouse", ignore_errors=True)
     killed = done_in(folder, *run, "--store", store, TIDEMARK_CRASH_AT="after-commit:2")
     assert killed.returncode == -9
     lines = iter(killed.stderr.splitlines())
