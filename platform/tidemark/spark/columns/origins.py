@@ -10,8 +10,8 @@ from typing import Final
 
 from tidemark.graph.checks.node_expressions import deferred_expressions, node_expressions
 from tidemark.graph.expressions.expressions import Site
-from tidemark.graph.model.nodes import FunctionNode, Node, TransformNode
-from tidemark.graph.operators.window.node import WindowNode
+from tidemark.graph.model.nodes import FunctionNode, Node, StatefulNode, TransformNode
+from tidemark.graph.operators.registry import kind_of
 
 _SQL = re.compile(r"== SQL[^\n]*==\n(?P<shown>.*?)\n[ -]*\^", re.DOTALL)
 _CALL = re.compile(r"== DataFrame ==\n[^\n]* was called from\n(?P<place>[^\n]+:\d+)")
@@ -138,11 +138,8 @@ def _functions(node: Node) -> Iterator[tuple[str, CodeType]]:
     match node:
         case FunctionNode() | TransformNode():
             named = [(node.kind if isinstance(node, FunctionNode) else "transform", node.function)]
-        case WindowNode():
-            named = [("the window function", node.function.function)] if node.function is not None else []
-            for name, aggregate in node.aggregates:
-                parts = (vars(each.function).values() for each in aggregate.functions if hasattr(each.function, "__dict__"))
-                named += [(f"aggregate {name!r}", function) for part in parts for function in part]
+        case StatefulNode():
+            named = list(kind_of(node).functions(node))
     for what, function in named:
         code = getattr(function, "__code__", None)
         if isinstance(code, CodeType):
