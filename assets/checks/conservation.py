@@ -11,7 +11,7 @@ from tidemark.assets.checks.check import CheckDeclaration, Finding
 from tidemark.assets.checks.evidence import Evidence
 from tidemark.assets.streams.job_streams import StreamData, emitter, is_whole_side_output, output_streams
 from tidemark.errors import SinkError
-from tidemark.graph import DeltaSpec, FilterNode, Job, Node, OutputTag, SourceNode, StatefulNode, counter_of
+from tidemark.graph import DeltaSpec, FilterNode, Job, Node, OutputTag, SourceNode, StatefulNode
 from tidemark.state import EpochProgress, Totals, add_epoch, empty_totals
 
 
@@ -137,7 +137,7 @@ def _emitted(node: Node, tag: OutputTag, *, totals: Totals, epoch: EpochProgress
         case SourceNode(name=name):
             return totals["sources"].get(name, {}).get("malformed")
         case StatefulNode(uid=str(uid)):
-            return totals["operators"].get(uid, {}).get(counter_of(node, tag))
+            return totals["operators"].get(uid, {}).get(node.counter_of(tag))
         case FilterNode():
             named = next((name for name, item in epoch.filters.items() if item.rejects_to == tag.name), "")
             return totals["filters"].get(named, {}).get("rejected")

@@ -22,7 +22,6 @@ from tidemark.graph import (
     TransformNode,
     WindowNode,
     WithColumnsNode,
-    counter_of,
     walk,
 )
 
@@ -101,7 +100,7 @@ def output_kind(node: Node) -> StreamKind:
         case FilterNode() if emitting.rejects_to == tag:
             return "rejected"
         case StatefulNode():
-            return counter_of(emitting, tag)
+            return emitting.counter_of(tag)
         case _:
             return "main"
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import tidemark as tm
+from tidemark.graph.operators.registry import kind_of
 from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.triggers.triggers import QuietTrigger
 from tidemark.spark.operators.aligned.triggered import TriggeredStep
@@ -15,7 +16,6 @@ from tidemark.spark.operators.base.contract import OperatorRuntime
 from tidemark.spark.operators.count.counted import CountedStep
 from tidemark.spark.operators.process.buffered import BufferedStep
 from tidemark.spark.operators.process.result_functions import ResultFunctionStep
-from tidemark.spark.operators.registry.capabilities import late_known_after_emit
 from tidemark.spark.operators.window.steps import step_of
 
 EARLY = tm.event_time_trigger(early=tm.count_trigger(3))
@@ -79,7 +79,7 @@ def test_aggregates_keep_no_elements_where_a_rule_says_when_windows_fire(name: s
     node = node_of(make)
     assert type(step_of(node)) is expected
     # What is scheduled from the graph alone is what that step does.
-    assert late_known_after_emit(node) is (expected is BufferedStep)
+    assert kind_of(node).late_known_after_emit(node) is (expected is BufferedStep)
 
 
 def test_a_function_behind_aggregates_leaves_them_their_step() -> None:

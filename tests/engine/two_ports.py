@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import pytest
 
 import tidemark as tm
-from tidemark.graph.model.nodes import Node, Port, StatefulNode
-from tidemark.graph.operators.kind import Capabilities, OperatorKind
-from tidemark.graph.operators.registry import kind_of
+from tidemark.graph.model.nodes import Node, StatefulNode
+from tidemark.graph.operators.kind import OperatorKind
+from tidemark.graph.operators.registry import kinds
 from tidemark.semantics.windows.windows import TimeDomain
 
 
@@ -26,19 +26,16 @@ class PairKind:
         del node
         return self.late_after
 
-    def capabilities(self, node: StatefulNode) -> Capabilities:
+    def late_known_after_emit(self, node: StatefulNode) -> bool:
         """Return when late rows are known."""
         del node
-        return Capabilities(late_known_after_emit=self.late_after)
+        return self.late_after
 
 
 def make_known(patch: pytest.MonkeyPatch, *, late_after: bool = False) -> None:
     """Let the engine know the kind while a test runs."""
-
-    def kind(node: StatefulNode) -> OperatorKind[Any] | PairKind:
-        return PairKind(late_after) if node.KIND == PairNode.KIND else kind_of(node)
-
-    patch.setattr("tidemark.spark.operators.registry.capabilities.kind_of", kind)
+    known: Mapping[str, OperatorKind[Any] | PairKind] = {**kinds(), PairNode.KIND: PairKind(late_after)}
+    patch.setattr("tidemark.graph.operators.registry.kinds", lambda: known)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -50,12 +47,6 @@ class PairNode(StatefulNode):
 
     KIND: ClassVar[str] = "pair"
     PORTS: ClassVar[tuple[str, ...]] = ("left", "right")
-
-    @property
-    def ports(self) -> tuple[Port, ...]:
-        """Left and right."""
-        left, right = self.inputs
-        return Port("left", left), Port("right", right)
 
     @property
     def side_tags(self) -> Mapping[str, tm.OutputTag]:

@@ -30,7 +30,6 @@ from .model.nodes import WithColumnsNode as WithColumnsNode
 from .model.nodes import walk as walk
 from .model.schema import Schema as Schema
 from .model.schema import SchemaColumn as SchemaColumn
-from .operators.registry import counter_of as counter_of
 from .operators.registry import kind_of as kind_of
 from .operators.window.descriptions import describe_aggregate as describe_aggregate
 from .operators.window.descriptions import describe_firing as describe_firing

@@ -12,7 +12,7 @@ from tidemark.errors import DefinitionError
 from tidemark.graph.api.streams import Stream
 from tidemark.graph.model.nodes import OutputTag, StatefulNode
 from tidemark.graph.model.places import user_place
-from tidemark.graph.operators.registry import counter_of, kind_of
+from tidemark.graph.operators.registry import kind_of
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from tidemark.testing.operators.contract import Arrived, Emitted, Folds, Row
 from tidemark.testing.operators.registry import pure_operator
@@ -110,7 +110,7 @@ class OperatorHarness:
 
     def side_output(self, tag: OutputTag | str) -> list[dict[str, object]]:
         """Return all rows so far of a side output, by its tag or the name of its counter, such as ``late``."""
-        counter = tag if isinstance(tag, str) else counter_of(self._node, tag)
+        counter = tag if isinstance(tag, str) else self._node.counter_of(tag)
         return list(self._side[counter])
 
     def state(self) -> list[dict[str, object]]:

@@ -17,7 +17,7 @@ from tidemark.graph.model.nodes import (
     WithColumnsNode,
     walk,
 )
-from tidemark.graph.operators.registry import counter_of, kind_of
+from tidemark.graph.operators.registry import kind_of
 
 
 def lineage(node: Node, column: str) -> set[tuple[str, str]]:
@@ -79,5 +79,5 @@ def _side_output(node: SideOutputNode, given: ColumnOrigins) -> ColumnOrigins:
         lines: dict[Node, ColumnOrigins] = {}
         for each in walk(emitter.inputs):
             lines[each] = _lines(each, [lines[child] for child in each.inputs])
-        return kind_of(emitter).side_lineage(emitter, counter_of(emitter, node.tag), [lines[port.node] for port in emitter.ports])
+        return kind_of(emitter).side_lineage(emitter, emitter.counter_of(node.tag), [lines[port.node] for port in emitter.ports])
     return given

@@ -26,7 +26,7 @@ from tidemark.graph.model.nodes import (
 )
 from tidemark.graph.model.schema import Schema, SchemaColumn
 from tidemark.graph.operators.keys import typed
-from tidemark.graph.operators.registry import counter_of, kind_of
+from tidemark.graph.operators.registry import kind_of
 
 MALFORMED_COLUMNS = Schema.of(
     [
@@ -108,7 +108,7 @@ def _side_output(node: SideOutputNode) -> Schema | None:
     if isinstance(emitter, SourceNode):
         return MALFORMED_COLUMNS
     if isinstance(emitter, StatefulNode):
-        return kind_of(emitter).side_schema(emitter, counter_of(emitter, node.tag), input_schemas(emitter))
+        return kind_of(emitter).side_schema(emitter, emitter.counter_of(node.tag), input_schemas(emitter))
     return schema_of(emitter.input)
 
 

@@ -208,14 +208,28 @@ class StatefulNode(Node, ABC):
     PORTS: ClassVar[tuple[str, ...]]
 
     @property
-    @abstractmethod
     def ports(self) -> tuple[Port, ...]:
         """The inputs in the order of ``inputs``; a node that was made of a stored definition has none."""
+        inputs = zip(self.PORTS, self.inputs, self.port_keys, strict=False)
+        return tuple(Port(name, node, keys) for name, node, keys in inputs)
+
+    @property
+    def port_keys(self) -> tuple[tuple[tuple[str, Expression], ...], ...]:
+        """The key of each port's rows, in the order of ``PORTS``: none, unless the kind has some."""
+        return ((),) * len(self.PORTS)
 
     @property
     @abstractmethod
     def side_tags(self) -> Mapping[str, OutputTag]:
         """The side outputs that somebody asked for, by the name of the counter of their rows, such as ``late``."""
+
+    def counter_of(self, tag: OutputTag) -> str:
+        """Return the counter of the rows that a side output holds.
+
+        Raises:
+            KeyError: the operator has no such side output.
+        """
+        return {own.name: counter for counter, own in self.side_tags.items()}[tag.name]
 
     @property
     @abstractmethod

@@ -82,7 +82,7 @@ def _canonical(text: str, names: Names) -> str:
 
 
 def entries(definition: Definition, kind: str) -> dict[str, Mapping[str, object]]:
-    """Return the keys or aggregates of a definition by name."""
+    """Return the ``keys`` or ``aggregates`` of a definition by name, in their order."""
     found = cast("list[Mapping[str, object]]", definition.get(kind, []))
     return {str(entry["name"]): entry for entry in found}
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final, cast
+from collections.abc import Sequence
+from typing import Final
 
 from tidemark.errors import ExpressionError
 from tidemark.graph.expressions.expression_types import expression_type, type_of
@@ -11,6 +11,7 @@ from tidemark.graph.expressions.expressions import Site, check_columns, parse_ro
 from tidemark.graph.expressions.function_text import function_text, text_hash
 from tidemark.graph.model.nodes import Expression
 from tidemark.graph.model.schema import Schema, SchemaColumn
+from tidemark.graph.operators.changes import Definition, entries
 
 Keys = Sequence[tuple[str, Expression]]
 
@@ -43,10 +44,9 @@ def encode_keys(keys: Keys) -> list[dict[str, str]]:
     return [{"name": name, "expression": _encoded(expression)} for name, expression in keys]
 
 
-def decode_keys(definition: Mapping[str, object]) -> tuple[tuple[str, Expression], ...]:
+def decode_keys(definition: Definition) -> tuple[tuple[str, Expression], ...]:
     """Return the keys of a definition."""
-    stored = cast("list[Mapping[str, object]]", definition.get("keys", []))
-    return tuple((str(entry["name"]), str(entry["expression"])) for entry in stored)
+    return tuple((name, str(entry["expression"])) for name, entry in entries(definition, "keys").items())
 
 
 def _encoded(expression: Expression) -> str:

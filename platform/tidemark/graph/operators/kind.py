@@ -30,16 +30,6 @@ class UpsertKeys:
     replaces: str | None = None
 
 
-@dataclass(frozen=True)
-class Capabilities:
-    """What the engine may do with an operator, and must know before it plans an epoch.
-
-    ``late_known_after_emit``: which rows were not accepted is known only once results were emitted.
-    """
-
-    late_known_after_emit: bool = False
-
-
 class OperatorKind(ABC, Generic[N]):
     """The rules of one kind of operator.
 
@@ -161,7 +151,7 @@ class OperatorKind(ABC, Generic[N]):
         del node
         return True
 
-    def capabilities(self, node: N) -> Capabilities:
-        """Return what the engine may do with it."""
+    def late_known_after_emit(self, node: N) -> bool:
+        """Return whether it is known only after an epoch's results were emitted which of its rows were not accepted."""
         del node
-        return Capabilities()
+        return False

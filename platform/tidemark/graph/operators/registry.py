@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from tidemark.errors import StateMismatchError
-from tidemark.graph.model.nodes import OutputTag, StatefulNode
+from tidemark.graph.model.nodes import StatefulNode
 from tidemark.graph.operators.changes import SAME, Definition, DefinitionChange, Kept, Names, other_kind
 from tidemark.graph.operators.deduplicate.kind import DeduplicateKind
 from tidemark.graph.operators.kind import OperatorKind
@@ -68,12 +68,3 @@ def definition_changes(
     if other is not None:
         return (other,)
     return kinds()[str(new["kind"])].changes(old, new, names, kept)
-
-
-def counter_of(node: StatefulNode, tag: OutputTag) -> str:
-    """Return the counter of the rows that a side output of an operator holds.
-
-    Raises:
-        KeyError: the operator has no such side output.
-    """
-    return {own.name: counter for counter, own in node.side_tags.items()}[tag.name]

@@ -8,7 +8,7 @@ from typing import Final, cast
 from tidemark.errors import DefinitionError
 from tidemark.graph.checks.propagation import state_columns
 from tidemark.graph.model.nodes import StatefulNode
-from tidemark.graph.operators.changes import DefinitionChange, Kept, Names, renamed
+from tidemark.graph.operators.changes import DefinitionChange, Kept, Names, entries, renamed
 from tidemark.graph.operators.registry import definition_changes, describe_state, encode, kind_of
 from tidemark.graph.operators.state_names import ELEMENT_ORDER, FUNCTION_PART, element_column, element_name, key_column, partial_column
 from tidemark.savepoints.model.restore_words import LEAVE_BEHIND, by_restore
@@ -125,12 +125,9 @@ class _Case:
         return Finding(change.what, "incompatible", rows, fix)
 
     def _fix_of_gone(self, name: str) -> str:
-        old = _entry(self._old, name)
-        alike = [
-            change.name
-            for change in self._changes
-            if change.effect == "added" and {**_entry(self._new, change.name), "name": name, "result": ""} == {**old, "result": ""}
-        ]
+        was, now = entries(self._old, "aggregates").get(name, {}), entries(self._new, "aggregates")
+        added = (change.name for change in self._changes if change.effect == "added")
+        alike = [each for each in added if {**now.get(each, {}), "name": name, "result": ""} == {**was, "result": ""}]
         leave = f"leave it behind: {self._renaming(name, None)}"
         if alike:
             return f"say that it is called {alike[0]!r} now: {self._renaming(name, alike[0])}; or {leave}"
@@ -169,8 +166,8 @@ class _Case:
         return found
 
     def _change_of(self, column: str, stored: object, wanted: object) -> Change:
-        kind = _entry(self._new, self._owner(column)).get("kind")
-        keys = {key_column(str(entry["name"])) for entry in _entries(self._new, "keys")}
+        kind = entries(self._new, "aggregates").get(self._owner(column), {}).get("kind")
+        keys = set(map(key_column, entries(self._new, "keys")))
         compared = column in keys or kind in _OF_DISTINCT
         # The fields of distinct combinations are called as the columns are, and are told by their order.
         same = with_names_of(stored, wanted) if kind in _OF_DISTINCT else stored
@@ -203,14 +200,13 @@ class _Case:
     def _new_names(self) -> dict[str, str]:
         """Return the columns of keys, partials and elements that are stored and stay, with their new names."""
         found = {}
-        for entry in _entries(self._old, "keys"):
-            found[key_column(str(entry["name"]))] = key_column(renamed(str(entry["name"]), self._names))
+        for name in entries(self._old, "keys"):
+            found[key_column(name)] = key_column(renamed(name, self._names))
         for column in self._columns:
-            name = element_name(column)
-            if name is not None:
-                found[column] = element_column(renamed(name, self._names))
-        for entry in _entries(self._old, "aggregates"):
-            name = str(entry["name"])
+            element = element_name(column)
+            if element is not None:
+                found[column] = element_column(renamed(element, self._names))
+        for name, entry in entries(self._old, "aggregates").items():
             if self._kept == "partials" and not (name in self._names and self._names[name] is None):
                 now = renamed(name, self._names)
                 for partial in cast("list[Mapping[str, str]]", entry.get("partials", [])):
@@ -218,15 +214,15 @@ class _Case:
         return found
 
     def _partials(self, definition: Mapping[str, object], aggregate: str) -> list[str]:
-        parts = cast("list[Mapping[str, str]]", _entry(definition, aggregate).get("partials", []))
+        parts = cast("list[Mapping[str, str]]", entries(definition, "aggregates").get(aggregate, {}).get("partials", []))
         return [partial_column(aggregate, part["name"]) for part in parts]
 
     def _owner(self, column: str) -> str:
         """Return the key or aggregate that a column is of."""
-        for entry in _entries(self._new, "aggregates"):
-            if column in self._partials(self._new, str(entry["name"])):
-                return str(entry["name"])
-        return next((str(e["name"]) for e in _entries(self._new, "keys") if key_column(str(e["name"])) == column), "")
+        for name in entries(self._new, "aggregates"):
+            if column in self._partials(self._new, name):
+                return name
+        return next((name for name in entries(self._new, "keys") if key_column(name) == column), "")
 
     def _shown(self, column: str) -> str:
         """Return what a column is, in words."""
@@ -237,13 +233,13 @@ class _Case:
 
     def _check_names(self) -> None:
         """Refuse a map that names nothing that was there, leaves behind what cannot be, or makes two columns one."""
-        known = {str(entry["name"]) for kind in ("keys", "aggregates") for entry in _entries(self._old, kind)}
+        known = {*entries(self._old, "keys"), *entries(self._old, "aggregates")}
         known |= {name for name in map(element_name, self._columns) if name is not None}
-        texts = [str(entry.get("expression")) for entry in _entries(self._old, "keys")]
-        for entry in _entries(self._old, "aggregates"):
+        texts = [str(entry.get("expression")) for entry in entries(self._old, "keys").values()]
+        for entry in entries(self._old, "aggregates").values():
             texts += cast("list[str]", entry.get("arguments", []))
             texts += [part["create"] for part in cast("list[Mapping[str, str]]", entry.get("partials", []))]
-        aggregates = sorted(str(entry["name"]) for entry in _entries(self._old, "aggregates"))
+        aggregates = sorted(entries(self._old, "aggregates"))
         for name, new in self._names.items():
             # A column of the stream is not stored by its name, where only an expression over it is.
             if name not in known and not any(name in text for text in texts):
@@ -271,11 +267,3 @@ class _Case:
 def _known_types(node: StatefulNode) -> dict[str, object]:
     columns = state_columns(node) or {}
     return {name: None if kind is None else type_of_ddl(kind) for name, kind in columns.items()}
-
-
-def _entries(definition: Mapping[str, object], kind: str) -> list[Mapping[str, object]]:
-    return cast("list[Mapping[str, object]]", definition.get(kind, []))
-
-
-def _entry(definition: Mapping[str, object], aggregate: str) -> Mapping[str, object]:
-    return next((entry for entry in _entries(definition, "aggregates") if entry["name"] == aggregate), {})

@@ -20,7 +20,7 @@ from tidemark.graph.model.nodes import (
 )
 from tidemark.spark.columns.tallies import ALIVE, MALFORMED, Figures
 from tidemark.spark.epoch.stateless import StatelessPlan
-from tidemark.spark.epoch.topology import Topology, counter_of
+from tidemark.spark.epoch.topology import Topology
 from tidemark.spark.operators.base.contract import InputCounts
 from tidemark.state.log.progress import FilterProgress, TransformProgress
 from tidemark.state.log.records import OutputRecord
@@ -65,7 +65,7 @@ class Balance:
         """Return how many rows a side output has."""
         emitter = node.emitter
         if isinstance(emitter, StatefulNode):
-            counter = counter_of(node)
+            counter = emitter.counter_of(node.tag)
             return sum(counts.others.get(counter, 0) for counts in self.input_counts.get(id(emitter), {}).values())
         if isinstance(emitter, SplitNode):
             figures = self.figures(emitter)

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tidemark.graph.model.nodes import FilterNode, Node, SideOutputNode, SourceNode, SplitNode, StatefulNode, UnionNode, walk
+from tidemark.graph.operators.registry import kind_of
 from tidemark.spark.epoch.topology import CHAINABLE, Topology, operators_before, result_operators
-from tidemark.spark.operators.registry.capabilities import late_known_after_emit
 
 What = Literal["process", "count", "watermarks", "emit", "output", "side_output", "consume", "compact"]
 When = Literal["always", "has_input", "has_rows", "emitted", "expected", "has_work"]
@@ -234,7 +234,9 @@ class _Builder:
         emitter = gate.emitter
         if not isinstance(emitter, StatefulNode):
             return self._topology.path_to_source(emitter) is not None
-        return not late_known_after_emit(emitter) and all(self._topology.path_to_source(node) is not None for node in emitter.inputs)
+        if kind_of(emitter).late_known_after_emit(emitter):
+            return False
+        return all(self._topology.path_to_source(node) is not None for node in emitter.inputs)
 
 
 class _Counted:
@@ -266,7 +268,7 @@ class _Counted:
         """Whether the rows of a side output are counted, given the operators that had their turn, and those that took input."""
         emitter = side.emitter
         if isinstance(emitter, StatefulNode):
-            return id(emitter) in (had_turn if late_known_after_emit(emitter) else processed)
+            return id(emitter) in (had_turn if kind_of(emitter).late_known_after_emit(emitter) else processed)
         return self.knows(emitter)
 
     def names(self, had_turn: set[int], processed: set[int]) -> list[str]:
@@ -328,7 +330,7 @@ def _read_names(topology: Topology, nodes: Iterable[Node]) -> tuple[str, ...]:
         elif isinstance(node, SideOutputNode) and isinstance(node.emitter, StatefulNode):
             found[f"{topology.name(node)} of {topology.name(node.emitter)}"] = None
             # Unless the operator itself has put them aside, they are looked up in its input.
-            pending = [*(() if late_known_after_emit(node.emitter) else node.emitter.inputs), *pending]
+            pending = [*(() if kind_of(node.emitter).late_known_after_emit(node.emitter) else node.emitter.inputs), *pending]
         else:
             pending = [*node.inputs, *pending]
     return tuple(found)

@@ -48,7 +48,7 @@ from tidemark.spark.columns.expressions import (
 from tidemark.spark.columns.tallies import ALIVE, MALFORMED, Tally
 from tidemark.spark.columns.unions import united
 from tidemark.spark.epoch.functions import apply_function
-from tidemark.spark.epoch.topology import CHAINABLE, Topology, counter_of, may_vary
+from tidemark.spark.epoch.topology import CHAINABLE, Topology, may_vary
 from tidemark.spark.sources.intake import FIRST_FILTER, Intake
 from tidemark.spark.sources.malformed import malformed_rows
 
@@ -304,7 +304,7 @@ class StatelessPlan:
             names = [name for name in marked.columns if name not in (VERDICT, CORRUPT)]
             return marked.where(F.col(VERDICT) == self.verdict(emitter)).select(*map(quoted, names))
         if isinstance(emitter, StatefulNode):
-            return self._side_rows(emitter, counter_of(node), self._looked_up_in(emitter))
+            return self._side_rows(emitter, emitter.counter_of(node.tag), self._looked_up_in(emitter))
         raise TypeError(type(emitter).__name__)
 
     def _looked_up_in(self, operator: StatefulNode) -> dict[str, DataFrame]:

@@ -25,7 +25,7 @@ from tidemark.graph.model.nodes import (
     WithColumnsNode,
     walk,
 )
-from tidemark.spark.operators.registry.capabilities import late_known_after_emit, needs_order
+from tidemark.graph.operators.registry import kind_of
 
 CHAINABLE = (SelectNode, WithColumnsNode, FilterNode)
 """Nodes that can share one pass with what comes before them: rows that drop out are marked, not removed."""
@@ -132,16 +132,8 @@ def operators_before(*nodes: Node) -> tuple[StatefulNode, ...]:
     Those whose results are among the rows, and those whose late rows are, if it is their turn that tells which these are.
     """
     sides = (found.emitter for found in walk(nodes) if isinstance(found, SideOutputNode))
-    late = (emitter for emitter in sides if isinstance(emitter, StatefulNode) and late_known_after_emit(emitter))
+    late = (emitter for emitter in sides if isinstance(emitter, StatefulNode) and kind_of(emitter).late_known_after_emit(emitter))
     return tuple({id(found): found for found in (*result_operators(*nodes), *late)}.values())
-
-
-def counter_of(side: SideOutputNode) -> str:
-    """Return the name of the counter of an operator's side output."""
-    emitter = side.emitter
-    names = [name for name, tag in emitter.side_tags.items() if tag.name == side.tag.name] if isinstance(emitter, StatefulNode) else []
-    (name,) = names
-    return name
 
 
 def may_vary(node: Node) -> bool:
@@ -160,7 +152,7 @@ def build_topology(outputs: Mapping[str, Output]) -> Topology:
                 consumers[id(parent)] = consumers.get(id(parent), 0) + 1
     for output in outputs.values():
         consumers[id(output.node)] = consumers.get(id(output.node), 0) + 1
-    ordering: list[Node] = [node for node in nodes if isinstance(node, StatefulNode) and needs_order(node)]
+    ordering: list[Node] = [node for node in nodes if isinstance(node, StatefulNode) and kind_of(node).needs_order(node)]
     # Of one epoch's rows with one key the last one stays; results of operators have positions of their own.
     replacing = [output.node for output in outputs.values() if isinstance(output.sink, DeltaSpec) and output.sink.mode == "upsert"]
     ordering += [node for node in replacing if not result_operators(node)]

@@ -16,7 +16,7 @@ from tidemark.semantics.reference.reference import ReferenceJob
 from tidemark.semantics.reference.reference_results import Element, Fold
 from tidemark.semantics.triggers.panes import Pane
 from tidemark.semantics.windows.assigners import CountWindows, DynamicSession
-from tidemark.semantics.windows.windows import GLOBAL_WINDOW
+from tidemark.semantics.windows.windows import GLOBAL_WINDOW, Window
 from tidemark.testing import folds as known
 from tidemark.testing.operators.contract import Arrived, Emitted, Folds, instant, value_of
 
@@ -100,10 +100,10 @@ class PureWindows:
     def _key(self, key: tuple[object, ...]) -> dict[str, object]:
         return dict(zip((name for name, _ in self._node.keys), key, strict=True))
 
-    def _bounds(self, window: object) -> dict[str, object]:
+    def _bounds(self, window: Window) -> dict[str, object]:
         if window == GLOBAL_WINDOW or isinstance(self._node.assigner, CountWindows):
             return {"window_start": None, "window_end": None}
-        return {"window_start": instant(window.start), "window_end": instant(window.end)}  # type: ignore[attr-defined]
+        return {"window_start": instant(window.start), "window_end": instant(window.end)}
 
     def _rows(self, pane: Pane) -> list[Emitted]:
         own: dict[str, object] = {"pane_timing": pane.timing, "pane_index": pane.index}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from tidemark.graph.model.nodes import Expression, OutputTag, Port, StatefulNode
+from tidemark.graph.model.nodes import Expression, OutputTag, StatefulNode
 from tidemark.semantics.deduplicate.deduplicate import Deduplication
 from tidemark.semantics.windows.windows import TimeDomain
 
@@ -26,9 +26,9 @@ class DeduplicateNode(StatefulNode):
     PORTS: ClassVar[tuple[str, ...]] = ("elements",)
 
     @property
-    def ports(self) -> tuple[Port, ...]:
-        """The one input, ``elements``."""
-        return tuple(Port(name, node, self.keys) for name, node in zip(self.PORTS, self.inputs, strict=False))
+    def port_keys(self) -> tuple[tuple[tuple[str, Expression], ...], ...]:
+        """That of the one input, ``elements``."""
+        return (self.keys,)
 
     @property
     def side_tags(self) -> Mapping[str, OutputTag]:

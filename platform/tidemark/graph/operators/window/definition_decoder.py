@@ -8,6 +8,7 @@ from typing import Final, cast
 
 from tidemark.errors import StateMismatchError
 from tidemark.graph.model.aggregates import Aggregate, Partial
+from tidemark.graph.operators.changes import entries
 from tidemark.graph.operators.keys import decode_keys
 from tidemark.graph.operators.window.node import WindowFunction, WindowNode
 from tidemark.semantics.triggers.builtin_triggers import (
@@ -57,7 +58,7 @@ def node_of_definition(definition: Mapping[str, object], uid: str) -> WindowNode
         uid=uid,
         keys=decode_keys(definition),
         assigner=_assigner(definition.get("assigner"), uid),
-        aggregates=tuple((str(entry["name"]), _aggregate(entry)) for entry in _entries(definition, "aggregates")),
+        aggregates=tuple((name, _aggregate(entry)) for name, entry in entries(definition, "aggregates").items()),
         allowed_lateness_ms=int(cast("int", definition.get("allowed_lateness_ms", 0))),
         trigger=trigger_of_definition(definition.get("trigger")),
         function=WindowFunction(_gone, str(function.get("returns"))) if isinstance(function, Mapping) else None,
@@ -66,7 +67,7 @@ def node_of_definition(definition: Mapping[str, object], uid: str) -> WindowNode
 
 def functions_of(definition: Mapping[str, object]) -> list[str]:
     """Return the names of the aggregates whose state only the job's own Python functions can merge."""
-    return [str(entry["name"]) for entry in _entries(definition, "aggregates") if entry.get("functions")]
+    return [name for name, entry in entries(definition, "aggregates").items() if entry.get("functions")]
 
 
 def _aggregate(entry: Mapping[str, object]) -> Aggregate:
@@ -132,7 +133,3 @@ class _Unknown(QuietTrigger):
 
 def _gone(*_: object) -> object:
     raise StateMismatchError("the window function is not stored", fix="run the job that has it")
-
-
-def _entries(definition: Mapping[str, object], kind: str) -> list[Mapping[str, object]]:
-    return cast("list[Mapping[str, object]]", definition.get(kind, []))

@@ -13,7 +13,7 @@ from tidemark.graph.model.nodes import Expression
 from tidemark.graph.model.schema import Schema, SchemaColumn
 from tidemark.graph.operators.changes import Definition, DefinitionChange, Kept, Names
 from tidemark.graph.operators.keys import typed
-from tidemark.graph.operators.kind import Capabilities, OperatorKind, Schemas, UpsertKeys
+from tidemark.graph.operators.kind import OperatorKind, Schemas, UpsertKeys
 from tidemark.graph.operators.window.checks import check_window
 from tidemark.graph.operators.window.columns import BOUNDS, PANE_INDEX, REPLACED_SESSIONS, REPLACES
 from tidemark.graph.operators.window.definition import operator_definition
@@ -130,9 +130,9 @@ class WindowKind(OperatorKind[WindowNode]):
         one_by_one = isinstance(node.assigner, DynamicSession | CountWindows)
         return not is_native(node) or one_by_one or any(aggregate.ordered for _, aggregate in node.aggregates)
 
-    def capabilities(self, node: WindowNode) -> Capabilities:
-        """Return that of windows that keep elements the late ones are known once their functions ran."""
-        return Capabilities(late_known_after_emit=not is_native(node))
+    def late_known_after_emit(self, node: WindowNode) -> bool:
+        """Return whether windows keep elements: which of them are late is known once their functions ran."""
+        return not is_native(node)
 
 
 def _results(node: WindowNode, given: Schema | None) -> tuple[SchemaColumn, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tidemark.graph.model.aggregates import Aggregate
-from tidemark.graph.model.nodes import Expression, OutputTag, Port, StatefulNode
+from tidemark.graph.model.nodes import Expression, OutputTag, StatefulNode
 from tidemark.semantics.process.evictors import Evictor
 from tidemark.semantics.triggers.triggers import Trigger
 from tidemark.semantics.windows.windows import TimeDomain, WindowAssigner
@@ -53,9 +53,9 @@ class WindowNode(StatefulNode):
     PORTS: ClassVar[tuple[str, ...]] = ("elements",)
 
     @property
-    def ports(self) -> tuple[Port, ...]:
-        """The one input, ``elements``."""
-        return tuple(Port(name, node, self.keys) for name, node in zip(self.PORTS, self.inputs, strict=False))
+    def port_keys(self) -> tuple[tuple[tuple[str, Expression], ...], ...]:
+        """That of the one input, ``elements``."""
+        return (self.keys,)
 
     @property
     def side_tags(self) -> Mapping[str, OutputTag]:

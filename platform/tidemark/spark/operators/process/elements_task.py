@@ -118,13 +118,13 @@ class ElementsFunction(KeyFunction):
         """Add the rows of a pane: its elements, or what the function makes of them."""
         out, first = call.out, call.rows.first
         start, end = bounds_of(pane.window)
-        told = (number, start, end, pane.timing, pane.index, pane.time, [session._asdict() for session in pane.replaces])
+        fields = (number, start, end, pane.timing, pane.index, pane.time, [session._asdict() for session in pane.replaces])
         origin = origin_of_pane(call.key, pane.window)
         for place, row in enumerate(pane.rows):
             if isinstance(row, HeldElement):
-                out.add(OUTPUT, _as_place(row.row), (*told, place))
+                out.add(OUTPUT, _as_place(row.row), (*fields, place))
             else:
-                out.add(OUTPUT, first, (*told, place), result=_as_mapping(row), origin=origin)
+                out.add(OUTPUT, first, (*fields, place), result=_as_mapping(row), origin=origin)
             yield from out.enough()
 
     def _late(self, run: Run, orders: array[int], call: KeyCall) -> None:

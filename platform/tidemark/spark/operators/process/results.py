@@ -25,16 +25,16 @@ _SHIFT = 20
 def aggregated(node: WindowNode, panes: DataFrame, layout: Layout) -> DataFrame:
     """Return the results of native aggregates over the elements of each pane."""
     partials = Partials(node)
-    told = [name for name in names_of(PANE_FIELDS) if name != RESULT_NUMBER]
+    fields = [name for name in names_of(PANE_FIELDS) if name != RESULT_NUMBER]
     # Under other names: the stream may have a column that is called as the state calls a key.
     names = [f"__tm_key_{number}" for number in range(len(partials.keys))]
     elements = panes.select(
         *(F.col(quoted(key)).alias(name) for key, name in zip(partials.keys, names, strict=True)),
-        *(F.col(quoted(name)) for name in (*told, *layout.beside)),
+        *(F.col(quoted(name)) for name in (*fields, *layout.beside)),
         *(F.col(quoted(column)).alias(name) for name, column in layout.elements.items()),
     )
     keys = (F.col(name).alias(key) for key, name in zip(partials.keys, names, strict=True))
-    grouped = elements.groupBy(*keys, *told).agg(*partials.creations)
+    grouped = elements.groupBy(*keys, *fields).agg(*partials.creations)
     return _results(node, grouped.withColumn(RESULT_NUMBER, F.expr("0L")), partials.results)
 
 

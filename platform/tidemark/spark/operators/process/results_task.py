@@ -42,8 +42,8 @@ class ResultsFunction(KeyFunction):
         stored = {} if call.before.state is None else read_state(call.before.state, clock.epoch).function
         functions = FunctionState(stored, merging=self.merging)
         for run in call.rows.of(NEW):
-            told = zip(*(run.values(name) for name in names_of(PANE_FIELDS)), strict=True)
-            for number, (row, values) in enumerate(zip(run.rows(self.results), told, strict=True), start=run.start):
+            panes = zip(*(run.values(name) for name in names_of(PANE_FIELDS)), strict=True)
+            for number, (row, values) in enumerate(zip(run.rows(self.results), panes, strict=True), start=run.start):
                 place = Place(run.batch, number)
                 pane = _pane_of(values)
                 note_pane(out, pane.window, pane.timing, place)
@@ -73,6 +73,6 @@ def _cleanup(entry: object, lateness: int) -> int:
 
 
 def _pane_of(values: tuple[object, ...]) -> Firing:
-    told: dict[str, Any] = dict(zip(names_of(PANE_FIELDS), values, strict=True))
-    window = GLOBAL_WINDOW if told[FROM] is None else Window(told[FROM], told[TO])
-    return Firing(window, told[TIMING], told[INDEX])
+    fields: dict[str, Any] = dict(zip(names_of(PANE_FIELDS), values, strict=True))
+    window = GLOBAL_WINDOW if fields[FROM] is None else Window(fields[FROM], fields[TO])
+    return Firing(window, fields[TIMING], fields[INDEX])
