@@ -65,6 +65,18 @@ def test_functions_see_rows_and_keep_state() -> None:
     assert [row["seen"] for row in harness.end_input()] == [2, 3]
 
 
+def test_windows_of_processing_time_go_by_the_epochs() -> None:
+    stream = trips().key_by("zone").window(tm.tumbling("10 seconds", time="processing")).aggregate(n=tm.count())
+    harness = OperatorHarness(stream.uid("w"))
+    for at, processing_time in ((500_000, 1_000), (0, 9_000), (1, 12_000)):
+        harness.process({"zone": "N"}, at=at)
+        harness.set_processing_time(processing_time)
+        # The watermark of the input says nothing to them.
+        rows = harness.advance_watermark(1_000_000)
+        assert [row["n"] for row in rows] == ([2] if processing_time == 12_000 else [])
+    assert harness.counts == {"in": 3, "accepted": 3}
+
+
 def test_aggregates_of_python_are_the_users_own() -> None:
     longest = tm.python_aggregate(
         str,

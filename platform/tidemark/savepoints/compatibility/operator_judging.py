@@ -40,7 +40,7 @@ def judge_operator(
         names: what was renamed, or is left behind.
         types: of its state's columns from now on, by name; None where only the graph was asked.
     """
-    case = _Case(uid, state, node, stored_uid=stored_uid, names=names, types=types)
+    case = _Case(uid, state, node, names=names, types=types)
     findings = tuple(case.findings())
     fits: set[Fit] = {finding.fit for finding in findings}
     status: Status = "incompatible" if "incompatible" in fits else "migrates" if "migrates" in fits else "compatible"
@@ -56,11 +56,8 @@ _OF_DISTINCT: Final = frozenset({"collect_set", "count_distinct"})
 class _Case:
     """One operator, then and now."""
 
-    def __init__(
-        self, uid: str, state: OperatorState, node: StatefulNode, *, stored_uid: str, names: Names, types: Mapping[str, object] | None
-    ) -> None:
+    def __init__(self, uid: str, state: OperatorState, node: StatefulNode, *, names: Names, types: Mapping[str, object] | None) -> None:
         self._uid = uid
-        self._stored_uid = stored_uid
         self._state = state
         self._names = names
         self._node = node

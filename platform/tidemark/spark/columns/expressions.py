@@ -83,11 +83,6 @@ def column(expression: Expression) -> Column:
     return F.expr(expression) if isinstance(expression, str) else expression()
 
 
-def named_columns(pairs: Sequence[tuple[str, Expression]]) -> list[Column]:
-    """Return the columns of (name, expression) pairs, aliased."""
-    return [column(expression).alias(name) for name, expression in pairs]
-
-
 def hidden_of(names: Sequence[str]) -> list[str]:
     """Return which of the engine's columns that travel with every row are among the names."""
     return [name for name in HIDDEN if name in names]
