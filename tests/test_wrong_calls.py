@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
+from pathlib import Path
 from types import FunctionType
 from typing import Any, Final
 
@@ -98,6 +99,48 @@ CASES: Final[dict[str, tuple[Callable[[], object], str, tuple[str, ...]]]] = {
     "run with master=": (lambda: untyped.run(JOB, master="local[2]"), "TM100", ("has no argument 'master'", "spark=SparkSession.builder")),
     "run with no event to stop": (lambda: tm.run(JOB, stop=wrong(1)), "TM100", ("stop=1 is no event", "threading.Event()")),
     "run with no function": (lambda: tm.run(JOB, on_epoch=wrong(1)), "TM100", ("on_epoch=1 is no function",)),
+    "run with a savepoint's name": (
+        lambda: tm.run(JOB, restore=wrong("good")),
+        "TM100",
+        ("restore='good' is a str, not a restore", "write restore=tm.Restore('good')"),
+    ),
+    "run with a clock of another kind": (lambda: tm.run(JOB, clock=wrong("now")), "TM100", ("clock='now' is no clock",)),
+    "run with a path as store": (
+        lambda: tm.run(JOB, store=wrong(Path("jobs"))),
+        "TM100",
+        ("names no folder", "write it as text: str(path)"),
+    ),
+    "run with a number as run_id": (
+        lambda: tm.run(JOB, run_id=wrong(5)),
+        "TM100",
+        ("run_id=5 is not text", "write it as text: run_id='5'"),
+    ),
+    "run to the end of an endless run": (lambda: tm.run(JOB, trigger="1 s", end_of_input=True), "TM100", ("leave trigger= out to drain",)),
+    "a restore from a number": (lambda: tm.Restore(wrong(5)), "TM100", ("tm.Restore(savepoint=5) is not the name of a savepoint",)),
+    "a restore with uids in a list": (
+        lambda: tm.Restore("a", uids=wrong(["b"])),
+        "TM100",
+        ("uids=['b']", "write uids={'hourly': 'per-hour'}"),
+    ),
+    "a restore with columns of no uid": (
+        lambda: tm.Restore("a", columns=wrong({"total": "sum"})),
+        "TM100",
+        ("for each uid", "columns={'hourly': {'total': 'sum'}}"),
+    ),
+    "a restore in another mode": (lambda: tm.Restore("a", mode=wrong("own")), "TM100", ("mode='own'", "'no-claim' or 'claim'")),
+    "options in a list": (
+        lambda: tm.streaming_format("kafka", options=wrong(["subscribe"])),
+        "TM100",
+        ("streaming_format(options=['subscribe']) is not a dict of options by name",),
+    ),
+    "a number counted": (lambda: tm.count(wrong(5)), "TM100", ("count(5): the argument is not an SQL expression",)),
+    "a table at a path of Python's": (lambda: tm.delta(STREAM, wrong(Path("a"))), "TM100", ("write it as text: str(path)",)),
+    "files at a path of Python's": (
+        lambda: tm.files(wrong(Path("a")), format="json", schema="at BIGINT"),
+        "TM100",
+        ("write it as text: str(path)",),
+    ),
+    "deduplicate without a time": (lambda: wrong(KEYED).deduplicate(), "TM100", (".deduplicate(within='1 hour')",)),
     "with_columns by place": (lambda: wrong(STREAM).with_columns("at + 1"), "TM100", ("is given 1 argument without a name", "name=...")),
     "keys in a list": (lambda: STREAM.key_by(wrong(["zone"])), "TM102", ("is a list, not a column", ".key_by('zone')")),
     "columns in a list": (lambda: STREAM.select(wrong(["zone", "at"])), "TM102", (".select('zone', 'at')",)),
