@@ -24,7 +24,7 @@ help: ## list the targets
 
 setup: $(STAMP) $(ARCHIVE) ## make .venv with pinned packages, .java where there is no Java 17, and Java's archive of Spark's classes
 $(STAMP): pyproject.toml requirements.lock scripts/setup scripts/java.py
-	scripts/setup && echo "setup: packages took $$SECONDS s"
+	@scripts/setup && echo "setup: packages took $$SECONDS s"
 	@touch $@
 
 # Spark starts in two thirds of the time from it; where Java makes none, all works without.

@@ -44,7 +44,7 @@ class Lab:
 
     def hourly(self, stream: tm.Stream | None = None, *, by: str = "zone", uid: str = "hourly", **aggregates: tm.Aggregate) -> tm.Stream:
         chosen = aggregates or {"total": tm.sum("fare")}
-        return (stream or self.source()).key_by(by).window(tm.tumbling("1 hour")).aggregate(**chosen).uid(uid)
+        return (self.source() if stream is None else stream).key_by(by).window(tm.tumbling("1 hour")).aggregate(**chosen).uid(uid)
 
     def job(self, **outputs: tm.Output) -> tm.Job:
         return tm.Job(self.name, outputs=outputs, store=self.path("store"))
@@ -65,7 +65,7 @@ class Lab:
 
     def ran(self, stream: tm.Stream | None = None) -> Path:
         """Run a good windowed job over its first epoch; returns the job's folder."""
-        self.run(self.windows_out(stream or self.hourly()))
+        self.run(self.windows_out(self.hourly() if stream is None else stream))
         return self.folder / "store" / self.name
 
 

@@ -71,7 +71,7 @@ class Place:
     def hourly(
         self, stream: tm.Stream | None = None, *, size: str = "1 hour", uid: str = "hourly", **aggregates: tm.Aggregate
     ) -> tm.Stream:
-        windows = (stream or self.rows()).key_by("user").window(tm.tumbling(size))
+        windows = (self.rows() if stream is None else stream).key_by("user").window(tm.tumbling(size))
         return windows.aggregate(**(aggregates or {"total": tm.sum("amount")})).uid(uid)
 
     def job(self, stream: tm.Stream, *, name: str = "pay", path: str = "table", store: str = "jobs") -> tm.Job:

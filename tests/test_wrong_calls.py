@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
+from pathlib import Path
 from types import FunctionType
 from typing import Any, Final
 
@@ -60,6 +61,30 @@ CASES: Final[dict[str, tuple[Callable[[], object], str, tuple[str, ...]]]] = {
     "map without returns": (lambda: wrong(STREAM).map(dict), "TM100", (".map(...) lacks returns", "returns='zone INT, fare DOUBLE'")),
     "a column of a stream": (lambda: wrong(STREAM)["at"], "TM100", ("a stream is no DataFrame, and has no ['at']", ".select('zone'")),
     "a loop over a stream": (lambda: list(wrong(STREAM)), "TM100", ("a stream is no DataFrame", "read from the job's outputs")),
+    "rows of a stream, counted": (
+        lambda: len(wrong(STREAM)),
+        "TM100",
+        ("a stream is no DataFrame, and has no length", ".window_all(tm.tumbling('1 hour')).aggregate(n=tm.count())"),
+    ),
+    "streams added": (lambda: wrong(STREAM) + STREAM, "TM100", ("a stream is no DataFrame, and takes no '+'", "write .union(other)")),
+    "sum of streams": (lambda: sum(wrong([STREAM, STREAM])), "TM100", ("takes no '+'", "write .union(other)")),
+    "a stream as a condition": (
+        lambda: wrong(STREAM) and STREAM,
+        "TM100",
+        ("a stream is no DataFrame, and is neither true nor false", "write 'stream is None'"),
+    ),
+    "a stream with 'not'": (lambda: not wrong(STREAM), "TM100", ("is neither true nor false",)),
+    "a value in a stream": (lambda: "JFK" in wrong(STREAM), "TM100", ("has no rows to look in", ".filter(")),
+    "a stream compared": (lambda: wrong(STREAM) > 3, "TM100", ("takes no '>'", ".filter('fare > 0')")),
+    "a condition on a stream, negated": (lambda: ~wrong(STREAM), "TM100", ("takes no '~'",)),
+    "a column of a keyed stream": (lambda: wrong(KEYED)["at"], "TM100", ("a keyed stream is no DataFrame, and has no ['at']",)),
+    "a loop over windows": (lambda: list(wrong(WINDOWED)), "TM100", ("a windowed stream is no DataFrame, and has no rows to go through",)),
+    "aggregates divided": (
+        lambda: wrong(tm.sum("a")) / tm.count(),
+        "TM100",
+        ("an aggregate is no column, and takes no '/'", ".with_columns(mean='total / n')"),
+    ),
+    "a number less an aggregate": (lambda: 1 - wrong(tm.avg("a")), "TM100", ("an aggregate is no column, and takes no '-'",)),
     "sum of nothing": (untyped.sum, "TM100", ("tm.sum(...) lacks expression", "write tm.sum('fare')")),
     "sum of two": (lambda: untyped.sum("a", "b"), "TM100", ("is given 2 arguments without a name, and takes 1 (expression)",)),
     "a tag without a name": (untyped.OutputTag, "TM100", ("tm.OutputTag(...) lacks name",)),
@@ -74,6 +99,48 @@ CASES: Final[dict[str, tuple[Callable[[], object], str, tuple[str, ...]]]] = {
     "run with master=": (lambda: untyped.run(JOB, master="local[2]"), "TM100", ("has no argument 'master'", "spark=SparkSession.builder")),
     "run with no event to stop": (lambda: tm.run(JOB, stop=wrong(1)), "TM100", ("stop=1 is no event", "threading.Event()")),
     "run with no function": (lambda: tm.run(JOB, on_epoch=wrong(1)), "TM100", ("on_epoch=1 is no function",)),
+    "run with a savepoint's name": (
+        lambda: tm.run(JOB, restore=wrong("good")),
+        "TM100",
+        ("restore='good' is a str, not a restore", "write restore=tm.Restore('good')"),
+    ),
+    "run with a clock of another kind": (lambda: tm.run(JOB, clock=wrong("now")), "TM100", ("clock='now' is no clock",)),
+    "run with a path as store": (
+        lambda: tm.run(JOB, store=wrong(Path("jobs"))),
+        "TM100",
+        ("names no folder", "write it as text: str(path)"),
+    ),
+    "run with a number as run_id": (
+        lambda: tm.run(JOB, run_id=wrong(5)),
+        "TM100",
+        ("run_id=5 is not text", "write it as text: run_id='5'"),
+    ),
+    "run to the end of an endless run": (lambda: tm.run(JOB, trigger="1 s", end_of_input=True), "TM100", ("leave trigger= out to drain",)),
+    "a restore from a number": (lambda: tm.Restore(wrong(5)), "TM100", ("tm.Restore(savepoint=5) is not the name of a savepoint",)),
+    "a restore with uids in a list": (
+        lambda: tm.Restore("a", uids=wrong(["b"])),
+        "TM100",
+        ("uids=['b']", "write uids={'hourly': 'per-hour'}"),
+    ),
+    "a restore with columns of no uid": (
+        lambda: tm.Restore("a", columns=wrong({"total": "sum"})),
+        "TM100",
+        ("for each uid", "columns={'hourly': {'total': 'sum'}}"),
+    ),
+    "a restore in another mode": (lambda: tm.Restore("a", mode=wrong("own")), "TM100", ("mode='own'", "'no-claim' or 'claim'")),
+    "options in a list": (
+        lambda: tm.streaming_format("kafka", options=wrong(["subscribe"])),
+        "TM100",
+        ("streaming_format(options=['subscribe']) is not a dict of options by name",),
+    ),
+    "a number counted": (lambda: tm.count(wrong(5)), "TM100", ("count(5): the argument is not an SQL expression",)),
+    "a table at a path of Python's": (lambda: tm.delta(STREAM, wrong(Path("a"))), "TM100", ("write it as text: str(path)",)),
+    "files at a path of Python's": (
+        lambda: tm.files(wrong(Path("a")), format="json", schema="at BIGINT"),
+        "TM100",
+        ("write it as text: str(path)",),
+    ),
+    "deduplicate without a time": (lambda: wrong(KEYED).deduplicate(), "TM100", (".deduplicate(within='1 hour')",)),
     "with_columns by place": (lambda: wrong(STREAM).with_columns("at + 1"), "TM100", ("is given 1 argument without a name", "name=...")),
     "keys in a list": (lambda: STREAM.key_by(wrong(["zone"])), "TM102", ("is a list, not a column", ".key_by('zone')")),
     "columns in a list": (lambda: STREAM.select(wrong(["zone", "at"])), "TM102", (".select('zone', 'at')",)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 from tidemark.errors import InvalidNameError
@@ -13,6 +14,15 @@ _SOURCE_NAME = re.compile(r"[A-Za-z0-9_]{1,100}")
 def is_blank(value: object) -> bool:
     """Return whether something is not text, or is text with nothing in it."""
     return not isinstance(value, str) or not value.strip()
+
+
+def as_text(value: object, otherwise: str) -> str:
+    """Return how to mend a place that was to be text: for a path of Python's, to write it as text, else what is given.
+
+    >>> as_text(5, "give a folder")
+    'give a folder'
+    """
+    return "write it as text: str(path)" if isinstance(value, os.PathLike) else otherwise
 
 
 def is_name(value: object) -> bool:

@@ -32,7 +32,7 @@ def rows(*more: Sequence[tuple[object, ...]]) -> tm.Stream:
 
 
 def per_key(aggregate: Aggregate, stream: tm.Stream | None = None) -> tm.Stream:
-    windows = (stream or rows()).key_by("k").window(tm.tumbling("10 ms"))
+    windows = (rows() if stream is None else stream).key_by("k").window(tm.tumbling("10 ms"))
     return windows.aggregate(made=aggregate).uid("w")
 
 

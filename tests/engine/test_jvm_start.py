@@ -58,10 +58,22 @@ WRONG = (
 )
 
 SETTINGS = {
-    "spark.driver.memory=1": "Error occurred during initialization of VM; Too small maximum heap",
-    "spark.driver.memory=4000000t": "Could not reserve enough space",
-    "spark.driver.extraJavaOptions=-XX:MaxRAMPercentage=abc": "Improperly specified VM option 'MaxRAMPercentage=abc'",
+    "spark.driver.memory=1": ("TM600", "Error occurred during initialization of VM; Too small maximum heap"),
+    "spark.driver.memory=lots": ("TM600", "Invalid maximum heap size: -Xmxlots"),
+    "spark.driver.memory=4000000t": ("TM502", "Could not reserve enough space"),
+    "spark.driver.extraJavaOptions=-XX:MaxRAMPercentage=abc": ("TM600", "Improperly specified VM option 'MaxRAMPercentage=abc'"),
+    "spark.driver.extraJavaOptions=-Xmx2g": ("TM600", "Error: Not allowed to specify max heap(Xmx) memory settings through java options"),
+    "spark.executor.memory=lots": ("TM600", "Executor memory must be a positive number"),
 }
+ENDS_WHILE_SPARK_STARTS = """
+import tidemark as tm
+from tidemark.spark.env.session import build_session
+try:
+    build_session("local[1]", conf={"spark.local.dir": "/proc/nowhere"})
+except tm.TidemarkError as error:
+    print(error)
+print(build_session("local[1]").range(3).count())
+"""
 VARIABLES = {"JAVA_TOOL_OPTIONS": ("-Xmx1", "Too small maximum heap"), "JDK_JAVA_OPTIONS": ("-XX:NoSuchOption", "'NoSuchOption'")}
 
 
@@ -86,13 +98,30 @@ def test_a_setting_that_java_does_not_start_with_is_named_as_java_does(folder: P
     assert done.returncode != 0
     said = re.fullmatch(rf"{STARTING}\ntidemark: (?P<line>.+)\n", done.stderr)
     assert said is not None, done.stderr
-    line, cause = said["line"], SETTINGS[setting]
-    assert line.startswith("[TM502] Java ended before Spark could start in it: "), line
+    line, (code, cause) = said["line"], SETTINGS[setting]
+    assert line.startswith(f"[{code}] Java ended before Spark could start in it: "), line
     assert cause in line, line
-    assert "(job 'small'). Fix: correct the setting of the JVM that it names" in line
+    wrong = "the setting of the JVM that it names" if code == "TM502" else f"{setting} (--conf, or the Dagster resource's conf); "
+    assert f"(job 'small'). Fix: correct {wrong}" in line
     assert line.endswith(f"{said['log']} has all that it printed")
     assert "gateway process exited" not in line.lower()
     assert cause.partition("; ")[0] in Path(said["log"]).read_text(encoding="utf-8")
+
+
+def test_a_setting_in_a_file_of_spark_s_is_named_too(folder: Path) -> None:
+    (folder / "spark-defaults.conf").write_text("spark.driver.memory lots\n", encoding="utf-8")
+    done = done_in(folder, sys.executable, "-c", IN_PYTHON, SPARK_CONF_DIR=str(folder))
+    assert done.stdout.startswith("[TM600] Java ended before Spark could start in it: Invalid maximum heap size: -Xmxlots"), done.stdout
+    assert "Fix: correct spark.driver.memory, which Spark's configuration files or a variable of the environment set" in done.stdout
+
+
+def test_a_setting_that_java_ends_with_while_spark_starts_is_named_and_the_next_start_has_a_new_java(folder: Path) -> None:
+    done = done_in(folder, sys.executable, "-c", ENDS_WHILE_SPARK_STARTS)
+    refused, count = done.stdout.splitlines()
+    assert refused.startswith("[TM600] Java ended while Spark started in it: DiskBlockManager: Failed to create any local dir"), refused
+    assert "Fix: correct spark.local.dir=/proc/nowhere (--conf, or the Dagster resource's conf); " in refused
+    assert count == "3"
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("variable", VARIABLES)

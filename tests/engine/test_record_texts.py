@@ -25,6 +25,10 @@ def lab(spark: SparkSession, tmp_path: Path) -> Lab:
     return Lab(spark, tmp_path)
 
 
+REQUIRED = "k STRING NOT NULL, t BIGINT, s STRUCT<a: INT NOT NULL, b: STRING>"
+NO_K, NO_A = (f"column '{name}' is null, and the schema declares it NOT NULL" for name in ("k", "s.a"))
+
+
 def malformed(lab: Lab, kind: FileFormat, schema: str, files: dict[str, str], *, path: str = "") -> list[tuple[str, str]]:
     """Return raw and reason of the malformed records of files, by their names below the lab's folder."""
     for name, text in files.items():
@@ -75,3 +79,42 @@ def test_below_a_pattern_no_folder_is_a_column(lab: Lab) -> None:
     files = {"in/day=2024/f.csv": "a,1,3\nb,x,4\nc,,5\n"}
     found = malformed(lab, "csv", "k STRING, t BIGINT, day INT", files, path=f"{lab.folder}/in/*")
     assert found == [("b,x,4", "column 't' cannot be read as BIGINT: 'x'"), ("c,,5", NULL)]
+
+
+def test_json_without_a_value_that_the_schema_requires(lab: Lab) -> None:
+    bad = {
+        '{"t": 1, "s": null}': NO_K,
+        '{"k": null, "t": 1, "s": {"a": 2}}': NO_K,
+        '{"k": "x", "t": 1, "s": {"b": "c"}}': NO_A,
+        '{"t": null, "s": {}}': NULL,
+        '{"k": "x", "t": 1, "s": {"a": "one"}}': "record cannot be parsed",
+    }
+    good = ['{"k": "", "t": 1, "s": {"a": 2}}', '{"k": "x", "t": 1}', '{"k": "x", "t": 1, "s": null}']
+    assert malformed(lab, "json", REQUIRED, {"in/f.json": "\n".join([*bad, *good])}) == sorted(bad.items())
+
+
+def test_csv_without_a_value_that_the_schema_requires(lab: Lab) -> None:
+    found = malformed(lab, "csv", "k STRING NOT NULL, t BIGINT", {"in/f.csv": "a,1\n,2\n,\n"})
+    assert found == [(",", NULL), (",2", NO_K)]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "orc"])
+def test_files_of_columns_without_a_value_that_the_schema_requires(lab: Lab, kind: FileFormat) -> None:
+    written = lab.spark.createDataFrame(
+        [("a", 1, (2, "c")), (None, 9, (2, "c")), ("b", 9, (None, "c")), ("d", 3, None)], REQUIRED.replace(" NOT NULL", "")
+    )
+    written.coalesce(1).write.format(kind).save(str(lab.folder / "in"))
+    source = tm.source(
+        "landing",
+        tm.files(str(lab.folder / "in"), format=kind, schema=REQUIRED),
+        watermarks=tm.bounded_out_of_orderness("0 ms", timestamp="t"),
+        malformed_to=BAD,
+    )
+    run = lab.run({"rows": source.select("t"), "bad": source.side_output(BAD)}, end_of_input=False)
+    assert run.of("bad", "raw", "reason") == [
+        ('{"k":"b","t":9,"s":{"a":null,"b":"c"}}', NO_A),
+        ('{"k":null,"t":9,"s":{"a":2,"b":"c"}}', NO_K),
+    ]
+    assert run.of("rows", "t") == [1, 3]
+    # They move no watermark.
+    assert run.epochs[-1].watermark == 2

@@ -38,7 +38,7 @@ def trips(name: str = "trips", **settings: Any) -> tm.Stream:
 
 
 def hourly(stream: tm.Stream | None = None) -> tm.WindowedStream:
-    return (stream or trips()).key_by("zone").window(HOUR)
+    return (trips() if stream is None else stream).key_by("zone").window(HOUR)
 
 
 def job(*streams: tm.Stream, **settings: Any) -> tm.Job:

@@ -22,7 +22,7 @@ def rows() -> tm.Stream:
 
 
 def hourly(stream: tm.Stream | None = None, **aggregates: Any) -> tm.Stream:
-    keyed = (stream or rows()).key_by("zone").window(tm.tumbling("1 hour"))
+    keyed = (rows() if stream is None else stream).key_by("zone").window(tm.tumbling("1 hour"))
     return keyed.aggregate(**(aggregates or {"n": tm.count()})).uid("hourly")
 
 

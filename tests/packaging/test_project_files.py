@@ -88,3 +88,13 @@ def test_errors_say_how_to_install_from_a_checkout() -> None:
     assert len(sources) > 100
     wrong = [str(path) for path in sources if "pip install 'tidemark" in path.read_text() or 'pip install "tidemark' in path.read_text()]
     assert wrong == []
+
+
+@pytest.mark.parametrize("target", ["demo", "setup", "ui"])
+def test_the_first_targets_print_no_commands(target: str) -> None:
+    makefile = (CHECKOUT / "Makefile").read_text(encoding="utf-8")
+    rules = re.findall(r"^([^\s#:][^:=\n]*): ?([^=\n]*)\n((?:\t.*\n)+)", makefile, re.MULTILINE)
+    assert any(names.split() == [target] for names, _, _ in rules) or target == "setup"
+    for names, _, recipe in rules:
+        if names in {target, "$(STAMP)", "$(ARCHIVE)", "$(DAGSTER_HOME)/dagster.yaml"}:
+            assert [line for line in recipe.splitlines() if not line.startswith("\t@")] == []

@@ -8,9 +8,10 @@ from typing import Final, Literal, get_args
 from tidemark.errors import DefinitionError
 from tidemark.graph.api.streams import Stream
 from tidemark.graph.expressions.ddl import parse_schema
+from tidemark.graph.expressions.expression_text import shortened
 from tidemark.graph.model.nodes import ElementsSpec, FilesSpec, FormatSpec, OutputTag, RateSpec, SourceNode, SourceSpec
 from tidemark.graph.model.places import user_place
-from tidemark.names import is_blank
+from tidemark.names import as_text, is_blank
 from tidemark.semantics.watermarks.watermarks import WatermarkStrategy
 
 Row = Mapping[str, object] | Sequence[object]
@@ -105,7 +106,9 @@ def files(
     """
     place = user_place()
     if is_blank(path):
-        raise DefinitionError(f"files(path={path!r}) names no folder", fix="give the folder the files arrive in", place=place)
+        raise DefinitionError(
+            f"files(path={path!r}) names no folder", fix=as_text(path, "give the folder the files arrive in"), place=place
+        )
     if format not in get_args(FileFormat):
         formats = ", ".join(get_args(FileFormat))
         raise DefinitionError(
@@ -129,7 +132,7 @@ def files(
         path=path,
         format=format,
         schema=schema,
-        options=_as_texts(options),
+        options=_as_texts("files", options, place),
         max_files_per_epoch=max_files_per_epoch,
         max_bytes_per_epoch=max_bytes_per_epoch,
     )
@@ -163,7 +166,7 @@ def streaming_format(
         raise DefinitionError(f"streaming_format({format!r}) names no format", fix="give a name, such as 'kafka'", place=place)
     if schema is not None:
         parse_schema(schema, place=place)
-    bounded = _as_texts(options)
+    bounded = _as_texts("streaming_format", options, place)
     for name, value, by_format in (
         ("max_rows_per_epoch", max_rows_per_epoch, _ROW_BOUNDS),
         ("max_bytes_per_epoch", max_bytes_per_epoch, _BYTE_BOUNDS),
@@ -174,8 +177,18 @@ def streaming_format(
     return FormatSpec(format=format, options=bounded, schema=schema)
 
 
-def _as_texts(options: Mapping[str, object] | None) -> dict[str, str]:
-    """Return options as Spark keeps them."""
+def _as_texts(function: str, options: Mapping[str, object] | None, place: str) -> dict[str, str]:
+    """Return options as Spark keeps them.
+
+    Raises:
+        DefinitionError: they are no dict of options by name.
+    """
+    if options is not None and not (isinstance(options, Mapping) and all(isinstance(name, str) for name in options)):
+        raise DefinitionError(
+            f"{function}(options={shortened(repr(options))}) is not a dict of options by name",
+            fix="write options={'header': 'true'}",
+            place=place,
+        )
     return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in (options or {}).items()}
 
 

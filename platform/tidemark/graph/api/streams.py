@@ -33,6 +33,7 @@ from tidemark.graph.model.nodes import (
 from tidemark.graph.model.places import user_place
 from tidemark.graph.model.unknown_members import unknown_member
 from tidemark.graph.model.wrong_calls import checked_methods
+from tidemark.graph.model.wrong_operators import without_rows
 from tidemark.graph.operators.keys import check_keys
 from tidemark.graph.operators.window.checks import check_assigner
 
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 
 @checked_methods()
+@without_rows("stream")
 @dataclass(frozen=True, eq=False)
 class Stream:
     """Elements with columns and an event time. Started by ``source``; ``node`` is its place in the graph.
@@ -65,14 +67,6 @@ class Stream:
         def __getattr__(self, name: str) -> object:
             """Say what to write for names that other libraries have here."""
             raise unknown_member(self, name, "stream", dir(self))
-
-        def __getitem__(self, key: object) -> object:
-            """Say what to write for a column of Spark's."""
-            raise DefinitionError(
-                f"a stream is no DataFrame, and has no [{shortened(repr(key))}]",
-                fix="name columns in SQL: .select('zone', cents='fare * 100'), .filter('fare > 0'); rows are read from the job's outputs",
-                place=user_place(),
-            )
 
     def select(self, *columns: str, **named: Expression) -> Stream:
         """Keep exactly these columns: first the positional ones (a column, or ``"expression AS name"``), then the named.

@@ -20,6 +20,7 @@ from tidemark.graph.model.nodes import Expression, Node, OutputTag
 from tidemark.graph.model.places import user_place
 from tidemark.graph.model.unknown_members import unknown_member
 from tidemark.graph.model.wrong_calls import checked_methods
+from tidemark.graph.model.wrong_operators import without_rows
 from tidemark.graph.operators.deduplicate.node import DeduplicateNode
 from tidemark.graph.operators.window.checks import check_assigner
 from tidemark.graph.operators.window.descriptions import describe_assigner
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 
 @checked_methods()
+@without_rows("keyed stream")
 @dataclass(frozen=True, eq=False, kw_only=True)
 class KeyedStream:
     """Elements grouped by key; made by ``Stream.key_by``."""
@@ -107,6 +109,7 @@ class KeyedStream:
 
 
 @checked_methods()
+@without_rows("windowed stream")
 @dataclass(frozen=True, eq=False, kw_only=True)
 class WindowedStream:
     """Elements in windows, per key if there are keys; made by ``window`` or ``window_all``.

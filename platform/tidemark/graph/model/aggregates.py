@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tidemark.graph.model.wrong_operators import without_arithmetic
+
 
 @dataclass(frozen=True)
 class PythonFunction:
@@ -39,6 +41,7 @@ class Partial:
     combine: str | None = None
 
 
+@without_arithmetic
 @dataclass(frozen=True)
 class Aggregate:
     """A mergeable aggregate.

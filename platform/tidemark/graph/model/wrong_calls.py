@@ -44,6 +44,7 @@ _EXAMPLES: Final[Mapping[str, str]] = {
     "tag": "tm.OutputTag('late')",
     "timestamp": "'pickup_at'",
     "uid": "'hourly'",
+    "within": "'1 hour'",
     "watermarks": "tm.bounded_out_of_orderness('5 minutes', timestamp='pickup_at')",
 }
 """What may be written for a parameter of this name; others stand for themselves."""

@@ -5,10 +5,13 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from types import UnionType
+from typing import Literal, get_args
 
 from tidemark.errors import DefinitionError, StateMismatchError
+from tidemark.graph.model.places import user_place
 from tidemark.graph.model.wrong_calls import checked_methods
+from tidemark.names import is_blank
 from tidemark.savepoints.model.positions import sources_of, without_sources
 from tidemark.savepoints.model.restore_words import LEAVE_BEHIND, by_restore
 from tidemark.savepoints.model.savepoint import Savepoint
@@ -46,6 +49,25 @@ class Restore:
     job: str = ""
     identity: str = ""
     columns: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Check what it was given.
+
+        Raises:
+            DefinitionError: it is of another type.
+        """
+        if is_blank(self.savepoint):
+            raise _not_a(f"savepoint={self.savepoint!r}", "the name of a savepoint", "tm.Restore('before-friday')")
+        if not _is_map(self.uids, str):
+            raise _not_a(f"uids={self.uids!r}", "a dict of new uids by old ones", "uids={'hourly': 'per-hour'}")
+        if not _is_map(self.columns, Mapping) or not all(_is_map(names, str | None) for names in self.columns.values()):
+            raise _not_a(
+                f"columns={self.columns!r}", "a dict of new names by old ones for each uid", "columns={'hourly': {'total': 'sum'}}"
+            )
+        if self.mode not in get_args(Mode):
+            raise _not_a(f"mode={self.mode!r}", "'no-claim' or 'claim'", "mode='claim', or leave it out")
+        if not isinstance(self.allow_non_restored_state, bool):
+            raise _not_a(f"allow_non_restored_state={self.allow_non_restored_state!r}", "true or false", "allow_non_restored_state=True")
 
 
 @dataclass(frozen=True)
@@ -140,6 +162,14 @@ def require_uids(savepoint: Savepoint, uids: Mapping[str, str], claimed: Claimed
             "(--allow-non-restored-state)",
             job=savepoint.job,
         )
+
+
+def _is_map(value: object, of: type | UnionType) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(name, str) and isinstance(each, of) for name, each in value.items())
+
+
+def _not_a(given: str, wanted: str, example: str) -> DefinitionError:
+    return DefinitionError(f"tm.Restore({given}) is not {wanted}", fix=f"write {example}", place=user_place())
 
 
 def with_source_logs(record: EpochRecord, logs: Mapping[str, SourceLogRef]) -> EpochRecord:

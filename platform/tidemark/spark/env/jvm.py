@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -15,12 +16,14 @@ from pathlib import Path
 from typing import Final
 
 import pyspark
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
 
 from tidemark.clock import SYSTEM_CLOCK, format_ms
-from tidemark.errors import EngineError
+from tidemark.errors import TidemarkError
+from tidemark.spark.env.start_errors import ended_java
 from tidemark.spark.env.uncaught import in_one_line
 from tidemark.state.encoding.redaction import redacted, without_secrets
 from tidemark.state.log.owners import known_dead
@@ -32,17 +35,23 @@ logger = logging.getLogger("tidemark")
 _KEPT_LOGS: Final = 20
 _QUIET_MS: Final = 60 * 60 * 1000
 _LAST_LINES: Final = 4
+_ENDING_SECONDS: Final = 5
+"""How long a JVM may take to end once it answers no more."""
 _LONGEST_LINE: Final = 300
 _ASIDE: Final = re.compile(
     r"\t|    at |WARNING: |\d\d/\d\d/\d\d \d\d:\d\d:\d\d (?:TRACE|DEBUG|INFO|WARN|ERROR|FATAL) |.*\blog4j"
     r"|Setting default log level|To adjust logging level"
 )
 """Lines of traces, of Java's own warnings, and of Spark's log."""
+_LOGGED: Final = re.compile(r"^\d\d/\d\d/\d\d \d\d:\d\d:\d\d ERROR (?P<said>\w+: .+)$", re.MULTILINE)
+_USAGE: Final = re.compile(r"^Usage: spark-submit ", re.MULTILINE)
 _STARTED_BY_SPARK: Final = "PYSPARK_GATEWAY_PORT"
 _PYTHON_LOGS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """Loggers by which PySpark writes an exception on standard error before it raises it."""
 
 _starting = threading.Lock()
+_printing: tuple[Path, int] | None = None
+"""The log of the JVM that this process has started last, and how long it was before."""
 
 
 def start_jvm(settings: Mapping[str, str], *, log: Path | None = None) -> None:
@@ -57,7 +66,8 @@ def start_jvm(settings: Mapping[str, str], *, log: Path | None = None) -> None:
             is said on standard error.
 
     Raises:
-        EngineError: the JVM ended before it could be reached.
+        SetupError: the JVM does not start with a setting, which the error names.
+        EngineError: the JVM ended before it could be reached, for another reason.
     """
     # Spark's Python workers would otherwise be whatever "python3" is on PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -76,6 +86,7 @@ def start_jvm(settings: Mapping[str, str], *, log: Path | None = None) -> None:
 
 
 def _launch(settings: Mapping[str, str], log: Path) -> None:
+    global _printing  # noqa: PLW0603  # a process has one JVM
     conf = pyspark.SparkConf(loadDefaults=False)
     conf.setAll(list(settings.items()))
     with log.open("ab") as file:
@@ -83,22 +94,58 @@ def _launch(settings: Mapping[str, str], log: Path) -> None:
         try:
             gateway = launch_gateway(conf, {"stdout": file.fileno(), "stderr": file.fileno()})  # type: ignore[no-untyped-call]
         except (PySparkRuntimeError, OSError) as error:
-            raise EngineError(
-                f"Java ended before Spark could start in it: {last_words(log, begin)}",
-                fix=f"correct the setting of the JVM that it names, or make room for it; {log} has all that it printed",
-            ) from without_secrets(error)
+            printed = _printed(log, begin)
+            what = "Java ended before Spark could start in it"
+            raise ended_java(what, last_words(log, begin), printed, settings, str(log)) from without_secrets(error)
+    _printing = log, begin
     pyspark.SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001  # the only way to hand over a gateway before there is a context
     _keep_off_console(log)
     in_one_line(lambda: log)
 
 
+def ended_while_starting(settings: Mapping[str, str]) -> TidemarkError | None:
+    """Return the error for the JVM that ended while Spark started in it; None where it lives, or is none of this process's.
+
+    The next start of this process has a new JVM.
+    """
+    with _starting:
+        if _printing is None or not _forget_ended():
+            return None
+        log, begin = _printing
+        printed = _printed(log, begin)
+        logged = _LOGGED.findall(printed)
+        said = redacted(logged[-1][:_LONGEST_LINE].rstrip(".")) if logged else last_words(log, begin)
+        return ended_java("Java ended while Spark started in it", said, printed, settings, str(log))
+
+
+def _forget_ended() -> bool:
+    """Have PySpark forget the JVM that it knows if this process started it and it has ended; say whether that was so."""
+    gateway = pyspark.SparkContext._gateway  # noqa: SLF001  # PySpark itself keeps a gateway for good
+    process = getattr(gateway, "proc", None)
+    if process is None:
+        return False
+    try:
+        process.wait(_ENDING_SECONDS)
+    except subprocess.TimeoutExpired:
+        return False
+    with suppress(Py4JError, OSError):
+        gateway.shutdown()
+    pyspark.SparkContext._gateway = None  # noqa: SLF001
+    pyspark.SparkContext._jvm = None  # noqa: SLF001
+    return True
+
+
 def last_words(log: Path, begin: int) -> str:
     """Return the newest lines that the JVM printed as one, without the traces of its exceptions, and without what Spark logs."""
+    before_usage = _USAGE.split(_printed(log, begin))[0]
+    lines = [line.strip()[:_LONGEST_LINE] for line in before_usage.splitlines() if line.strip() and not _ASIDE.match(line)]
+    return redacted("; ".join(lines[-_LAST_LINES:]).rstrip(".")) or "it printed nothing"
+
+
+def _printed(log: Path, begin: int) -> str:
     with log.open("rb") as file:
         file.seek(begin)
-        printed = file.read().decode(errors="replace").splitlines()
-    lines = [line.strip()[:_LONGEST_LINE] for line in printed if line.strip() and not _ASIDE.match(line)]
-    return redacted("; ".join(lines[-_LAST_LINES:]).rstrip(".")) or "it printed nothing"
+        return file.read().decode(errors="replace")
 
 
 def _keep_off_console(log: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -18,9 +17,10 @@ from tidemark.spark.columns.engine_causes import root_cause, whole_text
 from tidemark.spark.columns.error_text import first_line
 from tidemark.spark.env.class_archive import archive_options
 from tidemark.spark.env.java import ensure_java
-from tidemark.spark.env.jvm import shown_to_start, start_jvm
+from tidemark.spark.env.jvm import ended_while_starting, shown_to_start, start_jvm
 from tidemark.spark.env.local_files import set_modes_by_call
-from tidemark.state.encoding.redaction import redacted, without_secrets
+from tidemark.spark.env.start_errors import JAVA_OPTIONS, shown_setting, wrong_setting
+from tidemark.state.encoding.redaction import without_secrets
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,10 +41,6 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.sql.files.ignoreCorruptFiles": "false",
 }
-
-_OF_MASTER = re.compile(r"[Mm]aster URL|run locally|[Mm]aster\b")
-
-JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 LOCAL: Mapping[str, str] = {
     # Servers of a session on one machine are nobody else's business.
@@ -103,7 +99,7 @@ def build_session(
 
     Raises:
         SetupError: no Java 17 or newer is found, or Spark does not start with its settings.
-        EngineError: the JVM ended before it could be reached.
+        EngineError: the JVM ended at its start for another reason.
     """
     from pyspark.sql import SparkSession
 
@@ -120,8 +116,8 @@ def build_session(
             session = builder.getOrCreate()
             # Spark looks at the settings of a session when it is first asked for them.
             session.conf.get("spark.sql.session.timeZone")
-        except (PySparkException, Py4JError) as error:
-            raise _wrong_settings(error, settings, conf or {}) from without_secrets(error)
+        except (PySparkException, Py4JError, OSError) as error:
+            raise (ended_while_starting(settings) or _wrong_settings(error, settings, conf or {})) from without_secrets(error)
     session.sparkContext.setLogLevel("ERROR")
     if master.startswith("local"):
         set_modes_by_call(session)
@@ -136,10 +132,8 @@ def _wrong_settings(error: Exception, settings: Mapping[str, str], conf: Mapping
     if begun is not None:
         begun.stop()
     said = (root_cause(whole_text(error)) or first_line(error)).rstrip(".")
-    named = next((key for key in sorted(settings, key=len, reverse=True) if re.search(rf"{re.escape(key)}\b", said)), None)
-    if named is None and _OF_MASTER.search(said):
-        named = "spark.master"
-    wrong = f"{named}={redacted(settings[named])}" if named else " or ".join(["spark.master", *conf])
+    named = wrong_setting(said, settings)
+    wrong = shown_setting(named, settings) if named else " or ".join(["spark.master", *conf])
     return SetupError(f"Spark does not start: {said}", fix=f"correct {wrong} (--master, --conf, or the Dagster resource's conf)")
 
 

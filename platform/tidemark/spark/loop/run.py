@@ -14,7 +14,7 @@ from tidemark.durations import Duration, to_ms
 from tidemark.errors import DefinitionError, StoreError, TidemarkError
 from tidemark.graph.expressions.expression_text import shortened
 from tidemark.graph.job.job import Job, require_job
-from tidemark.graph.model.places import user_place
+from tidemark.graph.model.places import placed, user_place
 from tidemark.savepoints.model.restore import Restore
 from tidemark.spark.env.file_systems import require_file_systems
 from tidemark.spark.env.interrupts import run_interruptibly
@@ -113,7 +113,7 @@ def run(
     place = user_place()
     require_job(job, "tm.run", place)
     _check_epochs(max_epochs, missing_epochs, place)
-    _check_given(spark, stop, {"on_epoch": on_epoch, "on_stage": on_stage}, place)
+    _check_given(place, {"on_epoch": on_epoch, "on_stage": on_stage}, spark=spark, stop=stop, restore=restore, clock=clock)
     if parallelism is not None and not callable(parallelism):
         raise DefinitionError(
             f"parallelism={parallelism!r} is no function, which tm.run asks before each epoch",
@@ -121,8 +121,9 @@ def run(
             place=place,
         )
     interval = _interval(trigger, end_of_input=end_of_input, adaptive_intake=adaptive_intake, place=place)
-    require_no_secret(job.name, run_id=run_id)
-    root = root_store(store, job.store)
+    with placed(place):
+        require_no_secret(job.name, run_id=run_id)
+        root = root_store(store, job.store)
     session = _session(job, spark)
     stage = on_stage or (lambda _: None)
     stage("recovery")
@@ -178,7 +179,7 @@ def _session(job: Job, spark: SparkSession | None) -> SparkSession:
     return spark
 
 
-def _check_given(spark: object, stop: object, functions: Mapping[str, object], place: str) -> None:
+def _check_given(place: str, functions: Mapping[str, object], *, spark: object, stop: object, restore: object, clock: object) -> None:
     from pyspark.sql import SparkSession
 
     if spark is not None and not isinstance(spark, SparkSession):
@@ -196,6 +197,15 @@ def _check_given(spark: object, stop: object, functions: Mapping[str, object], p
             raise DefinitionError(
                 f"{name}={shortened(repr(value))} is no function", fix="give a function of one argument, or leave it out", place=place
             )
+    if restore is not None and not isinstance(restore, Restore):
+        named = repr(restore) if isinstance(restore, str) else "'before-friday'"
+        raise DefinitionError(
+            f"restore={shortened(repr(restore))} is a {type(restore).__name__}, not a restore",
+            fix=f"write restore=tm.Restore({named})",
+            place=place,
+        )
+    if not callable(getattr(clock, "now_ms", None)):
+        raise DefinitionError(f"clock={shortened(repr(clock))} is no clock", fix="leave it out for the clock of the machine", place=place)
 
 
 def _check_epochs(max_epochs: object, missing_epochs: object, place: str) -> None:
@@ -217,11 +227,13 @@ def _interval(trigger: Duration | None, *, end_of_input: bool, adaptive_intake: 
             raise DefinitionError(
                 "adaptive_intake=True follows the interval between epochs, and a drain has none",
                 fix="give trigger='10 seconds', or leave adaptive_intake out: a drain's epochs have the sources' own bounds",
+                place=place,
             )
         return None
     if end_of_input:
         raise DefinitionError(
             "end_of_input=True closes all windows after a drain, but trigger= runs on without an end",
             fix="leave trigger= out to drain, or leave end_of_input out",
+            place=place,
         )
     return to_ms(trigger, what="trigger", minimum=0, place=place)

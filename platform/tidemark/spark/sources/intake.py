@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -9,9 +10,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from tidemark.errors import SourceError
-from tidemark.graph.model.nodes import SourceNode
+from tidemark.graph.model.nodes import FilesSpec, FormatSpec, SourceNode
 from tidemark.semantics.watermarks.event_time import MAX_EVENT_TIME, MIN_EVENT_TIME
-from tidemark.spark.columns.expressions import CORRUPT, POSITION, RAW, SPLIT, TIME, VERDICT, column, quoted, visible_of
+from tidemark.spark.columns.expressions import CORRUPT, POSITION, RAW, SPLIT, TIME, VERDICT, column, quoted, struct_of, visible_of
 from tidemark.spark.columns.tallies import ALIVE, MALFORMED
 
 if TYPE_CHECKING:
@@ -88,9 +89,32 @@ def take_in(
     raw = [F.col(RAW)] if RAW in names else []
     timed = batch.select(*kept, *corrupt, *raw, *hidden)
     bound = latest if strict else MAX_EVENT_TIME
-    good = f"{TIME} BETWEEN {MIN_EVENT_TIME}L AND {bound}L" + (f" AND {CORRUPT} IS NULL" if corrupt else "")
+    conditions = [f"{TIME} BETWEEN {MIN_EVENT_TIME}L AND {bound}L", *(f"({present})" for _, present in required_values(node))]
+    good = " AND ".join([*conditions, f"{CORRUPT} IS NULL"] if corrupt else conditions)
     judged = timed.withColumn(VERDICT, F.expr(f"if({good}, {ALIVE}, {MALFORMED})"))
     return Intake(node, judged, processing_time, latest, strict, texts)
+
+
+def required_values(node: SourceNode) -> list[tuple[str, str]]:
+    """Return the columns that a source's schema declares NOT NULL, each with an SQL condition that its value is there.
+
+    Spark takes every column of a file for one that may be null, whatever the schema says. A field of a struct is required where the
+    struct is there.
+    """
+    spec = node.spec
+    if not isinstance(spec, FilesSpec | FormatSpec) or spec.schema is None:
+        return []
+    return list(_required(struct_of(spec.schema), "", ""))
+
+
+def _required(struct: T.StructType, above: str, within: str) -> Iterator[tuple[str, str]]:
+    for field in struct:
+        value = f"{within}{quoted(field.name)}"
+        if not field.nullable:
+            absent = f"{within.removesuffix('.')} IS NULL OR " if within else ""
+            yield f"{above}{field.name}", f"{absent}{value} IS NOT NULL"
+        if isinstance(field.dataType, T.StructType):
+            yield from _required(field.dataType, f"{above}{field.name}.", f"{value}.")
 
 
 def _milliseconds(node: SourceNode, batch: DataFrame) -> Column:

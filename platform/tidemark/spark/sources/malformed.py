@@ -26,7 +26,7 @@ from tidemark.semantics.watermarks.event_time import (
 )
 from tidemark.spark.columns.expressions import CORRUPT, RAW, SPLIT, TIME, VERDICT, column, quoted, visible_of
 from tidemark.spark.columns.tallies import MALFORMED
-from tidemark.spark.sources.intake import Intake, take_in
+from tidemark.spark.sources.intake import Intake, required_values, take_in
 from tidemark.spark.sources.intake_limits import KAFKA
 from tidemark.spark.sources.record_texts import as_read_of_text, parsed_text
 
@@ -111,7 +111,7 @@ def _text_of(node: SourceNode, names: list[str]) -> Column:
 
 
 def _reason(intake: Intake, rows: DataFrame) -> Column:
-    """Return what is wrong with the event time."""
+    """Return what is wrong with the event time, or which column is null that may not be."""
     timestamp = intake.node.watermarks.timestamp
     name = timestamp if isinstance(timestamp, str) else None
     null, out_of_range, ahead = (F.lit(named_reason(reason, name)) for reason in (NULL_EVENT_TIME, OUT_OF_RANGE, TOO_FAR_AHEAD))
@@ -123,7 +123,13 @@ def _reason(intake: Intake, rows: DataFrame) -> Column:
             unread = F.concat(F.lit(f"{start}cannot be read as TIMESTAMP: '"), F.left(value, F.lit(LONGEST_VALUE)), F.lit("'"))
             null = F.when(value.isNotNull(), unread).otherwise(null)
     in_range = time.between(MIN_EVENT_TIME, MAX_EVENT_TIME)
-    return F.when(time.isNull(), null).when(~in_range, out_of_range).otherwise(ahead)
+    reason = F.when(time.isNull(), null).when(~in_range, out_of_range)
+    if intake.strict and intake.bounded:
+        reason = reason.when(time > intake.latest, ahead)
+    required = required_values(intake.node)
+    for name, present in required:
+        reason = reason.when(~F.expr(present), F.lit(f"column {name!r} is null, and the schema declares it NOT NULL"))
+    return reason.otherwise(ahead)
 
 
 def _why_unparsable(intake: Intake) -> Column:

@@ -46,7 +46,7 @@ def require_no_secret(job: str | None = None, /, **texts: str) -> None:
         texts: by what they are, such as ``why``.
 
     Raises:
-        DefinitionError: one does. The error names which, and nothing of it.
+        DefinitionError: one does, or is no text. The error names which, and nothing of a secret.
 
     >>> require_no_secret(why="rotated the token of the lake")
     >>> require_no_secret(why="token: renewed by ops, see https://jira.example/browse/ABC-1?focused=5")
@@ -55,6 +55,8 @@ def require_no_secret(job: str | None = None, /, **texts: str) -> None:
     tidemark.errors.DefinitionError: [TM100] the text of why looks as if it holds a secret, and it is kept and shown (job 'fares'). Fix: ...
     """
     for name, text in texts.items():
+        if not isinstance(text, str):
+            raise DefinitionError(f"{name}={text!r} is not text", fix=f"write it as text: {name}={str(text)!r}", job=job)
         plain = _SENTENCE.sub(_without_colon, _LINK.sub(_without_query, text))
         if redacted(plain) != plain:
             raise DefinitionError(

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from typing import Final
 
+from tidemark.errors import DefinitionError
 from tidemark.locations import Location
+from tidemark.names import as_text
 from tidemark.state.store.store import JobStore
 
 STORE_VARIABLE: Final = "TIDEMARK_STORE"
@@ -26,9 +28,12 @@ def root_store(store: str | JobStore | None, declared: str | None = None, *, mak
         make: a local folder that is missing; without it, that is an error.
 
     Raises:
+        DefinitionError: what was given is no text.
         UnknownStoreError: there is none, and none is to be made.
         StoreError: it cannot be reached.
     """
     if isinstance(store, JobStore):
         return store
+    if store is not None and not isinstance(store, str):
+        raise DefinitionError(f"store={store!r} names no folder", fix=as_text(store, "give a folder or bucket, or leave it out"))
     return JobStore.open(store or declared or os.environ.get(STORE_VARIABLE) or DEFAULT_STORE, make=make)

@@ -1,0 +1,72 @@
+"""Which of Spark's settings is wrong, found in what Java or Spark says where they do not start with it. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from tidemark.errors import EngineError, SetupError, TidemarkError
+from tidemark.state.encoding.redaction import redacted
+
+DRIVER_MEMORY: Final = "spark.driver.memory"
+JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+MASTER: Final = "spark.master"
+
+_BY_WORDS: Final[tuple[tuple[re.Pattern[str], str], ...]] = (
+    # First, as its message has the words of the next.
+    (re.compile(r"Not allowed to (?:specify|set) .{0,80}java options", re.IGNORECASE), JAVA_OPTIONS),
+    (re.compile(r"maximum heap|heap size: -Xmx|-Xmx\S* ", re.IGNORECASE), DRIVER_MEMORY),
+    (re.compile(r"\bVM option\b|[Uu]nrecognized option|[Ii]nvalid .{0,40}option|agent library"), JAVA_OPTIONS),
+    (re.compile(r"[Mm]aster URL|run locally|[Mm]aster\b"), MASTER),
+)
+_NO_ROOM: Final = re.compile(r"insufficient memory|Could not reserve|Cannot allocate memory|Native memory allocation|No space left")
+
+
+def wrong_setting(said: str, settings: Mapping[str, str]) -> str | None:
+    """Return the setting that Java or Spark refused; None where what they say names none.
+
+    >>> wrong_setting("Invalid maximum heap size: -Xmxlots", {"spark.driver.memory": "lots"})
+    'spark.driver.memory'
+    >>> wrong_setting("Executor memory must be a positive number", {"spark.executor.memory": "lots"})
+    'spark.executor.memory'
+
+    Args:
+        said: what was printed, or an error.
+        settings: those that Spark was started with; another may be named, which its own files have.
+    """
+    longest_first = sorted(settings, key=len, reverse=True)
+    named = next((key for key in longest_first if re.search(rf"{re.escape(key)}\b", said)), None)
+    in_words = next((key for key in longest_first if key.count(".") > 1 and _words(key) in said.lower()), None)
+    by_words = next((key for pattern, key in _BY_WORDS if pattern.search(said)), None)
+    return named or in_words or by_words
+
+
+def shown_setting(name: str, settings: Mapping[str, str]) -> str:
+    """Return a setting with its value and without credentials, or where one is set that is none of those given."""
+    if name in settings:
+        return f"{name}={redacted(settings[name])}"
+    return f"{name}, which Spark's configuration files or a variable of the environment set"
+
+
+def ended_java(what: str, said: str, printed: str, settings: Mapping[str, str], log: str) -> TidemarkError:
+    """Return the error for a JVM that ended at its start: of the settings where it names one, else one that may pass.
+
+    Args:
+        what: when it ended.
+        said: what it said last, in one line.
+        printed: all that it printed.
+        settings: those that it was started with.
+        log: the file that has what it printed.
+    """
+    message = f"{what}: {said}"
+    rest = f"{log} has all that it printed"
+    named = None if _NO_ROOM.search(printed) else wrong_setting(said, settings)
+    if named is None:
+        return EngineError(message, fix=f"correct the setting of the JVM that it names, or make room for it; {rest}")
+    return SetupError(message, fix=f"correct {shown_setting(named, settings)} (--conf, or the Dagster resource's conf); {rest}")
+
+
+def _words(key: str) -> str:
+    """Return the name of a setting as Spark's messages have it: ``executor memory`` of ``spark.executor.memory``."""
+    return " ".join(key.split(".")[1:]).lower()
