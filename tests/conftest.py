@@ -20,6 +20,9 @@ settings.register_profile("ci", max_examples=500, deadline=None, suppress_health
 settings.register_profile("long", max_examples=5000, deadline=None, suppress_health_check=_SLOW, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
+# Drivers that tests start as users do have the product's own options, and this one: they end before the second compiler pays.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
+
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:

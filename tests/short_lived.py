@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 # For a few rows, compiling a plan costs more than it saves.
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
-# Those of HotSpot: a session that lives as long as a test process runs for long.
+# Those of HotSpot, also for the second compiler: a session that lives as long as a test process runs for long.
 LONG_LIVED = {
     JAVA_OPTIONS: (
-        f"{LOCAL[JAVA_OPTIONS]} -XX:Tier4InvocationThreshold=5000 -XX:Tier4MinInvocationThreshold=600"
+        f"{LOCAL[JAVA_OPTIONS]} -XX:TieredStopAtLevel=4 -XX:Tier4InvocationThreshold=5000 -XX:Tier4MinInvocationThreshold=600"
         f" -XX:Tier4CompileThreshold=15000 -XX:Tier4BackEdgeThreshold=40000 {archive_options()}"
     ).rstrip(),
     **INTERPRETED,

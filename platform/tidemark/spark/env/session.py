@@ -16,6 +16,7 @@ from tidemark.errors import SetupError, TidemarkError
 from tidemark.spark.columns.engine_causes import root_cause, whole_text
 from tidemark.spark.columns.error_text import first_line
 from tidemark.spark.env.class_archive import archive_options
+from tidemark.spark.env.hadoop_settings import leave_out_yarn
 from tidemark.spark.env.java import ensure_java
 from tidemark.spark.env.jvm import ended_while_starting, shown_to_start, start_jvm
 from tidemark.spark.env.local_files import set_modes_by_call
@@ -121,6 +122,7 @@ def build_session(
     session.sparkContext.setLogLevel("ERROR")
     if master.startswith("local"):
         set_modes_by_call(session)
+        leave_out_yarn(session)
     return session
 
 
