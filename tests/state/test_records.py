@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -202,6 +203,8 @@ def with_format(data: bytes, version: object) -> bytes:
         (lambda data: data.replace(b'"kind":"epoch"', b'"kind":"term"'), "does not match its checksum"),
         (lambda data: with_format(data, 0), "does not match its checksum"),
         (lambda data: with_format(data, None), "does not match its checksum"),
+        (lambda data: data.replace(b'"epoch":7', b'"epoch":1e999', 1), "does not match its checksum"),
+        (lambda data: re.sub(rb'"sha256":"\w+"', b'"sha256":[7]', data), "does not match its checksum"),
         (lambda _: seal("pin", {}), "is of kind 'pin'"),
         (lambda data: resealed(data, epoch="seven"), "EpochRecord.epoch is 'seven'"),
         (lambda data: resealed(data, epoch=True), "EpochRecord.epoch is True"),
@@ -226,6 +229,15 @@ def test_no_flipped_bit_goes_unseen(where: int, bit: int) -> None:
     # A bit in the format's digit may make it a newer format: refused as well.
     with pytest.raises((CorruptStoreError, FormatError)):
         Shelf().decode(bytes(damaged))
+
+
+def test_what_is_written_otherwise_has_the_same_checksum() -> None:
+    frozen = (GOLDEN / "heartbeat-1.json").read_bytes()
+    content = json.loads(frozen)
+    found = unseal(frozen, kind="heartbeat", path="p")
+    assert canonical(content) == frozen == seal(content["kind"], content["body"])
+    for other in (json.dumps(content, indent=2), json.dumps(dict(reversed(content.items())))):
+        assert unseal(other.encode(), kind="heartbeat", path="p") == found
 
 
 def test_a_newer_format_is_refused_whatever_else_is_in_it(make_record: MakeRecord) -> None:

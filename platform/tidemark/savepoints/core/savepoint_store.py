@@ -180,20 +180,9 @@ class SavepointStore:
             LinkedPathError: it lies behind a symbolic link.
         """
         savepoint = self.get(name)
-        rewind = read_rewind(self.folder)
-        if rewind is not None and name in (rewind.savepoint, rewind.pin):
-            raise SavepointInUseError(
-                f"a rewind to savepoint {rewind.savepoint!r} is under way",
-                fix=how_to_end(self.folder, self.job, rewind),
-                job=self.job,
-            )
-        upgrade = read_upgrade(self.folder)
-        if upgrade is not None and name in upgrade.savepoints:
-            raise SavepointInUseError(
-                f"an upgrade that may go back to savepoint {name!r} is under way",
-                fix=f"let it be finished first: `tidemark upgrade {self.job}`",
-                job=self.job,
-            )
+        in_use = self._in_use().get(name)
+        if in_use is not None:
+            raise in_use
         self.folder.require_no_link(pin_path(name))
         self.pins.remove(name)
         return savepoint
@@ -205,10 +194,7 @@ class SavepointStore:
             CorruptStoreError: a savepoint or a hold is damaged; nothing was disposed of.
         """
         savepoints = self.kept()
-        rewind = read_rewind(self.folder)
-        upgrade = read_upgrade(self.folder)
-        used = {hold.savepoint for hold in Holds(self.folder).list()} | ({rewind.savepoint, rewind.pin} if rewind is not None else set())
-        used |= set(upgrade.savepoints) if upgrade is not None else set()
+        used = {*self._in_use(), *(hold.savepoint for hold in Holds(self.folder).list())}
         gone = plan_disposal(savepoints, retention or SavepointRetention(), used=used, now_ms=self.clock.now_ms())
         return tuple(savepoint for savepoint in gone if self.pins.remove(savepoint.name))
 
@@ -219,6 +205,17 @@ class SavepointStore:
             UnknownSavepointError: there is none of one of the names.
         """
         return difference(self.get(name), self.get(other))
+
+    def _in_use(self) -> Mapping[str, SavepointInUseError]:
+        """Return the savepoints that a rewind or an upgrade under way needs, with the error that says so, by name."""
+        found, rewind, upgrade = {}, read_rewind(self.folder), read_upgrade(self.folder)
+        for name in upgrade.savepoints if upgrade is not None else ():
+            what = f"an upgrade that may go back to savepoint {name!r} is under way"
+            found[name] = SavepointInUseError(what, fix=f"let it be finished first: `tidemark upgrade {self.job}`", job=self.job)
+        for name in (rewind.savepoint, rewind.pin) if rewind is not None else ():
+            what = f"a rewind to savepoint {rewind.savepoint!r} is under way"
+            found[name] = SavepointInUseError(what, fix=how_to_end(self.folder, self.job, rewind), job=self.job)
+        return found
 
     def _tables(self, found: RetainedEpoch) -> Mapping[str, TableVersion]:
         """Return the versions of an epoch's tables; one that a driver is just about to publish is waited for a moment."""
