@@ -6,7 +6,7 @@ from tidemark.assets.checks.conservation import Conservation
 from tidemark.assets.checks.expectations import expectation_checks
 from tidemark.assets.checks.lateness_checks import LateRatio, WatermarkFreshness
 from tidemark.assets.checks.pane_checks import NoGaps, UniquePanes
-from tidemark.assets.checks.state_fits import StateFits
+from tidemark.assets.checks.state_compatible import StateFits
 from tidemark.assets.definitions.continuous import build_output_asset_specs
 from tidemark.assets.definitions.job_health import build_health_checks
 from tidemark.assets.definitions.standalone_checks import build_asset_checks

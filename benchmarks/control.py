@@ -18,13 +18,13 @@ from statistics import median
 
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.control.desired.attempts import claim_attempt, create_attempt
-from tidemark.control.desired.generations import change_spec
-from tidemark.control.model.launcher import Probe
+from tidemark.control.desired.spec_store import change_spec
+from tidemark.control.model.launcher import ProcessState
 from tidemark.control.model.records import Attempt, ControlStatus, ProcessHandle
 from tidemark.control.model.spec import JobSpec, SpecGeneration
 from tidemark.control.observed.observe import write_control_status
-from tidemark.control.upgrade.upgrade_carrying import upgrading_reconciler
-from tidemark.control.view.viewing import view_of
+from tidemark.control.upgrade.upgrade_worker import upgrading_reconciler
+from tidemark.control.view.view_builder import view_of
 from tidemark.errors import LaunchError
 from tidemark.state.log.heartbeat import Heartbeat, write_heartbeat
 from tidemark.state.log.owners import current_owner
@@ -53,7 +53,7 @@ class NoLauncher:
             f"{spec.spec.job} attempt {attempt.number} at {store_uri} was to be started", fix="the steady state starts nothing"
         )
 
-    def probe(self, handle: ProcessHandle) -> Probe:
+    def probe(self, handle: ProcessHandle) -> ProcessState:
         """Say that the process lives."""
         return "alive" if handle.pid is not None else "unknown"
 
@@ -98,7 +98,7 @@ def measure(store: JobStore, passes: int, clock: ManualClock) -> Measured:
     seconds, well = [], 0
     for _ in range(passes + 1):
         begun = SYSTEM_CLOCK.monotonic()
-        report = reconciler.pass_over()
+        report = reconciler.reconcile_all()
         views = [view_of(seen, clock.now_ms()) for seen in report.observations]
         seconds.append(SYSTEM_CLOCK.monotonic() - begun)
         if report.acted or report.errors:

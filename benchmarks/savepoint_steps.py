@@ -18,9 +18,9 @@ from benchmarks.measurement import versions_of
 from benchmarks.processes import MeasurementError
 from benchmarks.savepoints import FROM, JOB, LOADS, SAVEPOINT, STORE, TO, Request
 from tidemark.clock import SYSTEM_CLOCK
-from tidemark.control.client.wishes import Wishes
+from tidemark.control.client.job_client import JobClient
 from tidemark.control.desired.attempts import create_attempt
-from tidemark.control.driver.spec_watch import SpecWatch, watching
+from tidemark.control.driver.spec_watch import SpecWatch, polling
 from tidemark.control.model.records import Attempt
 from tidemark.control.model.spec import JobSpec
 from tidemark.state.log.joblog import JobLog
@@ -79,11 +79,11 @@ def live(request: Request) -> dict[str, object]:
     """
     store = JobStore.open(str(Path(request.folder) / STORE))
     spec = JobSpec(JOB, "benchmarks:job", parallelism=FROM)
-    wishes = Wishes(store, "bench")
+    wishes = JobClient(store, "bench")
     wishes.submit(spec)
     create_attempt(store, JOB, Attempt(1, 1, SYSTEM_CLOCK.now_ms(), "bench", "bench"))
-    watch = SpecWatch(store, JOB, 1, leave=lambda: None)
-    watch.look()
+    watch = SpecWatch(store, JOB, 1, exit_now=lambda: None)
+    watch.poll()
     seen = Live(watch)
 
     def beside() -> tuple[list[float], int]:
@@ -99,7 +99,7 @@ def live(request: Request) -> dict[str, object]:
 
     spark = start_session("tidemark", Path(request.folder) / "session", memory=request.memory)
     try:
-        with ThreadPoolExecutor(1) as pool, watching(watch):
+        with ThreadPoolExecutor(1) as pool, polling(watch):
             measured = pool.submit(beside)
             try:
                 tm.run(

@@ -23,7 +23,7 @@ from benchmarks.live_engines import BOUND, TABLE, WINDOW, Live, run_live
 from benchmarks.processes import MeasurementError
 from benchmarks.records import Record, spread_of
 from tidemark.clock import SYSTEM_CLOCK
-from tidemark.control.client.wishes import Wishes
+from tidemark.control.client.job_client import JobClient
 from tidemark.control.model.spec import JobSpec
 from tidemark.state.status.log_folder import LOGS_VARIABLE
 from tidemark.state.status.status import read_status
@@ -101,7 +101,7 @@ def _submitted(folder: Path) -> Callable[[], int]:
         code_paths=(str(folder),),
         variables={"START_ROOT": str(folder)},
     )
-    Wishes(store, "bench").submit(spec)
+    JobClient(store, "bench").submit(spec)
 
     def command(name: str) -> None:
         program = str(Path(sys.executable).with_name("tidemark"))

@@ -9,7 +9,7 @@ from typing import Literal
 import dagster as dg
 
 from tidemark.assets.checks.check import OutputCheck
-from tidemark.assets.checks.state_fits import StateFits
+from tidemark.assets.checks.state_compatible import StateFits
 from tidemark.assets.definitions.broken_code import broken_check, broken_spec
 from tidemark.assets.definitions.continuous import Partitions, build_output_asset_specs
 from tidemark.assets.definitions.job_health import build_health_checks

@@ -7,12 +7,12 @@ from typing import Literal, TypeVar
 import dagster as dg
 from pydantic import Field, create_model
 
-Form = TypeVar("Form", bound="WishForm")
+Form = TypeVar("Form", bound="RequestForm")
 
 _JOB_HELP = "Name of the job."
 
 
-class WishForm(dg.Config):
+class RequestForm(dg.Config):
     """What all operations take."""
 
     job: str = Field(description=_JOB_HELP)
@@ -24,7 +24,7 @@ class WishForm(dg.Config):
     timeout: str = Field(default="10 minutes", description="How long to wait at most; what was asked for stands all the same.")
 
 
-class ResumeForm(WishForm):
+class ResumeForm(RequestForm):
     """Of ``resume``, and what ``start`` has of it."""
 
     resubmit: bool = Field(
@@ -43,7 +43,7 @@ class StartForm(ResumeForm):
     )
 
 
-class SuspendForm(WishForm):
+class SuspendForm(RequestForm):
     """Of ``suspend``, and what ``stop`` has of it."""
 
     how: Literal["finish", "drain", "now"] = Field(

@@ -12,16 +12,16 @@ from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.control import JobSpec, Launcher, checked_spec, launchers_here
 from tidemark.errors import DefinitionError
 from tidemark.graph import Job
-from tidemark.operations.control_config import ResumeForm, StartForm, StopForm, SuspendForm, WishForm, form_for
+from tidemark.operations.control_config import RequestForm, ResumeForm, StartForm, StopForm, SuspendForm, form_for
 from tidemark.operations.control_ops import Operator, Verb
 from tidemark.operations.launchpad import launchpad_job
 from tidemark.sensors.store_sensor import open_root
 
-_VERBS: Mapping[Verb, tuple[type[WishForm], bool, str]] = {
+_VERBS: Mapping[Verb, tuple[type[RequestForm], bool, str]] = {
     "start": (StartForm, True, "Starts {job}, or tries again where it failed for good, and waits until it runs."),
     "stop": (StopForm, True, "Ends the driver of {job} after the epoch at hand, and starts no other."),
-    "cancel": (WishForm, True, "Ends the driver of {job} at once, as a crash would; the next one runs the epoch at hand again."),
-    "restart": (WishForm, True, "Ends the driver of {job} after the epoch at hand, and starts another."),
+    "cancel": (RequestForm, True, "Ends the driver of {job} at once, as a crash would; the next one runs the epoch at hand again."),
+    "restart": (RequestForm, True, "Ends the driver of {job} after the epoch at hand, and starts another."),
     "suspend": (SuspendForm, False, "Asks for {job} to end after the epoch at hand, and does not wait for it."),
     "resume": (ResumeForm, False, "Asks for {job} to run again, and does not wait for it."),
 }
@@ -74,7 +74,7 @@ def control_jobs(
 def _job(verb: Verb, job: str | None, operator: Operator) -> dg.JobDefinition:
     form, wait, help_ = _VERBS[verb]
 
-    def carry_out(context: dg.OpExecutionContext, config: WishForm) -> None:
+    def carry_out(context: dg.OpExecutionContext, config: RequestForm) -> None:
         operator.carry_out(context, verb, config)
 
     return launchpad_job(verb, job, help_=help_, form=form_for(form, job, wait=wait), carry_out=carry_out)

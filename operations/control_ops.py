@@ -9,29 +9,29 @@ from typing import TYPE_CHECKING, Literal
 import dagster as dg
 
 from tidemark.assets.streams.translator import TidemarkTranslator
-from tidemark.assets.values.known_times import known_time
+from tidemark.assets.values.instants import instant_or_none
 from tidemark.assets.values.metadata_values import MetadataItem, MetadataValues
 from tidemark.clock import SYSTEM_CLOCK, Clock, format_ms
 from tidemark.control import (
-    Ending,
     Goal,
+    JobClient,
     JobSpec,
     JobView,
     Launcher,
     SpecGeneration,
+    StopMode,
     Waiting,
-    Wishes,
+    current_user,
     observe,
     read_spec,
     upgrading_reconciler,
     view_of,
-    who,
 )
 from tidemark.durations import to_ms
 from tidemark.errors import DefinitionError
 from tidemark.graph import Job
-from tidemark.operations.control_config import ResumeForm, StartForm, StopForm, SuspendForm, WishForm
-from tidemark.operations.reaching import reach, require_reached, said
+from tidemark.operations.control_config import RequestForm, ResumeForm, StartForm, StopForm, SuspendForm
+from tidemark.operations.wait import require_reached, status_line, wait_for_goal
 from tidemark.state import JobStore
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Operator:
     job: Job | None = None
     translator: TidemarkTranslator = field(default_factory=TidemarkTranslator)
 
-    def carry_out(self, context: dg.OpExecutionContext, verb: Verb, form: WishForm) -> None:
+    def carry_out(self, context: dg.OpExecutionContext, verb: Verb, form: RequestForm) -> None:
         """Ask for something, and see to it; the output's metadata says what came of it.
 
         Raises:
@@ -82,19 +82,21 @@ class Operator:
         if savepoint is not None:
             self._require_possible(root, form, savepoint)
         begun = self.clock.monotonic()
-        made = self._ask(Wishes(root, f"{who()} (Dagster run {context.run_id[:8]})", self.clock), verb, form)
+        made = self._ask(JobClient(root, f"{current_user()} (Dagster run {context.run_id[:8]})", self.clock), verb, form)
         context.log.info("%s: generation %d, wanted %s", form.job, made.generation, made.spec.wanted)
         if form.wait:
-            view = reach(context, Waiting(root, launchers, self.clock), made, GOALS[verb], timeout_ms=timeout_ms)
+            view = wait_for_goal(context, Waiting(root, launchers, self.clock), made, GOALS[verb], timeout_ms=timeout_ms)
         else:
             # Whoever else looks after the job finds it begun; where nobody does, nothing is lost but the waiting.
-            upgrading_reconciler(root, launchers, self.clock).pass_over([form.job])
+            upgrading_reconciler(root, launchers, self.clock).reconcile_all([form.job])
             view = view_of(observe(root, form.job, launchers), self.clock.now_ms())
-            context.log.info("%s", said(view))
+            context.log.info("%s", status_line(view))
         metadata = outcome(view, made, seconds=self.clock.monotonic() - begun)
         if form.wait:
             require_reached(view, GOALS[verb], metadata)
-        context.add_output_metadata({**metadata, **(self._savepoints.of_end(context, form, savepoint) if savepoint is not None else {})})
+        context.add_output_metadata(
+            {**metadata, **(self._savepoints.take_final(context, form, savepoint) if savepoint is not None else {})}
+        )
 
     @property
     def _savepoints(self) -> SavepointOperator:
@@ -102,7 +104,7 @@ class Operator:
 
         return SavepointOperator(self.open_store, self.launchers, self.job, self.translator, self.clock)
 
-    def _require_possible(self, root: JobStore, form: WishForm, savepoint: str) -> None:
+    def _require_possible(self, root: JobStore, form: RequestForm, savepoint: str) -> None:
         """Look at the savepoint that is asked for before the job is stopped for it."""
         if not form.wait:
             raise DefinitionError(
@@ -115,21 +117,21 @@ class Operator:
 
             SavepointStore(root, form.job, self.clock).require_free(savepoint)
 
-    def _ask(self, wishes: Wishes, verb: Verb, form: WishForm) -> SpecGeneration:
+    def _ask(self, wishes: JobClient, verb: Verb, form: RequestForm) -> SpecGeneration:
         match verb:
             case "start" | "resume":
                 self._submit(wishes, form)
                 missing = form.missing_epochs if isinstance(form, StartForm) and form.missing_epochs != "refuse" else None
                 return wishes.start(form.job, form.why or ("resume" if verb == "resume" else ""), missing_epochs=missing)
             case "stop" | "suspend":
-                how: Ending = form.how if isinstance(form, SuspendForm) else "finish"
+                how: StopMode = form.how if isinstance(form, SuspendForm) else "finish"
                 return wishes.stop(form.job, how, form.why or ("suspend" if verb == "suspend" else ""))
             case "cancel":
                 return wishes.stop(form.job, "now", form.why)
             case "restart":
                 return wishes.restart(form.job, form.why)
 
-    def _submit(self, wishes: Wishes, form: WishForm) -> None:
+    def _submit(self, wishes: JobClient, form: RequestForm) -> None:
         """Submit the job as this code location wants it, where it was never submitted, or that is asked for."""
         if self.spec is None or self.spec.job != form.job:
             return
@@ -159,7 +161,7 @@ def outcome(view: JobView, made: SpecGeneration, *, seconds: float) -> MetadataV
         metadata["tidemark/attempt"] = view.attempt
     if view.epoch is not None:
         metadata |= {"tidemark/epoch": view.epoch, "tidemark/lineage": view.lineage}
-    watermark = known_time(view.watermark)
+    watermark = instant_or_none(view.watermark)
     if watermark is not None:
         metadata["tidemark/watermark"] = dg.MetadataValue.timestamp(watermark / 1000)
     if view.process is not None and view.process.log is not None:

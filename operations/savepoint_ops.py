@@ -22,6 +22,7 @@ from tidemark.control import (
     SpecGeneration,
     Waiting,
     change_spec,
+    current_user,
     diff_output,
     discard,
     fork,
@@ -30,13 +31,11 @@ from tidemark.control import (
     read_spec,
     require_spec,
     shared_tables,
-    who,
 )
 from tidemark.durations import to_ms
 from tidemark.errors import DefinitionError, UnknownSavepointError
 from tidemark.graph import Job
-from tidemark.operations.control_config import WishForm
-from tidemark.operations.reaching import reach, require_reached
+from tidemark.operations.control_config import RequestForm
 from tidemark.operations.savepoint_config import (
     DiffForm,
     DiscardForm,
@@ -52,6 +51,7 @@ from tidemark.operations.savepoint_config import (
     SavepointForm,
     WaitForm,
 )
+from tidemark.operations.wait import require_reached, wait_for_goal
 from tidemark.savepoints import (
     Restore,
     Savepoint,
@@ -107,12 +107,12 @@ class SavepointOperator:
             note=form.why,
             labels=dict(form.labels),
         )
-        return self._told(context, found, taken)
+        return self._observe_taken(context, found, taken)
 
-    def of_end(self, context: dg.OpExecutionContext, form: WishForm, name: str) -> Found:
+    def take_final(self, context: dg.OpExecutionContext, form: RequestForm, name: str) -> Found:
         """Take a savepoint of where a job that was stopped has ended, and observe the outputs with it; without a name it gets one."""
         found = self._savepoints(form.job)
-        return self._told(context, found, found.take(name or None, kind="stop", by=caller(context), note=form.why))
+        return self._observe_taken(context, found, found.take(name or None, kind="stop", by=caller(context), note=form.why))
 
     @contextmanager
     def observing(self, context: dg.OpExecutionContext, job: str) -> Iterator[None]:
@@ -152,7 +152,7 @@ class SavepointOperator:
         """Put a job back to a savepoint with its tables, or say what that would do."""
         timeout_ms = to_ms(form.timeout, what="timeout", minimum=1)
         if form.abort:
-            return self._give_up(context, form)
+            return self._abort_rewind(context, form)
         if not form.savepoint and not form.dry_run:
             raise DefinitionError(
                 "a rewind names its savepoint, since the newest one may be another when the run is launched again",
@@ -170,23 +170,23 @@ class SavepointOperator:
             lines += [f"refused: {reason}" for reason in plan.refusals]
             for line in lines:
                 context.log.info("%s", line)
-            said: Found = {"tidemark/plan": dg.MetadataValue.md("\n".join(f"- {line}" for line in lines))}
-            return {**said, "tidemark/refusals": len(plan.refusals), "tidemark/dry_run": True}
-        rewinder = Rewinder(found.store, self.launchers(), timeout_ms, caller(context), self.clock, tell=context.log.info)
+            metadata: Found = {"tidemark/plan": dg.MetadataValue.md("\n".join(f"- {line}" for line in lines))}
+            return {**metadata, "tidemark/refusals": len(plan.refusals), "tidemark/dry_run": True}
+        rewinder = Rewinder(found.store, self.launchers(), timeout_ms, caller(context), self.clock, on_progress=context.log.info)
         with self.observing(context, form.job):
             done = rewinder.rewind(form.job, savepoint.name, stop=form.stop, why=form.why)
-        said = {"tidemark/epoch": done.head.epoch, "tidemark/lineage": done.head.lineage, "tidemark/savepoint": savepoint.name}
+        metadata = {"tidemark/epoch": done.head.epoch, "tidemark/lineage": done.head.lineage, "tidemark/savepoint": savepoint.name}
         if done.view is not None:
-            said["tidemark/lifecycle"] = done.view.lifecycle
-            require_reached(done.view, "running", said)
-        return said
+            metadata["tidemark/lifecycle"] = done.view.lifecycle
+            require_reached(done.view, "running", metadata)
+        return metadata
 
-    def _give_up(self, context: dg.OpExecutionContext, form: RewindForm) -> Found:
+    def _abort_rewind(self, context: dg.OpExecutionContext, form: RewindForm) -> Found:
         """Give up a rewind that was begun, and has put no table back."""
         if form.savepoint:
             raise DefinitionError("a rewind is either made or given up", fix="give `savepoint` or `abort`, not both", job=form.job)
-        rewinder = Rewinder(self.open_store(), self.launchers(), 0, caller(context), self.clock, tell=context.log.info)
-        note = rewinder.give_up(form.job)
+        rewinder = Rewinder(self.open_store(), self.launchers(), 0, caller(context), self.clock, on_progress=context.log.info)
+        note = rewinder.abort(form.job)
         return {"tidemark/savepoint": note.savepoint, "tidemark/aborted": True}
 
     def fork(self, context: dg.OpExecutionContext, form: ForkForm) -> Found:
@@ -213,8 +213,8 @@ class SavepointOperator:
             judge=self.judge,
         )
         tables = dg.MetadataValue.path(made.spec.outputs_root or "")
-        said: Found = {"tidemark/fork": made.spec.job, "tidemark/tables": tables, "tidemark/savepoint": savepoint.name}
-        return self._running(context, form, made, said, timeout_ms)
+        metadata: Found = {"tidemark/fork": made.spec.job, "tidemark/tables": tables, "tidemark/savepoint": savepoint.name}
+        return self._wait_until_running(context, form, made, metadata, timeout_ms)
 
     def diff(self, context: dg.OpExecutionContext, form: DiffForm) -> Found:
         """Compare outputs' rows in two jobs' tables, such as a job's and its fork's."""
@@ -223,10 +223,10 @@ class SavepointOperator:
         found = {output: diff_output(root, form.job, other, output, keys=tuple(form.keys), samples=form.samples) for output in outputs}
         text = "\n".join(f"{output}: {diff.text()}" for output, diff in found.items())
         context.log.info("%s against %s\n%s", form.job, other, text)
-        said: Found = {"tidemark/other": other, "tidemark/equal": all(diff.equal for diff in found.values())}
+        metadata: Found = {"tidemark/other": other, "tidemark/equal": all(diff.equal for diff in found.values())}
         for name in ("same", "added", "removed", "changed", "left_out"):
-            said[f"tidemark/{name}"] = sum(getattr(diff, name) for diff in found.values())
-        return {**said, "tidemark/rows": dg.MetadataValue.md(f"```text\n{text}\n```")}
+            metadata[f"tidemark/{name}"] = sum(getattr(diff, name) for diff in found.values())
+        return {**metadata, "tidemark/rows": dg.MetadataValue.md(f"```text\n{text}\n```")}
 
     def discard(self, context: dg.OpExecutionContext, form: DiscardForm) -> Found:
         """Delete a fork that was stopped, with its tables."""
@@ -246,7 +246,7 @@ class SavepointOperator:
         timeout_ms = to_ms(form.timeout, what="timeout", minimum=1)
         words = "as the job has it" if form.parallelism is None else str(form.parallelism)
         made = self._change(context, form, lambda spec: replace(spec, parallelism=form.parallelism), form.why or f"rescale to {words}")
-        return self._running(context, form, made, {"tidemark/parallelism": words}, timeout_ms)
+        return self._wait_until_running(context, form, made, {"tidemark/parallelism": words}, timeout_ms)
 
     def restore(self, context: dg.OpExecutionContext, form: RestoreForm) -> Found:
         """Let a submitted job go on from a savepoint, once; its driver is started anew for it, and tables stay as they are."""
@@ -280,40 +280,42 @@ class SavepointOperator:
         else:
             made = require_spec(found.store, form.job)
             context.log.warning("%s was restored from %s already, for this run; to do it again, launch it anew", form.job, savepoint.name)
-        return self._running(context, form, made, {"tidemark/savepoint": savepoint.name}, timeout_ms)
+        return self._wait_until_running(context, form, made, {"tidemark/savepoint": savepoint.name}, timeout_ms)
 
     def maintain(self, context: dg.OpExecutionContext, form: MaintenanceForm) -> Found:
         """Let savepoints go that retention does, delete what nothing needs any more, and old files of tables."""
         found = self._savepoints(form.job)
         gone = retire_savepoints(found.store, form.job, _retention(form.keep, form.age), clock=self.clock)
-        said: Found = {"tidemark/disposed": ", ".join(gone), "tidemark/savepoints": len(found.list())}
+        metadata: Found = {"tidemark/disposed": ", ".join(gone), "tidemark/savepoints": len(found.list())}
         if form.sweep:
             submitted, status = read_spec(found.store, form.job), read_control_status(found.store, form.job)
             # Of one that has failed for good nobody starts a driver, which else would sweep.
             failed = status is not None and status.lifecycle == "failed"
             runs = submitted is not None and submitted.spec.wanted == "running" and not failed
             swept = SweptJob(running=True) if runs else sweep_job(found.store, form.job, clock=self.clock)
-            said["tidemark/swept"] = not swept.running
+            metadata["tidemark/swept"] = not swept.running
             if swept.running:
                 context.log.info("%s runs, or somebody else is at work on it: no file was swept here; its driver sweeps", form.job)
             else:
-                said |= {"tidemark/files_marked": swept.marked, "tidemark/files_deleted": swept.deleted}
+                metadata |= {"tidemark/files_marked": swept.marked, "tidemark/files_deleted": swept.deleted}
         if form.vacuum:
             for output, files in vacuum_tables(found.store, form.job, clock=self.clock).items():
-                said[f"tidemark/vacuumed_{output}"] = files
-        return said
+                metadata[f"tidemark/vacuumed_{output}"] = files
+        return metadata
 
-    def _running(self, context: dg.OpExecutionContext, form: WaitForm, made: SpecGeneration, said: Found, timeout_ms: int) -> Found:
+    def _wait_until_running(
+        self, context: dg.OpExecutionContext, form: WaitForm, made: SpecGeneration, extra: Found, timeout_ms: int
+    ) -> Found:
         """Wait until a job that is wanted running runs as it is wanted now, where that was asked for; returns what came of it."""
-        metadata = {**_spec_metadata(made), **said}
+        metadata = {**_spec_metadata(made), **extra}
         if not form.wait or made.spec.wanted != "running":
             return metadata
-        view = reach(context, Waiting(self.open_store(), self.launchers(), self.clock), made, "running", timeout_ms=timeout_ms)
+        view = wait_for_goal(context, Waiting(self.open_store(), self.launchers(), self.clock), made, "running", timeout_ms=timeout_ms)
         metadata["tidemark/lifecycle"] = view.lifecycle
         require_reached(view, "running", metadata)
         return metadata
 
-    def _told(self, context: dg.OpExecutionContext, found: SavepointStore, taken: Savepoint) -> Found:
+    def _observe_taken(self, context: dg.OpExecutionContext, found: SavepointStore, taken: Savepoint) -> Found:
         context.log.info("%s", taken)
         self._observe(context, found, taken)
         return dict(savepoint_metadata(taken, found.restorable(taken)[0], found.folder, run_id=context.run_id))
@@ -358,7 +360,7 @@ def maps_of(form: RenamingForm) -> Maps:
 
 def caller(context: dg.OpExecutionContext) -> str:
     """Return who asks: this process, for a run of Dagster's."""
-    return f"{who()} (Dagster run {context.run_id[:8]})"
+    return f"{current_user()} (Dagster run {context.run_id[:8]})"
 
 
 def restore_identity(context: dg.OpExecutionContext, savepoint: Savepoint) -> str:

@@ -52,7 +52,7 @@ class UpgradeOperator:
             upgrading.require_abort(form.job, form.why)
         elif form.end == "accept":
             upgrading.accept(form.job, form.why)
-        return self._carried_on(context, upgrading, form.job, form)
+        return self._continue(context, upgrading, form.job, form)
 
     def promote(self, context: dg.OpExecutionContext, form: PromoteForm) -> dict[str, MetadataItem]:
         """Give a job the code of its fork: it goes back to where the fork began, and reads on with it."""
@@ -69,9 +69,9 @@ class UpgradeOperator:
             checks=tuple(form.checks),
         )
         self._begin(context, upgrading, request, form)
-        return self._carried_on(context, upgrading, request.job, form)
+        return self._continue(context, upgrading, request.job, form)
 
-    def _carried_on(
+    def _continue(
         self, context: dg.OpExecutionContext, upgrading: Upgrading, job: str, form: UpgradeForm | PromoteForm
     ) -> dict[str, MetadataItem]:
         if not form.wait:

@@ -9,7 +9,7 @@ import dagster as dg
 from pydantic import Field
 
 from tidemark.assets.checks.check import evaluate_checks, stream_of
-from tidemark.assets.checks.evidence import Evidence, report_of_run, stored_evidence, table_of
+from tidemark.assets.checks.check_context import CheckContext, report_of_run, stored_context, table_of
 from tidemark.assets.definitions.bound_job import BoundJob, bound_job
 from tidemark.assets.report.output_metadata import output_metadata
 from tidemark.assets.report.output_table import OutputTable, TableState
@@ -129,7 +129,7 @@ class TidemarkResource(dg.ConfigurableResource[Any]):
         selected, checks = context.selected_asset_keys, context.selected_asset_check_keys
         if not selected:
             # "Execute checks" on Dagster's page: what is there is checked, and nothing is run for it.
-            yield from evaluate_checks(bound.checks, stored_evidence(bound.job, store), keys=bound.keys, selected=checks)
+            yield from evaluate_checks(bound.checks, stored_context(bound.job, store), keys=bound.keys, selected=checks)
             return
         before = _states(bound, self.status_of(bound.job))
         reporter = EpochReporter(
@@ -144,8 +144,8 @@ class TidemarkResource(dg.ConfigurableResource[Any]):
         context.log.info(_summary(report))
         unchanged = _unchanged(bound, report, context.instance) if skip_unchanged else frozenset[dg.AssetKey]()
         yield from materializations(bound, report, selected=set(selected) - unchanged)
-        evidence = Evidence(report, self.status_of(bound.job), before, store)
-        yield from evaluate_checks(bound.checks, evidence, keys=bound.keys, selected=checks)
+        checked = CheckContext(report, self.status_of(bound.job), before, store)
+        yield from evaluate_checks(bound.checks, checked, keys=bound.keys, selected=checks)
 
 
 def materializations(bound: BoundJob, report: RunReport, *, selected: Collection[dg.AssetKey]) -> Iterator[dg.MaterializeResult[object]]:
@@ -169,11 +169,11 @@ def _unchanged(bound: BoundJob, report: RunReport, instance: dg.DagsterInstance)
     return frozenset(
         key
         for name, key in bound.keys.items()
-        if not report.changed_since(name, *_last_told(instance.get_latest_materialization_event(key)))
+        if not report.changed_since(name, *_last_materialized(instance.get_latest_materialization_event(key)))
     )
 
 
-def _last_told(event: dg.EventLogEntry | None) -> tuple[str, int]:
+def _last_materialized(event: dg.EventLogEntry | None) -> tuple[str, int]:
     """Return lineage and epoch of a materialization; of none the epoch before the first."""
     made = event.asset_materialization if event is not None else None
     tags = made.tags or {} if made is not None else {}

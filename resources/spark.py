@@ -54,7 +54,7 @@ class SparkResource(dg.ConfigurableResource[Any]):
 
 
 @contextmanager
-def kept_interrupts() -> Iterator[None]:
+def preserved_interrupts() -> Iterator[None]:
     """Keep SIGINT's handler through the start of a session.
 
     A SparkContext installs its own, which takes from Dagster the way to end a run.
@@ -76,7 +76,7 @@ def session_of(resource: object) -> SparkSession:
     Raises:
         SetupError: the resource has none.
     """
-    with kept_interrupts():
+    with preserved_interrupts():
         if isinstance(resource, SparkProvider):
             return resource.spark_session
     raise SetupError(

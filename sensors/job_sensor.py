@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from tidemark.assets.streams.translator import group_of
-from tidemark.assets.values.store_place import store_location
+from tidemark.assets.values.store_location import store_location
 from tidemark.control import Alert
 from tidemark.durations import to_ms
 from tidemark.errors import DefinitionError
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class RunWanted:
+class PlannedRun:
     """A run to ask for: ``key`` keeps Dagster from starting it twice; ``partition`` where the target has partitions."""
 
     key: str
@@ -39,10 +39,10 @@ class Decision:
     Dagster writes ``events`` before it submits ``runs``.
     """
 
-    said: str
+    summary: str
     cursor: SensorCursor | None = None
     alerts: tuple[Alert, ...] = ()
-    runs: tuple[RunWanted, ...] = ()
+    runs: tuple[PlannedRun, ...] = ()
     events: tuple[dg.AssetMaterialization, ...] = ()
 
 
@@ -115,6 +115,6 @@ def sensor_name(job: Job, what: str, given: str | None) -> str:
 def _result(decision: Decision, *, wanted: bool) -> dg.SensorResult:
     cursor = decision.cursor.encode() if decision.cursor is not None else None
     if not (wanted and decision.runs):
-        return dg.SensorResult(skip_reason=decision.said, cursor=cursor, asset_events=list(decision.events))
+        return dg.SensorResult(skip_reason=decision.summary, cursor=cursor, asset_events=list(decision.events))
     requests = [dg.RunRequest(run_key=run.key, tags=run.tags, partition_key=run.partition) for run in decision.runs]
     return dg.SensorResult(run_requests=requests, cursor=cursor, asset_events=list(decision.events))

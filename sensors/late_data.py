@@ -14,7 +14,7 @@ from tidemark.clock import format_ms
 from tidemark.control import Alert
 from tidemark.errors import DefinitionError
 from tidemark.graph import Job
-from tidemark.sensors.job_sensor import Decision, RunWanted, SensorOptions, job_sensor, sensor_name
+from tidemark.sensors.job_sensor import Decision, PlannedRun, SensorOptions, job_sensor, sensor_name
 from tidemark.sensors.sensor_cursor import SensorCursor
 from tidemark.state import EpochProgress, JobStatus, JobStore, read_history
 
@@ -139,7 +139,7 @@ def decide_late(
     alerts = (_alert(job, head, found=found, level=level, text=text, partitions_def=partitions_def),) if changed else ()
     counts = {"in": _total(status, "in"), "late": _total(status, "late")}
     return Decision(
-        said=text,
+        summary=text,
         cursor=SensorCursor(head.lineage, head.epoch, said={"late": level}, counts=counts),
         alerts=alerts,
         runs=_runs(job, head, found, partitions_def),
@@ -204,11 +204,11 @@ def _alert(job: Job, head: EpochProgress, *, found: LateRows, level: Level, text
     return Alert("resolved" if level == "ok" else level, title, text, job.name, facts)
 
 
-def _runs(job: Job, head: EpochProgress, found: LateRows, partitions_def: Partitions | None) -> tuple[RunWanted, ...]:
+def _runs(job: Job, head: EpochProgress, found: LateRows, partitions_def: Partitions | None) -> tuple[PlannedRun, ...]:
     if not found.touched:
         return ()
     key = f"{job.name}:late-data:{head.lineage}:{head.epoch}"
     tags = {"tidemark/reason": "late data"}
     if partitions_def is None:
-        return (RunWanted(key, tags),)
-    return tuple(RunWanted(f"{key}:{part}", tags, part) for part in partitions_touched(found.touched, partitions_def)[:MAX_RUNS])
+        return (PlannedRun(key, tags),)
+    return tuple(PlannedRun(f"{key}:{part}", tags, part) for part in partitions_touched(found.touched, partitions_def)[:MAX_RUNS])

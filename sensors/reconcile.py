@@ -10,19 +10,19 @@ from datetime import timedelta
 import dagster as dg
 
 from tidemark.assets.definitions.job_health import HealthVerdict, health_verdict, unreadable_verdict
-from tidemark.assets.values.store_place import store_location
+from tidemark.assets.values.store_location import store_location
 from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.control import (
+    AbandonAttempt,
     Action,
-    AskToStop,
-    Clean,
-    GiveUp,
     Kill,
+    LaunchAttempt,
     Launcher,
+    PruneAttempts,
     Reconciler,
-    Report,
-    Say,
-    Start,
+    ReconcileReport,
+    RequestStop,
+    WriteStatus,
     launchers_here,
     upgrading_reconciler,
     view_of,
@@ -76,13 +76,13 @@ def build_reconcile_sensor(
         if not known:
             # It remembers what never changes of jobs, so it is kept from tick to tick.
             known.append(upgrading_reconciler(open_root(store), launchers(), clock))
-        with _ended_after(PASS_SECONDS) as stop:
-            report = known[0].pass_over(names, stop=stop)
+        with _stop_after(PASS_SECONDS) as stop:
+            report = known[0].reconcile_all(names, stop=stop)
         for job, error in report.errors.items():
             context.log.warning("%s cannot be looked after: %s", job, error)
         verdicts = _verdicts(report, store_location(store), clock.now_ms())
         events = health_evaluations(context, verdicts.get)
-        return dg.SensorResult(skip_reason=told(report, ended=stop.is_set()), asset_events=events)
+        return dg.SensorResult(skip_reason=summary(report, ended=stop.is_set()), asset_events=events)
 
     return store_sensor(
         evaluate,
@@ -93,43 +93,43 @@ def build_reconcile_sensor(
     )
 
 
-def _verdicts(report: Report, store: str, now: int) -> dict[str, HealthVerdict]:
+def _verdicts(report: ReconcileReport, store: str, now: int) -> dict[str, HealthVerdict]:
     """Return how the jobs were before anything was done for them; what may pass by itself is no verdict."""
     verdicts = {seen.job: health_verdict(view_of(seen, now), store) for seen in report.observations}
     damaged = {job: error for job, error in report.errors.items() if isinstance(error, CorruptStoreError | FormatError)}
     return verdicts | {job: unreadable_verdict(error) for job, error in damaged.items()}
 
 
-def told(report: Report, *, ended: bool = False) -> str:
+def summary(report: ReconcileReport, *, ended: bool = False) -> str:
     """Return in words what a pass did."""
     acted = report.acted
     parts = [f"{len(report.observations)} jobs looked at, {len(acted)} acted on"]
-    parts += [f"{done.job}: {', '.join((*map(_word, done.actions), *done.steps))}" for done in acted[:_NAMED]]
-    busy = sum(done.busy for done in report.done)
+    parts += [f"{done.job}: {', '.join((*map(_action_text, done.actions), *done.steps))}" for done in acted[:_NAMED]]
+    busy = sum(done.lease_held_elsewhere for done in report.results)
     parts += [f"{busy} are being acted on by others"] if busy else []
     parts += [f"{job}: {error}" for job, error in list(report.errors.items())[:_NAMED]]
     parts += ["time was up; the next tick looks at all again"] if ended else []
     return "; ".join(parts)
 
 
-def _word(action: Action) -> str:
+def _action_text(action: Action) -> str:
     match action:
-        case Say(status):
+        case WriteStatus(status):
             return f"{status.lifecycle}" + (f" ({status.reason})" if status.reason else "")
-        case Start(attempt, why):
+        case LaunchAttempt(attempt, why):
             return f"started attempt {attempt} ({why})"
-        case AskToStop(how):
+        case RequestStop(how):
             return f"asked to stop ({how})"
         case Kill(why):
             return f"killed ({why})"
-        case GiveUp(attempt):
+        case AbandonAttempt(attempt):
             return f"gave attempt {attempt} up"
-        case Clean():
+        case PruneAttempts():
             return "tidied"
 
 
 @contextmanager
-def _ended_after(seconds: float) -> Iterator[threading.Event]:
+def _stop_after(seconds: float) -> Iterator[threading.Event]:
     """Give an event that is set after so many seconds."""
     event = threading.Event()
     timer = threading.Timer(seconds, event.set)

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import dagster as dg
 
-from tidemark.assets.values.store_place import store_location
+from tidemark.assets.values.store_location import store_location
 from tidemark.durations import to_ms
 from tidemark.state import JobStore
 

@@ -12,7 +12,7 @@ from tidemark.clock import SYSTEM_CLOCK, Clock, format_ms
 from tidemark.control import Alert
 from tidemark.durations import format_duration
 from tidemark.graph import Job
-from tidemark.sensors.job_sensor import Decision, RunWanted, SensorOptions, job_sensor, sensor_name
+from tidemark.sensors.job_sensor import Decision, PlannedRun, SensorOptions, job_sensor, sensor_name
 from tidemark.sensors.sensor_cursor import SensorCursor
 from tidemark.state import DEFAULT_LEASE_MS, EpochProgress, JobStatus, JobStore, job_folder, read_heartbeat, silent_since
 
@@ -116,10 +116,10 @@ def decide_lag(
     silence = "" if stall is None else f":silent-{stall.since}:{max(levels.values(), key=_rank, default='ok')}"
     key = f"{job.name}:watermark-lag:{head.lineage}:{head.epoch}{silence}"
     return Decision(
-        said=_said(head, lags, reference) + note,
+        summary=_summary(head, lags, reference) + note,
         cursor=SensorCursor(head.lineage, head.epoch, said={name: levels[name] for name in head.sources}),
         alerts=alerts,
-        runs=(RunWanted(key, {"tidemark/reason": "watermark lag"}),) if worse else (),
+        runs=(PlannedRun(key, {"tidemark/reason": "watermark lag"}),) if worse else (),
     )
 
 
@@ -127,7 +127,7 @@ def _rank(level: str) -> int:
     return [str(known) for known in LEVELS].index(level) if level in LEVELS else 0
 
 
-def _said(head: EpochProgress, lags: dict[str, SourceLag], reference: LagReference) -> str:
+def _summary(head: EpochProgress, lags: dict[str, SourceLag], reference: LagReference) -> str:
     worst = next(iter(lags.values()), None)
     against = "processing time" if reference == "processing_time" else "the newest event"
     return f"epoch {head.epoch}: " + (

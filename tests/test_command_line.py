@@ -58,7 +58,7 @@ def test_every_command_has_a_section_and_a_sentence() -> None:
 def test_the_help_loads_no_command() -> None:
     program = "import sys; from tidemark.cli.program.main import main; main(['--help'], standalone_mode=False); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.splitlines()[-1].split()
-    assert not {"tidemark.cli.jobs.running", "tidemark.cli.show.looking", "deltalake", "pyarrow"} & set(loaded)
+    assert not {"tidemark.cli.jobs.running", "tidemark.cli.show.status", "deltalake", "pyarrow"} & set(loaded)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from tidemark.cli.program.main import main
-from tidemark.control.client.wishes import Wishes
+from tidemark.control.client.job_client import JobClient
 from tidemark.control.model.spec import JobSpec
 from tidemark.savepoints.core.savepoint_store import SavepointStore
 from tidemark.state.log.joblog import JobLog
@@ -101,7 +101,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> JobStore:
         if name == "trips":
             term.release()
     for name in ("idle", "empty"):
-        Wishes(store, "ada").submit(JobSpec(name, "shop:job", wanted="suspended"))
+        JobClient(store, "ada").submit(JobSpec(name, "shop:job", wanted="suspended"))
     return store
 
 

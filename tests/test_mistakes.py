@@ -19,7 +19,7 @@ from tests.savepoints.delta_jobs import job_with_tables, run_epoch
 from tests.upgrade.upgrade_worlds import fits
 from tidemark.cli.program.main import main
 from tidemark.control.forks import forks
-from tidemark.control.rewind.rewinds import Rewinder
+from tidemark.control.rewind.rewind_job import Rewinder
 from tidemark.errors import TidemarkError
 
 if TYPE_CHECKING:

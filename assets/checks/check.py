@@ -8,7 +8,7 @@ from typing import Protocol
 
 import dagster as dg
 
-from tidemark.assets.checks.evidence import Evidence
+from tidemark.assets.checks.check_context import CheckContext
 from tidemark.assets.streams.job_streams import StreamData, output_streams
 from tidemark.assets.values.metadata_values import MetadataValues
 from tidemark.errors import DefinitionError
@@ -61,7 +61,7 @@ class OutputCheck(Protocol):
         """
         ...
 
-    def evaluate(self, stream: StreamData, evidence: Evidence) -> Iterator[Finding]:
+    def evaluate(self, stream: StreamData, context: CheckContext) -> Iterator[Finding]:
         """Return a finding for every name declared; called after the run, or on its own against the last state of the job."""
         ...
 
@@ -119,21 +119,21 @@ def check_specs(job: Job, checks: Sequence[OutputCheck], keys: Mapping[str, dg.A
 
 def evaluate_checks(
     checks: Sequence[OutputCheck],
-    evidence: Evidence,
+    context: CheckContext,
     *,
     keys: Mapping[str, dg.AssetKey],
     selected: Collection[dg.AssetCheckKey],
 ) -> Iterator[dg.AssetCheckResult]:
     """Make the checks of which at least one name is selected, and yield the results of those selected."""
     for check in checks:
-        stream = stream_of(evidence.job, check)
+        stream = stream_of(context.job, check)
         if stream.name not in keys:
             continue
         key = keys[stream.name]
         wanted = {found.name for found in selected if found.asset_key == key}
         if not wanted.intersection(declaration.name for declaration in check.declare(stream)):
             continue
-        for finding in check.evaluate(stream, evidence):
+        for finding in check.evaluate(stream, context):
             if finding.check_name in wanted:
                 yield dg.AssetCheckResult(
                     passed=finding.passed,

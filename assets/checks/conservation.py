@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import dagster as dg
 
 from tidemark.assets.checks.check import CheckDeclaration, Finding
-from tidemark.assets.checks.evidence import Evidence
+from tidemark.assets.checks.check_context import CheckContext
 from tidemark.assets.streams.job_streams import StreamData, emitter, is_whole_side_output, output_streams
 from tidemark.errors import SinkError
 from tidemark.graph import DeltaSpec, FilterNode, Job, Node, OutputTag, SourceNode, StatefulNode
@@ -65,14 +65,14 @@ class Conservation:
         text = f"Rows of all sources, filters and windows of `{stream.job.name}` balance, and its tables hold what was committed."
         return (CheckDeclaration(self.name, text, self.blocking),)
 
-    def evaluate(self, stream: StreamData, evidence: Evidence) -> Iterator[Finding]:
+    def evaluate(self, stream: StreamData, context: CheckContext) -> Iterator[Finding]:
         """Yield the one finding, with the whole balance as a table."""
         del stream  # the balance is of the whole job, whichever asset shows it
-        report = evidence.report
-        lines = [line for epoch in report.epochs for line in epoch_lines(evidence.job, epoch)]
+        report = context.report
+        lines = [line for epoch in report.epochs for line in epoch_lines(context.job, epoch)]
         totals = list(balance("total", report.totals))
         if self.compare_tables:
-            totals += table_lines(evidence)
+            totals += table_lines(context)
         wrong = [line for line in (*lines, *totals) if not line.balanced]
         yield Finding(
             self.name,
@@ -117,14 +117,14 @@ def side_output_lines(job: Job, scope: str, totals: Totals, epoch: EpochProgress
             yield BalanceLine(scope, f"{stream.kind} rows emitted", emitted, ((f"in output {stream.name}", written),))
 
 
-def table_lines(evidence: Evidence) -> Iterator[BalanceLine]:
+def table_lines(context: CheckContext) -> Iterator[BalanceLine]:
     """Return a line for each table that keeps all rows it gets; outputs without a table have none, nor have those that are upserted."""
-    for stream in output_streams(evidence.job):
+    for stream in output_streams(context.job):
         if stream.output is not None and isinstance(stream.output.sink, DeltaSpec) and stream.output.sink.mode == "upsert":
             continue
-        committed = evidence.report.totals["outputs"].get(stream.name)
+        committed = context.report.totals["outputs"].get(stream.name)
         try:
-            table = evidence.table(stream)
+            table = context.table(stream)
         except SinkError:
             # It keeps no rows that could be counted.
             continue

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 import dagster as dg
 
 from tidemark.assets.checks.check import CheckDeclaration, Finding
-from tidemark.assets.checks.evidence import Evidence, table_of
+from tidemark.assets.checks.check_context import CheckContext, table_of
 from tidemark.assets.checks.gx_validation import ExpectationOutcome, validate_rows
 from tidemark.assets.checks.sample_rows import sample_markdown
 from tidemark.assets.streams.job_streams import StreamData
@@ -62,10 +62,10 @@ class ExpectationChecks:
             for name, given in self.expectations.items()
         )
 
-    def evaluate(self, stream: StreamData, evidence: Evidence) -> Iterator[Finding]:
+    def evaluate(self, stream: StreamData, context: CheckContext) -> Iterator[Finding]:
         """Yield one finding per expectation; a table that does not exist yet has nothing unexpected."""
-        table = evidence.table(stream)
-        before = evidence.before.get(stream.name) if self.rows == "run" else None
+        table = context.table(stream)
+        before = context.before.get(stream.name) if self.rows == "run" else None
         if before is None and (count := table.rows()) > self.max_rows:
             yield from self._too_many(count)
             return

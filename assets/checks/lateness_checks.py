@@ -9,7 +9,7 @@ from datetime import timedelta
 import dagster as dg
 
 from tidemark.assets.checks.check import CheckDeclaration, Finding
-from tidemark.assets.checks.evidence import Evidence
+from tidemark.assets.checks.check_context import CheckContext
 from tidemark.assets.report.lag import LagReference, lag_thresholds, source_lags
 from tidemark.assets.streams.job_streams import StreamData, windows_of
 from tidemark.assets.values.markdown import as_plain
@@ -61,11 +61,11 @@ class LateRatio:
         text = f"At most {self.warn_above:.2%} of the rows were too late for their window ({self.error_above:.2%} is an error)."
         return (CheckDeclaration(self.name, text, self.blocking),)
 
-    def evaluate(self, stream: StreamData, evidence: Evidence) -> Iterator[Finding]:
+    def evaluate(self, stream: StreamData, context: CheckContext) -> Iterator[Finding]:
         """Yield the one finding; a run without rows passes."""
         uids = _uids(stream)
-        rows = evidence.report.operator_sum(uids, lambda operator: operator.rows_in)
-        late = evidence.report.operator_sum(uids, lambda operator: operator.rows_late)
+        rows = context.report.operator_sum(uids, lambda operator: operator.rows_in)
+        late = context.report.operator_sum(uids, lambda operator: operator.rows_late)
         ratio = late / rows if rows else 0.0
         yield Finding(
             self.name,
@@ -118,10 +118,10 @@ class WatermarkFreshness:
         text = f"The watermark is less than {format_duration(limits.warn_ms)} behind {compared}."
         return (CheckDeclaration(self.name, text, self.blocking),)
 
-    def evaluate(self, stream: StreamData, evidence: Evidence) -> Iterator[Finding]:
+    def evaluate(self, stream: StreamData, context: CheckContext) -> Iterator[Finding]:
         """Yield the one finding, naming the source, and the split, that is farthest behind."""
         limits = lag_thresholds(stream.job, warn_after=self.warn_after, error_after=self.error_after)
-        head = evidence.report.head
+        head = context.report.head
         lags = source_lags(head, self.reference) if head is not None else ()
         level = limits.level(lags[0].lag_ms) if lags else "ok"
         yield Finding(

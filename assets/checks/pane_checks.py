@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from tidemark.assets.checks.check import CheckDeclaration, Finding
-from tidemark.assets.checks.evidence import Evidence, table_of
+from tidemark.assets.checks.check_context import CheckContext, table_of
 from tidemark.assets.checks.sample_rows import sample_markdown
 from tidemark.assets.streams.job_streams import StreamData, result_window
 from tidemark.durations import format_duration, to_ms
@@ -55,10 +55,10 @@ class UniquePanes:
         _require_columns(stream, columns, self)
         return (CheckDeclaration(self.name, f"No row twice by {', '.join(columns)}.", self.blocking),)
 
-    def evaluate(self, stream: StreamData, evidence: Evidence) -> Iterator[Finding]:
+    def evaluate(self, stream: StreamData, context: CheckContext) -> Iterator[Finding]:
         """Yield the one finding, with the first rows that are there more than once."""
         columns = self._columns(stream)
-        table = evidence.table(stream).read(columns)
+        table = context.table(stream).read(columns)
         rows = 0 if table is None else table.num_rows
         twice = [] if table is None else repeated(table, columns)
         yield Finding(
@@ -126,9 +126,9 @@ class NoGaps:
         scope = f" for each {', '.join(self.by)}" if self.by else ""
         return (CheckDeclaration(self.name, f"A window every {step}{scope}, without gaps.", self.blocking),)
 
-    def evaluate(self, stream: StreamData, evidence: Evidence) -> Iterator[Finding]:
+    def evaluate(self, stream: StreamData, context: CheckContext) -> Iterator[Finding]:
         """Yield the one finding, with the first gaps."""
-        table = evidence.table(stream).read([*self.by, "window_start"])
+        table = context.table(stream).read([*self.by, "window_start"])
         found = [] if table is None else gaps(table, by=self.by, step_ms=self._step(stream))
         missing = sum(int(str(gap["missing"])) for gap in found)
         yield Finding(

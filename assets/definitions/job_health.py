@@ -17,7 +17,7 @@ from tidemark.assets.streams.translator import TidemarkTranslator, group_of
 from tidemark.assets.values.annotations import with_types
 from tidemark.assets.values.markdown import as_plain
 from tidemark.assets.values.metadata_values import MetadataItem, MetadataValues
-from tidemark.assets.values.store_place import store_location
+from tidemark.assets.values.store_location import store_location
 from tidemark.clock import SYSTEM_CLOCK, Clock, format_ms
 from tidemark.control import UNHEALTHY, Health, JobView, Launcher, Lifecycle, launchers_here, observe, view_of
 from tidemark.errors import DefinitionError, TidemarkError
@@ -28,7 +28,7 @@ HEALTH_CHECK: Final = "job_health"
 HEALTH_KEY: Final = "tidemark/health"
 """Metadata of an evaluation: the health that it was made for."""
 
-_LONGEST_TEXT: Final = 1_000
+_MAX_TEXT: Final = 1_000
 _WATCH: Final = "turn the sensor of build_reconcile_sensor on, or run `tidemark supervise --store {store}`"
 _START: Final = "`tidemark start {job} --store {store}`, or launch `{operation}`"
 _MEANING: Final[Mapping[Health, tuple[str, str]]] = {
@@ -139,7 +139,7 @@ def build_health_checks(
     keys = [chosen.get_asset_spec(stream).key for stream in output_streams(job)]
 
     def check(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
-        verdict = _look(store_location(given, job.name), job.name, launchers(), clock)
+        verdict = _read_view(store_location(given, job.name), job.name, launchers(), clock)
         for found in context.selected_asset_check_keys:
             yield dg.AssetCheckResult(asset_key=found.asset_key, check_name=found.name, **verdict.result)  # type: ignore[arg-type]
 
@@ -149,7 +149,7 @@ def build_health_checks(
     return [decorate(with_types(check))]
 
 
-def _look(store: str, job: str, launchers: Mapping[str, Launcher], clock: Clock) -> HealthVerdict:
+def _read_view(store: str, job: str, launchers: Mapping[str, Launcher], clock: Clock) -> HealthVerdict:
     try:
         seen = observe(JobStore.open(store), job, launchers)
     except TidemarkError as error:
@@ -188,4 +188,4 @@ def _metadata(view: JobView) -> Iterator[tuple[str, MetadataItem]]:
 
 def _short(text: str) -> str:
     shown = redacted(text)
-    return shown if len(shown) <= _LONGEST_TEXT else f"{shown[:_LONGEST_TEXT]}…"
+    return shown if len(shown) <= _MAX_TEXT else f"{shown[:_MAX_TEXT]}…"

@@ -12,7 +12,7 @@ import dagster as dg
 from tidemark.errors import TidemarkError
 
 
-def retried_where_it_may_pass(function: Callable[..., object]) -> Callable[..., object]:
+def retry_transient_errors(function: Callable[..., object]) -> Callable[..., object]:
     """Return an asset's body of which Dagster retries no errors that would come again: a wrong definition, rows or a table that do not fit.
 
     Errors of others than Tidemark are retried as Dagster does it.
@@ -20,12 +20,12 @@ def retried_where_it_may_pass(function: Callable[..., object]) -> Callable[..., 
 
     @functools.wraps(function)
     def returning(*args: object, **kwargs: object) -> object:
-        with _failing_for_good():
+        with _without_retries():
             return function(*args, **kwargs)
 
     @functools.wraps(function)
     def yielding(*args: object, **kwargs: object) -> Iterator[object]:
-        with _failing_for_good():
+        with _without_retries():
             yield from function(*args, **kwargs)  # type: ignore[misc]  # a generator function's
 
     # Dagster looks at what kind of function it is.
@@ -33,7 +33,7 @@ def retried_where_it_may_pass(function: Callable[..., object]) -> Callable[..., 
 
 
 @contextmanager
-def _failing_for_good() -> Iterator[None]:
+def _without_retries() -> Iterator[None]:
     try:
         yield
     except TidemarkError as error:

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 import dagster as dg
 
 from tidemark.assets.checks.check import OutputCheck, check_specs, evaluate_checks
-from tidemark.assets.checks.evidence import stored_evidence
+from tidemark.assets.checks.check_context import stored_context
 from tidemark.assets.streams.job_streams import output_streams
 from tidemark.assets.streams.translator import TidemarkTranslator, group_of
 from tidemark.assets.values.annotations import with_types
-from tidemark.assets.values.store_place import store_location
+from tidemark.assets.values.store_location import store_location
 from tidemark.errors import DefinitionError
 from tidemark.graph import Job
 
@@ -50,8 +50,8 @@ def build_asset_checks(
     keys = {stream.name: chosen.get_asset_spec(stream).key for stream in output_streams(job)}
 
     def check(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
-        evidence = stored_evidence(job, store_location(given, job.name))
-        yield from evaluate_checks(checks, evidence, keys=keys, selected=context.selected_asset_check_keys)
+        checked = stored_context(job, store_location(given, job.name))
+        yield from evaluate_checks(checks, checked, keys=keys, selected=context.selected_asset_check_keys)
 
     specs = check_specs(job, checks, keys)
     if not specs:

@@ -8,8 +8,8 @@ import dagster as dg
 
 from tidemark.assets.checks.check import OutputCheck, check_specs
 from tidemark.assets.definitions.bound_job import bind
-from tidemark.assets.definitions.retries import retried_where_it_may_pass
-from tidemark.assets.streams.job_streams import output_streams, source_place, source_streams
+from tidemark.assets.definitions.retries import retry_transient_errors
+from tidemark.assets.streams.job_streams import output_streams, source_address, source_streams
 from tidemark.assets.streams.translator import TidemarkTranslator, group_of
 from tidemark.assets.values.annotations import with_types
 from tidemark.errors import DefinitionError
@@ -77,7 +77,7 @@ def streaming_assets(
             can_subset=can_subset,
             check_specs=check_specs(job, checks, keys),
             retry_policy=retry_policy,
-        )(body if retry_policy is None else retried_where_it_may_pass(body))
+        )(body if retry_policy is None else retry_transient_errors(body))
 
     return decorate
 
@@ -97,7 +97,7 @@ def build_source_asset_specs(*jobs: Job, translator: TidemarkTranslator | None =
         spec = chosen.get_asset_spec(stream)
         if spec.key in made:
             continue
-        origin = source_place(stream.source.spec) if stream.source is not None else None
+        origin = source_address(stream.source.spec) if stream.source is not None else None
         if spec.key in found and found[spec.key][1] != origin:
             raise DefinitionError(
                 f"source {stream.name!r} reads another place than the source of job {found[spec.key][2]!r} with the same asset key",

@@ -16,7 +16,7 @@ from typing import Final, Literal
 import dagster as dg
 
 from tidemark.assets.streams.job_streams import StreamData, result_window, sources_of, windows_of
-from tidemark.assets.values.known_times import newest_event_of_all
+from tidemark.assets.values.instants import newest_event_of_all
 from tidemark.graph import WindowNode
 from tidemark.semantics import MAX_WATERMARK, MIN_WATERMARK, CountWindows, Cumulative, GlobalWindows, Sliding, Tumbling
 from tidemark.state import EpochProgress, OperatorProgress

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
 
-from tidemark.assets.values.known_times import known_time, newest_event
+from tidemark.assets.values.instants import instant_or_none, newest_event
 from tidemark.clock import format_ms
 from tidemark.durations import short_duration, to_ms
 from tidemark.graph import Job
@@ -80,7 +80,7 @@ def source_lags(progress: EpochProgress, reference: LagReference, *, now_ms: int
     found = []
     since = 0 if now_ms is None else max(now_ms - progress.processing_time, 0)
     for name, source in progress.sources.items():
-        watermark = known_time(source.watermark)
+        watermark = instant_or_none(source.watermark)
         now = progress.processing_time if reference == "processing_time" else newest_event(source)
         if watermark is not None and now is not None:
             found.append(SourceLag(name, max(now - watermark, 0) + since, watermark, source.held_by or None))

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 import dagster as dg
 
-from tidemark.assets.report.picture import watermark_picture
 from tidemark.assets.report.run_report import RunReport
+from tidemark.assets.report.watermark_chart import watermark_chart
 from tidemark.assets.streams.job_streams import StreamData, windows_of
 from tidemark.assets.streams.spec_metadata import column_lineage
 from tidemark.assets.values.metadata_values import MetadataItem, MetadataValues
 from tidemark.durations import format_duration
 
-PICTURE_KEY = "tidemark/watermark_and_late_rows"
+CHART_KEY = "tidemark/watermark_and_late_rows"
 
 _ORDER = (
     *("dagster/row_count", "rows_added", "rows_read", "rows_per_second", "late_rows", "late_ratio", "rejected_rows", "malformed_rows"),
@@ -35,15 +35,15 @@ def output_metadata(stream: StreamData, report: RunReport, upstream: Mapping[str
         upstream: asset keys of the job's sources by name, for the column lineage.
     """
     metadata: dict[str, MetadataItem] = {
-        PICTURE_KEY: dg.MetadataValue.md(watermark_picture(report.history or report.epochs)),
-        **output_figures(stream, report),
+        CHART_KEY: dg.MetadataValue.md(watermark_chart(report.history or report.epochs)),
+        **output_metrics(stream, report),
     }
     if stream.output is not None and (columns := column_lineage(stream.output.node, upstream)):
         metadata["dagster/column_lineage"] = columns
     return metadata
 
 
-def output_figures(stream: StreamData, report: RunReport) -> MetadataValues:
+def output_metrics(stream: StreamData, report: RunReport) -> MetadataValues:
     """Return the numbers of ``output_metadata``, without its picture: what an observation of a job that runs on says, again and again."""
     found: dict[str, MetadataItem] = {
         "tidemark/rows_added": report.rows_added(stream.name),
@@ -54,10 +54,10 @@ def output_figures(stream: StreamData, report: RunReport) -> MetadataValues:
     total = report.rows_total(stream.name)
     if total is not None:
         found["dagster/row_count"] = total
-    return {key: found[key] for key in sorted(found, key=_place)}
+    return {key: found[key] for key in sorted(found, key=_display_order)}
 
 
-def _place(key: str) -> int:
+def _display_order(key: str) -> int:
     """Return a key's place on Dagster's pages, which show metadata and plots in the order in which they are given."""
     name = key.removeprefix("tidemark/")
     return _ORDER.index(name) if name in _ORDER else len(_ORDER)

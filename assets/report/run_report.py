@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tidemark.assets.values.known_times import known_time
+from tidemark.assets.values.instants import instant_or_none
 from tidemark.graph import Job
 from tidemark.state import EpochProgress, OperatorProgress, Totals, empty_totals
 
@@ -63,7 +63,7 @@ class RunReport:
     @property
     def watermark(self) -> int | None:
         """The watermark after the newest epoch; none before the first and at the end of input."""
-        return known_time(self.head.watermark) if self.head is not None else None
+        return instant_or_none(self.head.watermark) if self.head is not None else None
 
     def watermark_lag_seconds(self) -> float | None:
         """Return the greatest lag of a source behind processing time at the newest epoch."""

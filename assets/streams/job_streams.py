@@ -76,7 +76,7 @@ def source_streams(job: Job) -> tuple[StreamData, ...]:
     return tuple(StreamData(job=job, kind="source", name=name, source=source) for name, source in job.sources.items())
 
 
-def source_place(spec: SourceSpec) -> object:
+def source_address(spec: SourceSpec) -> object:
     """Return what tells where a source reads; how much at once, from where on and as which columns is each job's own affair."""
     match spec:
         case FilesSpec():

@@ -59,14 +59,14 @@ def group_of(job: str) -> str:
 
 
 def _owners(job: Job) -> list[str]:
-    return [owner for owner in job.owners if _takes(owners=[owner])]
+    return [owner for owner in job.owners if _accepts(owners=[owner])]
 
 
 def _tags(job: Job) -> dict[str, str]:
-    return {key: value for key, value in job.tags.items() if _takes(tags={key: value})}
+    return {key: value for key, value in job.tags.items() if _accepts(tags={key: value})}
 
 
-def _takes(*, owners: Sequence[str] = (), tags: Mapping[str, str] | None = None) -> bool:
+def _accepts(*, owners: Sequence[str] = (), tags: Mapping[str, str] | None = None) -> bool:
     """Whether Dagster takes owners and tags: it has narrower rules than jobs have, and refuses the whole asset else."""
     try:
         dg.AssetSpec("any", owners=owners, tags=tags)

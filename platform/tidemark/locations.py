@@ -105,10 +105,10 @@ class Location:
         return account
 
 
-def leads_into(path: str) -> bool:
+def stays_within(path: str) -> bool:
     """Say whether a path that is relative to a folder leads to something in it, and nowhere else.
 
-    >>> leads_into("log/1.json"), leads_into("../other/1.json"), leads_into("/log/1.json"), leads_into("file:///log/1.json")
+    >>> stays_within("log/1.json"), stays_within("../other/1.json"), stays_within("/log/1.json"), stays_within("file:///log/1.json")
     (True, False, False, False)
     """
     return all(part not in ("", ".", "..") for part in path.split("/"))

@@ -27,7 +27,7 @@ _FORMAT = 1
 
 
 @dataclass(frozen=True)
-class _Told:
+class _ReportedState:
     """Up to which execution a check's verdicts were told, and the executions before it that were still under way."""
 
     number: int
@@ -123,7 +123,7 @@ def verdict_name(output: str, check: str) -> str:
 
 
 def _new_verdicts(
-    instance: dg.DagsterInstance, jobs: Mapping[dg.AssetCheckKey, tuple[str, str]], seen: dict[str, _Told]
+    instance: dg.DagsterInstance, jobs: Mapping[dg.AssetCheckKey, tuple[str, str]], seen: dict[str, _ReportedState]
 ) -> Iterator[CheckVerdict]:
     """Yield what was found since, in the order it was found for each check, and remember it; of a check that is new, the last verdict."""
     storage = instance.event_log_storage
@@ -137,8 +137,8 @@ def _new_verdicts(
         found = [(record.id, record.evaluation, record.event) for record in records]
         made = {number: (event.timestamp, said) for number, said, event in found if isinstance(said, dg.AssetCheckEvaluation) and event}
         new = sorted((at, number) for number, (at, _) in made.items() if known is None or not known.covers(number))
-        told = max((known.number if known is not None else 0, *made))
-        seen[place] = _Told(told, frozenset(record.id for record in records if record.id < told and record.id not in made))
+        reported = max((known.number if known is not None else 0, *made))
+        seen[place] = _ReportedState(reported, frozenset(record.id for record in records if record.id < reported and record.id not in made))
         for at, number in new[-1:] if known is None else new:
             yield _verdict(jobs[key], made[number][1], int(at * 1000))
 
@@ -149,26 +149,26 @@ def _verdict(place: tuple[str, str], made: dg.AssetCheckEvaluation, at: int) -> 
     return CheckVerdict(job, verdict_name(output, made.check_name), made.passed, at, severity, made.description or "")
 
 
-def _encode(seen: Mapping[str, _Told]) -> str:
+def _encode(seen: Mapping[str, _ReportedState]) -> str:
     """Write a cursor: for each check up to which execution it was told, and with it, as a list, those before that are under way."""
-    checks = {place: [told.number, *sorted(told.open)] if told.open else told.number for place, told in seen.items()}
+    checks = {place: [reported.number, *sorted(reported.open)] if reported.open else reported.number for place, reported in seen.items()}
     return json.dumps({"format": _FORMAT, "checks": checks}, sort_keys=True)
 
 
-def _decode(text: str | None) -> dict[str, _Told]:
+def _decode(text: str | None) -> dict[str, _ReportedState]:
     """Read a cursor; empty where there is none, or somebody else wrote something: then the last verdicts are told again."""
     try:
         raw = json.loads(text or "null")
         if not isinstance(raw, dict) or raw.get("format") != _FORMAT:
             return {}
-        return {str(key): _told(found) for key, found in _items(raw["checks"])}
+        return {str(key): _reported_state(found) for key, found in _items(raw["checks"])}
     except (ValueError, TypeError, KeyError):
         return {}
 
 
-def _told(found: object) -> _Told:
+def _reported_state(found: object) -> _ReportedState:
     number, *open_ = (int(str(each)) for each in (found if isinstance(found, list) else [found]))
-    return _Told(number, frozenset(open_))
+    return _ReportedState(number, frozenset(open_))
 
 
 def _items(found: object) -> Iterable[tuple[object, object]]:

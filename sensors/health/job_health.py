@@ -11,7 +11,7 @@ import dagster as dg
 
 from tidemark.assets.definitions.broken_code import code_evaluations
 from tidemark.assets.definitions.job_health import UNKNOWN, HealthVerdict, health_verdict, unreadable_verdict
-from tidemark.assets.values.store_place import store_location
+from tidemark.assets.values.store_location import store_location
 from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.control import (
     DEFAULT_RULES,
@@ -28,10 +28,10 @@ from tidemark.control import (
     RuleName,
     RuleSettings,
     WatchReport,
+    current_user,
     job_names,
     launchers_here,
     view_of,
-    who,
 )
 from tidemark.errors import StoreError, TidemarkError
 from tidemark.resources.alerts import AlertResource
@@ -83,18 +83,18 @@ def build_job_health_sensor(
         DurationError: ``every`` cannot be read.
     """
     names = tuple(jobs) if jobs is not None else None
-    known: list[_Health] = []
+    known: list[_HealthState] = []
 
     def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         if not known:
-            known.append(_Health(open_root(store), launchers(), rules, clock))
-        views, errors = known[0].look(names)
+            known.append(_HealthState(open_root(store), launchers(), rules, clock))
+        views, errors = known[0].read_views(names)
         for job, error in errors.items():
             context.log.warning("%s cannot be read: %s", job, error)
-        parts = [_said(views, errors)]
+        parts = [_summary(views, errors)]
         if alert_key is not None:
             receiver: AlertResource = getattr(context.resources, alert_key)
-            parts += _told(known[0].tell(receiver, views, errors))
+            parts += _pending_text(known[0].send_alerts(receiver, views, errors))
         parts += [f"the code of {code} cannot be loaded: {error}" for code, error in (broken or {}).items()]
         events = health_evaluations(context, lambda job: _verdict(job, views, errors, names, store_location(store)))
         return dg.SensorResult(skip_reason="; ".join(parts), asset_events=[*events, *code_evaluations(context.instance, broken or {})])
@@ -110,7 +110,7 @@ def build_job_health_sensor(
 
 
 @dataclass
-class _Through:
+class _ResourceDelivery:
     """Delivers through the resource of the tick at hand; resources are made anew for each."""
 
     resource: AlertResource | None = field(default=None)
@@ -120,23 +120,23 @@ class _Through:
             self.resource.send(alert)
 
 
-class _Health:
+class _HealthState:
     """What is kept from tick to tick: what never changes of jobs, and the lease of the alerts."""
 
     def __init__(self, root: JobStore, launchers: Mapping[str, Launcher], rules: Collection[RuleName], clock: Clock) -> None:
         self._root = root
         self._clock = clock
         self._observer = Observer(root, launchers)
-        self._through = _Through()
+        self._delivery = _ResourceDelivery()
         self._watch = AlertWatch(
             root,
             settings=_settings(rules),
-            receivers={"dagster": Receiver(self._through)},
-            holder=f"{who()}/{secrets.token_hex(4)}",
+            receivers={"dagster": Receiver(self._delivery)},
+            holder=f"{current_user()}/{secrets.token_hex(4)}",
             clock=clock,
         )
 
-    def look(self, names: tuple[str, ...] | None) -> tuple[list[JobView], dict[str, TidemarkError]]:
+    def read_views(self, names: tuple[str, ...] | None) -> tuple[list[JobView], dict[str, TidemarkError]]:
         """Return the views of jobs that were submitted or have run, and the errors of those that cannot be read."""
         views: list[JobView] = []
         errors: dict[str, TidemarkError] = {}
@@ -152,13 +152,13 @@ class _Health:
             raise next(iter(errors.values()))
         return views, errors
 
-    def tell(self, receiver: AlertResource, views: list[JobView], errors: Mapping[str, TidemarkError]) -> WatchReport:
+    def send_alerts(self, receiver: AlertResource, views: list[JobView], errors: Mapping[str, TidemarkError]) -> WatchReport:
         """Look at the rules, and send what is to be told."""
-        self._through.resource = receiver
+        self._delivery.resource = receiver
         try:
-            return self._watch.look(views, unreadable=errors)
+            return self._watch.evaluate(views, unreadable=errors)
         finally:
-            self._through.resource = None
+            self._delivery.resource = None
 
 
 def _verdict(
@@ -179,17 +179,17 @@ def _settings(rules: Collection[RuleName]) -> AlertSettings:
     return AlertSettings(chosen, Grouping(wait_ms=0))
 
 
-def _said(views: list[JobView], errors: Mapping[str, TidemarkError]) -> str:
+def _summary(views: list[JobView], errors: Mapping[str, TidemarkError]) -> str:
     unwell = [view for view in views if view.health in UNHEALTHY]
     upgrading = [view for view in views if view.lifecycle == "upgrading" and view.health not in UNHEALTHY]
     text = f"{len(views)} jobs, {len(unwell)} not well"
-    named = [_shown(view) for view in (unwell + upgrading)[:_NAMED]] + [
+    named = [_job_text(view) for view in (unwell + upgrading)[:_NAMED]] + [
         f"{job} cannot be read: {error}" for job, error in list(errors.items())[:_NAMED]
     ]
     return "; ".join((text, *named))
 
 
-def _shown(view: JobView) -> str:
+def _job_text(view: JobView) -> str:
     restarts = view.failures_since(view.at - RESTARTS_MS)
     parts = [f"{view.job} is {view.health} ({view.lifecycle})", view.reason, view.error.message if view.error is not None else ""]
     parts.append(f"failed {restarts} times in 10 minutes" if restarts > 1 else "")
@@ -197,8 +197,8 @@ def _shown(view: JobView) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _told(report: WatchReport) -> list[str]:
-    if not report.telling:
+def _pending_text(report: WatchReport) -> list[str]:
+    if not report.is_leader:
         return ["another process sends the alerts"]
-    waiting = sum(report.waiting.values())
+    waiting = sum(report.pending.values())
     return [f"{waiting} alerts wait for their receiver"] if waiting else []

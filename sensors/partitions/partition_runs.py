@@ -13,7 +13,7 @@ from tidemark.assets.streams.translator import group_of
 from tidemark.clock import format_ms
 from tidemark.errors import DefinitionError
 from tidemark.graph import Job
-from tidemark.sensors.job_sensor import Decision, RunWanted, SensorOptions, job_sensor, sensor_name
+from tidemark.sensors.job_sensor import Decision, PlannedRun, SensorOptions, job_sensor, sensor_name
 from tidemark.sensors.late_data import MAX_RUNS
 from tidemark.sensors.partitions.upstream_report import Upstream, report_upstream, through_before, upstream_of
 from tidemark.sensors.reports.partition_events import REASONS
@@ -100,7 +100,7 @@ def decide_partitions(
     head = status.last
     if head is None:
         return Decision("no epoch yet", cursor)
-    epochs = _news(root, status, cursor)
+    epochs = _new_epochs(root, status, cursor)
     if not epochs and cursor is None:
         return Decision("the history has no epoch yet", cursor)
     first = epochs[0] if cursor is None else None
@@ -111,27 +111,27 @@ def decide_partitions(
 
     before = None
     if upstream is not None:
-        told = cursor.counts.get(_REPORTED, through_before(upstream, mark.through)) if cursor is not None else None
-        before = report_upstream(stream, upstream, replace(mark, through=told), epochs, head=head, find=find)
+        reported = cursor.counts.get(_REPORTED, through_before(upstream, mark.through)) if cursor is not None else None
+        before = report_upstream(stream, upstream, replace(mark, through=reported), epochs, head=head, find=find)
         epochs = before.epochs
     touched, mark = touched_partitions(stream, partitions_def, mark, epochs, find=find, limit=MAX_RUNS)
     # Without news the head is that of the last tick, whose backlog may go on.
     newest = next((epoch for epoch in epochs if (epoch.lineage, epoch.epoch) == (mark.lineage, mark.epoch)), head)
     # Of a backlog no run is requested before what it reads is reported.
-    until = before.mark.through if before is not None and not before.whole else None
+    until = before.mark.through if before is not None and not before.complete else None
     complete, mark = complete_partitions(stream, partitions_def, mark, newest, limit=MAX_RUNS, until=until)
     changes = (*complete, *(touched if repair else ()))
     ends = {_THROUGH: mark.through, _REPORTED: before.mark.through if before is not None else None}
     counts = {name: end for name, end in ends.items() if end is not None}
     return Decision(
-        said=_said(changes, mark, newest),
+        summary=_summary(changes, mark, newest),
         cursor=SensorCursor(mark.lineage, mark.epoch, counts=counts),
         runs=tuple(_run(status.job, stream.name, change) for change in changes),
         events=before.events if before is not None else (),
     )
 
 
-def _news(root: JobStore, status: JobStatus, cursor: SensorCursor | None) -> Sequence[EpochProgress]:
+def _new_epochs(root: JobStore, status: JobStatus, cursor: SensorCursor | None) -> Sequence[EpochProgress]:
     if cursor is None:
         return read_history(root, status.job, 1)
     if status.last is not None and (cursor.lineage, cursor.epoch) == (status.last.lineage, status.last.epoch):
@@ -145,7 +145,7 @@ def _mark(cursor: SensorCursor | None, head: EpochProgress) -> PartitionMark:
     return PartitionMark(cursor.lineage, cursor.epoch, cursor.counts.get(_THROUGH))
 
 
-def _run(job: str, output: str, change: PartitionChange) -> RunWanted:
+def _run(job: str, output: str, change: PartitionChange) -> PlannedRun:
     """Return the run for a change; its key is the same however often the change is seen, and another one for each cause."""
     at = change.lineage if change.cause == "complete" else f"{change.lineage}:{change.epoch}"
     tags = {
@@ -154,10 +154,10 @@ def _run(job: str, output: str, change: PartitionChange) -> RunWanted:
         "tidemark/lineage": change.lineage,
         "tidemark/epoch": str(change.epoch),
     }
-    return RunWanted(f"{job}:{output}:{change.partition}:{change.cause}:{at}", tags, change.partition)
+    return PlannedRun(f"{job}:{output}:{change.partition}:{change.cause}:{at}", tags, change.partition)
 
 
-def _said(changes: Sequence[PartitionChange], mark: PartitionMark, newest: EpochProgress) -> str:
+def _summary(changes: Sequence[PartitionChange], mark: PartitionMark, newest: EpochProgress) -> str:
     if changes:
         return "; ".join(f"{change.partition}: {REASONS[change.cause]}" for change in changes)
     through = f"complete through {format_ms(mark.through)}" if mark.through is not None else "no partition is complete yet"

@@ -41,7 +41,7 @@ class UpstreamReport:
 
     events: tuple[dg.AssetMaterialization, ...]
     mark: PartitionMark
-    whole: bool
+    complete: bool
     epochs: Sequence[EpochProgress]
 
 
@@ -90,7 +90,7 @@ def report_upstream(
         events += found
         new += len(found)
         if len(complete) < PARTITIONS_AT_ONCE:
-            return UpstreamReport(tuple(events), mark, whole=True, epochs=looked_at)
+            return UpstreamReport(tuple(events), mark, complete=True, epochs=looked_at)
         if new >= PARTITIONS_AT_ONCE:
             break
-    return UpstreamReport(tuple(events), mark, whole=False, epochs=looked_at)
+    return UpstreamReport(tuple(events), mark, complete=False, epochs=looked_at)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import dagster as dg
 
 from tidemark.assets.report.complete_partitions import Cause, PartitionChange
-from tidemark.assets.values.known_times import known_time
+from tidemark.assets.values.instants import instant_or_none
 from tidemark.assets.values.metadata_values import MetadataItem
 from tidemark.sensors.reports.reported_events import EPOCH, LINEAGE, ReportedEvents
 from tidemark.state import EpochProgress
@@ -54,6 +54,6 @@ def _metadata(change: PartitionChange, epoch: EpochProgress) -> Iterator[tuple[s
     yield EPOCH, dg.MetadataValue.int(change.epoch)
     yield "tidemark/cause", dg.MetadataValue.text(change.cause)
     yield "tidemark/processing_time", dg.MetadataValue.timestamp(epoch.processing_time / 1000)
-    watermark = known_time(epoch.watermark)
+    watermark = instant_or_none(epoch.watermark)
     if watermark is not None:
         yield "tidemark/watermark", dg.MetadataValue.timestamp(watermark / 1000)

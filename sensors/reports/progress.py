@@ -12,7 +12,7 @@ from typing import NamedTuple
 import dagster as dg
 
 from tidemark.assets.definitions.bound_job import JOB_KEY, OUTPUT_KEY, bound_job
-from tidemark.assets.values.store_place import store_location
+from tidemark.assets.values.store_location import store_location
 from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.durations import format_duration, to_ms
 from tidemark.errors import CorruptStoreError, DefinitionError, StoreError, TidemarkError
@@ -73,13 +73,13 @@ def build_progress_sensor(
 
     def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         # Dagster keeps a cursor when all that was reported with it is written; this one it has kept.
-        whole = context.cursor is not None and context.cursor == progress.returned
-        reported = ReportedEvents(context.instance, whole=whole, keys=progress.keys)
-        told = progress.tick(decode_marks(context.cursor), reported, savepoints=decode_savepoints(context.cursor))
-        progress.returned = encode_marks(told.marks, told.savepoints)
-        for job, error in told.errors.items():
+        complete = context.cursor is not None and context.cursor == progress.returned
+        reported = ReportedEvents(context.instance, complete=complete, keys=progress.keys)
+        result = progress.tick(decode_marks(context.cursor), reported, savepoints=decode_savepoints(context.cursor))
+        progress.returned = encode_marks(result.marks, result.savepoints)
+        for job, error in result.errors.items():
             context.log.warning("%s is left out: %s", job, error)
-        return dg.SensorResult(skip_reason=told.said, asset_events=list(told.events), cursor=progress.returned)
+        return dg.SensorResult(skip_reason=result.summary, asset_events=list(result.events), cursor=progress.returned)
 
     return dg.SensorDefinition(
         name=name,
@@ -92,17 +92,17 @@ def build_progress_sensor(
 
 
 @dataclass(frozen=True)
-class Told:
+class TickResult:
     """What a tick reports, what it remembers, the jobs whose files could not be read, and all that in words."""
 
     events: tuple[Event, ...]
     marks: dict[str, JobMark]
     savepoints: SavepointMarks
     errors: dict[str, TidemarkError]
-    said: str
+    summary: str
 
 
-class _Look(NamedTuple):
+class _JobSnapshot(NamedTuple):
     """A job's store, what its driver last said, and when the file of each of its savepoints was written, if they were listed."""
 
     root: JobStore
@@ -144,7 +144,7 @@ class Progress:
         """Asset keys of the jobs' outputs."""
         return (key for job in self._jobs.values() for key in job.bound.keys.values())
 
-    def tick(self, marks: dict[str, JobMark], reported: ReportedEvents, *, savepoints: SavepointMarks) -> Told:
+    def tick(self, marks: dict[str, JobMark], reported: ReportedEvents, *, savepoints: SavepointMarks) -> TickResult:
         """Look at all jobs once; one job's trouble does not keep the others from being reported.
 
         Args:
@@ -171,9 +171,9 @@ class Progress:
         until = max(begun + TICK_SECONDS, self._clock.monotonic() + LEAST_SECONDS)
         taken = report_savepoints(
             {
-                name: JobSavepoints(look.root, look.savepoints, self._jobs[name].bound.keys)
-                for name, look in statuses.items()
-                if look.savepoints is not None
+                name: JobSavepoints(snapshot.root, snapshot.savepoints, self._jobs[name].bound.keys)
+                for name, snapshot in statuses.items()
+                if snapshot.savepoints is not None
             },
             # Of a job that cannot be read now, what was reported is not forgotten.
             {name: known for name, known in savepoints.items() if name in self._jobs},
@@ -184,12 +184,12 @@ class Progress:
         if lists:
             self._listed_at = None if taken.waiting else self._clock.now_ms()
         errors = {**taken.errors, **errors}
-        said = [_said(observed, waiting, events, errors, len(self._jobs)), *taken.said]
-        return Told((*events, *taken.events), kept, taken.marks, errors, "; ".join(said))
+        summary = [_summary(observed, waiting, events, errors, len(self._jobs)), *taken.summary]
+        return TickResult((*events, *taken.events), kept, taken.marks, errors, "; ".join(summary))
 
     def _observe(
         self,
-        statuses: Mapping[str, _Look],
+        statuses: Mapping[str, _JobSnapshot],
         marks: dict[str, JobMark],
         errors: dict[str, TidemarkError],
         reported: ReportedEvents,
@@ -217,7 +217,7 @@ class Progress:
         return observed, 0, events
 
     def _correct(
-        self, statuses: Mapping[str, _Look], marks: dict[str, JobMark], errors: dict[str, TidemarkError], reported: ReportedEvents
+        self, statuses: Mapping[str, _JobSnapshot], marks: dict[str, JobMark], errors: dict[str, TidemarkError], reported: ReportedEvents
     ) -> list[Event]:
         """Return the partitions that were corrected, of all jobs with news; those that the tick before did not reach come first."""
         until = self._clock.monotonic() + LEAST_SECONDS
@@ -245,14 +245,14 @@ class Progress:
         """Say whether to list savepoints: listing costs more than reading on object stores, so it is done as often as jobs are observed."""
         return self._listed_at is None or not 0 <= self._clock.now_ms() - self._listed_at < self.interval_ms
 
-    def _read(self, *, savepoints: bool) -> tuple[dict[str, _Look], dict[str, TidemarkError]]:
+    def _read(self, *, savepoints: bool) -> tuple[dict[str, _JobSnapshot], dict[str, TidemarkError]]:
         """Return what there is of the jobs that have committed an epoch, and the errors of those that cannot be read."""
         uris = {name: store_location(_store_of(self._options, job.bound.job), name) for name, job in self._jobs.items()}
         roots = {uri: JobStore.open(uri) for uri in set(uris.values())}
         places = {name: roots[uri] for name, uri in uris.items()}
-        statuses: dict[str, _Look] = {}
+        statuses: dict[str, _JobSnapshot] = {}
         errors: dict[str, TidemarkError] = {}
-        for name, found in _look_at(places, savepoints=savepoints):
+        for name, found in _read_jobs(places, savepoints=savepoints):
             if isinstance(found, TidemarkError):
                 errors[name] = found
             elif found is not None:
@@ -262,21 +262,21 @@ class Progress:
         return statuses, errors
 
 
-def _look_at(places: Mapping[str, JobStore], *, savepoints: bool) -> Iterable[tuple[str, _Look | TidemarkError | None]]:
-    look = partial(_look, savepoints=savepoints)
+def _read_jobs(places: Mapping[str, JobStore], *, savepoints: bool) -> Iterable[tuple[str, _JobSnapshot | TidemarkError | None]]:
+    read = partial(_read_job, savepoints=savepoints)
     if all(root.location.scheme == "file" for root in places.values()) or len(places) < 2:
-        return [(name, look(root, name)) for name, root in places.items()]
+        return [(name, read(root, name)) for name, root in places.items()]
     with ThreadPoolExecutor(min(_THREADS, len(places)), thread_name_prefix="tidemark-look") as pool:
-        return list(zip(places, pool.map(look, places.values(), places), strict=True))
+        return list(zip(places, pool.map(read, places.values(), places), strict=True))
 
 
-def _look(root: JobStore, name: str, *, savepoints: bool) -> _Look | TidemarkError | None:
+def _read_job(root: JobStore, name: str, *, savepoints: bool) -> _JobSnapshot | TidemarkError | None:
     """Return what there is of a job, None where it has committed nothing yet."""
     try:
         status = read_status(root, name)
         if status is None or status.last is None:
             return None
-        return _Look(root, status, Pins(JobLog(root.at(job_folder(name)), name)).files() if savepoints else None)
+        return _JobSnapshot(root, status, Pins(JobLog(root.at(job_folder(name)), name)).files() if savepoints else None)
     except TidemarkError as error:
         return error
 
@@ -303,7 +303,7 @@ def _partitions(specs: Iterable[dg.AssetSpec]) -> dict[str, dg.TimeWindowPartiti
     }
 
 
-def _said(observed: int, waiting: int, events: Sequence[Event], errors: dict[str, TidemarkError], jobs: int) -> str:
+def _summary(observed: int, waiting: int, events: Sequence[Event], errors: dict[str, TidemarkError], jobs: int) -> str:
     partitions = sum(isinstance(event, dg.AssetMaterialization) for event in events)
     parts = [f"{observed} of {jobs} jobs observed, {partitions} partitions reported"]
     parts += [f"{waiting} jobs wait for the next tick"] if waiting else []

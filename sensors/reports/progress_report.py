@@ -9,7 +9,7 @@ import dagster as dg
 
 from tidemark.assets.definitions.bound_job import BoundJob
 from tidemark.assets.report.complete_partitions import PartitionMark, complete_partitions, touched_partitions
-from tidemark.assets.report.output_metadata import output_figures
+from tidemark.assets.report.output_metadata import output_metrics
 from tidemark.assets.report.run_report import RunReport
 from tidemark.assets.streams.job_streams import StreamData
 from tidemark.sensors.reports.partition_events import PARTITIONS_AT_ONCE, partition_materializations
@@ -86,7 +86,7 @@ def report_epochs(
         key = job.bound.keys.get(stream.name)
         new = reported.not_observed(key, epochs) if key is not None else ()
         if key is not None and new:
-            events.append(dg.AssetObservation(asset_key=key, metadata=dict(output_figures(stream, _report(job.bound, status, new)))))
+            events.append(dg.AssetObservation(asset_key=key, metadata=dict(output_metrics(stream, _report(job.bound, status, new)))))
     last = (epochs[-1].lineage, epochs[-1].epoch)
     # What is reported for the first time includes the corrections so far.
     through, followed = (mark.through, mark.corrected_to) if mark is not None else ({}, last)
@@ -112,8 +112,8 @@ def report_corrections(root: JobStore, job: FollowedJob, mark: JobMark, *, repor
     epochs = epochs_after(root, job.bound.job.name, lineage, epoch, limit=EPOCHS_AT_ONCE, splits=False)
     if not epochs:
         return None
-    told, through, events = _corrections(root, job, mark, epochs, reported)
-    return JobReport(tuple(events), replace(mark, through=through, followed=(told[-1].lineage, told[-1].epoch)))
+    corrected, through, events = _corrections(root, job, mark, epochs, reported)
+    return JobReport(tuple(events), replace(mark, through=through, followed=(corrected[-1].lineage, corrected[-1].epoch)))
 
 
 def report_complete(job: FollowedJob, head: EpochProgress, mark: JobMark, *, reported: ReportedEvents) -> JobReport:

@@ -15,10 +15,10 @@ from tidemark.savepoints import Savepoint
 from tidemark.state import EpochProgress
 
 LINEAGE, EPOCH = "tidemark/lineage", "tidemark/epoch"
-_MOST = 1000
-_LOOKED_AT = 20
-_ASKED_AT_ONCE = 500
-_CLOCKS_DIFFER_MS = 60 * 60 * 1000
+_MAX_OBSERVATIONS = 1000
+_FIRST_PAGE = 20
+_PARTITION_BATCH = 500
+_MAX_CLOCK_SKEW_MS = 60 * 60 * 1000
 
 
 class ReportedEvents:
@@ -26,20 +26,20 @@ class ReportedEvents:
 
     Args:
         instance: the instance.
-        whole: the last tick is known to have come to its end, so that its cursor says all that this sensor reported; then only partitions
+        complete: the last tick is known to have come to its end, so that its cursor says all that this sensor reported; then only partitions
             are asked for, which another sensor may have reported.
         keys: of the assets that are going to be asked for: what Dagster has never had an event of is then found out for all of them at
             once, and not asked for again.
     """
 
-    def __init__(self, instance: dg.DagsterInstance, *, whole: bool = False, keys: Iterable[dg.AssetKey] = ()) -> None:
+    def __init__(self, instance: dg.DagsterInstance, *, complete: bool = False, keys: Iterable[dg.AssetKey] = ()) -> None:
         self._instance = instance
-        self._whole = whole
+        self._complete = complete
         self._keys = frozenset(keys)
 
     def not_observed(self, key: dg.AssetKey, epochs: Sequence[EpochProgress]) -> Sequence[EpochProgress]:
         """Return those of some epochs, oldest first, that come after the asset's last observation."""
-        if self._whole or key in self._without_events:
+        if self._complete or key in self._without_events:
             return epochs
         for found in self._observations(key):
             last = _epoch_of(found.metadata)
@@ -56,14 +56,14 @@ class ReportedEvents:
         if key in self._without_events:
             return False
         # The clocks of who took it and of who keeps the events may differ.
-        since = (savepoint.taken_at - _CLOCKS_DIFFER_MS) / 1000
+        since = (savepoint.taken_at - _MAX_CLOCK_SKEW_MS) / 1000
         return any(_savepoint_of(found.metadata) == (savepoint.name, savepoint.taken_at) for found in self._observations(key, since=since))
 
     def _observations(self, key: dg.AssetKey, *, since: float | None = None) -> Iterator[dg.AssetObservation]:
         """Yield an asset's newest observations, newest first, a few of them before the others are asked for."""
         wanted = dg.AssetRecordsFilter(asset_key=key, after_timestamp=since)
         cursor: str | None = None
-        for limit in (_LOOKED_AT, _MOST):
+        for limit in (_FIRST_PAGE, _MAX_OBSERVATIONS):
             page = self._instance.fetch_observations(wanted, limit=limit, cursor=cursor)
             yield from (record.asset_observation for record in page.records if record.asset_observation is not None)
             cursor = page.cursor
@@ -72,7 +72,7 @@ class ReportedEvents:
 
     def not_materialized(self, key: dg.AssetKey, changes: Sequence[PartitionChange]) -> list[PartitionChange]:
         """Return those of some changes that the partitions' last materializations do not cover."""
-        if not changes or (not self._whole and key in self._never_materialized):
+        if not changes or (not self._complete and key in self._never_materialized):
             return list(changes)
         known = _newest(self._instance, key, {change.partition for change in changes})
         return [change for change in changes if not _covers(known.get(change.partition), change)]
@@ -90,7 +90,7 @@ class ReportedEvents:
         """The assets that Dagster has events of, and whether they were ever materialized."""
         found: dict[dg.AssetKey, bool] = {}
         keys = iter(sorted(self._keys))
-        while some := list(islice(keys, _ASKED_AT_ONCE)):
+        while some := list(islice(keys, _PARTITION_BATCH)):
             for record in self._instance.get_asset_records(some):
                 found[record.asset_entry.asset_key] = record.asset_entry.last_materialization_record is not None
         return found
@@ -100,7 +100,7 @@ def _newest(instance: dg.DagsterInstance, key: dg.AssetKey, partitions: Collecti
     """Return of each partition the epoch of its last materialization, None for one that somebody else made."""
     wanted = dg.AssetRecordsFilter(asset_key=key, asset_partitions=sorted(partitions))
     newest: dict[str, tuple[str, int] | None] = {}
-    for record in instance.fetch_materializations(wanted, limit=_MOST).records:
+    for record in instance.fetch_materializations(wanted, limit=_MAX_OBSERVATIONS).records:
         found = record.asset_materialization
         if found is not None and found.partition is not None:
             newest.setdefault(found.partition, _epoch_of(found.metadata))

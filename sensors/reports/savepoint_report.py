@@ -48,10 +48,10 @@ class SavepointReport:
     errors: Mapping[str, TidemarkError]
 
     @property
-    def said(self) -> tuple[str, ...]:
+    def summary(self) -> tuple[str, ...]:
         """It in words; nothing where nothing is new."""
-        told = (f"{self.reported} savepoints reported",) if self.reported else ()
-        return (*told, f"{self.waiting} savepoints wait for the next tick") if self.waiting else told
+        parts = (f"{self.reported} savepoints reported",) if self.reported else ()
+        return (*parts, f"{self.waiting} savepoints wait for the next tick") if self.waiting else parts
 
 
 def report_savepoints(
@@ -73,7 +73,7 @@ def report_savepoints(
         kept[name] = {savepoint: mark for savepoint, mark in known.items() if savepoint in job.files}
         new = new_savepoints(job.files, known)
         if new:
-            kept[name] = tick.told(name, job, new, kept[name])
+            kept[name] = tick.report(name, job, new, kept[name])
     left = {name: known for name, known in kept.items() if known}
     return SavepointReport(tuple(tick.events), left, tick.reported, tick.waiting, tick.errors)
 
@@ -101,7 +101,7 @@ class _Tick:
         self.reported = 0
         self.waiting = 0
 
-    def told(self, name: str, job: JobSavepoints, new: list[str], marks: Mapping[str, SavepointMark]) -> Mapping[str, SavepointMark]:
+    def report(self, name: str, job: JobSavepoints, new: list[str], marks: Mapping[str, SavepointMark]) -> Mapping[str, SavepointMark]:
         """Tell of a job's new savepoints, and return the marks with them."""
         from tidemark.savepoints import SavepointStore  # it loads what reads Delta tables
 

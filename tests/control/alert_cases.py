@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tidemark.control.alerts.delivery.delivery_queue import Receiver
+from tidemark.control.alerts.engine.alert_evaluator import AlertWatch
 from tidemark.control.alerts.engine.alert_rules import Reading
-from tidemark.control.alerts.engine.alert_watch import AlertWatch
 from tidemark.control.alerts.model.alert import Alert
-from tidemark.control.alerts.model.alert_gate import Limits, Patience
 from tidemark.control.alerts.model.alert_settings import RULES, AlertSettings, Grouping, RuleName, RuleSettings
+from tidemark.control.alerts.model.hysteresis import HoldTimes, Limits
 from tidemark.control.model.records import Failure
 from tidemark.control.model.spec import AlertThresholds, JobSpec
 from tidemark.control.model.view import Health, JobView, SourceView
@@ -84,7 +84,7 @@ class Mailbox:
         self.taken.append(alert)
 
 
-AT_ONCE = AlertSettings({rule: RuleSettings(Patience()) for rule in RULES}, Grouping(0, 0))
+AT_ONCE = AlertSettings({rule: RuleSettings(HoldTimes()) for rule in RULES}, Grouping(0, 0))
 
 
 def watch(root: JobStore, clock: ManualClock, receivers: Mapping[str, Receiver], *, holder: str = "one") -> AlertWatch:

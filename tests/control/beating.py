@@ -15,9 +15,9 @@ from pathlib import Path
 
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.control.desired.attempts import claim_attempt
-from tidemark.control.desired.generations import require_spec
+from tidemark.control.desired.spec_store import require_spec
 from tidemark.control.launch.processes import spawn
-from tidemark.control.model.launcher import Probe
+from tidemark.control.model.launcher import ProcessState
 from tidemark.control.model.records import Attempt, ProcessHandle
 from tidemark.control.model.spec import SpecGeneration
 from tidemark.errors import FencedError, SourceError
@@ -45,7 +45,7 @@ class BeatingLauncher:
         pid = spawn(command, {**os.environ, **spec.spec.variables}, out=log, folder=CHECKOUT)
         return ProcessHandle("local", current_owner().host, pid, started=process_birth(pid) or "gone", log=str(log))
 
-    def probe(self, handle: ProcessHandle) -> Probe:
+    def probe(self, handle: ProcessHandle) -> ProcessState:
         assert handle.pid is not None
         return "gone" if known_dead(OwnerInfo(handle.host, handle.pid, handle.started)) else "alive"
 

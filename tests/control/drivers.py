@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from tests.short_lived import SHORT_LIVED
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.control.desired.attempts import create_attempt, newest_attempt
-from tidemark.control.desired.generations import change_spec
+from tidemark.control.desired.spec_store import change_spec
 from tidemark.control.launch.processes import session_members
 from tidemark.control.model.launcher import Launcher
 from tidemark.control.model.records import Attempt, ProcessHandle

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.control.beating import BeatingLauncher
 from tidemark.control.supervise.supervisor import Supervisor
-from tidemark.control.upgrade.upgrade_carrying import upgrading_reconciler
+from tidemark.control.upgrade.upgrade_worker import upgrading_reconciler
 from tidemark.state.store.store import JobStore
 
 INTERVAL_MS = 300

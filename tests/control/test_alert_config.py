@@ -9,12 +9,12 @@ from tests.control.alert_cases import source
 from tidemark.control.alerts.delivery.alert_config import AlertConfig, load_alert_config, parse_alert_config
 from tidemark.control.alerts.delivery.delivery import LogDelivery
 from tidemark.control.alerts.delivery.delivery_email import EmailDelivery
-from tidemark.control.alerts.delivery.delivery_queue import Pace, Receiver
+from tidemark.control.alerts.delivery.delivery_queue import RateLimit, Receiver
 from tidemark.control.alerts.delivery.delivery_slack import SlackDelivery
 from tidemark.control.alerts.delivery.delivery_webhook import WebhookDelivery
 from tidemark.control.alerts.engine.alert_rules import lag_limits
-from tidemark.control.alerts.model.alert_gate import Limits, Patience
 from tidemark.control.alerts.model.alert_settings import DEFAULT_RULES, AlertSettings, Grouping, Route, RuleSettings
+from tidemark.control.alerts.model.hysteresis import HoldTimes, Limits
 from tidemark.control.model.spec import AlertThresholds
 from tidemark.errors import DefinitionError, TidemarkError
 
@@ -68,8 +68,8 @@ def parse(text: str) -> AlertConfig:
 
 def test_the_whole_file_is_understood() -> None:
     found = parse(WHOLE)
-    rules = {**DEFAULT_RULES, "lag": RuleSettings(Patience(120_000, 0.5, 300_000))}
-    rules["late"] = RuleSettings(DEFAULT_RULES["late"].patience, enabled=False)
+    rules = {**DEFAULT_RULES, "lag": RuleSettings(HoldTimes(120_000, 0.5, 300_000))}
+    rules["late"] = RuleSettings(DEFAULT_RULES["late"].hold_times, enabled=False)
     assert found.settings == AlertSettings(rules, Grouping(10_000, 60_000))
     assert found.receivers == {
         "log": Receiver(LogDelivery()),
@@ -77,8 +77,8 @@ def test_the_whole_file_is_understood() -> None:
             WebhookDelivery(
                 "https://hooks.example.com/tidemark", {"Authorization": "Bearer t"}, timeout_seconds=5.0, known_as="[receivers.ops]"
             ),
-            Route(least="error", jobs=("taxi*", "bikes"), rules=("lag", "health")),
-            Pace(single=1, most=5, per_ms=3_600_000),
+            Route(min_severity="error", jobs=("taxi*", "bikes"), rules=("lag", "health")),
+            RateLimit(max_single_messages=1, max_messages=5, per_ms=3_600_000),
         ),
         "mail": Receiver(
             EmailDelivery(
@@ -165,7 +165,7 @@ def test_the_files_of_the_documentation_are_understood() -> None:
     environment = {"PAGER_URL": "https://pager.example.com/s3cr3t", "PAGER_TOKEN": "t", "SMTP_PASSWORD": "p", "SLACK_TOKEN": "x"}
     found = [parse_alert_config(text, place="docs/alerts.md", environment=environment) for text in files]
     assert list(found[0].receivers) == ["log", "pager", "taxi-team", "chat"]
-    assert found[1].settings.rule("lag").patience == Patience(300_000, 0.5, 120_000)
+    assert found[1].settings.rule("lag").hold_times == HoldTimes(300_000, 0.5, 120_000)
     assert found[2].settings.grouping == Grouping(60_000, 900_000)
 
 
@@ -174,7 +174,10 @@ def test_the_defaults_are_those_of_the_documentation() -> None:
     assert lag_limits(AlertThresholds(), source(0, bound_ms=10_000)) == Limits(300_000, 900_000)
     assert lag_limits(AlertThresholds(), source(0, bound_ms=120_000)) == Limits(600_000, 1_800_000)
     assert lag_limits(AlertThresholds(lag_warn_ms=1_000), source(0)) == Limits(1_000, 3_000)
-    assert {name: (rule.patience.for_ms, rule.patience.clear, rule.patience.resolve_after_ms) for name, rule in DEFAULT_RULES.items()} == {
+    assert {
+        name: (rule.hold_times.for_ms, rule.hold_times.clear_ratio, rule.hold_times.resolve_after_ms)
+        for name, rule in DEFAULT_RULES.items()
+    } == {
         "lag": (60_000, 0.8, 60_000),
         "late": (0, 0.5, 0),
         "health": (30_000, 1.0, 30_000),
@@ -182,4 +185,4 @@ def test_the_defaults_are_those_of_the_documentation() -> None:
         "restarts": (0, 1.0, 0),
         "savepoint": (0, 1.0, 0),
     }
-    assert (Grouping(), Pace()) == (Grouping(20_000, 300_000), Pace(3, 20, 600_000, 2_000, 300_000))
+    assert (Grouping(), RateLimit()) == (Grouping(20_000, 300_000), RateLimit(3, 20, 600_000, 2_000, 300_000))

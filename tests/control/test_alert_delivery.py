@@ -18,7 +18,7 @@ from tidemark.control.alerts.delivery.delivery import LogDelivery
 from tidemark.control.alerts.delivery.delivery_email import EmailDelivery
 from tidemark.control.alerts.delivery.delivery_slack import SlackDelivery
 from tidemark.control.alerts.delivery.delivery_webhook import WebhookDelivery
-from tidemark.control.alerts.engine.alert_watch import AlertWatch
+from tidemark.control.alerts.engine.alert_evaluator import AlertWatch
 from tidemark.control.alerts.model.alert import Alert
 from tidemark.errors import AlertError
 from tidemark.state.store.store import JobStore
@@ -104,11 +104,11 @@ def test_a_server_that_is_busy_is_tried_again_and_nothing_is_lost(tmp_path: Path
         """
         config = parse_alert_config(text, place="alerts.toml", environment={})
         watching = AlertWatch(root, settings=config.settings, receivers=config.receivers, holder="one", clock=clock)
-        assert watching.look([job_view(lag_ms=HOUR)]).waiting == {"mail": 1}
+        assert watching.evaluate([job_view(lag_ms=HOUR)]).pending == {"mail": 1}
         inbox.away = False
-        assert watching.look([job_view(lag_ms=HOUR)]).waiting == {"mail": 1}, "it is left alone for two seconds"
+        assert watching.evaluate([job_view(lag_ms=HOUR)]).pending == {"mail": 1}, "it is left alone for two seconds"
         clock.advance(2_000)
-        assert watching.look([job_view(lag_ms=HOUR)]).waiting == {"mail": 0}
+        assert watching.evaluate([job_view(lag_ms=HOUR)]).pending == {"mail": 0}
     ((_, mailed),) = inbox.mails
     assert "Subject: [error] taxi: watermark of trips is behind" in mailed
     assert (watching.counts["mail"].sent, watching.counts["mail"].failed) == (1, 1)
@@ -130,7 +130,7 @@ def test_a_webhook_gets_the_whole_story_as_json_and_the_store_no_secret(tmp_path
     with http_server() as (url, seen):
         environment = {"HOOK": f"{url}/{secret}", "HOOK_TOKEN": f"Bearer {secret}"}
         config = parse_alert_config(text, place="alerts.toml", environment=environment)
-        AlertWatch(root, settings=config.settings, receivers=config.receivers, holder="one", clock=clock).look([job_view(lag_ms=HOUR)])
+        AlertWatch(root, settings=config.settings, receivers=config.receivers, holder="one", clock=clock).evaluate([job_view(lag_ms=HOUR)])
     ((path, headers, body),) = seen
     assert (path, headers["Authorization"]) == (f"/{secret}", f"Bearer {secret}")
     told = json.loads(body)

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.control.alert_cases import HOUR, T0, reading
+from tidemark.control.alerts.engine.alert_engine import advance
 from tidemark.control.alerts.engine.alert_silences import Silence
-from tidemark.control.alerts.engine.alert_step import advance
-from tidemark.control.alerts.model.alert_gate import Patience, Severity, rank, worse_of
 from tidemark.control.alerts.model.alert_message import merged
 from tidemark.control.alerts.model.alert_settings import AlertSettings, Grouping, Route, RuleSettings
 from tidemark.control.alerts.model.alert_state import Change, JobAlerts, Notification
+from tidemark.control.alerts.model.hysteresis import HoldTimes, Severity, rank, worse_of
 from tidemark.state.encoding.codec import from_plain, to_plain
 
 SUBJECTS = ("trips", "zones")
@@ -40,7 +40,7 @@ LOOKS = st.builds(
 )
 SETTINGS = st.builds(
     lambda for_ms, clear, resolve, wait, interval: AlertSettings(
-        {"lag": RuleSettings(Patience(for_ms, clear, resolve))}, Grouping(wait, interval)
+        {"lag": RuleSettings(HoldTimes(for_ms, clear, resolve))}, Grouping(wait, interval)
     ),
     st.sampled_from([0, 30_000]),
     st.sampled_from([0.5, 1.0]),
@@ -82,7 +82,7 @@ def run(looks: Iterable[Look], settings: AlertSettings) -> tuple[JobAlerts, int,
         state, new = advance(state, found, now, settings=settings, silences=(ALL,) if look.silent else ())
         assert len(new) <= 1
         assert from_plain(JobAlerts, to_plain(state), path="x") == state, "it can be stored"
-        assert all(not condition.quiet for condition in state.conditions)
+        assert all(not condition.is_idle for condition in state.conditions)
         # Owed is the worst that was found and not told: a message must have it.
         owed = {} if look.silent else {**owed, **{item.subject: item.peak for item in state.conditions if item.since is not None}}
         for notification in new:
@@ -116,7 +116,7 @@ def test_messages_keep_their_distance_unless_something_becomes_an_error(looks: l
 
 @given(st.lists(LOOKS, max_size=40), SETTINGS)
 def test_an_error_that_lasts_is_told_whatever_comes_after(looks: list[Look], settings: AlertSettings) -> None:
-    patience = settings.rule("lag").patience
+    patience = settings.rule("lag").hold_times
     lasting = [Look(max(patience.for_ms, 1_000), (30,)), Look(max(patience.for_ms, 1_000), (30,))]
     after = [Look(10_000, (0,)), Look(HOUR, (0,)), Look(HOUR, (0,))]
     _, _, told, people = run([*(replace(look, after=abs(look.after)) for look in looks), *lasting, *after], settings)
@@ -146,10 +146,10 @@ def test_merged_messages_say_what_the_single_ones_said_in_the_end(looks: list[Lo
 @given(st.lists(LOOKS, max_size=40), SETTINGS)
 def test_who_is_told_of_errors_only_hears_of_their_end(looks: list[Look], settings: AlertSettings) -> None:
     _, _, told, people = run(looks, settings)
-    route = Route(least="error")
+    route = Route(min_severity="error")
     open_errors: set[str] = set()
     for item in told:
         for change in item.changes:
-            if route.takes("taxi", change.rule, change.worst):
+            if route.matches("taxi", change.rule, change.worst):
                 (open_errors.add if change.now == "error" else open_errors.discard)(change.subject)
     assert open_errors == {subject for subject, severity in people.believed.items() if severity == "error"}

@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.control.alert_cases import T0
-from tidemark.control.alerts.engine.alert_book import KIND as ALERTS
-from tidemark.control.alerts.engine.alert_book import worth_storing
 from tidemark.control.alerts.engine.alert_checks import KIND as VERDICT
 from tidemark.control.alerts.engine.alert_checks import CheckVerdict
 from tidemark.control.alerts.engine.alert_silences import KIND as SILENCE
 from tidemark.control.alerts.engine.alert_silences import Silence
-from tidemark.control.alerts.model.alert_gate import Gate, Gates
+from tidemark.control.alerts.engine.alert_store import KIND as ALERTS
+from tidemark.control.alerts.engine.alert_store import worth_storing
 from tidemark.control.alerts.model.alert_state import (
     Change,
     Condition,
@@ -24,6 +23,7 @@ from tidemark.control.alerts.model.alert_state import (
     Outgoing,
     RowCount,
 )
+from tidemark.control.alerts.model.hysteresis import ThresholdState, ThresholdStates
 from tidemark.state.encoding.codec import from_plain, to_plain
 from tidemark.state.encoding.envelope import seal, unseal
 
@@ -33,11 +33,11 @@ FACTS = {"source": "trips", "lag_ms": 400_000, "held_by": None}
 REMEMBERED = JobAlerts(
     job="taxi",
     conditions=(
-        Condition("health", "", Gates(warn=Gate(on=False, above=True, since=T0)), since=None),
+        Condition("health", "", ThresholdStates(warn=ThresholdState(on=False, above=True, since=T0)), since=None),
         Condition(
             "lag",
             "trips",
-            Gates(Gate(on=True, above=True, since=T0 - 5), Gate()),
+            ThresholdStates(ThresholdState(on=True, above=True, since=T0 - 5), ThresholdState()),
             told="warn",
             peak="error",
             since=T0,

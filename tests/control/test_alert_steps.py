@@ -3,16 +3,16 @@ from __future__ import annotations
 import pytest
 
 from tests.control.alert_cases import HOUR, MINUTE, SECOND, T0, failure, job_view, reading
-from tidemark.control.alerts.engine.alert_rules import Evidence, FailedCheck, Reading
+from tidemark.control.alerts.engine.alert_engine import advance, step
+from tidemark.control.alerts.engine.alert_rules import FailedCheck, Reading, RuleContext
 from tidemark.control.alerts.engine.alert_silences import Silence
-from tidemark.control.alerts.engine.alert_step import advance, step
-from tidemark.control.alerts.model.alert_gate import Patience
 from tidemark.control.alerts.model.alert_settings import DEFAULT_RULES, AlertSettings, Grouping, RuleSettings
 from tidemark.control.alerts.model.alert_state import Change, JobAlerts, Notification
+from tidemark.control.alerts.model.hysteresis import HoldTimes
 from tidemark.control.model.spec import AlertThresholds
 
-AT_ONCE = AlertSettings({"lag": RuleSettings(Patience()), "late": RuleSettings(Patience())}, Grouping(wait_ms=0, interval_ms=0))
-GROUPED = AlertSettings({"lag": RuleSettings(Patience())}, Grouping(wait_ms=30_000, interval_ms=300_000))
+AT_ONCE = AlertSettings({"lag": RuleSettings(HoldTimes()), "late": RuleSettings(HoldTimes())}, Grouping(wait_ms=0, interval_ms=0))
+GROUPED = AlertSettings({"lag": RuleSettings(HoldTimes())}, Grouping(wait_ms=30_000, interval_ms=300_000))
 
 
 class Story:
@@ -148,11 +148,11 @@ def test_a_job_is_looked_at_with_all_rules() -> None:
     """Everything is wrong at once, and told as soon as the patience of each rule allows; then everything is well."""
     thresholds = AlertThresholds(savepoint_age_ms=HOUR)
     bad = job_view(lag_ms=HOUR, health="hung", rows=1_000, late=5, failures=tuple(failure(T0) for _ in range(3)), thresholds=thresholds)
-    evidence = Evidence((FailedCheck("tips.not_null", "error", T0, "3 nulls"),), savepoint_at=T0 - 2 * HOUR)
+    evidence = RuleContext((FailedCheck("tips.not_null", "error", T0, "3 nulls"),), savepoint_at=T0 - 2 * HOUR)
     state = JobAlerts("taxi")
     told: list[Notification] = []
     for second in range(0, 100, 10):
-        state, more = step(state, bad, T0 + second * SECOND, evidence=evidence)
+        state, more = step(state, bad, T0 + second * SECOND, context=evidence)
         told += more
     expected = "check/tips.not_null ok>error; late/ ok>warn; restarts/ ok>warn; savepoint/ ok>warn"
     assert "; ".join(map(in_short, told[0].changes)) == expected
@@ -162,7 +162,7 @@ def test_a_job_is_looked_at_with_all_rules() -> None:
     well = job_view(rows=2_000_000, late=5, thresholds=thresholds)
     told.clear()
     for minute in range(20, 60):
-        state, more = step(state, well, T0 + minute * MINUTE, evidence=Evidence(savepoint_at=T0 + minute * MINUTE))
+        state, more = step(state, well, T0 + minute * MINUTE, context=RuleContext(savepoint_at=T0 + minute * MINUTE))
         told += more
     assert sorted(in_short(change).partition(" ")[0] for item in told for change in item.changes) == [
         "check/tips.not_null", "health/", "lag/trips", "late/", "restarts/", "savepoint/",
@@ -207,6 +207,6 @@ def test_a_rule_can_be_off(rule: str) -> None:
         failures=tuple(failure(T0) for _ in range(3)),
         thresholds=AlertThresholds(savepoint_age_ms=1),
     )
-    evidence = Evidence((FailedCheck("c", "warn", T0),), savepoint_at=T0 - HOUR)
-    _, (told,) = step(JobAlerts("taxi"), bad, T0, settings=settings, evidence=evidence)
+    evidence = RuleContext((FailedCheck("c", "warn", T0),), savepoint_at=T0 - HOUR)
+    _, (told,) = step(JobAlerts("taxi"), bad, T0, settings=settings, context=evidence)
     assert {change.rule for change in told.changes} == set(DEFAULT_RULES) - {rule}

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from tests.control.alert_cases import HOUR, MINUTE, SECOND, T0, Mailbox, job_view, titles, watch
 from tidemark.control.alerts.delivery.delivery_queue import Receiver
-from tidemark.control.alerts.engine.alert_book import ALERTS, Page, read_alerts, write_alerts
+from tidemark.control.alerts.engine.alert_store import ALERTS, AlertRecord, read_alerts, write_alerts
 from tidemark.control.alerts.model.alert import Alert
 from tidemark.control.alerts.model.alert_state import JobAlerts
-from tidemark.control.model.layout import ALERT_LEASES
+from tidemark.control.model.paths import ALERT_LEASES
 from tidemark.control.model.view import Health
 from tidemark.control.observed.leases import LEASE_MS, StandingLease
 from tidemark.errors import StoreError
@@ -38,13 +38,13 @@ def test_of_several_supervisors_one_tells(root: JobStore, clock: ManualClock) ->
     watches = [watch(root, clock, {"ops": Receiver(mailbox)}, holder=f"number {number}") for number in range(3)]
     for minute in range(20):
         view = job_view(lag_ms=HOUR if minute % 2 else 0)
-        assert sum(watching.look([view]).telling for watching in watches) == 1
+        assert sum(watching.evaluate([view]).is_leader for watching in watches) == 1
         clock.advance(LEASE_MS // 3)
     assert len(mailbox.taken) == 19
     watches[0].close()
-    assert watches[1].look([job_view()]).telling, "who goes lets others go on at once"
+    assert watches[1].evaluate([job_view()]).is_leader, "who goes lets others go on at once"
     clock.advance(LEASE_MS)
-    assert watches[2].look([job_view()]).telling, "and who vanishes after a lease"
+    assert watches[2].evaluate([job_view()]).is_leader, "and who vanishes after a lease"
 
 
 @pytest.mark.parametrize("over", [False, True])
@@ -53,19 +53,19 @@ def test_what_waits_for_receivers_of_another_is_left_to_it(root: JobStore, clock
     slack, dagster = Mailbox(broken=True), Mailbox()
     supervisor = watch(root, clock, {"slack": Receiver(slack)}, holder="supervisor")
     for _ in range(10):
-        assert supervisor.look([job_view(health="failed")]).waiting == {"slack": 1}
+        assert supervisor.evaluate([job_view(health="failed")]).pending == {"slack": 1}
         clock.advance(5 * SECOND)
     clock.advance(LEASE_MS)
     sensor = watch(root, clock, {"dagster": Receiver(dagster)}, holder="sensor")
     health: Health = "ok" if over else "failed"
     for _ in range(3):
-        assert sensor.look([job_view(health=health)]).waiting == {"dagster": 0}
+        assert sensor.evaluate([job_view(health=health)]).pending == {"dagster": 0}
         clock.advance(5 * SECOND)
     assert titles(dagster) == (["taxi: not healthy: over"] if over else []), "what is new is told to who is there"
     sensor.close()
     slack.broken = False
     again = watch(root, clock, {"slack": Receiver(slack)}, holder="supervisor again")
-    assert again.look([job_view(health=health)]).waiting == {"slack": 0}
+    assert again.evaluate([job_view(health=health)]).pending == {"slack": 0}
     assert titles(slack) == ["taxi: not healthy: came and went" if over else "taxi: not healthy"]
     assert slack.taken[0].level == ("resolved" if over else "error")
 
@@ -78,9 +78,9 @@ def test_one_that_slept_past_its_lease_sends_nothing_more(root: JobStore, clock:
 
     sleepy, mailbox = Sleepy(), Mailbox()
     views = [job_view(name, health="failed") for name in ("a", "b", "c")]
-    watch(root, clock, {"ops": Receiver(sleepy)}).look(views)
+    watch(root, clock, {"ops": Receiver(sleepy)}).evaluate(views)
     assert titles(sleepy) == ["a: not healthy"]
-    watch(root, clock, {"ops": Receiver(mailbox)}, holder="two").look(views)
+    watch(root, clock, {"ops": Receiver(mailbox)}, holder="two").evaluate(views)
     assert titles(mailbox) == ["b: not healthy", "c: not healthy"]
 
 
@@ -103,7 +103,7 @@ def test_nothing_is_lost_whenever_a_supervisor_dies(
         mailbox.broken = broken
         for _ in range(3):
             try:
-                watching.look([job_view(lag_ms=lag_ms)])
+                watching.evaluate([job_view(lag_ms=lag_ms)])
             except (KilledError, StoreError):
                 number += 1
                 clock.advance(LEASE_MS)
@@ -111,7 +111,7 @@ def test_nothing_is_lost_whenever_a_supervisor_dies(
             clock.advance(5 * SECOND)
     clock.advance(HOUR)
     mailbox.broken = False
-    watch(root, clock, {"ops": Receiver(mailbox)}, holder="last").look([job_view(lag_ms=HOUR)])
+    watch(root, clock, {"ops": Receiver(mailbox)}, holder="last").evaluate([job_view(lag_ms=HOUR)])
     stored = read_alerts(root, "taxi").alerts
     assert stored.outbox == ()
     assert [item.told for item in stored.conditions] == ["error"]
@@ -170,11 +170,11 @@ def test_a_store_that_takes_no_writes_makes_nobody_hear_the_same_again(root: Job
     watching = watch(Full(root.location, root.objects), clock, {"ops": Receiver(mailbox)})
     for _ in range(5):
         with pytest.raises(StoreError):
-            watching.look([job_view(lag_ms=HOUR)])
+            watching.evaluate([job_view(lag_ms=HOUR)])
         clock.advance(5 * SECOND)
     assert len(mailbox.taken) == 1
     Full.full = False
-    watching.look([job_view(lag_ms=HOUR)])
+    watching.evaluate([job_view(lag_ms=HOUR)])
     assert len(mailbox.taken) == 1
     assert read_alerts(root, "taxi").alerts.outbox == ()
 
@@ -200,7 +200,7 @@ def test_of_two_that_write_at_once_one_wins(root: JobStore) -> None:
 
 
 def test_one_that_slept_while_its_record_was_deleted_writes_nothing(root: JobStore) -> None:
-    old = Page(0, JobAlerts("taxi"))
+    old = AlertRecord(0, JobAlerts("taxi"))
     page = old
     for number in range(1, 9):
         page = write_alerts(root, page, JobAlerts("taxi", notified=number)) or page
@@ -211,11 +211,11 @@ def test_one_that_slept_while_its_record_was_deleted_writes_nothing(root: JobSto
 
 def test_damaged_records_are_found_out_anew(root: JobStore, clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
     mailbox = Mailbox()
-    watch(root, clock, {"ops": Receiver(mailbox)}).look([job_view(lag_ms=HOUR)])
+    watch(root, clock, {"ops": Receiver(mailbox)}).evaluate([job_view(lag_ms=HOUR)])
     (*_, newest) = root.at("taxi").list(ALERTS)
     root.at("taxi").put(newest.path, b"{")
     clock.advance(LEASE_MS)
-    watch(root, clock, {"ops": Receiver(mailbox)}, holder="two").look([job_view(lag_ms=HOUR)])
+    watch(root, clock, {"ops": Receiver(mailbox)}, holder="two").evaluate([job_view(lag_ms=HOUR)])
     assert len(mailbox.taken) == 2
     assert "found out anew" in caplog.text
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.control.drivers import Landing, until
 from tidemark.control.driver.driver import FINISHED
-from tidemark.control.launch.processes import end_session, session_members, spawn, take_note
+from tidemark.control.launch.processes import kill_session, reap, session_members, spawn
 from tidemark.control.launch.spark_submit import SparkSubmitLauncher
 from tidemark.spark.env.java import ensure_java
 
@@ -64,8 +64,8 @@ def server(out: Path, name: str, *arguments: str, ready: str) -> Iterator[int]:
         until(said, f"{name}'s word that it is ready")
         yield pid
     finally:
-        end_session(pid)
-        take_note(pid)
+        kill_session(pid)
+        reap(pid)
 
 
 @contextmanager
@@ -118,7 +118,7 @@ def test_a_job_on_a_standalone_cluster_loses_a_worker(tmp_path: Path) -> None:
         until(lambda: all(map(has_executor, spark.workers)), "an executor on each worker")
         victim = spark.workers[0]
         landing.land(3)
-        assert end_session(victim)
+        assert kill_session(victim)
         landing.wait_for_rows(handle)
         landing.want(wanted="suspended", stop="drain")
         landing.wait_for_end(handle)

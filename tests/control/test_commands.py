@@ -19,8 +19,8 @@ from tests.control.beating import BeatingLauncher
 from tidemark.cli.program.console_log import ConsoleLines
 from tidemark.cli.program.main import main
 from tidemark.clock import SYSTEM_CLOCK
-from tidemark.control.launch.log_following import followed
-from tidemark.control.model.layout import ALERT_LEASES
+from tidemark.control.launch.log_follower import follow_log
+from tidemark.control.model.paths import ALERT_LEASES
 from tidemark.control.observed.observe import job_names, observe, read_control_status
 from tidemark.errors import RewindError
 from tidemark.savepoints.rewind.rewinding import rewind
@@ -67,7 +67,7 @@ def place() -> JobStore | None:
 @pytest.fixture
 def tidemark_(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: JobStore | None) -> Iterator[Terminal]:
     terminal = Terminal(tmp_path, place)
-    for module in ("program.options", "jobs.steering", "jobs.submitting", "jobs.supervising", "show.looking", "show.top"):
+    for module in ("program.options", "jobs.start_stop", "jobs.submitting", "jobs.supervising", "show.status", "show.top"):
         monkeypatch.setattr(f"tidemark.cli.{module}.launchers_here", lambda: {"local": terminal.launcher})
     monkeypatch.setenv("COLUMNS", "160")
     monkeypatch.chdir(tmp_path)
@@ -115,10 +115,10 @@ def test_the_life_of_a_job(tidemark_: Terminal) -> None:
 
 def test_a_log_is_followed_until_ctrl_c(tidemark_: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     def for_a_line(path: Path, lines: int) -> Iterator[str]:
-        yield from islice(followed(path, lines), 1)
+        yield from islice(follow_log(path, lines), 1)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tidemark.cli.show.looking.followed", for_a_line)
+    monkeypatch.setattr("tidemark.cli.show.status.follow_log", for_a_line)
     tidemark_.submit()
     assert tidemark_("logs", "fares", "--follow").stdout == "attempt 1 drives fares\n"
 

@@ -13,12 +13,12 @@ from tests.control.test_alert_reporter import reporter
 from tests.control.worlds import World
 from tests.upgrade.upgrade_worlds import UpgradeWorld
 from tidemark.cli.program.main import main
-from tidemark.control.client.wishes import Wishes
-from tidemark.control.desired.generations import read_spec
-from tidemark.control.metrics.metric_board import MetricBoard, series_of
-from tidemark.control.model.layout import SPECS, numbered
+from tidemark.control.client.job_client import JobClient
+from tidemark.control.desired.spec_store import read_spec
+from tidemark.control.metrics.metric_registry import MetricRegistry, series_of
+from tidemark.control.model.paths import SPECS, numbered
 from tidemark.control.model.spec import JobSpec
-from tidemark.control.view.viewing import view_of, views_of
+from tidemark.control.view.view_builder import view_of, views_of
 from tidemark.errors import CorruptStoreError
 from tidemark.state.log.joblog import JobLog
 from tidemark.state.log.progress import EpochProgress
@@ -48,7 +48,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> JobStore:
     monkeypatch.setenv("COLUMNS", "160")
     store = JobStore.open(str(tmp_path / "store"))
     for name in ("bikes", "fares", "trips"):
-        Wishes(store, "ada").submit(JobSpec(name, "fares:job", wanted="suspended"))
+        JobClient(store, "ada").submit(JobSpec(name, "fares:job", wanted="suspended"))
     edit(store, "fares")
     return store
 
@@ -94,7 +94,7 @@ def test_what_needs_the_spec_names_the_file_and_the_way_out(root: JobStore) -> N
 
 
 def test_reconcilers_metrics_and_alerts_pass_over_it_and_see_to_the_others() -> None:
-    world, board, mailbox = World(), MetricBoard(), Mailbox()
+    world, board, mailbox = World(), MetricRegistry(), Mailbox()
     for name in ("bikes", "fares", "trips"):
         world.submit(name)
     edit(world.store, "fares")
@@ -104,7 +104,7 @@ def test_reconcilers_metrics_and_alerts_pass_over_it_and_see_to_the_others() -> 
     for name in ("bikes", "trips"):
         assert world.status(name).lifecycle == "running"
     with reporter(world.store, mailbox, board) as telling:
-        telling.saw(report.observations, report.errors, seconds=0.1)
+        telling.submit(report.observations, report.errors, seconds=0.1)
     shown = {info.stem: numbers for info, numbers in series_of(board.read())}
     assert {labels[:2] for labels, _ in shown["job_state"]} == {("bikes", "running"), ("fares", "damaged"), ("trips", "running")}
     assert dict(shown["job_healthy"]) == {("bikes",): 1, ("fares",): 0, ("trips",): 1}
@@ -175,11 +175,11 @@ def test_a_damaged_status_keeps_nobody_from_starting_and_upgrading(tmp_path: Pat
     assert view_of(world.observe(), world.clock.now_ms()).state == "running"
     assert len(world.processes) == 1
 
-    Wishes(world.store, "ada").stop("fares", "finish", "a look")
+    JobClient(world.store, "ada").stop("fares", "finish", "a look")
     world.run(world.reconciler(), 5, every=1)
     world.store.at("fares").put("status.json", DAMAGE)
     assert [view.state for view in views_of([world.observe()], {}, world.clock.now_ms())] == ["damaged"]
-    Wishes(world.store, "ada").start("fares", "go on")
+    JobClient(world.store, "ada").start("fares", "go on")
     world.run(world.reconciler(), 5, every=1)
     assert view_of(world.observe(), world.clock.now_ms()).state == "running"
 

@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 
 from tidemark.clock import SYSTEM_CLOCK
-from tidemark.control.desired.attempts import create_attempt, give_up_attempt, read_claim
-from tidemark.control.desired.generations import change_spec
-from tidemark.control.desired.loading import load_job
+from tidemark.control.desired.attempts import abandon_attempt, create_attempt, read_claim
+from tidemark.control.desired.job_import import load_job
+from tidemark.control.desired.spec_store import change_spec
 from tidemark.control.driver.driver import FENCED, FINISHED, TERMINAL, drive, main
-from tidemark.control.driver.driver_signals import asked_by_signals
-from tidemark.control.driver.spec_watch import SpecWatch, watching
-from tidemark.control.launch.logs import JobLines, keep_bounded, log_to, rotate, tail
-from tidemark.control.launch.run_folder import read_ending, write_ending
+from tidemark.control.driver.driver_signals import stop_on_signals
+from tidemark.control.driver.spec_watch import SpecWatch, polling
+from tidemark.control.launch.logs import JobLogFormatter, limit_size, log_to, rotate, tail
+from tidemark.control.launch.run_folder import read_exit_status, write_exit_status
 from tidemark.control.model.records import Attempt, ProcessHandle
-from tidemark.control.model.spec import Ending, JobSpec
+from tidemark.control.model.spec import JobSpec, StopMode
 from tidemark.errors import DefinitionError, StoreError
 from tidemark.state.log.progress import EpochProgress
 from tidemark.state.status.status import read_status
@@ -78,7 +78,7 @@ def want(store: JobStore, **fields: object) -> int:
 
 def begin(store: JobStore, number: int = 1, *, generation: int = 1) -> int:
     create_attempt(store, "fares", Attempt(number, generation, 0, "ada", "a test"))
-    return drive(store, "fares", number, process=PROCESS, lines=JobLines("fares"))
+    return drive(store, "fares", number, process=PROCESS, lines=JobLogFormatter("fares"))
 
 
 @pytest.mark.parametrize("module", CODES)
@@ -104,7 +104,7 @@ def test_an_attempt_is_run_once_and_only_the_newest(store: JobStore, code: Path)
     assert begin(store) == FENCED, "it was claimed"
     create_attempt(store, "fares", Attempt(3, 1, 0, "ada", "a test"))
     assert begin(store, 2) == FENCED, "there is a newer one"
-    assert give_up_attempt(store, "fares", 3, by="a reconciler", at=0)
+    assert abandon_attempt(store, "fares", 3, by="a reconciler", at=0)
     assert begin(store, 3) == FENCED, "it was given up"
     assert begin(store, 9, generation=7) == TERMINAL, "its spec is not there"
 
@@ -112,35 +112,35 @@ def test_an_attempt_is_run_once_and_only_the_newest(store: JobStore, code: Path)
 def test_one_that_is_not_wanted_any_more_ends_before_it_begins(store: JobStore, code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert code.exists()
     want(store)
-    watch = SpecWatch(store, "fares", 1, leave=lambda: pytest.fail("asked to finish, not to leave"))
-    watch.look()
-    assert (watch.ending, watch.stopping.is_set()) == (None, False)
+    watch = SpecWatch(store, "fares", 1, exit_now=lambda: pytest.fail("asked to finish, not to leave"))
+    watch.poll()
+    assert (watch.stop_mode, watch.stopping.is_set()) == (None, False)
     want(store, wanted="suspended")
-    watch.look()
-    assert (watch.ending, watch.stopping.is_set()) == ("finish", True)
+    watch.poll()
+    assert (watch.stop_mode, watch.stopping.is_set()) == ("finish", True)
     asked: list[bool] = []
     monkeypatch.setattr("tidemark.control.driver.driver.load_job", lambda reference: asked.append(bool(reference)))
     create_attempt(store, "fares", Attempt(1, 1, 0, "ada", "a test"))
-    assert drive(store, "fares", 1, process=PROCESS, lines=JobLines("fares")) == FINISHED
+    assert drive(store, "fares", 1, process=PROCESS, lines=JobLogFormatter("fares")) == FINISHED
     assert asked == [], "neither the code nor Spark was needed"
 
 
 @pytest.mark.parametrize(("first", "then"), [("finish", "drain"), ("drain", "finish")])
-def test_how_it_is_to_end_may_change(store: JobStore, first: Ending, then: Ending) -> None:
+def test_how_it_is_to_end_may_change(store: JobStore, first: StopMode, then: StopMode) -> None:
     want(store)
-    watch = SpecWatch(store, "fares", 1, leave=lambda: None)
+    watch = SpecWatch(store, "fares", 1, exit_now=lambda: None)
     want(store, wanted="suspended", stop=first)
-    watch.look()
+    watch.poll()
     want(store, wanted="suspended", stop=then)
-    watch.look()
-    assert (watch.ending, watch.stopping.is_set()) == (then, True)
-    assert watch.until_drained().is_set() == (then != "drain")
+    watch.poll()
+    assert (watch.stop_mode, watch.stopping.is_set()) == (then, True)
+    assert watch.drain_event().is_set() == (then != "drain")
 
 
 def test_signals_ask_for_an_end_however_many_come(store: JobStore, caplog: pytest.LogCaptureFixture) -> None:
-    watch = SpecWatch(store, "fares", 1, leave=lambda: None)
+    watch = SpecWatch(store, "fares", 1, exit_now=lambda: None)
     before = signal.getsignal(signal.SIGTERM)
-    with caplog.at_level(logging.INFO, "tidemark"), asked_by_signals(watch):
+    with caplog.at_level(logging.INFO, "tidemark"), stop_on_signals(watch):
         for _ in range(3):
             signal.raise_signal(signal.SIGTERM)
         assert watch.stopping.is_set()
@@ -154,21 +154,21 @@ def test_signals_ask_for_an_end_however_many_come(store: JobStore, caplog: pytes
 def test_an_end_at_once_and_a_newer_attempt(store: JobStore) -> None:
     want(store)
     left: list[bool] = []
-    watch = SpecWatch(store, "fares", 1, leave=lambda: left.append(True))
+    watch = SpecWatch(store, "fares", 1, exit_now=lambda: left.append(True))
     want(store, wanted="suspended", stop="now")
-    watch.look()
-    watch.look()
+    watch.poll()
+    watch.poll()
     assert left == [True]
     create_attempt(store, "fares", Attempt(2, 1, 0, "ada", "a test"))
-    watch.look()
+    watch.poll()
     assert watch.replaced is not None
     assert "replaced by attempt 2" in str(watch.replaced)
     assert watch.stopping.is_set()
-    assert watch.until_drained().is_set()
+    assert watch.drain_event().is_set()
 
 
 def test_a_store_that_cannot_be_reached_is_looked_at_again(store: JobStore, caplog: pytest.LogCaptureFixture) -> None:
-    watch = SpecWatch(store, "fares", 1, leave=lambda: None)
+    watch = SpecWatch(store, "fares", 1, exit_now=lambda: None)
     calls: list[int] = []
 
     def failing() -> None:
@@ -177,7 +177,7 @@ def test_a_store_that_cannot_be_reached_is_looked_at_again(store: JobStore, capl
             raise StoreError("the store is away", fix="wait")
         watch.stopping.set()
 
-    with caplog.at_level(logging.WARNING), watching(watch, failing, seconds=0.01):
+    with caplog.at_level(logging.WARNING), polling(watch, failing, seconds=0.01):
         assert watch.stopping.wait(10)
     assert "the store is away" in caplog.text
 
@@ -200,7 +200,7 @@ def test_a_store_that_cannot_be_opened(tmp_path: Path) -> None:
 
 
 def test_json_lines_say_job_lineage_and_epoch(tmp_path: Path) -> None:
-    lines = JobLines("fares", "json")
+    lines = JobLogFormatter("fares", "json")
     lines.after_epoch(EpochProgress("fares", "a1", 7, 0, 0, 0, 0))
     error = DefinitionError("wrong", fix="mend it")
     record = logging.LogRecord(
@@ -209,7 +209,7 @@ def test_json_lines_say_job_lineage_and_epoch(tmp_path: Path) -> None:
     found = json.loads(lines.format(record))
     assert (found["job"], found["lineage"], found["epoch"], found["level"], found["code"]) == ("fares", "a1", 7, "error", "TM100")
     assert "secret" not in json.dumps(found)
-    text = JobLines("fares").format(record)
+    text = JobLogFormatter("fares").format(record)
     assert "ERROR" in text
     assert "secret" not in text
     root = logging.getLogger()
@@ -230,11 +230,11 @@ def test_what_is_printed_stays_bounded(tmp_path: Path) -> None:
     with out.open("a") as appending:
         appending.write("x" * 100)
         appending.flush()
-        keep_bounded(out, most=100)
+        limit_size(out, limit=100)
         assert out.stat().st_size == 100
         appending.write("y")
         appending.flush()
-        keep_bounded(out, most=100)
+        limit_size(out, limit=100)
         appending.write("z")
     assert out.read_text() == "z"
     assert (tmp_path / "driver.out.1").read_text() == "x" * 100 + "y"
@@ -247,12 +247,12 @@ def test_what_is_printed_stays_bounded(tmp_path: Path) -> None:
 
 def test_how_a_process_ended_is_its_own(tmp_path: Path) -> None:
     log = tmp_path / "driver.log"
-    assert read_ending(log, pid=1, started="a") is None
-    write_ending(log, pid=1, started="a", code=75)
-    assert read_ending(log, pid=1, started="a") == 75
-    assert read_ending(log, pid=1, started="b") is None
+    assert read_exit_status(log, pid=1, started="a") is None
+    write_exit_status(log, pid=1, started="a", code=75)
+    assert read_exit_status(log, pid=1, started="a") == 75
+    assert read_exit_status(log, pid=1, started="b") is None
     log.with_name("driver.exit").write_text("half a li")
-    assert read_ending(log, pid=1, started="a") is None
+    assert read_exit_status(log, pid=1, started="a") is None
 
 
 def test_a_job_is_found_by_name() -> None:

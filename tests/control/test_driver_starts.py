@@ -9,10 +9,10 @@ import pytest
 from tests.control.worlds import World
 from tidemark.cli.show.view_text import view_text
 from tidemark.control.desired.attempts import read_attempt
-from tidemark.control.metrics.metric_list import JOB_METRICS
-from tidemark.control.model.driver_starts import StartReport, in_order, read_start, write_start
+from tidemark.control.metrics.metric_catalog import JOB_METRICS
+from tidemark.control.model.driver_starts import StartReport, read_start, sorted_stages, write_start
 from tidemark.control.model.records import DriverStart
-from tidemark.control.view.viewing import view_of
+from tidemark.control.view.view_builder import view_of
 from tidemark.errors import StoreError
 from tidemark.state.store.store import JobStore
 
@@ -43,7 +43,7 @@ def test_the_stages_are_timed_one_after_the_other_and_what_runs_beside_them(worl
     assert attempt is not None
     world.clock.set(attempt.at + 1_200)
     report = report_of(world)
-    with report.beside("jvm"):
+    with report.in_parallel("jvm"):
         world.clock.advance(2_000)
         report.enter("spark")
         world.clock.advance(500)
@@ -57,7 +57,7 @@ def test_the_stages_are_timed_one_after_the_other_and_what_runs_beside_them(worl
     start = read_start(world.store, "fares", 1)
     assert start is not None
     assert start.stage == ""
-    assert in_order(start.took) == (
+    assert sorted_stages(start.took) == (
         ("python", 1_200),
         ("code", 2_000),
         ("jvm", 2_500),
@@ -95,12 +95,12 @@ def test_the_first_failure_is_not_waited_for(world: World) -> None:
     reconciler = world.reconciler()
     world.run(reconciler, 20)
     world.driver().end(-9)
-    reconciler.pass_over()
+    reconciler.reconcile_all()
     assert world.status().lifecycle == "starting"
     assert world.launched == [("fares", 1), ("fares", 2)]
     assert (world.status().restarts_done, len(world.status().failures)) == (1, 1)
     world.driver().end(-9)
-    reconciler.pass_over()
+    reconciler.reconcile_all()
     assert world.status().lifecycle == "failing"
     assert world.launched == [("fares", 1), ("fares", 2)]
 

@@ -15,7 +15,7 @@ from tidemark.cli.show.view_text import view_text
 from tidemark.control.driver.driver_metrics import METRICS_VARIABLE, DriverMetrics, driver_metrics
 from tidemark.control.model.driver_warnings import delete_warning, read_warning, write_warning
 from tidemark.control.model.records import DriverWarning
-from tidemark.control.view.viewing import view_of
+from tidemark.control.view.view_builder import view_of
 from tidemark.errors import StoreError
 from tidemark.state.store.store import JobStore
 
@@ -52,14 +52,14 @@ def test_a_port_that_is_taken_is_told_once_and_taken_when_it_is_free(
     caplog.set_level(logging.INFO, "tidemark")
     try:
         for _ in range(3):
-            metrics.try_again()
+            metrics.ensure_served()
         text = shown(world)
         assert text.startswith(f"it runs without metrics: [TM600] metrics cannot be served on 127.0.0.1:{port}: ")
         assert f"  warning: {text}" in view_text(view_of(world.observe(), world.clock.now_ms()))
         assert [record.getMessage() for record in caplog.records] == [text]
         assert world.run(world.reconciler(), 10).acted == (), "the job runs on"
         taken.close()
-        metrics.try_again()
+        metrics.ensure_served()
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as page:
             assert b'tidemark_epochs_total{job="fares"' in page.read()
     finally:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tidemark.control.launch.spark_submit import SparkSubmitLauncher
-from tidemark.control.model.executor_settings import ENABLED, IDLE, executor_settings
+from tidemark.control.model.dynamic_allocation import ENABLED, IDLE, dynamic_allocation_settings
 from tidemark.control.model.spec import JobSpec
 from tidemark.spark.env.session import SETTINGS
 
@@ -28,7 +28,7 @@ DYNAMIC = JobSpec("fares", "fares:job", launcher="spark-submit", master="yarn", 
     ],
 )
 def test_executors_stay_for_a_few_triggers(spec: JobSpec, expected: dict[str, str]) -> None:
-    assert executor_settings(spec) == expected
+    assert dynamic_allocation_settings(spec) == expected
 
 
 def test_what_the_job_says_itself_goes_before_it(tmp_path: Path) -> None:

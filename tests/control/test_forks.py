@@ -12,13 +12,13 @@ import tidemark as tm
 from tests.savepoints.delta_jobs import TABLES, job_with_tables, rows, run_epoch
 from tests.savepoints.stored_jobs import StoredJob, live_files
 from tests.upgrade.upgrade_worlds import fits
-from tidemark.control.client.wishes import Wishes
-from tidemark.control.desired.generations import change_spec, read_spec
+from tidemark.control.client.job_client import JobClient
+from tidemark.control.desired.spec_store import change_spec, read_spec
 from tidemark.control.forks import discarding, forks
 from tidemark.control.forks.discarding import discard
 from tidemark.control.forks.promoting import promotion_of
 from tidemark.control.model.spec import JobSpec
-from tidemark.control.upgrade.upgrade_verdict import Judge, Maps
+from tidemark.control.upgrade.code_check import Judge, Maps
 from tidemark.errors import (
     CorruptStoreError,
     DefinitionError,
@@ -117,7 +117,7 @@ def test_what_has_just_begun_is_said_to_be_compared_later(job: StoredJob, tmp_pa
 
 
 def test_a_label_of_the_job_s_code_says_nothing_of_another(job: StoredJob) -> None:
-    Wishes(job.root).submit(JobSpec("taxi", "m:j", version="7"))
+    JobClient(job.root).submit(JobSpec("taxi", "m:j", version="7"))
     for name, code, version in (("same", None, "7"), ("same-by-name", "m:j", "7"), ("other", "m:k", "")):
         assert forks.fork(job.root, "taxi", "a", name=name, code=code, start=False, clock=job.clock, judge=fits).spec.version == version
 
@@ -212,7 +212,7 @@ def test_a_name_that_was_given_again_meanwhile_is_not_deleted(job: StoredJob, mo
         with pytest.raises(Killed):
             discard(job.root, "what-if", clock=fork.clock)
     fork.clock.advance(600_000)
-    Wishes(job.root, "test", fork.clock).submit(JobSpec("what-if", "m:j"))
+    JobClient(job.root, "test", fork.clock).submit(JobSpec("what-if", "m:j"))
     with pytest.raises(DefinitionError, match="submitted anew"):
         discard(job.root, "what-if", clock=fork.clock)
 
@@ -235,7 +235,7 @@ def test_two_forks_do_not_write_to_the_same_place(job: StoredJob, tmp_path: Path
 
 
 def test_a_fork_has_other_parameters_and_code_elsewhere(job: StoredJob) -> None:
-    wishes = Wishes(job.root, "test", job.clock)
+    wishes = JobClient(job.root, "test", job.clock)
     wishes.submit(JobSpec("taxi", "m:j", version="1", code_paths=("/old.whl",), folder="/here", variables={"RATE": "1", "ROOT": "/lake"}))
 
     def made(name: str, **fields: Any) -> JobSpec:
@@ -291,7 +291,7 @@ def test_a_fork_that_has_not_begun_keeps_its_savepoint(job: StoredJob) -> None:
     assert job.savepoints.retire(SavepointRetention(count=0)) == ()
     # Who asks for another savepoint lets go of the first, and a fork that is discarded of its own.
     forks.fork(job.root, "taxi", "newer", name="other", code="m:j", start=False, clock=job.clock, judge=fits)
-    wishes = Wishes(job.root, "test", job.clock)
+    wishes = JobClient(job.root, "test", job.clock)
     wishes.start("other", restore=Restore("periodic", job="taxi", identity="again"))
     assert [{hold.job for hold in job.savepoints.holds(name)} for name in ("newer", "periodic")] == [set(), {"other", "what-if"}]
     wishes.stop("other")
@@ -311,7 +311,7 @@ def test_a_job_that_asks_for_its_own_savepoint_keeps_it(job: StoredJob) -> None:
     job.savepoints.take("periodic", kind="periodic")
     job.clock.advance(1)
     job.savepoints.take("newer")
-    wishes = Wishes(job.root, "test", job.clock)
+    wishes = JobClient(job.root, "test", job.clock)
     wishes.submit(JobSpec("taxi", "m:j"))
     wish = Restore("periodic", identity="back")
     wishes.start("taxi", restore=wish)

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from tests.control.drivers import until
+from tidemark.control.launch.code_packaging import package_code
 from tidemark.control.launch.local_launcher import LocalLauncher
-from tidemark.control.launch.processes import facts_of, session_members
+from tidemark.control.launch.processes import process_info, session_members
 from tidemark.control.launch.run_folder import RunFolder
-from tidemark.control.launch.shipped_code import shipped
 from tidemark.control.launch.spark_submit import SparkSubmitLauncher
 from tidemark.control.model.launcher import Launcher
 from tidemark.control.model.records import Attempt, ProcessHandle
@@ -67,7 +67,7 @@ def is_up(handle: ProcessHandle) -> bool:
 def require_nothing_left(handle: ProcessHandle) -> None:
     assert handle.pid is not None
     assert session_members(handle.pid) == ()
-    assert facts_of(handle.pid) is None, "not even a process that its parent took no note of"
+    assert process_info(handle.pid) is None, "not even a process that its parent took no note of"
 
 
 @pytest.fixture
@@ -286,13 +286,13 @@ def test_shipped_code_is_named_by_what_it_holds(tmp_path: Path) -> None:
     (code / "pack" / "__pycache__").mkdir(parents=True)
     (code / "pack" / "__init__.py").write_text("x = 1")
     (code / "pack" / "__pycache__" / "junk.pyc").write_bytes(b"junk")
-    (first,) = shipped([code], tmp_path / "out")
+    (first,) = package_code([code], tmp_path / "out")
     os.utime(code / "pack" / "__init__.py", (1, 1))
-    (again,) = shipped([code], tmp_path / "out")
+    (again,) = package_code([code], tmp_path / "out")
     assert again == first
     assert zipfile.ZipFile(first).namelist() == ["pack/__init__.py"]
     (code / "pack" / "__init__.py").write_text("x = 2")
-    assert shipped([code], tmp_path / "out") != (first,)
+    assert package_code([code], tmp_path / "out") != (first,)
 
 
 def test_settings_and_keys_that_lie_beside_the_code_stay_here(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -312,7 +312,7 @@ def test_settings_and_keys_that_lie_beside_the_code_stay_here(tmp_path: Path, ca
     }.items():
         (code / name).parent.mkdir(parents=True, exist_ok=True)
         (code / name).write_text(text)
-    (archive,) = shipped([code], tmp_path / "out")
+    (archive,) = package_code([code], tmp_path / "out")
     assert zipfile.ZipFile(archive).namelist() == ["fares/__init__.py", "fares/ca.pem", "fares/zones.csv"]
     told = [record.getMessage().split()[0] for record in caplog.records]
     assert sorted(told) == ["id_rsa", "lake.key", "own.pem", "store.p12"]
@@ -323,13 +323,13 @@ def test_code_that_cannot_be_shipped(tmp_path: Path) -> None:
     with zipfile.ZipFile(compiled, "w") as archive:
         archive.writestr("fast/core.so", "")
     with pytest.raises(LaunchError, match=r"fast/core\.so"):
-        shipped([compiled], tmp_path / "out")
+        package_code([compiled], tmp_path / "out")
     (tmp_path / "note.txt").write_text("no code")
     with pytest.raises(LaunchError, match="neither a folder nor"):
-        shipped([tmp_path / "note.txt"], tmp_path / "out")
+        package_code([tmp_path / "note.txt"], tmp_path / "out")
     (tmp_path / "broken.zip").write_text("no zip")
     with pytest.raises(LaunchError, match="cannot be shipped"):
-        shipped([tmp_path / "broken.zip"], tmp_path / "out")
+        package_code([tmp_path / "broken.zip"], tmp_path / "out")
 
 
 def test_the_end_of_a_driver_that_was_seen_alive_is_told_once(tmp_path: Path) -> None:
@@ -337,12 +337,12 @@ def test_the_end_of_a_driver_that_was_seen_alive_is_told_once(tmp_path: Path) ->
     launcher = StandInLauncher(tmp_path)
     seen, other = (launcher.launch(generation(), attempt(number), STORE) for number in (1, 2))
     assert launcher.probe(seen) == "alive"
-    assert not launcher.some_ended()
+    assert not launcher.any_driver_ended()
     launcher.kill(other)
-    assert not launcher.some_ended()
+    assert not launcher.any_driver_ended()
     assert seen.pid is not None
     os.kill(seen.pid, signal.SIGKILL)
-    until(launcher.some_ended, "the end of the driver")
-    assert not launcher.some_ended()
+    until(launcher.any_driver_ended, "the end of the driver")
+    assert not launcher.any_driver_ended()
     assert launcher.probe(seen) == "gone"
     launcher.kill(seen)

@@ -17,12 +17,12 @@ from examples.taxi.demo import prepare_home
 from tests.control.test_forks import forked
 from tests.savepoints.delta_jobs import TABLES, job_with_tables, maintain, run_epoch
 from tests.savepoints.stored_jobs import StoredJob
-from tidemark.control.alerts.engine.alert_silences import Silence, add_silence, end_silence, forget_ended
+from tidemark.control.alerts.engine.alert_silences import Silence, add_silence, delete_expired, end_silence
 from tidemark.control.desired.attempts import delete_attempts
 from tidemark.control.forks.discarding import discard
-from tidemark.control.launch.logs import keep_bounded
+from tidemark.control.launch.logs import limit_size
 from tidemark.control.launch.run_folder import RunFolder
-from tidemark.control.model.layout import ATTEMPTS, numbered
+from tidemark.control.model.paths import ATTEMPTS, numbered
 from tidemark.control.observed.leases import take_lease
 from tidemark.errors import DefinitionError, LinkedPathError, TidemarkError
 from tidemark.savepoints.api.upkeep import vacuum_tables
@@ -139,12 +139,12 @@ DELETING: dict[str, Callable[[Yard], object]] = {
     "leases": Yard.take_leases,
     "holds": Yard.let_go,
     "a silence is ended": lambda yard: end_silence(yard.job.root, "quiet"),
-    "old silences": lambda yard: forget_ended(yard.job.root, 10**12),
+    "old silences": lambda yard: delete_expired(yard.job.root, 10**12),
     "an export": lambda yard: export_savepoint(yard.job.folder, yard.job.savepoints.get("sp-1"), str(yard.folder / "export")),
     "rows of memory": lambda yard: MemorySink("m", "t", yard.job.folder).publish(yard.staged("staging/rows/x/p.parquet"), "l", 0),
     "rows of a folder": lambda yard: ParquetSink("raw", str(yard.folder / "raw")).publish(yard.staged("_tidemark/e/p.parquet"), "l", 0),
     "a job's folder": lambda yard: yard.job.root.remove_folder("taxi"),
-    "scratch files of a driver": lambda yard: RunFolder(yard.folder, yard.folder / "run" / "a" / "b").scratch_of(1),
+    "scratch files of a driver": lambda yard: RunFolder(yard.folder, yard.folder / "run" / "a" / "b").new_scratch(1),
     "the demo's folder": lambda yard: prepare_home(yard.folder / "demo"),
 }
 
@@ -225,11 +225,11 @@ def test_what_a_log_links_to_is_not_emptied(tmp_path: Path) -> None:
     (tmp_path / "theirs").write_text("x" * 100)
     (tmp_path / "old").write_text("y")
     (tmp_path / "driver.out").symlink_to(tmp_path / "theirs")
-    keep_bounded(tmp_path / "driver.out", 10)
+    limit_size(tmp_path / "driver.out", 10)
     assert (tmp_path / "theirs").read_text() == "x" * 100
     (tmp_path / "other.out").write_text("z" * 100)
     (tmp_path / "other.out.1").symlink_to(tmp_path / "old")
-    keep_bounded(tmp_path / "other.out", 10)
+    limit_size(tmp_path / "other.out", 10)
     assert ((tmp_path / "old").read_text(), (tmp_path / "other.out").read_text()) == ("y", "")
     assert (tmp_path / "other.out.1").read_text() == "z" * 100
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.control.launch.log_following import LogFollower, followed
+from tidemark.control.launch.log_follower import LogFollower, follow_log
 from tidemark.control.launch.logs import rotate
 from tidemark.testing.manual_clock import ManualClock
 
@@ -46,7 +46,7 @@ def test_the_last_lines_and_then_each_one_that_comes(tmp_path: Path) -> None:
         ends_one,
         lambda: append(log, "after\n"),
     )
-    assert list(islice(followed(log, 2, clock=clock), 5)) == ["two", "three", "half", "before", "after"]
+    assert list(islice(follow_log(log, 2, clock=clock), 5)) == ["two", "three", "half", "before", "after"]
 
 
 def test_a_log_that_comes_later_and_one_that_is_removed(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks.control import NoLauncher, fill
 from tests.control.worlds import WatchedStore
-from tidemark.control.upgrade.upgrade_carrying import upgrading_reconciler
+from tidemark.control.upgrade.upgrade_worker import upgrading_reconciler
 from tidemark.state.store.store import JobStore
 
 
@@ -24,8 +24,8 @@ def test_in_the_steady_state_a_job_costs_one_listing_and_three_reads(tmp_path: P
     clock, counter = fill(root, 5), Counter()
     store = WatchedStore(root.location, root.objects, root.prefix, counter)
     reconciler = upgrading_reconciler(store, {"local": NoLauncher()}, clock)
-    reconciler.pass_over()
+    reconciler.reconcile_all()
     counter.operations.clear()
-    reconciler.pass_over()
+    reconciler.reconcile_all()
     assert sorted(counter.operations[:4]) == ["get control/status.json", "get heartbeat.json", "get status.json", "list control"]
     assert len(counter.operations) == 20

@@ -18,16 +18,16 @@ from docs.grafana import dashboard
 from tests.control.alert_cases import HOUR, T0, job_view
 from tests.state.conftest import epoch_progress
 from tidemark.control.alerts.delivery.delivery_queue import ReceiverCounts
-from tidemark.control.alerts.engine.alert_watch import WatchReport
-from tidemark.control.alerts.model.alert_gate import Gate, Gates
+from tidemark.control.alerts.engine.alert_evaluator import WatchReport
 from tidemark.control.alerts.model.alert_state import Condition
-from tidemark.control.metrics.metric_board import ALL_METRICS, MetricBoard, Shown, series_of
-from tidemark.control.metrics.metric_list import MOST_SPLITS
+from tidemark.control.alerts.model.hysteresis import ThresholdState, ThresholdStates
+from tidemark.control.metrics.metric_catalog import MAX_SPLITS
 from tidemark.control.metrics.metric_otel import export_metrics, otel_name
-from tidemark.control.metrics.metric_server import StoredJob, listening_place, serve_metrics
-from tidemark.control.model.labels import plain_name
+from tidemark.control.metrics.metric_registry import ALL_METRICS, MetricRegistry, MetricSnapshot, series_of
+from tidemark.control.metrics.metric_server import StoredJob, listen_address, serve_metrics
 from tidemark.control.model.records import DriverStart
-from tidemark.control.model.view import JobView, Pressure, SourceView, SplitView
+from tidemark.control.model.sanitizing import safe_label
+from tidemark.control.model.view import Backpressure, JobView, SourceView, SplitView
 from tidemark.errors import DefinitionError, SetupError, StoreError
 from tidemark.state.log.records import OwnerInfo
 from tidemark.state.log.totals import Totals, add_epoch, empty_totals
@@ -55,7 +55,7 @@ def busy_view() -> JobView:
         heartbeat_at=T0 - 5_000,
         epoch_at=T0 - 9_000,
         epoch_ms=250,
-        pressure=Pressure(
+        pressure=Backpressure(
             busy_since=T0 - 2_000, busy_share=0.4, catch_up_ms=60_000, waiting={"trips": Waiting(files=3, bytes=4096, rows=70)}
         ),
         restarts_done=2,
@@ -68,10 +68,10 @@ def busy_view() -> JobView:
     )
 
 
-def everything() -> Shown:
-    on = Gates(Gate(on=True, above=True), Gate(on=True, above=True))
-    report = WatchReport(telling=True, open={"taxi": (Condition("lag", "trips", on),)}, waiting={"ops": 1})
-    return Shown((busy_view(),), passed_at=T0, pass_seconds=0.25, alerts=report, counts={"ops": ReceiverCounts(sent=5, failed=2)})
+def everything() -> MetricSnapshot:
+    on = ThresholdStates(ThresholdState(on=True, above=True), ThresholdState(on=True, above=True))
+    report = WatchReport(is_leader=True, firing={"taxi": (Condition("lag", "trips", on),)}, pending={"ops": 1})
+    return MetricSnapshot((busy_view(),), passed_at=T0, pass_seconds=0.25, alerts=report, counts={"ops": ReceiverCounts(sent=5, failed=2)})
 
 
 def scrape(url: str) -> dict[Sample, float]:
@@ -89,9 +89,9 @@ def series(name: str, **labels: str) -> Sample:
 
 
 @contextmanager
-def board(shown: Shown) -> Iterator[str]:
-    made = MetricBoard()
-    made.show(shown)
+def board(shown: MetricSnapshot) -> Iterator[str]:
+    made = MetricRegistry()
+    made.publish(shown)
     server = serve_metrics(made, 0)
     try:
         yield server.url
@@ -157,37 +157,37 @@ def test_splits_from_data_do_not_become_series_without_end() -> None:
     names = [f"zone-{number:05d}" for number in range(5_000)] + ["x" * 5_000, "x" * 5_001, "\ud800", "\ud801", '"\n\\']
     splits = {name: SplitView(T0, 1_000, idle=False) for name in names}
     view = replace(busy_view(), sources={"trips": SourceView(T0, 0, None, 0, 0, splits)})
-    with board(Shown((view,))) as url:
+    with board(MetricSnapshot((view,))) as url:
         found = scrape(url)
     shown = {sample for sample in found if sample[0] == "tidemark_split_watermark_lag_seconds"}
-    assert len(shown) == MOST_SPLITS
+    assert len(shown) == MAX_SPLITS
     assert found[series("tidemark_source_splits", job="taxi", source="trips")] == len(names)
-    assert len({plain_name(name) for name in names}) == len(names)
+    assert len({safe_label(name) for name in names}) == len(names)
     odd = replace(view, sources={"trips": SourceView(T0, 0, None, 0, 0, {name: splits[name] for name in names[-5:]})})
-    with board(Shown((odd,))) as url:
+    with board(MetricSnapshot((odd,))) as url:
         assert sum(name == "tidemark_split_watermark_lag_seconds" for name, _ in scrape(url)) == 5
 
 
 def test_times_at_the_ends_of_time_are_no_numbers() -> None:
     view = replace(busy_view(), sources={"trips": SourceView(2**62, None, None, 0, 0)}, epoch=None, epoch_ms=None)
-    with board(Shown((view,))) as url:
+    with board(MetricSnapshot((view,))) as url:
         names = {name for name, _ in scrape(url)}
     assert names.isdisjoint({"tidemark_watermark_timestamp_seconds", "tidemark_watermark_lag_seconds", "tidemark_epochs_total"})
 
 
 def test_a_thousand_jobs_are_scraped_while_passes_go_on() -> None:
-    made = MetricBoard()
+    made = MetricRegistry()
     views = tuple(replace(busy_view(), job=f"job-{number}") for number in range(1000))
     server, stop = serve_metrics(made, 0), threading.Event()
 
     def passes() -> None:
         while not stop.wait(0.01):
-            made.show(Shown(views))
+            made.publish(MetricSnapshot(views))
 
     thread = threading.Thread(target=passes)
     thread.start()
     try:
-        made.show(Shown(views))
+        made.publish(MetricSnapshot(views))
         assert sum(name == "tidemark_epochs_total" for name, _ in scrape(server.url)) == 1000
     finally:
         stop.set()
@@ -219,7 +219,7 @@ def test_a_driver_shows_its_own_job_from_the_store(tmp_path: Path) -> None:
 
 def test_a_store_that_is_away_is_shown_as_such() -> None:
     class Away:
-        def read(self) -> Shown:
+        def read(self) -> MetricSnapshot:
             raise StoreError("the store is away", fix="wait")
 
     server = serve_metrics(Away(), 0)
@@ -230,20 +230,20 @@ def test_a_store_that_is_away_is_shown_as_such() -> None:
 
 
 def test_it_listens_on_loopback_and_says_when_it_cannot() -> None:
-    server = serve_metrics(MetricBoard(), 0)
+    server = serve_metrics(MetricRegistry(), 0)
     try:
         assert server.url.startswith("http://127.0.0.1:")
         port = int(server.url.split(":")[2].partition("/")[0])
         with pytest.raises(SetupError, match=f"cannot be served on 127.0.0.1:{port}"):
-            serve_metrics(MetricBoard(), port)
+            serve_metrics(MetricRegistry(), port)
     finally:
         server.close()
-    serve_metrics(MetricBoard(), port).close()
-    assert listening_place("0.0.0.0:9464") == ("0.0.0.0", 9464)  # noqa: S104 - a text
-    assert listening_place("[::1]:9464") == ("::1", 9464)
+    serve_metrics(MetricRegistry(), port).close()
+    assert listen_address("0.0.0.0:9464") == ("0.0.0.0", 9464)  # noqa: S104 - a text
+    assert listen_address("[::1]:9464") == ("::1", 9464)
     for wrong in ("", "x", "localhost:", "70000", "1:-1"):
         with pytest.raises(DefinitionError, match="no place to listen at"):
-            listening_place(wrong)
+            listen_address(wrong)
 
 
 def test_the_dashboard_asks_for_metrics_that_there_are() -> None:
@@ -287,8 +287,8 @@ def test_opentelemetry_gets_the_same_numbers() -> None:
     sdk = pytest.importorskip("opentelemetry.sdk.metrics")
     export = pytest.importorskip("opentelemetry.sdk.metrics.export")
     reader = export.InMemoryMetricReader()
-    shown = MetricBoard()
-    shown.show(everything())
+    shown = MetricRegistry()
+    shown.publish(everything())
     export_metrics(shown, provider=sdk.MeterProvider([reader]))
     data = reader.get_metrics_data()
     found: dict[str, Any] = {metric.name: metric for metric in data.resource_metrics[0].scope_metrics[0].metrics}
@@ -316,8 +316,8 @@ def test_opentelemetry_sends_by_otlp(monkeypatch: pytest.MonkeyPatch) -> None:
         def log_message(self, *_: object) -> None:
             """Say nothing."""
 
-    shown = MetricBoard()
-    shown.show(everything())
+    shown = MetricRegistry()
+    shown.publish(everything())
     with ThreadingHTTPServer(("127.0.0.1", 0), Receiver) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()

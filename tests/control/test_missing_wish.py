@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from tests.savepoints.stored_jobs import StoredJob, store_in_memory
-from tidemark.control.client.wishes import Wishes
+from tidemark.control.client.job_client import JobClient
 from tidemark.control.desired.attempts import create_attempt
-from tidemark.control.desired.generations import change_spec, require_spec
-from tidemark.control.driver.missing_wish import wished_for
+from tidemark.control.desired.spec_store import change_spec, require_spec
+from tidemark.control.driver.missing_epochs import missing_epochs_action
 from tidemark.control.model.driver_starts import write_start
 from tidemark.control.model.records import Attempt, DriverStart
 from tidemark.control.model.spec import JobSpec
@@ -23,7 +23,7 @@ class Job:
     def __init__(self) -> None:
         self.stored = StoredJob(store_in_memory(), name="fares")
         self.root, self.clock = self.stored.root, self.stored.clock
-        self.wishes = Wishes(self.root, "ada", self.clock)
+        self.wishes = JobClient(self.root, "ada", self.clock)
         self.wishes.submit(JobSpec("fares", "fares:job", wanted="suspended"))
         self.stored.commit()
         self.wishes.start("fares", missing_epochs="accept")
@@ -35,7 +35,7 @@ class Job:
         spec = require_spec(self.root, "fares")
         attempt = Attempt(self._attempts, spec.generation, 0, "ada", "a test")
         assert create_attempt(self.root, "fares", attempt)
-        found = wished_for(self.root, spec.spec, attempt)
+        found = missing_epochs_action(self.root, spec.spec, attempt)
         write_start(self.root, "fares", DriverStart(attempt.number, 0, "", 0, dict.fromkeys(stages, 5)))
         return found
 

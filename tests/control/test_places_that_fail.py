@@ -15,8 +15,8 @@ from tests.small_disk import fill, let_write, small_disk
 from tidemark.control.model.view import UNHEALTHY
 from tidemark.control.reconcile.reconciler import Reconciler
 from tidemark.control.supervise.supervisor import Supervisor
-from tidemark.control.upgrade.upgrade_carrying import upgrading_reconciler
-from tidemark.control.view.viewing import view_of
+from tidemark.control.upgrade.upgrade_worker import upgrading_reconciler
+from tidemark.control.view.view_builder import view_of
 from tidemark.errors import LaunchError, StoreError
 from tidemark.locations import Location
 from tidemark.state.log.joblog import JobLog
@@ -163,7 +163,7 @@ def test_a_driver_whose_log_has_no_room_is_launched_when_there_is() -> None:
     world.submit()
     world.refuses_to_launch = 3
     reconciler = world.reconciler()
-    reconciler.pass_over()
+    reconciler.reconcile_all()
     status = world.status()
     assert (status.lifecycle, status.failures[-1].code, status.failures[-1].transient) == ("failing", LaunchError.code, True)
     assert status.next_start_at is not None
@@ -180,21 +180,21 @@ def runs(world: World, reconciler: Reconciler) -> None:
 
 
 def starts(_: World, reconciler: Reconciler) -> None:
-    reconciler.pass_over()
+    reconciler.reconcile_all()
 
 
 def is_about_to_start_again(world: World, reconciler: Reconciler) -> None:
     world.run(reconciler, 20)
     for _ in range(2):  # the first failure is not waited for
         world.driver().end(-9)
-        reconciler.pass_over()
+        reconciler.reconcile_all()
 
 
 def is_asked_to_end(world: World, reconciler: Reconciler) -> None:
     world.run(reconciler, 20)
     world.driver().frozen = True
     world.want(version="2")
-    reconciler.pass_over()
+    reconciler.reconcile_all()
     world.driver().frozen, world.driver().asked = False, False  # the signal was lost
 
 
@@ -202,7 +202,7 @@ def is_suspected(world: World, reconciler: Reconciler) -> None:
     world.run(reconciler, 20)
     world.driver().frozen = True
     world.tick(35)
-    reconciler.pass_over()
+    reconciler.reconcile_all()
     world.driver().frozen = False
 
 
@@ -214,8 +214,8 @@ def has_a_lease_of_who_died(world: World, reconciler: Reconciler) -> None:
             raise Died
 
     with pytest.raises(Died):
-        world.reconciler(hook=dies).pass_over()
-    assert reconciler.pass_over().done[0].busy
+        world.reconciler(hook=dies).reconcile_all()
+    assert reconciler.reconcile_all().results[0].lease_held_elsewhere
 
 
 ANEW = (is_about_to_start_again, is_asked_to_end, has_a_lease_of_who_died)

@@ -10,7 +10,7 @@ import pytest
 from tidemark.control.model.records import Attempt, Claim, ControlStatus, Failure, ProcessHandle, Suspicion
 from tidemark.control.model.spec import JobSpec, SpecGeneration
 from tidemark.control.observed.observe import Observation
-from tidemark.control.reconcile.actions import Action, AskToStop, GiveUp, Kill, Say, Start
+from tidemark.control.reconcile.actions import AbandonAttempt, Action, Kill, LaunchAttempt, RequestStop, WriteStatus
 from tidemark.control.reconcile.plan import plan
 from tidemark.state.log.heartbeat import Heartbeat
 from tidemark.state.log.progress import EpochProgress
@@ -43,7 +43,7 @@ def control(seen: Observation, **changes: object) -> Observation:
 
 
 def beats(seen: Observation, **changes: object) -> Observation:
-    return replace(seen, beat=replace(seen.beat or BEAT, **changes))  # type: ignore[arg-type]
+    return replace(seen, heartbeat=replace(seen.heartbeat or BEAT, **changes))  # type: ignore[arg-type]
 
 
 def says(seen: Observation, state: State, **changes: object) -> Observation:
@@ -56,7 +56,7 @@ def ended(last: EpochProgress | None = DRIVER.last) -> EpochProgress:
 
 
 NEW = Observation("fares", FIRST)
-STARTING = control(replace(WELL, attempt=replace(ATTEMPT, at=NOW - 100_000), beat=None, driver=None), lifecycle="starting")
+STARTING = control(replace(WELL, attempt=replace(ATTEMPT, at=NOW - 100_000), heartbeat=None, driver=None), lifecycle="starting")
 SILENT = beats(WELL, at=NOW - 31_000)
 HANGS = beats(WELL, at=NOW - 1_000, busy_since=NOW - 302_000)
 SUSPECTED = Suspicion(NOW - 15_000, NOW - 31_000, "there is no heartbeat since then")
@@ -81,19 +81,19 @@ def known_of(failure: Failure) -> tuple[int | None, int | None]:
 
 
 def short(actions: tuple[Action, ...]) -> tuple[str, ...]:
-    words = {Say: "say", Start: "start", AskToStop: "ask", Kill: "kill", GiveUp: "give up"}
+    words = {WriteStatus: "say", LaunchAttempt: "start", RequestStop: "ask", Kill: "kill", AbandonAttempt: "give up"}
     return tuple(
         f"{words[type(action)]} {action.status.lifecycle}"
-        if isinstance(action, Say)
+        if isinstance(action, WriteStatus)
         else f"{words[type(action)]} {action.attempt}"
-        if isinstance(action, Start | GiveUp)
+        if isinstance(action, LaunchAttempt | AbandonAttempt)
         else words.get(type(action), "clean")
         for action in actions
     )
 
 
 def said(actions: tuple[Action, ...]) -> ControlStatus:
-    return next(action.status for action in actions if isinstance(action, Say | Start))
+    return next(action.status for action in actions if isinstance(action, WriteStatus | LaunchAttempt))
 
 
 ROWS = {
@@ -118,14 +118,14 @@ ROWS = {
     "finished": Row(control(GONE, lifecycle="finished"), ()),
     "finished, and to be suspended": Row(control(wants(GONE, wanted="suspended"), lifecycle="finished"), ("say finished",)),
     "finished, and a restart was asked for": Row(control(wants(GONE, restarts=1), lifecycle="finished"), ("start 2",)),
-    "driven by hand": Row(replace(NEW, beat=replace(BEAT, owner=replace(OWNER, run_id="by hand"))), ("say created",)),
+    "driven by hand": Row(replace(NEW, heartbeat=replace(BEAT, owner=replace(OWNER, run_id="by hand"))), ("say created",)),
     "driven by hand by who died": Row(
-        replace(NEW, beat=replace(BEAT, owner=replace(OWNER, run_id="by hand")), beat_gone=True), ("start 1",)
+        replace(NEW, heartbeat=replace(BEAT, owner=replace(OWNER, run_id="by hand")), heartbeat_process_gone=True), ("start 1",)
     ),
     "the last driver was killed elsewhere a moment ago": Row(
         control(replace(GONE, process="unknown"), lifecycle="failing", next_start_at=NOW),
         ("start 2",),
-        lambda plan: any(isinstance(action, Start) and action.takeover for action in plan),
+        lambda plan: any(isinstance(action, LaunchAttempt) and action.takeover for action in plan),
     ),
     # An attempt whose process nobody knows.
     "about to be launched": Row(replace(UNLAUNCHED, attempt=replace(ATTEMPT, at=NOW - 59_000)), ()),
@@ -162,7 +162,7 @@ ROWS = {
     "ended, its process lives on, and the clock was set back since": Row(
         says(beats(WELL, released=True), "stopped", heartbeat_at=NOW + 3_600_000),
         ("say running",),
-        lambda actions: isinstance(actions[0], Say) and actions[0].status.suspicion is not None,
+        lambda actions: isinstance(actions[0], WriteStatus) and actions[0].status.suspicion is not None,
     ),
     "ended, and its process lives on": Row(says(beats(WELL, released=True), "stopped", heartbeat_at=NOW - 60_000), ("say running",)),
     "elsewhere, silent and still": Row(control(replace(SILENT, process="unknown"), suspicion=SUSPECTED), ("say failing",)),
@@ -206,7 +206,7 @@ ROWS = {
     "other settings, elsewhere, asked long ago": Row(
         control(wants(ELSEWHERE, trigger_ms=1), **{**DRAINING, "asked_at": NOW - 300_000}),
         ("start 2",),
-        lambda plan: any(isinstance(action, Start) and action.takeover for action in plan),
+        lambda plan: any(isinstance(action, LaunchAttempt) and action.takeover for action in plan),
     ),
     "resumed while it ends": Row(control(wants(WELL), **{**DRAINING, "generation": 1}), ("say draining",)),
     "resumed while it drains": Row(control(wants(WELL), **{**DRAINING, "generation": 1, "asked": "drain"}), ("say draining", "ask")),
@@ -286,6 +286,6 @@ def test_what_was_written_down_is_not_written_again(row: Row) -> None:
     """A pass that dies after its first step, and one that is made twice, change nothing."""
     assert row.seen.generation is not None
     for action in plan(row.seen.generation, row.seen, NOW):
-        if isinstance(action, Say):
+        if isinstance(action, WriteStatus):
             again = plan(row.seen.generation, replace(row.seen, control=action.status), NOW)
             assert action not in again

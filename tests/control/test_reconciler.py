@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.control.worlds import START, FakeLauncher, World, lifecycle
-from tidemark.control.desired.attempts import create_attempt, give_up_attempt
-from tidemark.control.desired.generations import KEPT_GENERATIONS, spec_numbers
+from tidemark.control.desired.attempts import abandon_attempt, create_attempt
+from tidemark.control.desired.spec_store import KEPT_GENERATIONS, spec_numbers
 from tidemark.control.model.driver_warnings import write_warning
 from tidemark.control.model.records import Attempt, DriverWarning, ProcessHandle
 from tidemark.control.model.spec import RestartPolicy
@@ -24,7 +24,7 @@ def world() -> World:
 def test_a_submitted_job_is_started_and_runs(world: World) -> None:
     world.submit()
     reconciler = world.reconciler()
-    reconciler.pass_over()
+    reconciler.reconcile_all()
     lifecycle(world, "starting")
     assert world.status().reason == "a test (ada)"
     world.run(reconciler, 10)
@@ -39,7 +39,7 @@ def test_nothing_is_written_in_the_steady_state(world: World) -> None:
     seen: list[str] = []
     reconciler = world.reconciler(hook=seen.append)
     for _ in range(3):
-        assert reconciler.pass_over().acted == ()
+        assert reconciler.reconcile_all().acted == ()
         world.tick()
     assert {operation.split()[0] for operation in seen} == {"get", "list"}
 
@@ -49,7 +49,7 @@ def test_a_killed_driver_is_started_again_with_its_failure_remembered(world: Wor
     reconciler = world.reconciler()
     world.run(reconciler, 20)
     world.driver().end(-9)
-    reconciler.pass_over()
+    reconciler.reconcile_all()
     lifecycle(world, "failing")
     status = world.status()
     assert status.error is not None
@@ -68,11 +68,11 @@ def test_what_a_driver_left_running_is_ended_before_its_end_is_written_down(worl
     world.driver().end(-9)
     seen: list[str] = []
     reconciler = world.reconciler(hook=seen.append)
-    reconciler.pass_over()
+    reconciler.reconcile_all()
     lifecycle(world, "failing")
     assert seen.index("kill") < seen.index("put control/status.json")
     world.want(wanted="suspended")
-    reconciler.pass_over()
+    reconciler.reconcile_all()
     lifecycle(world, "suspended")
     seen.clear()
     world.run(reconciler, 20)
@@ -143,7 +143,7 @@ def test_a_drain_that_is_killed_is_gone_on_with(world: World) -> None:
     reconciler = world.reconciler()
     world.run(reconciler, 10)
     world.want(wanted="suspended", stop="drain")
-    reconciler.pass_over()
+    reconciler.reconcile_all()
     lifecycle(world, "draining")
     world.driver().end(-9)
     world.run(reconciler, 30)
@@ -173,7 +173,7 @@ def test_other_code_replaces_the_driver(world: World) -> None:
     reconciler = world.reconciler()
     world.run(reconciler, 10)
     world.want(version="2")
-    reconciler.pass_over()
+    reconciler.reconcile_all()
     lifecycle(world, "upgrading")
     world.run(reconciler, 15)
     lifecycle(world, "running")
@@ -189,7 +189,7 @@ def test_other_settings_restart_the_driver_and_other_thresholds_do_not(world: Wo
     world.run(reconciler, 10)
     assert (len(world.launched), world.status().generation) == (1, 2)
     world.want(trigger_ms=1_000)
-    reconciler.pass_over()
+    reconciler.reconcile_all()
     lifecycle(world, "draining")
     world.run(reconciler, 15)
     lifecycle(world, "running")
@@ -201,7 +201,7 @@ def test_a_driver_that_is_resumed_while_it_ends_is_followed_by_another(world: Wo
     reconciler = world.reconciler()
     world.run(reconciler, 10)
     world.want(wanted="suspended")
-    reconciler.pass_over()
+    reconciler.reconcile_all()
     lifecycle(world, "draining")
     world.want(wanted="running")
     world.run(reconciler, 15)
@@ -247,7 +247,7 @@ def test_an_epoch_without_end_is_a_hang_and_counts_as_a_failure_of_that_epoch(wo
         world.clock.advance(5_000)
         if driver.alive:
             world.busy(driver, begun)
-        reconciler.pass_over()
+        reconciler.reconcile_all()
     failed = world.status().failures[0]
     assert "an epoch is at hand since" in failed.message
     last = world.observe().driver
@@ -259,7 +259,7 @@ def test_an_epoch_without_end_is_a_hang_and_counts_as_a_failure_of_that_epoch(wo
 def test_a_driver_that_never_shows_itself_is_killed(world: World) -> None:
     world.submit(start_timeout_ms=60_000)
     reconciler = world.reconciler()
-    reconciler.pass_over()
+    reconciler.reconcile_all()
     world.driver().frozen = True
     world.run(reconciler, 90)
     assert "no sign of life for 1m after its launch" in world.status().failures[0].message
@@ -296,7 +296,7 @@ def test_one_job_s_damage_does_not_keep_the_others_from_running(world: World) ->
     world.submit("fares")
     world.store.put("bikes/control/specs/00000001.json", b"{}")
     world.store.put("loose/data.csv", b"")
-    report = world.reconciler().pass_over()
+    report = world.reconciler().reconcile_all()
     assert set(report.errors) == {"bikes"}
     assert [done.job for done in report.acted] == ["fares"]
 
@@ -312,7 +312,7 @@ def test_a_launch_that_fails_in_an_unforeseen_way_fails_as_any_other(world: Worl
     monkeypatch.setattr(World, "launch", odd)
     for job in ("bikes", "fares"):
         world.submit(job)
-    report = world.reconciler().pass_over()
+    report = world.reconciler().reconcile_all()
     assert (report.errors, world.launched) == ({}, [("fares", 1)])
     status = world.status("bikes")
     assert (status.lifecycle, status.next_start_at is not None) == ("failing", True)
@@ -337,13 +337,13 @@ def test_one_job_s_odd_trouble_is_its_own_and_frees_its_lease(world: World, plac
 
     with monkeypatch.context() as patch:
         patch.setattr(FakeLauncher, place, odd)
-        report = world.reconciler().pass_over()
+        report = world.reconciler().reconcile_all()
     assert set(report.errors) == {"bikes"}
     text = str(report.errors["bikes"])
     assert "ValueError: a sign that nobody can read, DB_PASS=<hidden> (job 'bikes', at " in text
     assert ".py:" in text.split(" at ")[1]
     assert world.alive("fares") == []
-    assert not world.reconciler("host-a").pass_over(["bikes"]).done[0].busy, "another holder may act at once"
+    assert not world.reconciler("host-a").reconcile_all(["bikes"]).results[0].lease_held_elsewhere, "another holder may act at once"
     assert world.alive("bikes") == []
 
 
@@ -361,7 +361,7 @@ def test_old_records_are_deleted(world: World) -> None:
     world.submit(restart=RestartPolicy(initial_ms=0, same_epoch_failures=0, longest_ms=0))
     for number in range(1, 101):
         create_attempt(world.store, "fares", Attempt(number, 1, START, "ada/1", "long ago"))
-        give_up_attempt(world.store, "fares", number, by="ada/1", at=START)
+        abandon_attempt(world.store, "fares", number, by="ada/1", at=START)
         write_warning(world.store, "fares", DriverWarning(number, START, "no metrics"))
     reconciler = world.reconciler()
     for _ in range(25):

@@ -83,7 +83,7 @@ def unreachable() -> None:
 def passes(world: World, host: str, meeting: Meeting) -> None:
     """Let a new reconciler look once, with what it meets on the way."""
     try:
-        world.reconciler(host, meeting.hook).pass_over()
+        world.reconciler(host, meeting.hook).reconcile_all()
     except (Died, StoreError):
         return
 
@@ -181,7 +181,9 @@ def settle(world: World, hosts: tuple[str, ...]) -> None:
     quiet = 0
     for _ in range(300):
         world.tick(10)
-        acted = [done for reconciler in reconcilers for done in reconciler.pass_over().done if done.actions or done.busy]
+        acted = [
+            done for reconciler in reconcilers for done in reconciler.reconcile_all().results if done.actions or done.lease_held_elsewhere
+        ]
         check(world, strict=len(hosts) == 1)
         quiet = 0 if acted or world.status().lifecycle in {*ACTIVE, "failing"} - {"running"} else quiet + 1
         if quiet == QUIET:
@@ -202,9 +204,9 @@ def require_wanted(world: World, spec: JobSpec, *, broken: bool) -> None:
     elif status.lifecycle != "finished":
         assert status.lifecycle == "running", status
         assert [process.attempt for process in driving] == [status.attempt]
-        attempted = world.observe().attempted
+        attempted = world.observe().attempt_spec
         assert attempted is not None
-        assert not spec.runs_otherwise_than(attempted.spec)
+        assert not spec.requires_restart_from(attempted.spec)
 
 
 def live(hosts: tuple[str, ...], happens: list[tuple[str, int, int]], store: JobStore | None = None) -> None:
@@ -227,7 +229,7 @@ def killed(world: World) -> None:
     """The driver was killed, and the next start is due."""
     world.run(world.reconciler(), 15)
     world.driver().end(-9)
-    world.reconciler().pass_over()
+    world.reconciler().reconcile_all()
     world.tick(5)
 
 

@@ -22,7 +22,7 @@ from tests.control.beating import CHECKOUT, BeatingLauncher
 from tests.control.drivers import until
 from tests.control.log_proofs import require_single_starts, terms
 from tidemark.clock import SYSTEM_CLOCK
-from tidemark.control.client.wishes import Wishes
+from tidemark.control.client.job_client import JobClient
 from tidemark.control.model.spec import JobSpec, RestartPolicy
 from tidemark.control.observed.observe import observe, read_control_status
 from tidemark.sensors.reconcile import build_reconcile_sensor
@@ -71,7 +71,7 @@ class Together:
         self.launcher = BeatingLauncher(folder)
         self.supervisors = Supervisors(store, folder)
         self.chance = chance
-        self.wishes = Wishes(store, "ada")
+        self.wishes = JobClient(store, "ada")
         self.kills = 0
 
     def happen(self) -> None:

@@ -42,7 +42,7 @@ def test_a_healthy_driver_of_another_machine_is_left_alone(world: World) -> None
     world.run(first, 10)
     for _ in range(20):
         world.tick()
-        assert second.pass_over().acted == ()
+        assert second.reconcile_all().acted == ()
     world.want(wanted="suspended")
     world.run(second, 10)
     lifecycle(world, "suspended")
@@ -67,7 +67,7 @@ def test_a_job_that_somebody_drives_by_hand_is_started_when_that_ends(world: Wor
     for _ in range(3):
         world.clock.advance(5_000)
         driver.beat()
-        reconciler.pass_over()
+        reconciler.reconcile_all()
     assert world.launched == []
     assert world.status().reason.startswith("it is driven by process 7 on host 'host-c'")
     world.run(reconciler, 60)
@@ -83,7 +83,7 @@ def test_who_dies_before_the_launch_is_gone_on_with(world: World) -> None:
 
     world.submit()
     with pytest.raises(Died):
-        world.reconciler(hook=dies).pass_over()
+        world.reconciler(hook=dies).reconcile_all()
     lifecycle(world, "starting")
     other = world.reconciler()
     world.run(other, 120)
@@ -104,7 +104,7 @@ def test_who_dies_before_it_asks_a_driver_to_stop_is_gone_on_with(world: World) 
     before = world.driver()
     world.want(version="2")
     with pytest.raises(Died):
-        world.reconciler(hook=dies).pass_over()
+        world.reconciler(hook=dies).reconcile_all()
     assert (world.status().asked, before.signals) == ("finish", 0)
     other = world.reconciler()
     # The lease of who died, then the driver's end and the next one's start; not the five minutes after which it would be killed.
@@ -122,7 +122,7 @@ def test_a_process_whose_launcher_died_is_known_by_its_claim(world: World) -> No
 
     world.submit()
     with pytest.raises(Died):
-        world.reconciler(hook=dies).pass_over()
+        world.reconciler(hook=dies).reconcile_all()
     world.run(world.reconciler(), 60)
     lifecycle(world, "running")
     assert world.launched == [("fares", 1)]
@@ -139,14 +139,14 @@ def launch_each_attempt_once(world: World, *, jobs: int = 6, turns: int = 3) -> 
     for job in names:
         world.submit(job, restart=RestartPolicy(kind="fixed", delay_ms=1_000))  # so that starts are due after a while
     for turn in range(turns):
-        at_once([world.reconciler().pass_over for _ in range(4)])
+        at_once([world.reconciler().reconcile_all for _ in range(4)])
         assert sorted(world.launched) == sorted({(job, number) for job in names for number in range(1, turn + 2)})
         for _ in range(2):
             world.tick()
-            at_once([world.reconciler().pass_over for _ in range(4)])
+            at_once([world.reconciler().reconcile_all for _ in range(4)])
         for process in [process for process in world.processes if process.alive]:
             process.end(-9)
-        world.reconciler().pass_over()
+        world.reconciler().reconcile_all()
         world.tick(35)  # leases of who was overtaken are over, and starts are due
     assert {world.status(job).attempt for job in names} == {turns}
 

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from obstore.store import MemoryStore
 
-from tidemark.control.desired.attempts import claim_attempt, create_attempt, delete_attempts, give_up_attempt, read_claim, require_newest
-from tidemark.control.desired.generations import change_spec, read_generations, read_spec, require_spec
+from tidemark.control.desired.attempts import abandon_attempt, claim_attempt, create_attempt, delete_attempts, read_claim, require_newest
 from tidemark.control.desired.spec_checks import checked_spec
-from tidemark.control.model.layout import ATTEMPTS, CLAIMS, CONTROL_STATUS, LEASES, SPECS, numbered
+from tidemark.control.desired.spec_store import change_spec, read_generations, read_spec, require_spec
+from tidemark.control.model.paths import ATTEMPTS, CLAIMS, CONTROL_STATUS, LEASES, SPECS, numbered
 from tidemark.control.model.records import Attempt, ControlStatus, ErrorInfo, Failure, Lease, ProcessHandle, Suspicion, attempt_of
 from tidemark.control.model.spec import AlertThresholds, JobSpec, RestartPolicy, SpecGeneration
-from tidemark.control.observed.leases import LEASE_MS, holds, release_lease, take_lease
+from tidemark.control.observed.leases import LEASE_MS, is_held, release_lease, take_lease
 from tidemark.control.observed.observe import read_control_status, write_control_status
 from tidemark.errors import CorruptStoreError, DefinitionError, FencedError, FormatError, InvalidNameError, TidemarkError, UnknownJobError
 from tidemark.locations import Location
@@ -115,7 +115,7 @@ def write_all(root: JobStore, clock: ManualClock) -> dict[str, str]:
     change_spec(root, "fares", lambda _: SPEC, by="ada", why="a test", clock=clock)
     create_attempt(root, "fares", Attempt(1, 1, NOW, "ada/1", "submitted", takeover=True))
     claim_attempt(root, "fares", 1, process=HERE, at=NOW)
-    give_up_attempt(root, "fares", 2, by="ada/1", at=NOW)
+    abandon_attempt(root, "fares", 2, by="ada/1", at=NOW)
     take_lease(root, "fares", holder="ada/1", now=NOW)
     write_control_status(root, STATUS)
     return {
@@ -256,11 +256,11 @@ def test_a_job_whose_spec_holds_what_looks_like_a_secret_can_be_stopped() -> Non
 def test_a_spec_says_what_needs_another_driver() -> None:
     assert checked_spec(SPEC) is SPEC
     same = replace(SPEC, wanted="running", stop="now", restart=RestartPolicy(), alerts=AlertThresholds(), hang_after_ms=None)
-    assert not SPEC.runs_otherwise_than(same)
+    assert not SPEC.requires_restart_from(same)
     for other in (replace(SPEC, version="8"), replace(SPEC, restarts=3), replace(SPEC, conf={}), replace(SPEC, master="local[1]")):
-        assert SPEC.runs_otherwise_than(other)
-    assert SPEC.other_code_than(replace(SPEC, version="8"))
-    assert not SPEC.other_code_than(replace(SPEC, restarts=3))
+        assert SPEC.requires_restart_from(other)
+    assert SPEC.has_other_code_than(replace(SPEC, version="8"))
+    assert not SPEC.has_other_code_than(replace(SPEC, restarts=3))
 
 
 # --------------------------------------------------------------------------------------------------------------- attempts
@@ -274,7 +274,7 @@ def test_of_many_who_create_an_attempt_one_does(root: JobStore) -> None:
 def test_of_many_processes_one_claims(root: JobStore) -> None:
     create_attempt(root, "fares", Attempt(1, 1, NOW, "ada", "why"))
     claims = [lambda pid=pid: claim_attempt(root, "fares", 1, process=replace(HERE, pid=pid), at=NOW) for pid in range(6)]
-    made = together(*claims, lambda: give_up_attempt(root, "fares", 1, by="ada", at=NOW))
+    made = together(*claims, lambda: abandon_attempt(root, "fares", 1, by="ada", at=NOW))
     won = [item for item in made if isinstance(item, Attempt) or item is True]
     assert len(won) == 1, made
     assert len([item for item in made if isinstance(item, FencedError)]) >= 5
@@ -282,8 +282,8 @@ def test_of_many_processes_one_claims(root: JobStore) -> None:
 
 def test_an_attempt_that_was_given_up_or_replaced_runs_no_more(root: JobStore) -> None:
     create_attempt(root, "fares", Attempt(1, 1, NOW, "ada", "why"))
-    assert give_up_attempt(root, "fares", 1, by="ada", at=NOW)
-    assert give_up_attempt(root, "fares", 1, by="bob", at=NOW + 1), "it is given up, whoever did it"
+    assert abandon_attempt(root, "fares", 1, by="ada", at=NOW)
+    assert abandon_attempt(root, "fares", 1, by="bob", at=NOW + 1), "it is given up, whoever did it"
     with pytest.raises(FencedError, match="attempt 1 was given up before its process came"):
         claim_attempt(root, "fares", 1, process=HERE, at=NOW)
     create_attempt(root, "fares", Attempt(2, 1, NOW, "ada", "why"))
@@ -291,7 +291,7 @@ def test_an_attempt_that_was_given_up_or_replaced_runs_no_more(root: JobStore) -
     with pytest.raises(FencedError, match="attempt 2 was replaced by attempt 3"):
         claim_attempt(root, "fares", 2, process=HERE, at=NOW)
     claim_attempt(root, "fares", 3, process=HERE, at=NOW)
-    assert not give_up_attempt(root, "fares", 3, by="ada", at=NOW)
+    assert not abandon_attempt(root, "fares", 3, by="ada", at=NOW)
     with pytest.raises(FencedError, match="attempt 3 belongs to process 4711 on host 'host-a'"):
         claim_attempt(root, "fares", 3, process=replace(HERE, pid=4712), at=NOW)
     require_newest(root, "fares", 3)
@@ -300,7 +300,7 @@ def test_an_attempt_that_was_given_up_or_replaced_runs_no_more(root: JobStore) -
 def test_old_attempts_go_with_their_claims(root: JobStore) -> None:
     for number in (1, 2, 3):
         create_attempt(root, "fares", Attempt(number, 1, NOW, "ada", "why"))
-        give_up_attempt(root, "fares", number, by="ada", at=NOW)
+        abandon_attempt(root, "fares", number, by="ada", at=NOW)
     delete_attempts(root, "fares", 3)
     assert [file.path for file in root.list("fares")] == [f"fares/{numbered(ATTEMPTS, 3)}", f"fares/{numbered(CLAIMS, 3)}"]
 
@@ -338,7 +338,7 @@ def test_a_lease_ends_by_itself_or_when_it_is_released(root: JobStore) -> None:
 def test_a_lease_of_a_clock_that_was_set_back_does_not_last(root: JobStore) -> None:
     take_lease(root, "fares", holder="a", now=NOW + 3_600_000)
     assert take_lease(root, "fares", holder="b", now=NOW) is not None
-    assert not holds(Lease(1, "a", NOW), NOW)
+    assert not is_held(Lease(1, "a", NOW), NOW)
 
 
 def test_a_lease_of_a_process_that_is_gone_is_not_waited_for(root: JobStore) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.control.worlds import World, lifecycle
 from tidemark.cli.program.main import main
-from tidemark.control.desired.generations import read_spec
+from tidemark.control.desired.spec_store import read_spec
 from tidemark.control.model.records import Failure
 from tidemark.control.model.spec import RestartPolicy
 from tidemark.control.reconcile.restarts import NoRestart, Restart, decide_restart, failures_in_a_row, longest_delay
@@ -119,7 +119,7 @@ def test_a_job_that_commits_an_epoch_in_every_attempt_and_dies_is_not_started_in
     waits = []
     for _ in range(5):
         world.driver().end(-9)
-        reconciler.pass_over()
+        reconciler.reconcile_all()
         at = world.status().next_start_at
         waits.append(0 if at is None else at - world.clock.now_ms())
         world.run(reconciler, 20)

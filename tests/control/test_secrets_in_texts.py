@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from tidemark.cli.program.main import main
-from tidemark.control.client.wishes import Wishes
+from tidemark.control.client.job_client import JobClient
 from tidemark.control.model.spec import JobSpec
 from tidemark.control.model.upgrade_records import UpgradeCheck, read_upgrade_checks, report_upgrade_check
 from tidemark.errors import DefinitionError
@@ -28,7 +28,7 @@ WHY = ("--why", f"the new key is api_key={TOKEN}")
 def root(tmp_path: Path) -> JobStore:
     """A store with a suspended job that has an epoch."""
     store = JobStore.open(str(tmp_path / "store"))
-    Wishes(store, "ada").submit(JobSpec("fares", "fares:job", wanted="suspended"))
+    JobClient(store, "ada").submit(JobSpec("fares", "fares:job", wanted="suspended"))
     term = JobLog(store.at("fares"), "fares").acquire(OwnerInfo("host-a", 7, "birth", "by hand"))
     progress = EpochProgress("fares", "a1", 0, 1_000, 1, 1, 1)
     term.append(EpochRecord("fares", "a1", None, term.term, 0, 1_000, "0", progress))

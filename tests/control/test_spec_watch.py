@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.control.driver.spec_watch import SpecWatch, watching
+from tidemark.control.driver.spec_watch import SpecWatch, polling
 from tidemark.errors import StoreError
 from tidemark.state.store.store import JobStore
 
@@ -16,7 +16,7 @@ class Watch(SpecWatch):
     """Counts its looks, of which each fails in another way."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(JobStore.open(str(folder)), "fares", 1, leave=lambda: None)
+        super().__init__(JobStore.open(str(folder)), "fares", 1, exit_now=lambda: None)
         self.errors = [
             StoreError("the store is away", fix="wait"),
             OSError("no room"),
@@ -25,7 +25,7 @@ class Watch(SpecWatch):
         ]
         self.looked_after_all = threading.Event()
 
-    def look(self) -> None:
+    def poll(self) -> None:
         if not self.errors:
             self.looked_after_all.set()
             return
@@ -38,7 +38,7 @@ def test_looks_go_on_whatever_goes_wrong_in_one_or_beside_it(tmp_path: Path, cap
     def fails() -> None:
         raise ZeroDivisionError("password=hunter2")
 
-    with watching(watch, fails, beside.set, seconds=0.001):
+    with polling(watch, fails, beside.set, seconds=0.001):
         assert watch.looked_after_all.wait(10), "the thread has ended"
         assert beside.wait(10)
     told = [record for record in caplog.records if "ZeroDivisionError" in record.getMessage()]

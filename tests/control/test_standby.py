@@ -17,9 +17,9 @@ from click.testing import CliRunner
 from tests.control.drivers import Landing, until
 from tidemark.cli.program.main import main
 from tidemark.clock import SYSTEM_CLOCK
-from tidemark.control.desired.attempts import claim_attempt, create_attempt, give_up_attempt, newest_attempt, read_claim
-from tidemark.control.desired.generations import change_spec, read_spec
+from tidemark.control.desired.attempts import abandon_attempt, claim_attempt, create_attempt, newest_attempt, read_claim
 from tidemark.control.desired.spec_checks import checked_spec
+from tidemark.control.desired.spec_store import change_spec, read_spec
 from tidemark.control.driver.driver import FENCED, FINISHED
 from tidemark.control.launch.local_launcher import LocalLauncher
 from tidemark.control.launch.processes import session_members
@@ -27,7 +27,7 @@ from tidemark.control.launch.run_folder import run_folder
 from tidemark.control.launch.standby import StandbyKeeper
 from tidemark.control.model.records import Attempt, ProcessHandle
 from tidemark.control.model.spec import JobSpec, SpecGeneration
-from tidemark.control.model.standby_files import Standby, order_standby, ordered_attempt, read_standby, write_standby
+from tidemark.control.model.standby_files import Standby, assign_attempt, assigned_attempt, read_standby, write_standby
 from tidemark.errors import DefinitionError
 from tidemark.state.log.owners import process_birth
 from tidemark.state.store.store import JobStore
@@ -57,10 +57,10 @@ def test_an_attempt_is_handed_to_the_process_that_stands_by_once(tmp_path: Path,
     standby = offered(folder, process.pid)
     handle = launcher.launch(SPEC, ATTEMPT, store)
     assert (handle.pid, handle.started, launcher.probe(handle)) == (process.pid, standby.started, "alive")
-    assert ordered_attempt(folder, standby) == 7
+    assert assigned_attempt(folder, standby) == 7
     assert read_standby(folder) is None
-    assert not order_standby(folder, standby, 8), "nobody is asked twice"
-    assert ordered_attempt(folder, Standby(process.pid, "another birth", 3)) is None
+    assert not assign_attempt(folder, standby, 8), "nobody is asked twice"
+    assert assigned_attempt(folder, Standby(process.pid, "another birth", 3)) is None
 
 
 @pytest.mark.parametrize("case", ["another generation", "not ready", "dead", "not wanted"])
@@ -138,23 +138,23 @@ def test_a_standbys_temporary_files_lie_beside_the_job_s_whatever_the_spec_says(
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
     files = run_folder("file:///jobs", "landing")
-    own = files.scratch_of(3)
-    other = run_folder("file:///jobs", "landing.standby-x").scratch_of(1)
+    own = files.new_scratch(3)
+    other = run_folder("file:///jobs", "landing.standby-x").new_scratch(1)
     # A driver of attempt 3, whose spec gives it another folder.
     monkeypatch.setenv("TIDEMARK_SCRATCH", str(own))
     monkeypatch.setattr("tempfile.tempdir", temporary or str(own))
     files = run_folder("file:///jobs", "landing")
-    made = [files.scratch_of_standby(3)]
+    made = [files.new_standby_scratch(3)]
     assert all(folder.is_relative_to(tmp_path / "tmp" / f"tidemark-{os.getuid()}") for folder in made)
     # The standby has taken over as attempt 4, and makes room for its own.
     monkeypatch.setenv("TIDEMARK_SCRATCH", str(made[0]))
-    made += [run_folder("file:///jobs", "landing").scratch_of_standby(4)]
+    made += [run_folder("file:///jobs", "landing").new_standby_scratch(4)]
     assert all(folder.is_dir() for folder in (own, other, *made))
     monkeypatch.setenv("TIDEMARK_SCRATCH", str(made[1]))
-    run_folder("file:///jobs", "landing").scratch_of_standby(5)
+    run_folder("file:///jobs", "landing").new_standby_scratch(5)
     assert [folder.is_dir() for folder in (own, other, *made)] == [True, True, False, True]
     # Another attempt that no standby was handed leaves those that stand by alone.
-    run_folder("file:///jobs", "landing").scratch_of(6)
+    run_folder("file:///jobs", "landing").new_scratch(6)
     assert [folder.is_dir() for folder in (own, other, *made)] == [False, True, False, True]
 
 
@@ -181,7 +181,7 @@ def test_a_keeper_starts_a_standby_of_a_job_with_a_folder_for_temporary_files_of
     assert spec is not None
     log = tmp_path / "logs" / "store" / "landing" / "driver.log"
     log.parent.mkdir(parents=True)
-    StandbyKeeper(root, spec, 1, log, lambda: True).keep()
+    StandbyKeeper(root, spec, 1, log, lambda: True).ensure_standby()
     assert len(started) == 1
     found = read_standby(log.parent)
     assert found is not None
@@ -219,7 +219,7 @@ def test_a_standbys_life(tmp_path: Path) -> None:
     number = newest_attempt(landing.store, "landing") + 1
     attempt = Attempt(number, spec.generation, SYSTEM_CLOCK.now_ms(), "ada", "a test")
     assert create_attempt(landing.store, "landing", attempt)
-    assert give_up_attempt(landing.store, "landing", number, by="ada", at=SYSTEM_CLOCK.now_ms())
+    assert abandon_attempt(landing.store, "landing", number, by="ada", at=SYSTEM_CLOCK.now_ms())
     third = landing.launcher.launch(spec, attempt, landing.store.uri)
     assert third.pid == next_ready.pid
     landing.wait_for_end(third)
@@ -230,14 +230,14 @@ def test_a_standbys_life(tmp_path: Path) -> None:
     last = ready_standby(folder)
     landing.want(wanted="suspended", stop="drain")
     landing.wait_for_end(fourth)
-    until(lambda: not last.lives and session_members(last.pid) == (), "the end of the standby")
+    until(lambda: not last.is_alive and session_members(last.pid) == (), "the end of the standby")
     assert landing.table() == landing.expected(6)
 
 
 def ready_standby(folder: Path) -> Standby:
     def there() -> bool:
         found = read_standby(folder)
-        return found is not None and found.ready and found.lives
+        return found is not None and found.ready and found.is_alive
 
     until(there, "a standby", seconds=240)
     found = read_standby(folder)

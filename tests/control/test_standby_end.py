@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from tests.control.drivers import until
-from tidemark.control.desired.generations import change_spec, require_spec
+from tidemark.control.desired.spec_store import change_spec, require_spec
 from tidemark.control.driver import driver
 from tidemark.control.launch.local_launcher import LocalLauncher
-from tidemark.control.launch.run_folder import read_ending, run_folder, write_ending
+from tidemark.control.launch.run_folder import read_exit_status, run_folder, write_exit_status
 from tidemark.control.launch.standby import wait_for_attempt
-from tidemark.control.model.layout import SPECS, numbered
+from tidemark.control.model.paths import SPECS, numbered
 from tidemark.control.model.records import Attempt
 from tidemark.control.model.spec import JobSpec, SpecGeneration
-from tidemark.control.model.standby_files import Standby, order_standby, read_standby, write_standby
+from tidemark.control.model.standby_files import Standby, assign_attempt, read_standby, write_standby
 from tidemark.errors import StoreError
 from tidemark.state.log.heartbeat import Heartbeat, write_heartbeat
 from tidemark.state.log.owners import process_birth
@@ -109,11 +109,11 @@ def test_one_that_ends_leaves_the_driver_s_exit_code(tmp_path: Path) -> None:
     """A standby of a generation that is not there ends at once, beside a driver that ended before."""
     log = tmp_path / "logs" / "driver.log"
     log.parent.mkdir()
-    write_ending(log, pid=1, started="birth", code=75)
+    write_exit_status(log, pid=1, started="birth", code=75)
     arguments = ("--store", str(tmp_path / "store"), "--job", "fares", "--standby", "3", "--launcher", "local", "--log", str(log))
     code = driver.main(arguments)
     assert code == driver.TERMINAL
-    assert read_ending(log, pid=1, started="birth") == 75
+    assert read_exit_status(log, pid=1, started="birth") == 75
     assert json.loads(log.with_name("standby.exit").read_text())["code"] == code
 
 
@@ -123,10 +123,10 @@ def test_one_that_was_handed_an_attempt_ends_as_its_driver(tmp_path: Path) -> No
     log.parent.mkdir()
     own = Standby(os.getpid(), process_birth(os.getpid()) or "", 3, ready=True)
     write_standby(log.parent, own)
-    assert order_standby(log.parent, own, 7)
+    assert assign_attempt(log.parent, own, 7)
     arguments = ("--store", str(tmp_path / "store"), "--job", "fares", "--standby", "3", "--launcher", "local", "--log", str(log))
     assert driver.main(arguments) == driver.TERMINAL
-    assert read_ending(log, pid=own.pid, started=own.started) == driver.TERMINAL
+    assert read_exit_status(log, pid=own.pid, started=own.started) == driver.TERMINAL
 
 
 @pytest.mark.parametrize("text", ["{}", "[]", "null", '{"pid": 1, "started": "a", "generation": 3}', '{"pid": "x"}', "half a li", ""])

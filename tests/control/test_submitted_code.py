@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tidemark.cli.program.main import main
-from tidemark.control.desired.generations import read_spec
+from tidemark.control.desired.spec_store import read_spec
 from tidemark.state.store.store import JobStore
 
 JOB = """

@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from tests.control.worlds import World
-from tidemark.control.client.wishes import Wishes
-from tidemark.control.reconcile.reconciler import Report
+from tidemark.control.client.job_client import JobClient
+from tidemark.control.reconcile.reconciler import ReconcileReport
 from tidemark.control.supervise.supervisor import Supervisor
 from tidemark.errors import DefinitionError, StoreError, UnknownJobError
 
@@ -87,14 +87,14 @@ def test_it_ends_when_it_is_told_to_and_tells_of_each_pass() -> None:
     world = World()
     world.submit()
     stop = threading.Event()
-    seen: list[tuple[Report, float]] = []
+    seen: list[tuple[ReconcileReport, float]] = []
 
-    def saw(report: Report, seconds: float) -> None:
+    def saw(report: ReconcileReport, seconds: float) -> None:
         seen.append((report, seconds))
         if len(seen) == 3:
             stop.set()
 
-    Supervisor(world.reconciler(), stop, interval_ms=1, saw=saw, clock=world.clock).run()
+    Supervisor(world.reconciler(), stop, interval_ms=1, on_pass=saw, clock=world.clock).run()
     assert len(seen) == 3
     assert [len(report.observations) for report, _ in seen] == [1, 1, 1]
     assert [len(report.acted) for report, _ in seen] == [1, 0, 0]
@@ -105,19 +105,19 @@ def test_it_ends_when_it_is_told_to_and_tells_of_each_pass() -> None:
 
 def test_each_wish_is_a_generation_with_who_and_why() -> None:
     world = World()
-    wishes = Wishes(world.store, "bob", world.clock)
+    wishes = JobClient(world.store, "bob", world.clock)
     spec = world.submit().spec
     assert (wishes.stop("fares").why, wishes.start("fares", "again").why, wishes.stop("fares", "now").why) == ("stop", "again", "cancel")
     assert wishes.stop("fares", "now").generation == 4, "what is wanted already makes no generation"
     assert (wishes.restart("fares").spec.wanted, wishes.restart("fares").spec.restarts) == ("running", 2)
     again = wishes.submit(spec)
     assert (again.by, again.why, again.spec.restarts) == ("bob", "submitted", 2)
-    assert "@" in Wishes(world.store, clock=world.clock).stop("fares").by
+    assert "@" in JobClient(world.store, clock=world.clock).stop("fares").by
 
 
 def test_start_tries_a_failed_job_again_and_leaves_a_running_one_alone() -> None:
     world = World()
-    wishes = Wishes(world.store, "bob", world.clock)
+    wishes = JobClient(world.store, "bob", world.clock)
     world.submit()
     reconciler = world.reconciler()
     world.run(reconciler, 10)
@@ -132,7 +132,7 @@ def test_start_tries_a_failed_job_again_and_leaves_a_running_one_alone() -> None
 
 def test_only_a_job_that_runs_can_drain() -> None:
     world = World()
-    wishes = Wishes(world.store, "bob", world.clock)
+    wishes = JobClient(world.store, "bob", world.clock)
     with pytest.raises(UnknownJobError):
         wishes.start("fares")
     world.submit()
@@ -153,7 +153,7 @@ def test_the_next_pass_does_not_wait_where_a_driver_ended() -> None:
         asked.append(next(ends))
         return asked[-1]
 
-    Supervisor(world.reconciler(), threading.Event(), interval_ms=3_600_000, ended=ended, clock=world.clock).run(passes=3)
+    Supervisor(world.reconciler(), threading.Event(), interval_ms=3_600_000, driver_ended=ended, clock=world.clock).run(passes=3)
     assert asked == [False, True, False, False, True]
 
 
@@ -165,5 +165,5 @@ def test_it_ends_at_once_between_two_passes() -> None:
         stop.set()
         return False
 
-    Supervisor(world.reconciler(), stop, interval_ms=3_600_000, ended=ended, clock=world.clock).run()
+    Supervisor(world.reconciler(), stop, interval_ms=3_600_000, driver_ended=ended, clock=world.clock).run()
     assert stop.is_set()

@@ -35,13 +35,13 @@ from tidemark.control.client.waiting import reached
 from tidemark.control.model.records import Suspicion
 from tidemark.control.model.view import Health
 from tidemark.control.observed.observe import Observation
-from tidemark.control.view.viewing import view_of
+from tidemark.control.view.view_builder import view_of
 from tidemark.state.log.progress import EpochProgress, FilterProgress, OperatorProgress, OutputProgress, SourceProgress, SplitProgress
 from tidemark.state.log.totals import add_epoch, empty_totals
 from tidemark.state.status.load import Load, Waiting
 
 HOUR = 3_600_000
-BY_HAND = replace(WELL, generation=None, control=None, attempt=None, attempted=None, claim=None, handle=None, process=None)
+BY_HAND = replace(WELL, generation=None, control=None, attempt=None, attempt_spec=None, claim=None, handle=None, process=None)
 EPOCH = EpochProgress(
     "fares",
     "a1",
@@ -80,10 +80,10 @@ BUSY = replace(WELL, driver=replace(DRIVER, last=EPOCH, totals=add_epoch(empty_t
         (wants(NEW, wanted="suspended"), "stopped"),
         (STARTING, "starting"),
         (replace(STARTING, attempt=replace(ATTEMPT, at=NOW - 400_000)), "unwatched"),
-        (replace(WELL, beat=replace(BEAT, at=NOW - 31_000)), "silent"),
+        (replace(WELL, heartbeat=replace(BEAT, at=NOW - 31_000)), "silent"),
         (control(WELL, suspicion=Suspicion(NOW, 1, "no heartbeat")), "hung"),
         (GONE, "silent"),
-        (replace(GONE, beat=replace(BEAT, at=NOW - 61_000)), "unwatched"),
+        (replace(GONE, heartbeat=replace(BEAT, at=NOW - 61_000)), "unwatched"),
         (control(GONE, lifecycle="failing", next_start_at=NOW + 1), "failing"),
         (control(GONE, lifecycle="failing", next_start_at=NOW - 60_000), "unwatched"),
         (control(GONE, lifecycle="failed"), "failed"),
@@ -92,8 +92,8 @@ BUSY = replace(WELL, driver=replace(DRIVER, last=EPOCH, totals=add_epoch(empty_t
         (control(GONE, lifecycle="suspended"), "unwatched"),
         (control(wants(WELL, wanted="suspended"), **DRAINING), "ok"),
         (BY_HAND, "ok"),
-        (replace(BY_HAND, beat_gone=True), "silent"),
-        (replace(BY_HAND, beat=replace(BEAT, at=NOW - 31_000), driver=replace(DRIVER, heartbeat_at=NOW - 31_000)), "silent"),
+        (replace(BY_HAND, heartbeat_process_gone=True), "silent"),
+        (replace(BY_HAND, heartbeat=replace(BEAT, at=NOW - 31_000), driver=replace(DRIVER, heartbeat_at=NOW - 31_000)), "silent"),
         (says(BY_HAND, "stopped"), "stopped"),
         (says(BY_HAND, "failed", **FAILED), "failed"),
         (Observation("fares"), "stopped"),
@@ -122,8 +122,8 @@ RUN_DRIVER = replace(DRIVER, load=LOAD)
         (says(GONE, "failed", **FAILED), NOW, ("failed", "failed"), "correct what the error names, then `tidemark start fares`", "TM200"),
         (says(GONE, "failed", **PASSES), NOW + HOUR, ("dead", "unwatched"), "no supervisor is running", "TM200"),
         (replace(GONE, exit_code=64), NOW, ("failed", "failed"), "`tidemark start fares`", "TM503"),
-        (replace(ELSEWHERE, beat=replace(BEAT, at=NOW - 61_000)), NOW, ("dead", "unwatched"), "no supervisor is running", "TM503"),
-        (replace(ELSEWHERE, beat=replace(BEAT, at=NOW - 40_000)), NOW, ("running", "silent"), "", None),
+        (replace(ELSEWHERE, heartbeat=replace(BEAT, at=NOW - 61_000)), NOW, ("dead", "unwatched"), "no supervisor is running", "TM503"),
+        (replace(ELSEWHERE, heartbeat=replace(BEAT, at=NOW - 40_000)), NOW, ("running", "silent"), "", None),
         (replace(UNLAUNCHED, attempt=replace(ATTEMPT, at=NOW - 61_000)), NOW, ("dead", "unwatched"), "no supervisor is running", "TM601"),
         (replace(UNLAUNCHED, attempt=replace(ATTEMPT, at=NOW - 5_000)), NOW, ("starting", "starting"), "", None),
         (control(wants(GONE, version="2"), **DRAINING), NOW + HOUR, ("dead", "unwatched"), "no supervisor is running", None),
@@ -138,7 +138,7 @@ RUN_DRIVER = replace(DRIVER, load=LOAD)
         (NEW, NOW, ("created", "unwatched"), "no supervisor is running", None),
         # Jobs that were never submitted.
         (BY_HAND, NOW, ("running", "ok"), "", None),
-        (replace(BY_HAND, beat_gone=True), NOW, ("dead", "silent"), "give the command that ran it once more", None),
+        (replace(BY_HAND, heartbeat_process_gone=True), NOW, ("dead", "silent"), "give the command that ran it once more", None),
         (says(BY_HAND, "stopped"), NOW, ("stopped", "stopped"), "", None),
     ],
 )
@@ -168,9 +168,9 @@ def test_the_commands_of_an_advice_name_the_store_where_they_need_it() -> None:
     [
         (WELL, False),
         (replace(WELL, driver=RUN_DRIVER), True),
-        (replace(WELL, beat=replace(BEAT, looked_at=NOW - 3_000)), True),
-        (replace(WELL, beat=replace(BEAT, looked_at=NOW - 3_000, busy_since=NOW - 3_000)), False),
-        (replace(WELL, beat=replace(BEAT, looked_at=NOW - 3_000, released=True)), False),
+        (replace(WELL, heartbeat=replace(BEAT, looked_at=NOW - 3_000)), True),
+        (replace(WELL, heartbeat=replace(BEAT, looked_at=NOW - 3_000, busy_since=NOW - 3_000)), False),
+        (replace(WELL, heartbeat=replace(BEAT, looked_at=NOW - 3_000, released=True)), False),
         # What an earlier attempt did says nothing of this one.
         (replace(WELL, attempt=replace(ATTEMPT, number=2), control=replace(RUNNING, attempt=2), driver=RUN_DRIVER), False),
     ],
@@ -267,7 +267,7 @@ def test_the_page_of_a_job_says_what_was_restarted_how_often() -> None:
 
 
 def test_a_long_epoch_is_busy() -> None:
-    at_work = replace(BUSY, beat=replace(BEAT, busy_since=NOW - 150_000), driver=replace(BUSY.driver, heartbeat_at=NOW - 150_000))  # type: ignore[type-var]
+    at_work = replace(BUSY, heartbeat=replace(BEAT, busy_since=NOW - 150_000), driver=replace(BUSY.driver, heartbeat_at=NOW - 150_000))  # type: ignore[type-var]
     assert view_of(at_work, NOW).pressure.busy_share == pytest.approx(0.25 / 4 + 0.75)
 
 
@@ -281,7 +281,7 @@ def test_what_a_driver_said_that_is_silent_is_not_known_any_more() -> None:
 
 def test_the_lag_grows_when_an_epoch_is_at_hand_or_nobody_works_and_else_is_the_last_epoch_s() -> None:
     assert view_of(BUSY, NOW + 20_000).lag_ms == 60_000
-    at_work = replace(BUSY, beat=replace(BEAT, at=NOW + 20_000, busy_since=NOW))
+    at_work = replace(BUSY, heartbeat=replace(BEAT, at=NOW + 20_000, busy_since=NOW))
     assert view_of(at_work, NOW + 20_000).lag_ms == 83_000
     silent = view_of(BUSY, NOW + HOUR)
     assert (silent.health, silent.lag_ms) == ("silent", 63_000 + HOUR)

@@ -9,10 +9,10 @@ import pytest
 from tests.control.test_records import GOLDEN, NOW, SPEC
 from tests.control.worlds import World, lifecycle
 from tests.savepoints.stored_jobs import StoredJob, store_in_memory
-from tidemark.control.client.wishes import Wishes
-from tidemark.control.desired.generations import change_spec, require_spec
-from tidemark.control.model.layout import SPECS, numbered
-from tidemark.control.model.spec import JobSpec, MissingEpochsWish, SpecGeneration
+from tidemark.control.client.job_client import JobClient
+from tidemark.control.desired.spec_store import change_spec, require_spec
+from tidemark.control.model.paths import SPECS, numbered
+from tidemark.control.model.spec import JobSpec, MissingEpochsRequest, SpecGeneration
 from tidemark.errors import SourceError
 from tidemark.testing.manual_clock import ManualClock
 
@@ -30,24 +30,24 @@ def world() -> World:
 
 
 @pytest.fixture
-def wishes(world: World) -> Wishes:
-    return Wishes(world.store, "ada", world.clock)
+def wishes(world: World) -> JobClient:
+    return JobClient(world.store, "ada", world.clock)
 
 
 @pytest.mark.parametrize("seen", ["nothing", "the failure", "the stop"])
 def test_a_job_that_failed_and_was_stopped_and_started_runs_whatever_a_reconciler_saw_of_it(
-    world: World, wishes: Wishes, seen: str
+    world: World, wishes: JobClient, seen: str
 ) -> None:
     reconciler = world.reconciler()
     world.driver().doomed = GONE
     world.tick()
     assert world.alive() == []
     if seen == "the failure":
-        reconciler.pass_over()
+        reconciler.reconcile_all()
         lifecycle(world, "failed")
     wishes.stop("fares")
     if seen == "the stop":
-        reconciler.pass_over()
+        reconciler.reconcile_all()
         lifecycle(world, "suspended")
     wishes.start("fares", "the folder is back")
     world.run(reconciler, 30)
@@ -56,20 +56,20 @@ def test_a_job_that_failed_and_was_stopped_and_started_runs_whatever_a_reconcile
     assert [failure.code for failure in world.status().failures] == ([] if seen == "the stop" else ["TM200"])
 
 
-def test_a_driver_that_ended_as_it_was_asked_to_and_is_asked_for_again_has_another(world: World, wishes: Wishes) -> None:
+def test_a_driver_that_ended_as_it_was_asked_to_and_is_asked_for_again_has_another(world: World, wishes: JobClient) -> None:
     wishes.stop("fares")
     world.tick()
     assert world.alive() == []
     wishes.start("fares")
-    world.reconciler().pass_over()
+    world.reconciler().reconcile_all()
     assert len(world.launched) == 2, "at once, as after a stop that was seen"
     world.run(world.reconciler(), 10)
     lifecycle(world, "running")
 
 
-def test_a_job_that_failed_while_it_drained_is_started(world: World, wishes: Wishes) -> None:
+def test_a_job_that_failed_while_it_drained_is_started(world: World, wishes: JobClient) -> None:
     wishes.stop("fares", "drain")
-    world.reconciler().pass_over()
+    world.reconciler().reconcile_all()
     world.driver().doomed = GONE
     world.run(world.reconciler(), 30)
     lifecycle(world, "failed")
@@ -79,7 +79,7 @@ def test_a_job_that_failed_while_it_drained_is_started(world: World, wishes: Wis
     lifecycle(world, "running")
 
 
-def test_who_asks_for_what_is_so_already_changes_nothing(world: World, wishes: Wishes) -> None:
+def test_who_asks_for_what_is_so_already_changes_nothing(world: World, wishes: JobClient) -> None:
     assert wishes.start("fares").generation == 1
     wishes.stop("fares")
     world.run(world.reconciler(), 20)
@@ -91,20 +91,20 @@ def test_who_asks_for_what_is_so_already_changes_nothing(world: World, wishes: W
 
 def test_what_is_done_about_missing_epochs_is_asked_for_once() -> None:
     job = StoredJob(store_in_memory(), name="fares")
-    wishes = Wishes(job.root, "ada", job.clock)
+    wishes = JobClient(job.root, "ada", job.clock)
     wishes.submit(JobSpec("fares", "fares:job", wanted="suspended"))
     assert wishes.start("fares", missing_epochs="accept").spec.missing_epochs is None, "nothing was committed that could be missing"
     first = job.commit()
     wish = wishes.start("fares", missing_epochs="accept").spec.missing_epochs
-    assert wish == MissingEpochsWish("accept", first.lineage, first.epoch)
+    assert wish == MissingEpochsRequest("accept", first.lineage, first.epoch)
     assert (wish.after(first.lineage, first.epoch), wish.after(first.lineage, first.epoch + 1)) == ("accept", None)
     assert wishes.start("fares").spec.missing_epochs is None
     submitted = wishes.submit(JobSpec("fares", "fares:job"), missing_epochs="republish").spec
-    assert submitted.missing_epochs == MissingEpochsWish("republish", first.lineage, first.epoch)
+    assert submitted.missing_epochs == MissingEpochsRequest("republish", first.lineage, first.epoch)
     assert wishes.submit(JobSpec("fares", "fares:job")).spec.missing_epochs is None
 
 
-def test_a_job_that_failed_is_started_again_where_it_is_submitted_with_what_is_done(world: World, wishes: Wishes) -> None:
+def test_a_job_that_failed_is_started_again_where_it_is_submitted_with_what_is_done(world: World, wishes: JobClient) -> None:
     world.driver().doomed = GONE
     world.run(world.reconciler(), 5)
     lifecycle(world, "failed")
@@ -121,7 +121,7 @@ def test_a_job_that_failed_is_started_again_where_it_is_submitted_with_what_is_d
     assert len(world.launched) == 2
 
 
-def test_what_was_done_about_missing_epochs_neither_restarts_a_driver_nor_is_done_again(world: World, wishes: Wishes) -> None:
+def test_what_was_done_about_missing_epochs_neither_restarts_a_driver_nor_is_done_again(world: World, wishes: JobClient) -> None:
     stored = StoredJob(world.store, name="fares", clock=world.clock)
     first = stored.commit()
     stored.driver.release()
@@ -134,15 +134,15 @@ def test_what_was_done_about_missing_epochs_neither_restarts_a_driver_nor_is_don
     lifecycle(world, "running")
     assert len(world.launched) == 2, "the driver runs, and has done what was asked for"
     assert (plain.missing_epochs, plain.restarts) == (None, 0)
-    assert wished.missing_epochs == MissingEpochsWish("accept", first.lineage, first.epoch)
-    assert wished.runs_otherwise_than(plain)
+    assert wished.missing_epochs == MissingEpochsRequest("accept", first.lineage, first.epoch)
+    assert wished.requires_restart_from(plain)
     wishes.start("fares", missing_epochs="accept")
     assert wishes.restart("fares").spec.missing_epochs is None, "another start, of which nobody has said so"
 
 
 def test_a_wish_for_missing_epochs_has_a_golden_record() -> None:
     root = store_in_memory()
-    wished = replace(SPEC, missing_epochs=MissingEpochsWish("republish", "a1", 7))
+    wished = replace(SPEC, missing_epochs=MissingEpochsRequest("republish", "a1", 7))
     change_spec(root, "fares", lambda _: wished, by="ada", why="a test", clock=ManualClock(NOW))
     assert root.get(f"fares/{numbered(SPECS, 1)}") == (GOLDEN / "spec-missing-epochs-1.json").read_bytes()
     assert require_spec(root, "fares") == SpecGeneration(1, NOW, "ada", "a test", wished)

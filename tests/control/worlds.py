@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 from obstore.store import MemoryStore
 
 from tidemark.control.desired.attempts import claim_attempt, require_newest
-from tidemark.control.desired.generations import change_spec, require_spec
-from tidemark.control.model.launcher import Probe
+from tidemark.control.desired.spec_store import change_spec, require_spec
+from tidemark.control.model.launcher import ProcessState
 from tidemark.control.model.records import Attempt, ControlStatus, Lifecycle, ProcessHandle
 from tidemark.control.model.spec import JobSpec, SpecGeneration
-from tidemark.control.observed.observe import Observation, observe, read_control_status, status_or_damage
-from tidemark.control.reconcile.reconciler import Reconciler, Report
-from tidemark.control.upgrade.upgrade_carrying import upgrading_reconciler
+from tidemark.control.observed.observe import Observation, observe, read_control_status, status_or_error
+from tidemark.control.reconcile.reconciler import Reconciler, ReconcileReport
+from tidemark.control.upgrade.upgrade_worker import upgrading_reconciler
 from tidemark.errors import FencedError, JobRunningError, LaunchError, StoreError, TidemarkError
 from tidemark.locations import Location
 from tidemark.state.log.joblog import Driver, JobLog
@@ -165,12 +165,12 @@ class World:
     def find(self, handle: ProcessHandle) -> Process:
         return next(process for process in self.processes if process.pid == handle.pid)
 
-    def run(self, reconciler: Reconciler, seconds: int, *, every: int = 5) -> Report:
+    def run(self, reconciler: Reconciler, seconds: int, *, every: int = 5) -> ReconcileReport:
         """Let time pass, with drivers that work and a reconciler that looks."""
-        report = reconciler.pass_over()
+        report = reconciler.reconcile_all()
         for _ in range(0, seconds, every):
             self.tick(every)
-            report = reconciler.pass_over()
+            report = reconciler.reconcile_all()
         return report
 
     def tick(self, seconds: int = 5) -> None:
@@ -226,13 +226,13 @@ class World:
 
     def commit(self, process: Process, *, end_of_input: bool = False) -> None:
         """Write what a driver writes after an epoch."""
-        known, _ = status_or_damage(self.store, process.job)
+        known, _ = status_or_error(self.store, process.job)
         epoch = known.last.epoch + 1 if known and known.last else 0
         progress = EpochProgress(process.job, "a1", epoch, self.clock.now_ms(), 100, 10, 1, end_of_input=end_of_input)
         self.say(process, "running", last=progress)
 
     def say(self, process: Process, state: State, error: TidemarkError | None = None, last: EpochProgress | None = None) -> None:
-        known, _ = status_or_damage(self.store, process.job)
+        known, _ = status_or_error(self.store, process.job)
         now = self.clock.now_ms()
         base = known or JobStatus(process.job, "a1", state, now, now)
         # As a real driver, it says what it goes on from by the log, where the world keeps one.
@@ -274,7 +274,7 @@ class FakeLauncher:
         self.hook("was launched")
         return handle
 
-    def probe(self, handle: ProcessHandle) -> Probe:
+    def probe(self, handle: ProcessHandle) -> ProcessState:
         if handle.host != self.host:
             return "unknown"
         return "alive" if self.world.find(handle).alive else "gone"

@@ -13,7 +13,7 @@ from tests.control.worlds import World
 from tests.dagster.control_world import launchers, make_world
 from tests.dagster.fake_engine import make_job
 from tests.dagster.instances import temporary_instance
-from tidemark.control.desired.generations import read_spec, require_spec
+from tidemark.control.desired.spec_store import read_spec, require_spec
 from tidemark.control.model.spec import JobSpec, RestartPolicy
 from tidemark.errors import DefinitionError, DurationError, NotReachedError, SourceError, UnknownJobError
 from tidemark.operations import control_jobs

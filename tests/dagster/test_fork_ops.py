@@ -14,9 +14,9 @@ from tests.dagster.instances import temporary_instance
 from tests.dagster.test_savepoint_ops import Launchpad
 from tests.savepoints.stored_jobs import StoredJob
 from tests.upgrade.upgrade_worlds import JOB, NEW, OLD, UpgradeWorld, fits
-from tidemark.control.desired.generations import read_spec, require_spec
+from tidemark.control.desired.spec_store import read_spec, require_spec
 from tidemark.control.model.spec import JobSpec
-from tidemark.control.upgrade.upgrade_verdict import Maps
+from tidemark.control.upgrade.code_check import Maps
 from tidemark.errors import DefinitionError, InvalidNameError, JobRunningError, NotReachedError, StateMismatchError
 from tidemark.operations import control_jobs, savepoint_jobs
 from tidemark.savepoints.model.verdict import Finding, OperatorVerdict, Verdict

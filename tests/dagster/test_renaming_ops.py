@@ -11,7 +11,7 @@ import pytest
 from tests.dagster.instances import temporary_instance
 from tests.dagster.test_savepoint_ops import Launchpad
 from tests.upgrade.upgrade_worlds import JOB, NEW, OLD, UpgradeWorld
-from tidemark.control.desired.generations import require_spec
+from tidemark.control.desired.spec_store import require_spec
 from tidemark.control.model.upgrade_records import newest_step
 from tidemark.errors import DefinitionError, RewindError
 from tidemark.savepoints.model.rewind_note import read_rewind

@@ -18,7 +18,7 @@ from tidemark.operations import build_drain_schedule
 from tidemark.resources import LogAlert, SparkResource
 from tidemark.resources.epoch_reporter import EpochReporter
 from tidemark.resources.run_events import StreamingEvent
-from tidemark.resources.spark import kept_interrupts, session_of
+from tidemark.resources.spark import preserved_interrupts, session_of
 from tidemark.sensors import SensorOptions, build_watermark_lag_sensor
 
 pytestmark = pytest.mark.dagster
@@ -102,7 +102,7 @@ def test_a_resource_without_a_session_is_refused() -> None:
 
 def test_a_session_keeps_the_handler_of_interrupts() -> None:
     before = signal.getsignal(signal.SIGINT)
-    with kept_interrupts():
+    with preserved_interrupts():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     assert signal.getsignal(signal.SIGINT) is before
 

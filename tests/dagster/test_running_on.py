@@ -13,7 +13,7 @@ import tidemark as tm
 from tests.control.drivers import Landing, until
 from tests.dagster.instances import temporary_instance
 from tidemark.assets import build_output_asset_specs
-from tidemark.control.desired.loading import load_job
+from tidemark.control.desired.job_import import load_job
 from tidemark.control.launch.local_launcher import LocalLauncher
 from tidemark.control.model.launcher import Launcher
 from tidemark.control.observed.observe import observe

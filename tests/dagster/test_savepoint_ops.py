@@ -17,7 +17,7 @@ from tests.dagster.fake_engine import make_job
 from tests.dagster.instances import temporary_instance
 from tests.upgrade.upgrade_worlds import JOB, NEW, OLD, UpgradeWorld, fits
 from tidemark.assets.report.savepoint_observations import browser_url
-from tidemark.control.desired.generations import read_spec, require_spec
+from tidemark.control.desired.spec_store import read_spec, require_spec
 from tidemark.control.model.upgrade_records import newest_step
 from tidemark.errors import DefinitionError, JobRunningError, RewindError, UnknownSavepointError, UpgradeError
 from tidemark.locations import Location

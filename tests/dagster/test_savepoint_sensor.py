@@ -127,7 +127,7 @@ def test_one_that_a_run_may_just_be_observing_waits(rig: Rig) -> None:
 
 def test_many_are_told_tick_by_tick_and_do_not_hide_how_far_the_job_was_reported(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(savepoint_report, "SAVEPOINTS_AT_ONCE", 4)
-    monkeypatch.setattr(reported_events, "_LOOKED_AT", 3)
+    monkeypatch.setattr(reported_events, "_FIRST_PAGE", 3)
     key = dg.AssetKey([JOB, "hourly"])
     rig.instance.report_runless_asset_event(dg.AssetObservation(key, metadata={LINEAGE: "a1", EPOCH: 1}))
     names = [f"s{number}" for number in range(6)]

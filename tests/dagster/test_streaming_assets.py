@@ -23,8 +23,8 @@ from tidemark.assets import (
     streaming_assets,
 )
 from tidemark.assets.checks.check import OutputCheck
-from tidemark.assets.report.output_metadata import PICTURE_KEY
-from tidemark.assets.report.picture import PicturePoint, svg
+from tidemark.assets.report.output_metadata import CHART_KEY
+from tidemark.assets.report.watermark_chart import ChartPoint, svg
 from tidemark.assets.values.annotations import with_types
 from tidemark.errors import DefinitionError
 from tidemark.resources.run_events import StreamingEvent
@@ -256,7 +256,7 @@ def test_the_picture_is_an_svg_with_a_bar_per_epoch_with_late_rows(tmp_path: Pat
     job, store = make_job(tmp_path), tmp_path / "store"
     fake_resource(store)
     ENGINES[str(store)].queue += [FakeEpoch(window_rows((1, hour, 0, 3)), late=hour % 2) for hour in range(6)]
-    markdown = str(events_of(materialize(make_assets(job), store))["hourly"].metadata[PICTURE_KEY].value)
+    markdown = str(events_of(materialize(make_assets(job), store))["hourly"].metadata[CHART_KEY].value)
     found = re.fullmatch(r"!\[(.+)\]\(data:image/svg\+xml;base64,([A-Za-z0-9+/=]+)\)", markdown)
     assert found is not None
     assert "3 late rows" in found[1]
@@ -267,7 +267,7 @@ def test_the_picture_is_an_svg_with_a_bar_per_epoch_with_late_rows(tmp_path: Pat
 
 
 def test_the_picture_stays_small_and_inside_its_frame() -> None:
-    text = svg([PicturePoint(epoch, 10**12 + epoch, 10**12 + 2 * epoch, epoch % 3) for epoch in range(120)])
+    text = svg([ChartPoint(epoch, 10**12 + epoch, 10**12 + 2 * epoch, epoch % 3) for epoch in range(120)])
     assert len(text) < 30_000
     points = re.findall(r"([\d.]+),([\d.]+)", " ".join(re.findall(r'points="([^"]*)"', text)))
     assert len(points) == 240

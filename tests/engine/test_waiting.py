@@ -16,9 +16,9 @@ import pytest
 import tidemark as tm
 from tests.control.drivers import until
 from tidemark.clock import SYSTEM_CLOCK
-from tidemark.control.model.view import Pressure
+from tidemark.control.model.view import Backpressure
 from tidemark.control.observed.observe import observe
-from tidemark.control.view.viewing import view_of
+from tidemark.control.view.view_builder import view_of
 from tidemark.graph.model.nodes import FilesSpec, FormatSpec, SourceNode
 from tidemark.spark.sources.waiting import FilesRead, by_metrics, read_of, waiting
 from tidemark.state.status.load import Waiting
@@ -138,7 +138,7 @@ def test_forty_files_at_two_per_epoch(spark: SparkSession, tmp_path: Path) -> No
     seen: list[tuple[float, int]] = []
     clock = SYSTEM_CLOCK
 
-    def pressure() -> Pressure:
+    def pressure() -> Backpressure:
         view = view_of(observe(JobStore.open(root), "job", {}), clock.now_ms())
         if view.pressure.catch_up_ms is not None:
             seen.append((clock.monotonic(), view.pressure.catch_up_ms))

@@ -14,7 +14,7 @@ from tests.kafka.broker import NEEDS_JARS, connector_settings
 from tests.kafka.fares import MINUTE, FareJob, Fares
 from tests.savepoints.running import RunningJobs
 from tests.short_lived import SHORT_LIVED
-from tidemark.control.client.wishes import Wishes
+from tidemark.control.client.job_client import JobClient
 from tidemark.control.model.spec import JobSpec
 from tidemark.state.status.log_folder import LOGS_VARIABLE
 
@@ -67,7 +67,7 @@ def submit(jobs: RunningJobs, job: FareJob) -> None:
         code_paths=(str(Path(__file__).parents[2]),),
         variables={"FARES_FOLDER": str(jobs.root), "FARES_TOPIC": job.topic, "FARES_BROKER": job.address},
     )
-    Wishes(jobs.store, "ada").submit(spec)
+    JobClient(jobs.store, "ada").submit(spec)
 
 
 def grow(fares: Fares, minute: int) -> None:
@@ -85,7 +85,7 @@ def wait(jobs: RunningJobs, fares: Fares, *, after_failures: bool = False) -> No
     def all_read() -> bool:
         seen = jobs.seen(JOB)
         assert after_failures or seen.control is None or seen.control.failures == ()
-        driver = seen.own_driver
+        driver = seen.current_driver_status
         return driver is not None and driver.totals["sources"].get("fares", {}).get("read", 0) >= len(fares.sent)
 
     jobs.wait_for(JOB, all_read, "the input's end")

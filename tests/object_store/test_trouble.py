@@ -16,7 +16,7 @@ from tests.object_store.s3_server import ACCESS_KEY, SECRET, Fault, Now, S3Serve
 from tests.savepoints.stored_jobs import StoredJob, live_files
 from tidemark.cli.program.command_groups import TEMPORARY
 from tidemark.cli.program.main import main
-from tidemark.control.client.wishes import Wishes
+from tidemark.control.client.job_client import JobClient
 from tidemark.control.model.spec import JobSpec
 from tidemark.errors import StoreError
 from tidemark.savepoints.model.restore import Restore
@@ -37,7 +37,7 @@ def printed(error: BaseException) -> str:
 def test_what_was_written_though_the_answer_was_lost_is_not_done_twice(root: JobStore, s3: S3Server) -> None:
     lost = Now("lost", "PUT")
     with s3.failing(lost):
-        Wishes(root, "ada").submit(JobSpec("taxi", "fares:job"))
+        JobClient(root, "ada").submit(JobSpec("taxi", "fares:job"))
         job = StoredJob(root)
         first, second = job.commit(2), job.commit(1, dropped=1)
         job.savepoints.take("a")
@@ -68,9 +68,9 @@ def test_a_store_that_is_away_for_a_moment_is_asked_again(world: World, s3: S3Se
     reconciler = world.reconciler()
     away = Now("away", method)
     with s3.failing(away):
-        reconciler.pass_over()
+        reconciler.reconcile_all()
         world.tick()
-        reconciler.pass_over()
+        reconciler.reconcile_all()
         world.store.delete(["nothing", "nowhere"])
     assert away.met
     lifecycle(world, "running")
@@ -85,7 +85,7 @@ def test_a_store_that_is_away_for_long_costs_one_pass_and_says_so(s3: S3Server) 
     world.run(reconciler, 10)
     with s3.failing(lambda _method, _path: "away"):
         with pytest.raises(StoreError, match=r"cannot list s3://.*: This is why \(SlowDown\)") as caught:
-            reconciler.pass_over()
+            reconciler.reconcile_all()
         assert "wait; it was asked again" in caught.value.fix
         assert SECRET not in printed(caught.value)
     world.clock.advance(5_000)

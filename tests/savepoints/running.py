@@ -20,7 +20,7 @@ from tests.control.drivers import until
 from tests.short_lived import SHORT_LIVED
 from tidemark.cli.program.main import main
 from tidemark.clock import SYSTEM_CLOCK
-from tidemark.control.client.wishes import Wishes
+from tidemark.control.client.job_client import JobClient
 from tidemark.control.launch.local_launcher import LocalLauncher
 from tidemark.control.model.records import Lifecycle, ProcessHandle
 from tidemark.control.model.spec import JobSpec
@@ -164,7 +164,7 @@ class RunningJobs:
             code_paths=(str(self.root / "code"),),
             variables={"RUNNING_JOB": job, "RUNNING_IN": str(self.root / "in"), "RUNNING_OUT": str(self.root / "out" / job)},
         )
-        Wishes(self.store, "ada").submit(spec)
+        JobClient(self.store, "ada").submit(spec)
 
     def type_in(self, *words: str, code: int = 0) -> str:
         """Give a command as it is typed, and return what it said; ``code`` is the exit code that it is to end with."""
@@ -209,7 +209,7 @@ class RunningJobs:
         def read() -> bool:
             seen = self.seen(job)
             assert after_failures or seen.control is None or seen.control.failures == ()
-            driver = seen.own_driver
+            driver = seen.current_driver_status
             return driver is not None and driver.totals["sources"].get("landing", {}).get("read", 0) >= self.rows
 
         self.wait_for(job, read, "the input's end")

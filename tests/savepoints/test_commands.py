@@ -14,8 +14,8 @@ from tests.savepoints.stored_jobs import StoredJob
 from tests.upgrade.upgrade_worlds import fits
 from tidemark.cli.program.main import main
 from tidemark.clock import SYSTEM_CLOCK
-from tidemark.control.client.wishes import Wishes
-from tidemark.control.desired.generations import read_spec
+from tidemark.control.client.job_client import JobClient
+from tidemark.control.desired.spec_store import read_spec
 from tidemark.control.forks import forks
 from tidemark.control.forks.promoting import promotion_of
 from tidemark.control.model.spec import JobSpec
@@ -118,7 +118,7 @@ def test_a_rewind_is_looked_at_and_then_done(job: StoredJob, tmp_path: Path) -> 
 def test_a_job_is_not_stopped_for_a_rewind_that_cannot_be(job: StoredJob, tmp_path: Path) -> None:
     job.savepoints.take("a", epoch=0)
     write(str(tmp_path / "late"), 9)
-    Wishes(job.root).submit(JobSpec("taxi", "examples.taxi.job:job"))
+    JobClient(job.root).submit(JobSpec("taxi", "examples.taxi.job:job"))
     before = read_spec(job.root, "taxi")
     for name, why in (("a", "somebody else's"), ("nowhere", "no savepoint 'nowhere'")):
         refused = call(tmp_path, "rewind", "taxi", "--to", name, "--stop")
@@ -131,7 +131,7 @@ def test_a_rewind_that_stops_the_job_first_starts_it_again_and_says_all_of_it_in
     job: StoredJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job.savepoints.take("a", epoch=0)
-    Wishes(job.root).submit(JobSpec("taxi", "examples.taxi.job:job"))
+    JobClient(job.root).submit(JobSpec("taxi", "examples.taxi.job:job"))
     launcher = BeatingLauncher(tmp_path)
     monkeypatch.setattr("tidemark.cli.savepoints.rewinding.launchers_here", lambda: {"local": launcher})
     try:
@@ -145,14 +145,14 @@ def test_a_rewind_that_stops_the_job_first_starts_it_again_and_says_all_of_it_in
 
 
 def test_another_parallelism_is_a_new_generation_and_no_restart(job: StoredJob, tmp_path: Path) -> None:
-    Wishes(job.root).submit(JobSpec("taxi", "examples.taxi.job:job", wanted="suspended"))
+    JobClient(job.root).submit(JobSpec("taxi", "examples.taxi.job:job", wanted="suspended"))
     before = read_spec(job.root, "taxi")
     said(tmp_path, "rescale", "taxi", "7", "--why", "more rows")
     after = read_spec(job.root, "taxi")
     assert before is not None
     assert after is not None
     assert (after.generation, after.spec.parallelism, after.why) == (2, 7, "more rows")
-    assert not after.spec.runs_otherwise_than(before.spec)
+    assert not after.spec.requires_restart_from(before.spec)
 
 
 @pytest.mark.usefixtures("fitting")

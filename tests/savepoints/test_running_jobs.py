@@ -14,7 +14,7 @@ import pytest
 
 from tests.killed import kill_at
 from tests.savepoints.running import RunningJobs, Tables, Undisturbed, require_widened, seconds_for, tables_in
-from tidemark.control.desired.generations import require_spec
+from tidemark.control.desired.spec_store import require_spec
 from tidemark.control.driver.driver import FINISHED
 from tidemark.control.model.upgrade_records import newest_step
 from tidemark.savepoints.core.savepoint_store import SavepointStore

@@ -16,10 +16,10 @@ from tests.killed import kill_at
 from tests.savepoints.running import MINUTE, RunningJobs, Tables, Undisturbed, require_widened
 from tests.soak.keepers import Keeper
 from tidemark.control.desired.attempts import newest_attempt
-from tidemark.control.desired.generations import require_spec
-from tidemark.control.launch.processes import facts_of
+from tidemark.control.desired.spec_store import require_spec
+from tidemark.control.launch.processes import process_info
 from tidemark.control.model.upgrade_records import UpgradeStep, newest_step
-from tidemark.control.upgrade.upgrade_carrying import upgrading_reconciler
+from tidemark.control.upgrade.upgrade_worker import upgrading_reconciler
 from tidemark.crashpoints import KILLED
 from tidemark.savepoints.core.savepoint_store import SavepointStore
 from tidemark.savepoints.model.upgrade_note import read_upgrade
@@ -67,7 +67,7 @@ def test_upgrades_come_to_their_end_whoever_is_killed_on_the_way(
     for job in JOBS:
         jobs.submit(job, cores=1)
     try:
-        upgrading_reconciler(jobs.store, {"local": jobs.launcher}).pass_over()
+        upgrading_reconciler(jobs.store, {"local": jobs.launcher}).reconcile_all()
         for job in JOBS:
             jobs.wait_for_rows(job)
         # Nobody else is there yet who could be faster with a step than a command.
@@ -125,7 +125,7 @@ def kill_between_tables(jobs: RunningJobs, supervisor: Keeper, good: Tables) -> 
     new = jobs.tables(BROKEN)
     assert len(new.minutes) > len(good.minutes)
     jobs.land(1)
-    jobs.wait_for(BROKEN, lambda: (facts := facts_of(supervisor.pid)) is None or facts.ended, "the supervisor's death")
+    jobs.wait_for(BROKEN, lambda: (facts := process_info(supervisor.pid)) is None or facts.is_zombie, "the supervisor's death")
     assert f"{KILLED} {BETWEEN_TABLES}" in supervisor.log.read_text(encoding="utf-8")
     step, found = step_of(jobs, BROKEN), jobs.tables(BROKEN)
     assert (step.step, step.heading) == ("putting-back", "rolled-back")

@@ -15,7 +15,7 @@ from typing import Literal
 from tests.soak.keepers import Keeper
 from tests.soak.streams import JOBS
 from tidemark.clock import SYSTEM_CLOCK
-from tidemark.control.launch.processes import end_session, session_members
+from tidemark.control.launch.processes import kill_session, session_members
 from tidemark.control.model.launcher import Launcher
 from tidemark.control.observed.observe import observe
 from tidemark.state.store.store import JobStore
@@ -88,7 +88,7 @@ def _kill(leader: int, target: Target) -> None:
     members = [member.pid for member in session_members(leader)]
     machines = [pid for pid in members if pid != leader and _runs_java(pid)]
     if target == "session":
-        end_session(leader)
+        kill_session(leader)
     for pid in (machines or [leader]) if target == "jvm" else [leader]:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

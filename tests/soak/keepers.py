@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.control.beating import CHECKOUT
-from tidemark.control.launch.processes import end_session
+from tidemark.control.launch.processes import kill_session
 from tidemark.state.status.log_folder import LOGS_VARIABLE
 
 DEFINITIONS: Final = """
@@ -71,7 +71,7 @@ class Keeper:
     def kill(self, *, whole: bool) -> None:
         """Kill its process, or all that it started and that is still in its session."""
         if whole:
-            end_session(self.pid)
+            kill_session(self.pid)
         self._process.kill()
         self._process.wait()
 
@@ -81,7 +81,7 @@ class Keeper:
         try:
             return self._process.wait(seconds)
         finally:
-            end_session(self.pid)
+            kill_session(self.pid)
 
     def _start(self) -> subprocess.Popen[bytes]:
         with self.log.open("ab") as out:

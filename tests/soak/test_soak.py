@@ -27,8 +27,8 @@ from tests.soak.keepers import Keeper, daemon, logs_folder, sensor_log, supervis
 from tests.soak.recovery import outages, recoveries
 from tests.soak.streams import JOBS, Feeder, feeding, spec_of, table, write_code
 from tidemark.clock import SYSTEM_CLOCK
-from tidemark.control.alerts.engine.alert_book import read_alerts
-from tidemark.control.client.wishes import Wishes
+from tidemark.control.alerts.engine.alert_store import read_alerts
+from tidemark.control.client.job_client import JobClient
 from tidemark.control.launch.local_launcher import LocalLauncher
 from tidemark.control.observed.observe import observe, read_control_status
 from tidemark.state.status.status import read_status
@@ -60,7 +60,7 @@ class Soak:
         write_code(root)
         self.store = JobStore.open(str(root / "store"))
         self.launcher = LocalLauncher(logs_folder(root))
-        self.wishes = Wishes(self.store, "ada")
+        self.wishes = JobClient(self.store, "ada")
         for job in JOBS:
             self.wishes.submit(spec_of(root, job))
         self.keepers: Sequence[Keeper] = (supervisor(root, self.store.uri, ears), daemon(root, self.store.uri))
@@ -79,7 +79,7 @@ class Soak:
         def work() -> bool:
             self.keep()
             seen = [observe(self.store, job, {"local": self.launcher}) for job in JOBS]
-            return all(item.own_driver is not None and item.own_driver.load is not None for item in seen)
+            return all(item.current_driver_status is not None and item.current_driver_status.load is not None for item in seen)
 
         until(work, "an epoch of each job", seconds=180)
 

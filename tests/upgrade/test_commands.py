@@ -17,8 +17,8 @@ from tidemark.cli.program.main import main
 from tidemark.control.forks.forks import fork
 from tidemark.control.forks.promoting import promotion_of
 from tidemark.control.model.spec import JobSpec
+from tidemark.control.upgrade.code_check import Maps, judge_code
 from tidemark.control.upgrade.upgrade_request import begin_upgrade
-from tidemark.control.upgrade.upgrade_verdict import Maps, judge_code
 from tidemark.errors import UpgradeError
 from tidemark.savepoints.core.savepoint_store import SavepointStore
 

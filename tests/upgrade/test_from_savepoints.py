@@ -17,10 +17,10 @@ from tests.upgrade.test_supervised_upgrades import Axe, killed, step_of, supervi
 from tests.upgrade.test_upgrades import TEN_MINUTES, check_end
 from tests.upgrade.upgrade_worlds import JOB, NEW, OLD, UpgradeWorld, fits
 from tidemark.cli.jobs import upgrading
-from tidemark.control.desired.generations import require_spec
+from tidemark.control.desired.spec_store import require_spec
 from tidemark.control.model.upgrade_records import newest_step
+from tidemark.control.upgrade.code_check import Maps
 from tidemark.control.upgrade.upgrade_request import begin_upgrade
-from tidemark.control.upgrade.upgrade_verdict import Maps
 from tidemark.errors import PublishError, RewindError, SavepointInUseError, UnknownSavepointError, UpgradeError
 from tidemark.savepoints.core.savepoint_store import SavepointStore
 from tidemark.savepoints.export.export_format import encoded

@@ -14,7 +14,7 @@ from tests.upgrade.upgrade_worlds import JOB, NEW, OLD, UpgradeWorld
 from tidemark.clock import format_ms
 from tidemark.control.observed import leases
 from tidemark.control.observed.leases import LEASE_MS, upgrade_lease
-from tidemark.control.upgrade.upgrading import Upgrading
+from tidemark.control.upgrade.upgrade_coordinator import Upgrading
 from tidemark.errors import NotReachedError, UpgradeError
 from tidemark.savepoints.model.rewind_note import read_rewind
 from tidemark.state.log.owners import current_owner
@@ -102,7 +102,7 @@ def test_accepted_before_any_table_is_touched_the_new_code_stays(tmp_path: Path,
         if moment.startswith("was"):
             # It asked whether somebody is putting the job back before that was written down.
             with pytest.MonkeyPatch.context() as patched:
-                patched.setattr("tidemark.control.upgrade.upgrading.read_rewind", lambda _: None)
+                patched.setattr("tidemark.control.upgrade.upgrade_coordinator.read_rewind", lambda _: None)
                 other.accept(JOB)
         else:
             other.accept(JOB)
@@ -117,8 +117,8 @@ def test_accepted_before_any_table_is_touched_the_new_code_stays(tmp_path: Path,
 def accepted_in_ignorance(upgrading: Upgrading) -> None:
     """Accept the new code as somebody does who asked long before whether the job is being put back."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("tidemark.control.upgrade.upgrading.read_rewind", lambda _: None)
-        patched.setattr("tidemark.control.upgrade.upgrading.was_put_back", lambda *_: False)
+        patched.setattr("tidemark.control.upgrade.upgrade_coordinator.read_rewind", lambda _: None)
+        patched.setattr("tidemark.control.upgrade.upgrade_coordinator.was_reverted", lambda *_: False)
         upgrading.accept(JOB, "its rows are needed")
 
 

@@ -13,7 +13,7 @@ from tests.control.worlds import Process
 from tests.upgrade.test_supervised_upgrades import Axe, killed, step_of, supervise
 from tests.upgrade.test_upgrades import TEN_MINUTES, check_end
 from tests.upgrade.upgrade_worlds import JOB, NEW, OLD, UpgradeWorld
-from tidemark.control.client.wishes import Wishes
+from tidemark.control.client.job_client import JobClient
 from tidemark.control.desired.attempts import claim_attempt
 from tidemark.errors import DefinitionError, RewindError, SavepointInUseError
 from tidemark.savepoints.core.savepoint_store import SavepointStore
@@ -41,7 +41,7 @@ class Unloadable(UpgradeWorld):
 
 def suspended(world: UpgradeWorld) -> UpgradeWorld:
     """Stop the job, and wait until it has stopped."""
-    Wishes(world.store, "bob", world.clock).stop(JOB)
+    JobClient(world.store, "bob", world.clock).stop(JOB)
     world.run(world.reconciler(), 20)
     return world
 

@@ -14,12 +14,12 @@ from tests.upgrade.test_promotions import suspended
 from tests.upgrade.test_upgrades import TEN_MINUTES
 from tests.upgrade.upgrade_worlds import JOB, NEW, OLD, UpgradeWorld
 from tidemark.cli.program.main import main
-from tidemark.control.client.wishes import Wishes
-from tidemark.control.desired.generations import change_spec
+from tidemark.control.client.job_client import JobClient
+from tidemark.control.desired.spec_store import change_spec
 from tidemark.control.model.spec import JobSpec, SpecGeneration
-from tidemark.control.rewind.renamed_again import renamed_again, renames_text
-from tidemark.control.rewind.rewinds import Rewinder
-from tidemark.control.upgrade.upgrade_verdict import Maps
+from tidemark.control.rewind.rename_replay import reapply_renames, renames_text
+from tidemark.control.rewind.rewind_job import Rewinder
+from tidemark.control.upgrade.code_check import Maps
 from tidemark.errors import StateMismatchError
 from tidemark.graph.operators.state_names import element_column
 from tidemark.savepoints.core.savepoint_store import SavepointStore
@@ -64,7 +64,7 @@ def begun(folder: Path, **fields: object) -> Renaming:
 
 
 def rewinder(world: UpgradeWorld, said: list[str]) -> Rewinder:
-    return Rewinder(world.store, world.launchers, TEN_MINUTES, "ada", world.clock, tell=said.append)
+    return Rewinder(world.store, world.launchers, TEN_MINUTES, "ada", world.clock, on_progress=said.append)
 
 
 @pytest.mark.parametrize("breaks_at", [4, 6], ids=["before an epoch", "after some"])
@@ -98,7 +98,7 @@ def test_put_back_to_before_the_renames_the_new_code_gets_them_again(tmp_path: P
     assert world.rows() == [(0, OLD), (1, OLD), (2, NEW)]
     assert operators(world) == {"per-hour": 3}
     # Once: drivers come and go, and what is put back to a savepoint with the new names has them.
-    Wishes(world.store, "ada", world.clock).restart(JOB)
+    JobClient(world.store, "ada", world.clock).restart(JOB)
     world.run(world.reconciler(), 20)
     assert (world.status().lifecycle, world.status().failures) == ("running", ())
     said.clear()
@@ -141,19 +141,19 @@ def test_only_what_has_its_old_name_is_renamed_again() -> None:
         return EpochRecord(JOB, "l9", None, 1, 4, 0, "", None, operators={uid: operator})  # type: ignore[arg-type]
 
     made = Restore("before", MAPS.uids, job="other", identity="u1", columns={"per-hour": {"fares": "total", "tips": None}})
-    again = renamed_again(made, head("hourly", "fares", "tips"), savepoint="old")
+    again = reapply_renames(made, head("hourly", "fares", "tips"), savepoint="old")
     assert again == replace(made, savepoint="old", job="", identity="renamed-again-l9")
     assert renames_text(again) == "--map hourly=per-hour --column per-hour:fares=total --column per-hour:tips="
-    some = renamed_again(made, head("per-hour", "total", "tips"), savepoint="old")
+    some = reapply_renames(made, head("per-hour", "total", "tips"), savepoint="old")
     assert some is not None
     assert (some.uids, some.columns) == ({}, {"per-hour": {"tips": None}})
-    assert renamed_again(made, head("per-hour", "total"), savepoint="old") is None
-    assert renamed_again(made, head("another", "fares"), savepoint="old") is None
+    assert reapply_renames(made, head("per-hour", "total"), savepoint="old") is None
+    assert reapply_renames(made, head("another", "fares"), savepoint="old") is None
     put_back = head("hourly", "fares", "tips")
-    assert renamed_again(made, put_back, savepoint="old", before=head("per-hour", "total")) == again
+    assert reapply_renames(made, put_back, savepoint="old", before=head("per-hour", "total")) == again
     others = (head("hourly", "fares"), head("per-hour", "fares"), head("per-hour", "total", "tips"))
-    assert [renamed_again(made, put_back, savepoint="old", before=before) for before in others] == [None] * 3, "other code has the job"
-    assert renamed_again(None, head("hourly", "fares"), savepoint="old") is None
+    assert [reapply_renames(made, put_back, savepoint="old", before=before) for before in others] == [None] * 3, "other code has the job"
+    assert reapply_renames(None, head("hourly", "fares"), savepoint="old") is None
 
 
 def test_columns_of_kept_elements_are_renamed_again() -> None:
@@ -163,11 +163,11 @@ def test_columns_of_kept_elements_are_renamed_again() -> None:
         return EpochRecord(JOB, "l9", None, 1, 4, 0, "", None, operators={"trips": operator})  # type: ignore[arg-type]
 
     made = Restore("before", identity="u1", columns={"trips": {"fare": "amount"}})
-    again = renamed_again(made, head("fare"), savepoint="old", before=head("amount"))
+    again = reapply_renames(made, head("fare"), savepoint="old", before=head("amount"))
     assert again is not None
     assert again.columns == made.columns
-    assert renamed_again(made, head("fare"), savepoint="old", before=head("fare")) is None, "other code has the job"
-    assert renamed_again(made, head("amount"), savepoint="old", before=head("amount")) is None
+    assert reapply_renames(made, head("fare"), savepoint="old", before=head("fare")) is None, "other code has the job"
+    assert reapply_renames(made, head("amount"), savepoint="old", before=head("amount")) is None
 
 
 def test_columns_that_only_expressions_name_are_renamed_again() -> None:
@@ -177,11 +177,11 @@ def test_columns_that_only_expressions_name_are_renamed_again() -> None:
         return EpochRecord(JOB, "l9", None, 1, 4, 0, "", None, operators={"trips": operator})  # type: ignore[arg-type]
 
     made = Restore("before", identity="u1", columns={"trips": {"fare": "amount", "total": "fares"}})
-    again = renamed_again(made, head("fare"), savepoint="old", before=head("amount", "fares"))
+    again = reapply_renames(made, head("fare"), savepoint="old", before=head("amount", "fares"))
     assert again is not None
     assert again.columns == made.columns
-    assert renamed_again(made, head("fare"), savepoint="old", before=head("fare", "fares")) is None, "other code has the job"
-    assert renamed_again(made, head("amount", "fares"), savepoint="old", before=head("amount", "fares")) is None
+    assert reapply_renames(made, head("fare"), savepoint="old", before=head("fare", "fares")) is None, "other code has the job"
+    assert reapply_renames(made, head("amount", "fares"), savepoint="old", before=head("amount", "fares")) is None
     # What is left behind is an aggregate, whatever columns are called.
     left = Restore("before", identity="u1", columns={"trips": {"fare": None}})
-    assert renamed_again(left, head("fare"), savepoint="old") is None
+    assert reapply_renames(left, head("fare"), savepoint="old") is None

@@ -18,10 +18,10 @@ from tests.upgrade.test_promotions import suspended
 from tests.upgrade.test_upgrades import TEN_MINUTES
 from tests.upgrade.upgrade_worlds import JOB, NEW, OLD, UpgradeWorld
 from tidemark.cli.program.main import main
-from tidemark.control.client.wishes import Wishes
-from tidemark.control.desired.generations import require_spec
-from tidemark.control.rewind import rewinds
-from tidemark.control.rewind.rewinds import Rewinder
+from tidemark.control.client.job_client import JobClient
+from tidemark.control.desired.spec_store import require_spec
+from tidemark.control.rewind import rewind_job
+from tidemark.control.rewind.rewind_job import Rewinder
 from tidemark.errors import RewindError, UnknownSavepointError, UpgradeError
 from tidemark.savepoints.core.savepoint_store import SavepointStore
 from tidemark.savepoints.model.restore import Restore
@@ -44,14 +44,14 @@ def world(tmp_path: Path) -> UpgradeWorld:
 @pytest.fixture
 def drained(world: UpgradeWorld) -> UpgradeWorld:
     """The job, whose input has ended."""
-    Wishes(world.store, "ada", world.clock).stop(JOB, "drain")
+    JobClient(world.store, "ada", world.clock).stop(JOB, "drain")
     world.run(world.reconciler(), 20)
     assert world.status().lifecycle == "finished"
     return world
 
 
-def wishes(world: UpgradeWorld) -> Wishes:
-    return Wishes(world.store, "ada", world.clock)
+def wishes(world: UpgradeWorld) -> JobClient:
+    return JobClient(world.store, "ada", world.clock)
 
 
 def rewinder(world: UpgradeWorld, store: JobStore | None = None) -> Rewinder:
@@ -100,7 +100,7 @@ def test_rewound_while_it_is_wanted_to_run_it_runs(drained: UpgradeWorld) -> Non
 
 def test_it_is_stopped_put_back_and_started(world: UpgradeWorld) -> None:
     shown: list[str] = []
-    made = replace(rewinder(world), show=lambda view: shown.append(view.lifecycle)).rewind(JOB, "good", stop=True, why="a bug")
+    made = replace(rewinder(world), on_status=lambda view: shown.append(view.lifecycle)).rewind(JOB, "good", stop=True, why="a bug")
     assert shown[-3:] == ["suspended", "starting", "running"]
     assert made.started is not None
     assert (made.started.why, made.started.spec.wanted, made.started.spec.for_rewind) == ("a bug", "running", False)
@@ -116,7 +116,7 @@ def test_given_again_after_a_crash_it_is_started(world: UpgradeWorld, monkeypatc
             raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr(rewinds, "crash_point", dies)
+        patched.setattr(rewind_job, "crash_point", dies)
         store = WatchedStore(world.store.location, world.store.objects, world.store.prefix, dies)
         with pytest.raises(Killed):
             rewinder(world, store).rewind(JOB, "good", stop=True)
@@ -137,7 +137,7 @@ def test_a_restore_that_was_not_made_yet_is_not_made_after_it(world: UpgradeWorl
     wished = Restore("old", identity="wish-1")
     world.want(restore=wished)
     said: list[str] = []
-    made = replace(rewinder(world), tell=said.append).rewind(JOB, "good", stop=stop)
+    made = replace(rewinder(world), on_progress=said.append).rewind(JOB, "good", stop=stop)
     assert "the restore from savepoint old that was asked for and not made yet is not made any more" in said
     assert (made.head.epoch, world.spec.restore) == (1, None)
     wishes(world).start(JOB)
@@ -167,7 +167,7 @@ def test_given_up_the_job_runs_again(world: UpgradeWorld) -> None:
     assert (world.spec.wanted, world.spec.for_rewind) == ("suspended", True)
     world.clock.advance(60_000)
     said: list[str] = []
-    replace(rewinder(world), tell=said.append).give_up(JOB)
+    replace(rewinder(world), on_progress=said.append).abort(JOB)
     assert said[-1].startswith(f"{JOB} was stopped for it, and is to run again")
     assert (world.spec.wanted, world.spec.for_rewind) == ("running", False)
     world.run(world.reconciler(), 20)
@@ -181,7 +181,7 @@ def test_refused_after_the_job_was_stopped_it_runs_again(world: UpgradeWorld, mo
         if point == "rewind-stopping":
             write_deltalake(str(world.table), pa.table({"epoch": [99], "code": ["x"]}), mode="append")
 
-    monkeypatch.setattr(rewinds, "crash_point", writes)
+    monkeypatch.setattr(rewind_job, "crash_point", writes)
     with pytest.raises(RewindError, match="somebody else's"):
         rewinder(world).rewind(JOB, "good", stop=True)
     assert (world.spec.wanted, world.spec.for_rewind) == ("running", False)
@@ -197,7 +197,7 @@ def test_one_that_its_owner_stopped_stays_so(world: UpgradeWorld, monkeypatch: p
             raise Killed
 
         with monkeypatch.context() as patched:
-            patched.setattr(rewinds, "crash_point", dies)
+            patched.setattr(rewind_job, "crash_point", dies)
             with pytest.raises(Killed):
                 rewinder(world).rewind(JOB, "good", stop=True)
     suspended(world)

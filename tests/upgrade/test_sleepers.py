@@ -12,7 +12,7 @@ from tests.upgrade.test_promotions import promoted, suspended
 from tests.upgrade.test_supervised_upgrades import step_of, supervise
 from tests.upgrade.test_upgrades import BREAKS, TEN_MINUTES
 from tests.upgrade.upgrade_worlds import JOB, NEW, OLD, UpgradeWorld
-from tidemark.control.client.wishes import Wishes
+from tidemark.control.client.job_client import JobClient
 from tidemark.control.model.upgrade_records import Step
 from tidemark.control.observed.leases import LEASE_MS
 from tidemark.control.reconcile.reconciler import Reconciler
@@ -38,7 +38,7 @@ def asleep_before_a_term(world: UpgradeWorld, step: Step | None, meanwhile: Call
 
 def stopped_by_its_owner(world: UpgradeWorld) -> None:
     """Stop the job, while nobody goes on with its upgrade."""
-    Wishes(world.store, "bob", world.clock).stop(JOB)
+    JobClient(world.store, "bob", world.clock).stop(JOB)
     world.run(Reconciler(world.store, world.launchers, world.clock), 20)
     assert world.status().lifecycle == "suspended"
 
@@ -68,7 +68,7 @@ def test_when_the_upgrade_has_gone_on(tmp_path: Path) -> None:
     def gone_on() -> None:
         reconciler = world.reconciler()
         while step_of(world).step != "watching" or world.rows()[-1] != (4, NEW):
-            reconciler.pass_over()
+            reconciler.reconcile_all()
             world.tick(1)
         stopped_by_its_owner(world)
 

@@ -12,10 +12,10 @@ from tests.upgrade.test_promotions import Unloadable, suspended
 from tests.upgrade.test_upgrades import BREAKS, TEN_MINUTES
 from tests.upgrade.upgrade_worlds import JOB, NEW, OLD, UpgradeWorld
 from tidemark.cli.program.main import main
-from tidemark.control.client.wishes import Wishes
-from tidemark.control.rewind.rewinds import Rewinder
+from tidemark.control.client.job_client import JobClient
+from tidemark.control.rewind.rewind_job import Rewinder
+from tidemark.control.upgrade.upgrade_coordinator import Upgrading
 from tidemark.control.upgrade.upgrade_plan import Wait
-from tidemark.control.upgrade.upgrading import Upgrading
 from tidemark.savepoints.core.savepoint_store import SavepointStore
 
 
@@ -68,7 +68,7 @@ def test_one_that_stood_still_before_stays_so_and_that_is_said(tmp_path: Path) -
 def test_one_that_was_stopped_meanwhile_stays_so_and_that_is_said(tmp_path: Path) -> None:
     world = UpgradeWorld(tmp_path).started()
     upgrading = world.watched()
-    Wishes(world.store, "bob", world.clock).stop(JOB)
+    JobClient(world.store, "bob", world.clock).stop(JOB)
     assert upgrading.go_on(JOB, timeout_ms=TEN_MINUTES).step == "rolled-back"
     assert world.alive() == []
     assert world.said[-1] == "fares stays suspended, since somebody stopped it meanwhile; to start it: `tidemark start fares`"
@@ -90,7 +90,7 @@ def test_old_code_that_does_not_start_is_said_and_the_upgrade_has_ended(tmp_path
 def test_new_code_that_was_accepted_is_started_too(tmp_path: Path) -> None:
     world = UpgradeWorld(tmp_path).started()
     upgrading = world.watched()
-    Wishes(world.store, "bob", world.clock).stop(JOB)
+    JobClient(world.store, "bob", world.clock).stop(JOB)
     while upgrading.require_step(JOB).step != "putting-back":
         upgrading.advance(upgrading.require_step(JOB))
         world.tick(1)

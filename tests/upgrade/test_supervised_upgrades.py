@@ -15,12 +15,12 @@ from tests.upgrade.test_upgrades import BREAKS, TEN_MINUTES, check_end
 from tests.upgrade.upgrade_worlds import JOB, NEW, OLD, UpgradeWorld
 from tidemark.cli.show.view_text import view_text
 from tidemark.clock import format_ms
-from tidemark.control.model.layout import UPGRADE_TROUBLE
+from tidemark.control.model.paths import UPGRADE_BLOCKER
 from tidemark.control.model.upgrade_records import UpgradeStep, newest_step
 from tidemark.control.observed.leases import LEASE_MS
-from tidemark.control.reconcile.reconciler import Reconciler, Report
-from tidemark.control.upgrade import upgrade_carrying
-from tidemark.control.view.viewing import view_of
+from tidemark.control.reconcile.reconciler import Reconciler, ReconcileReport
+from tidemark.control.upgrade import upgrade_worker
+from tidemark.control.view.view_builder import view_of
 from tidemark.errors import EngineError, RewindError, TidemarkError
 from tidemark.savepoints.model.upgrade_note import UpgradeNote, read_upgrade, write_upgrade
 
@@ -69,7 +69,7 @@ def step_of(world: UpgradeWorld) -> UpgradeStep:
 def supervise(world: UpgradeWorld, reconciler: Reconciler, *, seconds: int = 200) -> UpgradeStep:
     """Let time pass under a supervisor until the upgrade has ended."""
     for _ in range(0, seconds, 2):
-        assert dict(reconciler.pass_over().errors) == {}
+        assert dict(reconciler.reconcile_all().errors) == {}
         if step_of(world).ended:
             return step_of(world)
         world.tick(2)
@@ -130,7 +130,7 @@ def test_nobody_goes_on_with_it_while_somebody_else_does(tmp_path: Path, moment:
         ends.append(before)
         others = world.reconciler(), world.reconciler("host-a")
         for other in others:
-            assert [done.steps for done in other.pass_over().done] == [()]
+            assert [done.steps for done in other.reconcile_all().results] == [()]
         assert step_of(world) == before
         world.clock.advance(LEASE_MS + 1)
         ends[0] = supervise(world, others[0])
@@ -145,11 +145,11 @@ def test_two_supervisors_and_a_command_share_the_steps(tmp_path: Path) -> None:
     world = UpgradeWorld(tmp_path).started()
     world.begin()
     first, second = world.reconciler(), world.reconciler()
-    reports: list[Report] = []
+    reports: list[ReconcileReport] = []
     while not step_of(world).ended:
-        reports += [first.pass_over(), second.pass_over()]
+        reports += [first.reconcile_all(), second.reconcile_all()]
         world.tick(1)
-    told = [step for report in reports for done in report.done for step in done.steps if step.startswith("upgrade ")]
+    told = [step for report in reports for done in report.results for step in done.steps if step.startswith("upgrade ")]
     assert len(told) == len(set(told)), "each step was taken once"
     assert world.upgrading().go_on(JOB, timeout_ms=0) == step_of(world)
     check_end(world, step_of(world))
@@ -171,7 +171,7 @@ def test_the_job_is_upgrading_as_long_as_it_is_under_way(tmp_path: Path) -> None
         if view.upgrade.step == "watching" and view.epoch == 6:
             world.upgrading().abort(JOB)
         else:
-            reconciler.pass_over()
+            reconciler.reconcile_all()
         world.tick(1)
     assert set(seen) == {("stopping", "done", NEW), ("watching", "done", NEW), ("reverting", "rolled-back", OLD)}
     view = view_of(world.observe(), world.clock.now_ms())
@@ -209,7 +209,7 @@ def test_what_stands_against_it_is_said_and_tried_again_after_a_while(tmp_path: 
     reconciler = world.reconciler()
     errors: list[TidemarkError] = []
     for _ in range(50):
-        errors += reconciler.pass_over().errors.values()
+        errors += reconciler.reconcile_all().errors.values()
         world.tick(2)
     assert {type(error) for error in errors} == {RewindError}
     assert 3 <= len(errors) <= 5, "each time it waits longer"
@@ -227,11 +227,11 @@ def test_what_stands_against_it_is_said_and_tried_again_after_a_while(tmp_path: 
     assert after is not None
     assert (after.step, after.trouble) == ("accepting", "")
     assert supervise(world, reconciler, seconds=400).step == "done"
-    assert not world.store.at(JOB).exists(UPGRADE_TROUBLE)
+    assert not world.store.at(JOB).exists(UPGRADE_BLOCKER)
 
 
 def test_what_takes_long_does_not_keep_the_other_jobs_from_their_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upgrade_carrying, "PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(upgrade_worker, "WAIT_SECONDS", 0.01)
     world = UpgradeWorld(tmp_path).started()
     world.begin()
     goes_on = threading.Event()
@@ -242,11 +242,11 @@ def test_what_takes_long_does_not_keep_the_other_jobs_from_their_turn(tmp_path: 
 
     reconciler = world.reconciler(hook=slow)
     for _ in range(20):
-        report = reconciler.pass_over()
+        report = reconciler.reconcile_all()
         assert [observation.job for observation in report.observations] == [JOB]
         world.tick(1)
     assert step_of(world).step == "saving"
-    assert world.reconciler().pass_over().done[0].steps == ()
+    assert world.reconciler().reconcile_all().results[0].steps == ()
     goes_on.set()
     end = supervise(world, reconciler, seconds=2_000)
     assert end.step == "done"

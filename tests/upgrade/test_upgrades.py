@@ -13,14 +13,14 @@ from deltalake import DeltaTable, write_deltalake
 from tests.control.worlds import START
 from tests.killed import kill_at
 from tests.upgrade.upgrade_worlds import JOB, NEW, OLD, UpgradeWorld, fits
-from tidemark.control.client.wishes import Wishes
-from tidemark.control.desired.generations import KIND as SPEC_KIND
-from tidemark.control.model.layout import SPECS, numbered
+from tidemark.control.client.job_client import JobClient
+from tidemark.control.desired.spec_store import KIND as SPEC_KIND
+from tidemark.control.model.paths import SPECS, numbered
 from tidemark.control.model.spec import JobSpec, SpecGeneration
 from tidemark.control.model.upgrade_records import UpgradeStep, newest_step
-from tidemark.control.upgrade import upgrade_deeds
+from tidemark.control.upgrade import upgrade_actions
+from tidemark.control.upgrade.code_check import Maps
 from tidemark.control.upgrade.upgrade_request import begin_upgrade
-from tidemark.control.upgrade.upgrade_verdict import Maps
 from tidemark.errors import (
     DefinitionError,
     JobRunningError,
@@ -119,7 +119,7 @@ def test_aborted_it_goes_back_from_wherever_it_is(tmp_path: Path) -> None:
 def test_somebody_who_stops_the_job_meanwhile_is_heard(tmp_path: Path) -> None:
     world = UpgradeWorld(tmp_path).started()
     upgrading = world.watched()
-    Wishes(world.store, "bob", world.clock).stop(JOB)
+    JobClient(world.store, "bob", world.clock).stop(JOB)
     end = upgrading.go_on(JOB, timeout_ms=TEN_MINUTES)
     assert end.step == "rolled-back"
     assert "by bob asked for something else" in end.reason
@@ -337,10 +337,10 @@ def test_what_the_old_code_has_not_published_is_not_lost_in_a_promotion(tmp_path
         world.publish(record)
         return {}
 
-    monkeypatch.setattr(upgrade_deeds, "publisher", lambda *_: publish)
+    monkeypatch.setattr(upgrade_actions, "publisher", lambda *_: publish)
     SavepointStore(world.store, JOB, world.clock).take("base")
     world.run(world.reconciler(), 3)
-    Wishes(world.store, "bob", world.clock).stop(JOB)
+    JobClient(world.store, "bob", world.clock).stop(JOB)
     killed_before_it_publishes(world)
     world.clock.sleep(60)
     # Of a job that stands still, too, it is no reason to refuse.

@@ -14,13 +14,13 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from tests.control.worlds import START, FakeLauncher, Hook, Process, WatchedStore, World
 from tidemark.control.desired.attempts import read_attempt
-from tidemark.control.desired.generations import read_generation, require_spec
+from tidemark.control.desired.spec_store import read_generation, require_spec
 from tidemark.control.model.launcher import Launcher
 from tidemark.control.model.records import ProcessHandle
 from tidemark.control.model.spec import JobSpec
+from tidemark.control.upgrade.code_check import Maps
+from tidemark.control.upgrade.upgrade_coordinator import Upgrading
 from tidemark.control.upgrade.upgrade_request import UpgradeRequest, begin_upgrade
-from tidemark.control.upgrade.upgrade_verdict import Maps
-from tidemark.control.upgrade.upgrading import Upgrading
 from tidemark.errors import EngineError, NotReachedError, TidemarkError
 from tidemark.savepoints.core.savepoint_store import SavepointStore
 from tidemark.savepoints.model.restore import Restore
@@ -75,10 +75,10 @@ class UpgradeWorld(World):
         """Submit the job, and let it commit some epochs."""
         self.submit(JOB, code=OLD, trigger_ms=1000)
         reconciler = self.reconciler()
-        reconciler.pass_over()
+        reconciler.reconcile_all()
         for _ in range(epochs + 1):
             self.tick(1)
-            reconciler.pass_over()
+            reconciler.reconcile_all()
         return self
 
     def spec_of(self, process: Process) -> JobSpec:

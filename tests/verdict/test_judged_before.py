@@ -11,11 +11,11 @@ from click.testing import CliRunner, Result
 import tidemark as tm
 from tests.verdict.stored import SCHEMA, record_of, trips
 from tidemark.cli.program.main import main
-from tidemark.control.client.wishes import Wishes
-from tidemark.control.desired.generations import read_spec
+from tidemark.control.client.job_client import JobClient
+from tidemark.control.desired.spec_store import read_spec
 from tidemark.control.forks.forks import fork
 from tidemark.control.model.spec import JobSpec
-from tidemark.control.upgrade.upgrade_verdict import Maps, judge_code
+from tidemark.control.upgrade.code_check import Maps, judge_code
 from tidemark.errors import StateMismatchError, UpgradeError
 from tidemark.savepoints.core.savepoint_store import SavepointStore
 from tidemark.spark.env import session
@@ -56,7 +56,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> JobStore:
     driver.append(record_of(trips().key_by("zone").window(tm.tumbling("1 hour")).aggregate(n=tm.count()).uid("w")))
     driver.release()
     SavepointStore(found, "taxi").take("good")
-    Wishes(found).submit(JobSpec("taxi", f"{name}:job", wanted="suspended", folder=str(tmp_path)))
+    JobClient(found).submit(JobSpec("taxi", f"{name}:job", wanted="suspended", folder=str(tmp_path)))
     return found
 
 

@@ -20,7 +20,7 @@ import tidemark as tm
 from tests.verdict.stored import record_of, trips
 from tidemark.cli.program.main import main
 from tidemark.control.model.spec import JobSpec
-from tidemark.control.upgrade.upgrade_verdict import Maps, judge_code
+from tidemark.control.upgrade.code_check import Maps, judge_code
 from tidemark.errors import SinkError, StateMismatchError
 from tidemark.savepoints.compatibility.checking import check
 from tidemark.savepoints.compatibility.judging import verdict

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import click
 
-from tidemark.cli.jobs.renaming import map_options, maps_of
-from tidemark.cli.program.answering import NO, AnsweringCommand
+from tidemark.cli.jobs.rename_options import map_options, maps_of
+from tidemark.cli.program.check_exit import EXIT_NO, YesNoCommand
 from tidemark.cli.program.options import echo_json, existing_store, json_option, store_option
-from tidemark.control.desired.loading import load_job
+from tidemark.control.desired.job_import import load_job
 from tidemark.savepoints.compatibility.checking import HEAD, check
 from tidemark.savepoints.model.verdict import Verdict
 from tidemark.state.encoding.codec import to_plain
 
 
-@click.command("check", cls=AnsweringCommand)
+@click.command("check", cls=YesNoCommand)
 @click.argument("job", metavar="MODULE:JOB")
 @store_option
 @click.option("--against", default=HEAD, show_default=True, metavar="SAVEPOINT", help="A savepoint, or 'head', the newest epoch.")
@@ -48,7 +48,7 @@ def check_job(
     else:
         click.echo(found.text())
     if not found.fits:
-        click.get_current_context().exit(NO)
+        click.get_current_context().exit(EXIT_NO)
 
 
 def plain_verdict(found: Verdict) -> dict[str, object]:

@@ -7,11 +7,11 @@ import logging
 
 import click
 
-from tidemark.cli.jobs.renaming import map_options, maps_of
+from tidemark.cli.jobs.rename_options import map_options, maps_of
 from tidemark.cli.program.console_log import log_to_console
 from tidemark.cli.program.options import json_option, missing_epochs_option, pairs, store_option
-from tidemark.control.desired.loading import load_job
-from tidemark.control.desired.spec_checks import plain_settings
+from tidemark.control.desired.job_import import load_job
+from tidemark.control.desired.spec_checks import checked_settings
 from tidemark.durations import to_ms
 from tidemark.errors import DefinitionError
 from tidemark.savepoints.compatibility.checking import check
@@ -59,7 +59,7 @@ def run(
     """Run a job in this process: until its sources are drained, or with --trigger until SIGINT or SIGTERM."""
     if trigger is not None:
         to_ms(trigger, what="trigger")
-    settings = plain_settings(pairs("--conf", conf))
+    settings = checked_settings(pairs("--conf", conf))
     restore = _restore(savepoint, restore_of, uids, columns, allow=allow, claim=claim)
     found = load_job(job)
     # What is wrong with its place is said before Spark starts.

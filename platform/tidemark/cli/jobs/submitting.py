@@ -10,7 +10,7 @@ from typing import Unpack
 import click
 
 from tidemark.cli.jobs.restart_options import RestartGiven, restart_options, restart_policy
-from tidemark.cli.jobs.steering import say_made, wait_for, wait_options
+from tidemark.cli.jobs.start_stop import echo_generation, wait_for, wait_options
 from tidemark.cli.program.options import (
     DURATION,
     absolute_path,
@@ -18,11 +18,11 @@ from tidemark.cli.program.options import (
     missing_epochs_option,
     open_store,
     pairs,
+    request_options,
     store_option,
-    wish_options,
 )
-from tidemark.control.client.wishes import Wishes
-from tidemark.control.desired.loading import load_job
+from tidemark.control.client.job_client import JobClient
+from tidemark.control.desired.job_import import load_job
 from tidemark.control.launch.launchers import launchers_here
 from tidemark.control.model.spec import AlertThresholds, JobSpec, LauncherName
 from tidemark.errors import DefinitionError
@@ -82,7 +82,7 @@ class Given(RestartGiven):
 @click.option("--lag-error", type=DURATION, default=None, help="It is an error from this lag on.")
 @missing_epochs_option
 @wait_options
-@wish_options
+@request_options
 @json_option
 def submit(**given: Unpack[Given]) -> None:
     """Submit a job, or change how it is wanted, and wait until it works.
@@ -93,9 +93,9 @@ def submit(**given: Unpack[Given]) -> None:
     """
     root, job = _named(given)
     spec = _spec(job, given)
-    made = Wishes(root, given["by"]).submit(spec, given["why"], missing_epochs=given["missing_epochs"])
+    made = JobClient(root, given["by"]).submit(spec, given["why"], missing_epochs=given["missing_epochs"])
     if given["suspended"] or not given["wait"]:
-        say_made(made, as_json=given["as_json"])
+        echo_generation(made, as_json=given["as_json"])
         return
     wait_for(root, made, "working", timeout_ms=given["timeout"], as_json=given["as_json"], launchers=launchers_here())
 

@@ -15,16 +15,16 @@ from tidemark.cli.program.command_groups import TEMPORARY
 from tidemark.cli.program.console_log import log_to_console
 from tidemark.cli.program.options import DURATION, open_store, store_option
 from tidemark.clock import SYSTEM_CLOCK
-from tidemark.control.launch.launchers import launchers_here, some_ended
-from tidemark.control.reconcile.reconciler import Report
-from tidemark.control.supervise.supervisor import Saw, Supervisor
-from tidemark.control.upgrade.upgrade_carrying import upgrading_reconciler
-from tidemark.control.view.viewing import views_of
+from tidemark.control.launch.launchers import any_driver_ended, launchers_here
+from tidemark.control.reconcile.reconciler import ReconcileReport
+from tidemark.control.supervise.supervisor import OnPass, Supervisor
+from tidemark.control.upgrade.upgrade_worker import upgrading_reconciler
+from tidemark.control.view.view_builder import views_of
 
 if TYPE_CHECKING:
     from types import FrameType
 
-    from tidemark.control.metrics.metric_board import MetricBoard
+    from tidemark.control.metrics.metric_registry import MetricRegistry
     from tidemark.control.supervise.alert_reporter import AlertReporter
 
 logger = logging.getLogger("tidemark")
@@ -42,27 +42,33 @@ def supervise(store: str | None, every: int, alerts: str | None, metrics: str | 
     Drivers run on when it ends. Several may run at once, on one machine or on many: what one does the others leave alone.
     """
     from tidemark.control.alerts.delivery.alert_config import load_alert_config
-    from tidemark.control.metrics.metric_board import MetricBoard
-    from tidemark.control.metrics.metric_server import listening_place, serve_metrics
+    from tidemark.control.metrics.metric_registry import MetricRegistry
+    from tidemark.control.metrics.metric_server import listen_address, serve_metrics
     from tidemark.control.supervise.alert_reporter import AlertReporter
 
     log_to_console()
     root = open_store(store)
     # Without a file nobody is told here: who else watches the store, such as Dagster's sensor, has other receivers.
     config = load_alert_config(alerts) if alerts is not None else None
-    stop, board = threading.Event(), MetricBoard()
+    stop, registry = threading.Event(), MetricRegistry()
     launchers = launchers_here()
     reconciler = upgrading_reconciler(root, launchers, SYSTEM_CLOCK)
     with ExitStack() as open_:
         if metrics is not None:
-            host, port = listening_place(metrics)
-            server = serve_metrics(board, port, host=host)
+            host, port = listen_address(metrics)
+            server = serve_metrics(registry, port, host=host)
             open_.callback(server.close)
             logger.info("metrics at %s", server.url)
         reporter = None
         if config is not None:
-            reporter = open_.enter_context(AlertReporter(root, config, board, holder=reconciler.holder))
-        supervisor = Supervisor(reconciler, stop, interval_ms=every, saw=_shown(board, reporter), ended=lambda: some_ended(launchers))
+            reporter = open_.enter_context(AlertReporter(root, config, registry, holder=reconciler.holder))
+        supervisor = Supervisor(
+            reconciler,
+            stop,
+            interval_ms=every,
+            on_pass=_pass_callback(registry, reporter),
+            driver_ended=lambda: any_driver_ended(launchers),
+        )
         with _stopped_by_signals(stop):
             logger.info("supervises the jobs of %s as %s", root.uri, reconciler.holder)
             if not once:
@@ -72,18 +78,18 @@ def supervise(store: str | None, every: int, alerts: str | None, metrics: str | 
             logger.info("ends; drivers run on")
 
 
-def _shown(board: MetricBoard, reporter: AlertReporter | None) -> Saw:
+def _pass_callback(registry: MetricRegistry, reporter: AlertReporter | None) -> OnPass:
     """Return what shows a pass as metrics and tells people; without a reporter it tells nobody."""
-    from tidemark.control.metrics.metric_board import Shown
+    from tidemark.control.metrics.metric_registry import MetricSnapshot
 
-    def saw(report: Report, seconds: float) -> None:
+    def on_pass(report: ReconcileReport, seconds: float) -> None:
         if reporter is not None:
-            reporter.saw(report.observations, report.errors, seconds=seconds)
+            reporter.submit(report.observations, report.errors, seconds=seconds)
         else:
             now = SYSTEM_CLOCK.now_ms()
-            board.show(Shown(views_of(report.observations, report.errors, now), passed_at=now, pass_seconds=seconds))
+            registry.publish(MetricSnapshot(views_of(report.observations, report.errors, now), passed_at=now, pass_seconds=seconds))
 
-    return saw
+    return on_pass
 
 
 @contextmanager

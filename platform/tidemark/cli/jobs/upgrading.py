@@ -8,7 +8,7 @@ from typing import TypedDict, TypeVar, Unpack
 import click
 
 from tidemark.cli.jobs.next_command import next_command
-from tidemark.cli.jobs.renaming import map_options, maps_of
+from tidemark.cli.jobs.rename_options import map_options, maps_of
 from tidemark.cli.program.options import (
     DURATION,
     UNHEALTHY_EXIT,
@@ -17,19 +17,19 @@ from tidemark.cli.program.options import (
     existing_store,
     json_option,
     pairs,
+    request_options,
     store_option,
-    wish_options,
 )
 from tidemark.clock import format_ms
-from tidemark.control.desired.generations import read_spec, who
+from tidemark.control.desired.spec_store import current_user, read_spec
 from tidemark.control.forks.promoting import promotion_of
 from tidemark.control.launch.launchers import launchers_here
 from tidemark.control.model.spec import JobSpec
+from tidemark.control.model.upgrade_blocker import read_blocker
 from tidemark.control.model.upgrade_records import UpgradeStep
-from tidemark.control.model.upgrade_trouble import read_trouble
+from tidemark.control.upgrade.code_check import Maps, judge_code
+from tidemark.control.upgrade.upgrade_coordinator import Upgrading
 from tidemark.control.upgrade.upgrade_request import UpgradeRequest, begin_upgrade
-from tidemark.control.upgrade.upgrade_verdict import Maps, judge_code
-from tidemark.control.upgrade.upgrading import Upgrading
 from tidemark.errors import DefinitionError
 from tidemark.savepoints.compatibility.checking import HEAD
 from tidemark.savepoints.core.savepoint_store import SavepointStore
@@ -68,7 +68,7 @@ def _probation(command: F) -> F:
     """Add what the new code has to show, and how long to wait."""
     for add in (
         json_option,
-        wish_options,
+        request_options,
         click.option("--timeout", type=DURATION, default="30 minutes", show_default=True, help="How long to wait; it can be gone on with."),
         click.option("--wait/--no-wait", default=True, show_default=True, help="Go on to the end; else only begin it: supervisors go on."),
         click.option("--check", "checks", multiple=True, metavar="NAME", help="A check that has to pass in time; may be repeated."),
@@ -110,7 +110,7 @@ def upgrade(**given: Unpack[Given]) -> None:
         _prepare(root, job, code, given)
         return
     if code is not None:
-        begin_upgrade(root, _request(job, code, given), launchers=launchers_here(), by=given["by"] or who(), why=given["why"])
+        begin_upgrade(root, _request(job, code, given), launchers=launchers_here(), by=given["by"] or current_user(), why=given["why"])
     elif given["abort"]:
         upgrading.require_abort(job, given["why"])
     elif given["accept"]:
@@ -139,12 +139,12 @@ def promote(
     """Give a job the code of its fork: the job goes back to where the fork began, and reads on with it. FORK is the fork's name."""
     root = existing_store(store)
     request = promotion_of(root, fork, version=version, good_epochs=good_epochs, within_ms=within, checks=checks)
-    begin_upgrade(root, request, launchers=launchers_here(), by=by or who(), why=why or f"promotion of {fork}")
+    begin_upgrade(root, request, launchers=launchers_here(), by=by or current_user(), why=why or f"promotion of {fork}")
     _finish(_upgrading(root, by, as_json=as_json), request.job, wait=wait, timeout=timeout, as_json=as_json)
 
 
 def _upgrading(root: JobStore, by: str, *, as_json: bool) -> Upgrading:
-    return Upgrading(root, launchers_here(), by=by or who(), tell=(lambda _: None) if as_json else click.echo)
+    return Upgrading(root, launchers_here(), by=by or current_user(), tell=(lambda _: None) if as_json else click.echo)
 
 
 def _finish(upgrading: Upgrading, job: str, *, wait: bool, timeout: int, as_json: bool) -> None:
@@ -153,9 +153,9 @@ def _finish(upgrading: Upgrading, job: str, *, wait: bool, timeout: int, as_json
         echo_json(end)
     elif not wait:
         click.echo(str(end))
-        trouble = None if end.ended else read_trouble(upgrading.store, end)
-        if trouble is not None:
-            click.echo(f"  stands against it since {format_ms(trouble.since)}: {trouble.text}")
+        blocker = None if end.ended else read_blocker(upgrading.store, end)
+        if blocker is not None:
+            click.echo(f"  stands against it since {format_ms(blocker.since)}: {blocker.text}")
     if end.step == "rolled-back":
         click.get_current_context().exit(UNHEALTHY_EXIT)
 
@@ -188,7 +188,7 @@ def _prepare(root: JobStore, job: str, code: str, given: Given) -> None:
     )
     back_to = given["back_to"]
     judge_code(root, spec, maps, back_to or HEAD).require(by_options=True)
-    taken = SavepointStore(root, job).take(kind="before-upgrade", by=given["by"] or who(), note=given["why"] or f"before {code}")
+    taken = SavepointStore(root, job).take(kind="before-upgrade", by=given["by"] or current_user(), note=given["why"] or f"before {code}")
     if given["as_json"]:
         echo_json({"job": job, "savepoint": taken.name, "epoch": taken.record.epoch, "submitted": False})
         return

@@ -13,7 +13,7 @@ from tidemark.clock import SYSTEM_CLOCK
 from tidemark.control.launch.launchers import launchers_here
 from tidemark.control.model.view import JobView
 from tidemark.control.observed.observe import Observation, Observer, job_names
-from tidemark.control.view.viewing import damaged_view, view_of
+from tidemark.control.view.view_builder import damaged_view, view_of
 from tidemark.durations import to_ms
 from tidemark.errors import CorruptStoreError, DefinitionError, FormatError, TidemarkError, UnknownJobError
 from tidemark.names import validate_name
@@ -60,7 +60,7 @@ class DurationType(click.ParamType[int]):
 DURATION: Final = DurationType()
 
 
-def wish_options(command: F) -> F:
+def request_options(command: F) -> F:
     """Add who asks and what for."""
     command = click.option("--why", default="", help="What for; kept with the change.")(command)
     return click.option("--by", default="", help="Who asks.  [default: user@host]")(command)
@@ -132,7 +132,7 @@ def views(root: JobStore, job: str | None = None, observer: Observer | None = No
         if seen.generation is not None or seen.driver is not None or seen.damage is not None or _has_log(root, name):
             found.append((seen, view_of(seen, SYSTEM_CLOCK.now_ms(), store=named)))
     if job and not found:
-        raise unknown(job, root)
+        raise unknown_job(job, root)
     return found
 
 
@@ -145,7 +145,7 @@ def require_known(root: JobStore, job: str) -> None:
     views(root, job)
 
 
-def unknown(name: str, root: JobStore) -> UnknownJobError:
+def unknown_job(name: str, root: JobStore) -> UnknownJobError:
     """Return the error that there is no such job; it names those there are."""
     known = ", ".join(view.job for _, view in views(root)) or "none"
     return UnknownJobError(

@@ -6,10 +6,10 @@ import json
 
 import click
 
-from tidemark.cli.jobs.renaming import map_options, maps_of
-from tidemark.cli.jobs.steering import say_made, wait_for, wait_options
-from tidemark.cli.program.answering import NO, AnsweringCommand
-from tidemark.cli.program.options import absolute_path, echo_json, existing_store, json_option, pairs, store_option, views, wish_options
+from tidemark.cli.jobs.rename_options import map_options, maps_of
+from tidemark.cli.jobs.start_stop import echo_generation, wait_for, wait_options
+from tidemark.cli.program.check_exit import EXIT_NO, YesNoCommand
+from tidemark.cli.program.options import absolute_path, echo_json, existing_store, json_option, pairs, request_options, store_option, views
 from tidemark.control.forks import forks
 from tidemark.control.forks.discarding import discard as discard_fork
 from tidemark.control.launch.launchers import launchers_here
@@ -30,7 +30,7 @@ from tidemark.state.encoding.codec import to_plain
 @map_options()
 @click.option("--suspended", is_flag=True, help="Do not start it yet.")
 @wait_options
-@wish_options
+@request_options
 @json_option
 def fork(
     *,
@@ -76,12 +76,12 @@ def fork(
         why=why,
     )
     if suspended or not wait:
-        say_made(made, as_json=as_json)
+        echo_generation(made, as_json=as_json)
     else:
         wait_for(root, made, "working", timeout_ms=timeout, as_json=as_json, launchers=launchers_here())
 
 
-@click.command(cls=AnsweringCommand)
+@click.command(cls=YesNoCommand)
 @click.argument("job")
 @click.argument("other")
 @store_option
@@ -100,7 +100,7 @@ def diff(job: str, other: str, store: str | None, *, output: str, keys: tuple[st
     else:
         click.echo(found.text())
     if not found.equal:
-        click.get_current_context().exit(NO)
+        click.get_current_context().exit(EXIT_NO)
 
 
 @click.command()

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import click
 
-from tidemark.cli.jobs.steering import require_reached, say_made, say_view, wait_for, wait_options
-from tidemark.cli.program.answering import NO, AnsweringCommand
-from tidemark.cli.program.options import DURATION, echo_json, existing_store, json_option, require_known, store_option, wish_options
+from tidemark.cli.jobs.start_stop import echo_generation, echo_view, require_reached, wait_for, wait_options
+from tidemark.cli.program.check_exit import EXIT_NO, YesNoCommand
+from tidemark.cli.program.options import DURATION, echo_json, existing_store, json_option, request_options, require_known, store_option
 from tidemark.clock import SYSTEM_CLOCK
-from tidemark.control.desired.generations import change_spec, require_spec, who
+from tidemark.control.desired.spec_store import change_spec, current_user, require_spec
 from tidemark.control.launch.launchers import launchers_here
 from tidemark.control.model.spec import JobSpec, SpecGeneration
-from tidemark.control.rewind.rewinds import Rewinder
+from tidemark.control.rewind.rewind_job import Rewinder
 from tidemark.errors import DefinitionError
 from tidemark.savepoints.rewind.rewind_plan import RewindPlan
 from tidemark.savepoints.rewind.rewinding import preview_rewind
@@ -21,7 +21,7 @@ from tidemark.state.encoding.codec import to_plain
 from tidemark.state.store.store import JobStore
 
 
-@click.command(cls=AnsweringCommand)
+@click.command(cls=YesNoCommand)
 @click.argument("job")
 @store_option
 @click.option("--to", "name", default=None, metavar="SAVEPOINT", help="The savepoint.")
@@ -35,7 +35,7 @@ from tidemark.state.store.store import JobStore
 @click.option(
     "--timeout", type=DURATION, default="10 minutes", show_default=True, help="How long to wait for it to stop, and to run again."
 )
-@wish_options
+@request_options
 @json_option
 def rewind(
     *,
@@ -67,10 +67,10 @@ def rewind(
         else:
             click.echo(_plan_text(plan))
         if plan.refusals:
-            click.get_current_context().exit(NO)
+            click.get_current_context().exit(EXIT_NO)
         return
-    tell, show = (None, None) if as_json else (click.echo, say_view)
-    done = Rewinder(root, launchers_here(), timeout, by, tell=tell, show=show).rewind(job, name, stop=stop_first, why=why)
+    tell, show = (None, None) if as_json else (click.echo, echo_view)
+    done = Rewinder(root, launchers_here(), timeout, by, on_progress=tell, on_status=show).rewind(job, name, stop=stop_first, why=why)
     if as_json:
         echo_json({"job": job, "savepoint": name, "epoch": done.head.epoch, "lineage": done.head.lineage})
     if done.view is not None:
@@ -84,7 +84,7 @@ def rewind(
 @click.argument("parallelism", type=click.IntRange(min=1))
 @store_option
 @wait_options
-@wish_options
+@request_options
 @json_option
 def rescale(job: str, parallelism: int, store: str | None, *, wait: bool, timeout: int, by: str, why: str, as_json: bool) -> None:
     """Run a submitted job at another parallelism, from its driver's next epoch on, without a restart. JOB is a job's name."""
@@ -94,15 +94,15 @@ def rescale(job: str, parallelism: int, store: str | None, *, wait: bool, timeou
         return replace((newest or require_spec(root, job)).spec, parallelism=parallelism)
 
     require_spec(root, job)
-    made = change_spec(root, job, change, by=by or who(), why=why or f"rescale to {parallelism}", clock=SYSTEM_CLOCK)
+    made = change_spec(root, job, change, by=by or current_user(), why=why or f"rescale to {parallelism}", clock=SYSTEM_CLOCK)
     if wait and made.spec.wanted == "running":
         wait_for(root, made, "running", timeout_ms=timeout, as_json=as_json, launchers=launchers_here())
     else:
-        say_made(made, as_json=as_json)
+        echo_generation(made, as_json=as_json)
 
 
 def _abort(root: JobStore, job: str, *, by: str, as_json: bool) -> None:
-    note = Rewinder(root, launchers_here(), timeout_ms=0, by=by, tell=None if as_json else click.echo).give_up(job)
+    note = Rewinder(root, launchers_here(), timeout_ms=0, by=by, on_progress=None if as_json else click.echo).abort(job)
     if as_json:
         echo_json({"job": job, "savepoint": note.savepoint, "aborted": True})
 

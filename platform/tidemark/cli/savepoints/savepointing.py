@@ -10,7 +10,7 @@ import click
 from tidemark.cli.jobs.savepoint_text import difference_text, plain_savepoint, savepoint_table, savepoint_text
 from tidemark.cli.program.command_groups import LazyGroup, Sections, entries
 from tidemark.cli.program.options import echo_json, existing_store, json_option, open_store, pairs, store_option, views
-from tidemark.control.desired.generations import who
+from tidemark.control.desired.spec_store import current_user
 from tidemark.durations import to_ms
 from tidemark.errors import DefinitionError
 from tidemark.savepoints.core.retention import SavepointRetention
@@ -77,7 +77,7 @@ def trigger(
 ) -> None:
     """Take a savepoint of a job, whether it runs or not. JOB is a job's name."""
     found = _savepoints(store, job)
-    taken = found.take(name, epoch=epoch, lineage=lineage, by=by or who(), note=note, labels=pairs("--label", labels))
+    taken = found.take(name, epoch=epoch, lineage=lineage, by=by or current_user(), note=note, labels=pairs("--label", labels))
     if as_json:
         echo_json(plain_savepoint(taken, found.restorable(taken)[0]))
     else:
@@ -142,7 +142,7 @@ def export(job: str, name: str, to: str, store: str | None, *, as_json: bool) ->
 def import_command(job: str, source: str, store: str | None, name: str | None, *, by: str, as_json: bool) -> None:
     """Copy an exported savepoint from the folder SOURCE into a job's own; the job need not have run yet."""
     found = SavepointStore(open_store(store), job)
-    taken = import_savepoint(found, source, name=name, by=by or who(), on_copy=_progress(as_json=as_json))
+    taken = import_savepoint(found, source, name=name, by=by or current_user(), on_copy=_progress(as_json=as_json))
     if as_json:
         echo_json(plain_savepoint(taken, found.restorable(taken)[0]))
     else:

@@ -51,16 +51,16 @@ def _pages(root: JobStore, job: str | None) -> Iterator[ConsoleRenderable]:
     known: list[JobView] = []
     epochs: list[EpochProgress] = []
     while True:
-        trouble = ""
+        problem = ""
         try:
             known = [view for _, view in views(root, job, observer)]
-            epochs, trouble = _epochs(root, job) if job else ([], "")
+            epochs, problem = _epochs(root, job) if job else ([], "")
         except StoreError as error:
             if not known:
                 raise
-            trouble = str(error)
+            problem = str(error)
         title = f"{root.uri}  {format_ms(SYSTEM_CLOCK.now_ms())}"
-        yield job_page(known[0], epochs, title=title, trouble=trouble) if job else jobs_page(known, title=title, trouble=trouble)
+        yield job_page(known[0], epochs, title=title, problem=problem) if job else jobs_page(known, title=title, problem=problem)
 
 
 def _epochs(root: JobStore, job: str) -> tuple[list[EpochProgress], str]:

@@ -30,13 +30,13 @@ _STYLES: Final[Mapping[Health, str]] = {
 }
 
 
-def jobs_page(views: Sequence[JobView], *, title: str, trouble: str = "") -> Group:
+def jobs_page(views: Sequence[JobView], *, title: str, problem: str = "") -> Group:
     """Return all jobs as a table."""
     table = _table(*COLUMNS)
     table.columns[0].min_width = max((len(view.job) for view in views), default=0)
     for view in views:
         table.add_row(*(escape(cell) for cell in row_of(view)), style=_STYLES[view.health])
-    return Group(_head(title, trouble), table, *(Text(f"{view.job}: {note}") for view in views for note in notes(view)))
+    return Group(_head(title, problem), table, *(Text(f"{view.job}: {note}") for view in views for note in notes(view)))
 
 
 def notes(view: JobView) -> list[str]:
@@ -47,10 +47,10 @@ def notes(view: JobView) -> list[str]:
     return [note for note in (view.reason, error, view.advice) if note]
 
 
-def job_page(view: JobView, epochs: Sequence[EpochProgress], *, title: str, trouble: str = "") -> Group:
+def job_page(view: JobView, epochs: Sequence[EpochProgress], *, title: str, problem: str = "") -> Group:
     """Return one job: what it is at, its sources, its windows, its newest epochs, newest first."""
     return Group(
-        _head(title, trouble),
+        _head(title, problem),
         Text(view_text(view), style=_STYLES[view.health]),
         *_progress_of_drain(view),
         _sources(view),
@@ -59,8 +59,8 @@ def job_page(view: JobView, epochs: Sequence[EpochProgress], *, title: str, trou
     )
 
 
-def _head(title: str, trouble: str) -> Text:
-    return Text(title, style="bold") + Text(f"\n{trouble}" if trouble else "", style="bold red")
+def _head(title: str, problem: str) -> Text:
+    return Text(title, style="bold") + Text(f"\n{problem}" if problem else "", style="bold red")
 
 
 def _progress_of_drain(view: JobView) -> list[Text]:

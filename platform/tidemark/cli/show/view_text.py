@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tidemark.clock import format_ms
-from tidemark.control.model.driver_starts import in_order
+from tidemark.control.model.driver_starts import sorted_stages
 from tidemark.control.model.records import DriverStart
 from tidemark.control.model.view import JobView
 from tidemark.control.view.restart_text import policy_text
@@ -19,11 +19,11 @@ def view_text(view: JobView) -> str:
     health = f", {view.health}" if view.health != view.state else ""
     since = f", since {format_ms(view.since)}" if view.since is not None else ""
     return "\n".join(
-        [f"{view.job}: {view.state}{health}{since}", *(f"  {line}" for line in (*_asked(view), *_trouble(view), *_load(view)))]
+        [f"{view.job}: {view.state}{health}{since}", *(f"  {line}" for line in (*_position(view), *_problems(view), *_load(view)))]
     )
 
 
-def _asked(view: JobView) -> Iterator[str]:
+def _position(view: JobView) -> Iterator[str]:
     """Yield why a job is where it is, what is wanted, and its process."""
     if view.reason:
         yield f"reason: {view.reason}"
@@ -41,7 +41,7 @@ def _asked(view: JobView) -> Iterator[str]:
         yield f"standby: {view.standby}"
 
 
-def _trouble(view: JobView) -> Iterator[str]:
+def _problems(view: JobView) -> Iterator[str]:
     """Yield what is wrong, and what comes of it or is to be done."""
     if view.next_start_at is not None:
         yield f"starts again at {format_ms(view.next_start_at)}"
@@ -114,7 +114,7 @@ def _process(view: JobView) -> Iterator[str]:
 
 def _took(start: DriverStart) -> str:
     """Return what the stages of a start took, in seconds."""
-    done = [f"{stage} {ms / 1000:.1f}s" for stage, ms in in_order(start.took)]
+    done = [f"{stage} {ms / 1000:.1f}s" for stage, ms in sorted_stages(start.took)]
     return f" ({', '.join(done)})" if done else ""
 
 

@@ -11,7 +11,7 @@ from tidemark.control.model.launcher import Launcher
 from tidemark.control.model.view import JobView
 from tidemark.control.observed.observe import Observation, Observer
 from tidemark.control.reconcile.reconciler import Reconciler
-from tidemark.control.view.viewing import view_of
+from tidemark.control.view.view_builder import view_of
 from tidemark.durations import format_duration
 from tidemark.errors import NotReachedError
 from tidemark.state.store.store import JobStore
@@ -21,7 +21,7 @@ Goal = Literal["working", "running", "ended"]
 before it runs the job's first expression. ``ended``: none is there any more."""
 
 POLL_SECONDS: Final = 0.25
-_LOOK_SECONDS: Final = 0.5
+_RECONCILE_SECONDS: Final = 0.5
 
 
 class Waiting:
@@ -38,7 +38,9 @@ class Waiting:
         self._observer = Observer(store, launchers)
         self._reconciler = Reconciler(store, launchers, clock)
 
-    def until(self, job: str, goal: Goal, *, generation: int, timeout_ms: int, tell: Callable[[JobView], None] | None = None) -> JobView:
+    def until(
+        self, job: str, goal: Goal, *, generation: int, timeout_ms: int, on_progress: Callable[[JobView], None] | None = None
+    ) -> JobView:
         """Wait until a job runs, or has ended, as a generation of its spec wants it; or until it failed for good.
 
         Args:
@@ -46,18 +48,18 @@ class Waiting:
             goal: how far.
             generation: what was asked for; a newer one counts as well.
             timeout_ms: how long to wait at most.
-            tell: called when what is shown of the job changes, but not with the end, which is returned.
+            on_progress: called when what is shown of the job changes, but not with the end, which is returned.
 
         Raises:
             NotReachedError: it took too long; the wish stands.
             TidemarkError: the job's files cannot be read.
         """
-        begun, looked, shown = self._clock.monotonic(), None, None
+        begun, reconciled_at, shown = self._clock.monotonic(), None, None
         while True:
             now = self._clock.monotonic()
-            if looked is None or now - looked >= _LOOK_SECONDS:
-                looked = now
-                errors = self._reconciler.pass_over([job]).errors
+            if reconciled_at is None or now - reconciled_at >= _RECONCILE_SECONDS:
+                reconciled_at = now
+                errors = self._reconciler.reconcile_all([job]).errors
                 if job in errors:
                     raise errors[job]
             seen = self._observer.observe(job)
@@ -68,9 +70,9 @@ class Waiting:
                 view = replace(view, reason="its first epoch is not published yet")
             line = (view.state, view.reason, view.epoch)
             # An end that no reconciler has dealt with yet is returned at one of the next looks, and said then.
-            if tell is not None and line != shown and view.state not in {"stopped", "finished", "failed"}:
+            if on_progress is not None and line != shown and view.state not in {"stopped", "finished", "failed"}:
                 shown = line
-                tell(view)
+                on_progress(view)
             if now - begun >= timeout_ms / 1000:
                 error = f"; its last error: {view.error.message}" if view.error is not None else ""
                 raise NotReachedError(
@@ -112,7 +114,7 @@ def has_started(seen: Observation) -> bool:
 
     Until then what its code and its places are worth has not shown: most errors of a job come with its first epoch.
     """
-    driver, beat = seen.own_driver, seen.own_beat
+    driver, beat = seen.current_driver_status, seen.current_heartbeat
     if driver is not None and driver.state == "running" and driver.load is not None:
         return True
     return beat is not None and not beat.released and beat.looked_at is not None and beat.busy_since is None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidemark.control.model.layout import ATTEMPTS, CLAIMS, STARTS, WARNINGS, number_in, numbered
+from tidemark.control.model.paths import ATTEMPTS, CLAIMS, STARTS, WARNINGS, number_in, numbered
 from tidemark.control.model.records import Attempt, Claim, ProcessHandle
 from tidemark.errors import FencedError
 from tidemark.state.store.layout import job_folder
@@ -82,7 +82,7 @@ def require_newest(store: JobStore, job: str, number: int) -> None:
         raise _not_ours(job, number, f"was replaced by attempt {newest}")
 
 
-def give_up_attempt(store: JobStore, job: str, number: int, *, by: str, at: int) -> bool:
+def abandon_attempt(store: JobStore, job: str, number: int, *, by: str, at: int) -> bool:
     """Make sure that no process will ever run an attempt; False where one claimed it before."""
     folder = store.at(job_folder(job))
     if create_sealed(folder, numbered(CLAIMS, number), kind=CLAIM, value=Claim(number, at, by)):

@@ -15,7 +15,7 @@ from tidemark.state.encoding.redaction import redacted
 KEPT_FAILURES: Final = 50
 """So many failures are remembered, so no rule may need more."""
 
-_TELLS_WHERE = re.compile(r"(?i)(provider|providers|type|class|path|file|endpoint|location|enabled)$")
+_NOT_SECRET = re.compile(r"(?i)(provider|providers|type|class|path|file|endpoint|location|enabled)$")
 """Settings about secrets that hold none, such as ``fs.s3a.aws.credentials.provider``."""
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -65,7 +65,7 @@ def checked_spec(spec: JobSpec, before: JobSpec | None = None) -> JobSpec:
     return spec
 
 
-def plain_settings(settings: Mapping[str, str]) -> Mapping[str, str]:
+def checked_settings(settings: Mapping[str, str]) -> Mapping[str, str]:
     """Return Spark settings as they are, after the same look at them as at those of a spec.
 
     Raises:
@@ -90,7 +90,7 @@ def _pairs(spec: JobSpec) -> tuple[tuple[str, str], ...]:
 
 def _is_secret(name: str, value: str) -> bool:
     """Say whether a setting holds a credential, by its name or by the look of its value."""
-    by_name = not _TELLS_WHERE.search(name) and redacted(f"{name}={value}") != f"{name}={value}"
+    by_name = not _NOT_SECRET.search(name) and redacted(f"{name}={value}") != f"{name}={value}"
     return by_name or redacted(value) != value
 
 

@@ -21,25 +21,25 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.control.desired.attempts import claim_attempt
-from tidemark.control.desired.generations import read_generation
-from tidemark.control.desired.loading import load_job
+from tidemark.control.desired.job_import import load_job
+from tidemark.control.desired.spec_store import read_generation
 from tidemark.control.driver.driver_metrics import driver_metrics
-from tidemark.control.driver.driver_signals import asked_by_signals
-from tidemark.control.driver.missing_wish import wished_for
+from tidemark.control.driver.driver_signals import stop_on_signals
+from tidemark.control.driver.missing_epochs import missing_epochs_action
 from tidemark.control.driver.spark_start import SparkStart
-from tidemark.control.driver.spec_watch import SpecWatch, watching
-from tidemark.control.launch.logs import OUT, JobLines, keep_bounded, log_format, log_to
-from tidemark.control.launch.run_folder import ENDED as DRIVER_ENDED
-from tidemark.control.launch.run_folder import write_ending
+from tidemark.control.driver.spec_watch import SpecWatch, polling
+from tidemark.control.launch.logs import OUT, JobLogFormatter, limit_size, log_format, log_to
+from tidemark.control.launch.run_folder import EXIT_FILE as DRIVER_ENDED
+from tidemark.control.launch.run_folder import write_exit_status
 from tidemark.control.launch.spark_submit import NAME
 from tidemark.control.launch.standby import StandbyKeeper, wait_for_attempt
 from tidemark.control.model.driver_starts import SPARK, StartReport
 from tidemark.control.model.records import ATTEMPT_RUN, Attempt, ProcessHandle
 from tidemark.control.model.spec import JobSpec, SpecGeneration
-from tidemark.control.model.standby_files import ENDED as STANDBY_ENDED
+from tidemark.control.model.standby_files import EXIT_FILE as STANDBY_ENDED
 from tidemark.control.model.standby_files import LOG as STANDBY_LOG
 from tidemark.control.model.standby_files import OUT as STANDBY_OUT
-from tidemark.control.model.standby_files import Standby, ordered_attempt
+from tidemark.control.model.standby_files import Standby, assigned_attempt
 from tidemark.errors import DefinitionError, EngineError, FencedError, JobRunningError, StateMismatchError, StoreError, TidemarkError
 from tidemark.graph.job.job import Job
 from tidemark.savepoints.model.isolation import isolated
@@ -62,7 +62,7 @@ INTERRUPTED: Final = 130
 
 
 @dataclass(frozen=True)
-class Ready:
+class PreparedDriver:
     """What a driver needs before it can begin: the job, and a session to run it in."""
 
     job: Job
@@ -79,8 +79,8 @@ def drive(
     number: int,
     *,
     process: ProcessHandle,
-    lines: JobLines,
-    ready: Ready | None = None,
+    lines: JobLogFormatter,
+    prepared: PreparedDriver | None = None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> int:
     """Run an attempt to its end and return the exit code that says how it ended; the job's status says so, too.
@@ -91,31 +91,31 @@ def drive(
         number: of the attempt.
         process: that runs it.
         lines: of the log, which say how far the job is.
-        ready: what a standby has made ready.
+        prepared: what a standby has made ready.
         clock: processing time.
     """
-    watch = SpecWatch(store, name, number, leave=lambda: _leave(process))
+    watch = SpecWatch(store, name, number, exit_now=lambda: _exit_now(process))
     try:
         attempt = claim_attempt(store, name, number, process=process, at=clock.now_ms())
         generation = _generation(store, name, attempt.generation)
-        _run_attempt(store, attempt, generation, watch, process=process, lines=lines, ready=ready, clock=clock)
+        _run_attempt(store, attempt, generation, watch, process=process, lines=lines, prepared=prepared, clock=clock)
     except TidemarkError as error:
-        return _ended_by(store, name, number, error, clock)
+        return _record_failure(store, name, number, error, clock)
     except Exception as error:  # noqa: BLE001 - whatever it is, the status has to say so
         text = redacted(f"{type(error).__name__}: {error}")
         unknown = EngineError(f"the driver failed: {text}", fix="see the log for where; nothing was committed", job=name)
         unknown.__cause__ = without_secrets(error)
-        return _ended_by(store, name, number, unknown, clock)
+        return _record_failure(store, name, number, unknown, clock)
     if watch.replaced is not None:
-        return _ended_by(store, name, number, watch.replaced, clock)
+        return _record_failure(store, name, number, watch.replaced, clock)
     return FINISHED
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the attempt that the arguments name; returns the exit code."""
-    given = _parsed(arguments)
+    given = _parse_arguments(arguments)
     log = Path(given.log) if given.log else None
-    lines = JobLines(given.job, log_format())
+    lines = JobLogFormatter(given.job, log_format())
     if given.standby is None:
         log_to(log, lines)
     process = _this_process(given.launcher, log)
@@ -123,7 +123,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         store = JobStore.open(given.store)
         if given.standby is not None and log is not None:
-            code = stand_by(store, given.job, given.standby, log=log, process=process, lines=lines)
+            code = run_standby(store, given.job, given.standby, log=log, process=process, lines=lines)
         else:
             code = drive(store, given.job, given.attempt, process=process, lines=lines)
     except TidemarkError as error:
@@ -134,11 +134,11 @@ def main(arguments: Sequence[str]) -> int:
         code = INTERRUPTED
     finally:
         logger.info("ends with exit code %d", code)
-        _note_ending(process, code, standby=given.standby)
+        _record_exit(process, code, standby=given.standby)
     return code
 
 
-def stand_by(store: JobStore, name: str, number: int, *, log: Path, process: ProcessHandle, lines: JobLines) -> int:
+def run_standby(store: JobStore, name: str, number: int, *, log: Path, process: ProcessHandle, lines: JobLogFormatter) -> int:
     """Make all ready that a driver needs, and drive the attempt that this process is handed; returns the exit code.
 
     Args:
@@ -155,21 +155,21 @@ def stand_by(store: JobStore, name: str, number: int, *, log: Path, process: Pro
         spark = SparkStart(generation.spec, lambda _: contextlib.nullcontext(), log=log.with_name(STANDBY_OUT))
         from tidemark.spark.loop.class_archive_training import rehearse
 
-        job = _loaded(generation.spec)
-        ready = Ready(job, spark.session())
+        job = _load(generation.spec)
+        prepared = PreparedDriver(job, spark.session())
         with tempfile.TemporaryDirectory(prefix="rehearsal-") as folder:
-            rehearse(ready.session, folder)
+            rehearse(prepared.session, folder)
         attempt = wait_for_attempt(store, generation, log.parent)
     except TidemarkError:
         # It is not the job that failed: the driver goes on, and will try again to have a standby.
         logger.exception("cannot stand by")
         return TERMINAL
     if attempt is None:
-        ready.session.stop()
+        prepared.session.stop()
         return FINISHED
     logging.getLogger().removeHandler(handler)
     log_to(log, lines)
-    return drive(store, name, attempt, process=process, lines=lines, ready=ready)
+    return drive(store, name, attempt, process=process, lines=lines, prepared=prepared)
 
 
 def _run_attempt(
@@ -179,14 +179,14 @@ def _run_attempt(
     watch: SpecWatch,
     *,
     process: ProcessHandle,
-    lines: JobLines,
-    ready: Ready | None,
+    lines: JobLogFormatter,
+    prepared: PreparedDriver | None,
     clock: Clock,
 ) -> None:
     spec = generation.spec
     logger.info("attempt %d of job %s, generation %d: %s", attempt.number, spec.job, attempt.generation, attempt.why)
-    watch.look()
-    if watch.stopping.is_set() and watch.ending != "drain":
+    watch.poll()
+    if watch.stopping.is_set() and watch.stop_mode != "drain":
         return
     start = StartReport(store, spec.job, attempt, clock=clock)
 
@@ -194,17 +194,17 @@ def _run_attempt(
         start.close()
         lines.after_epoch(progress)
 
-    beside = (*_bounding(process), *_keeping_standby(store, attempt, generation, process, needed=lambda: start.closed))
-    with asked_by_signals(watch), driver_metrics(store, spec.job, attempt.number) as metrics, contextlib.closing(start):
-        ready = ready or _made_ready(spec, start, _printed(process))
+    tasks = (*_output_limits(process), *_standby_tasks(store, attempt, generation, process, needed=lambda: start.closed))
+    with stop_on_signals(watch), driver_metrics(store, spec.job, attempt.number) as metrics, contextlib.closing(start):
+        prepared = prepared or _prepare(spec, start, _output_file(process))
         from tidemark.spark.loop.run import run
 
-        job, session = ready.job, ready.session
+        job, session = prepared.job, prepared.session
         try:
             # Once more: Spark has put its own handler for SIGINT in place.
-            with asked_by_signals(watch), watching(watch, *beside, *metrics):
-                missing = wished_for(store, spec, attempt)
-                if watch.ending is None and not watch.stopping.is_set():
+            with stop_on_signals(watch), polling(watch, *tasks, *metrics):
+                missing = missing_epochs_action(store, spec, attempt)
+                if watch.stop_mode is None and not watch.stopping.is_set():
                     run(
                         job,
                         store=store.uri,
@@ -224,7 +224,7 @@ def _run_attempt(
                     )
                     # It was for this start.
                     missing = None
-                if watch.ending == "drain":
+                if watch.stop_mode == "drain":
                     run(
                         job,
                         store=store.uri,
@@ -232,7 +232,7 @@ def _run_attempt(
                         spark=session,
                         on_epoch=after_epoch,
                         on_stage=start.enter,
-                        stop=watch.until_drained(),
+                        stop=watch.drain_event(),
                         takeover=attempt.takeover,
                         run_id=attempt.run_id,
                         handle_signals=False,
@@ -242,26 +242,26 @@ def _run_attempt(
                         clock=clock,
                     )
         finally:
-            with _ended_in_time(process):
+            with _exit_deadline(process):
                 session.stop()
 
 
-def _made_ready(spec: JobSpec, start: StartReport, log: Path | None) -> Ready:
-    spark = SparkStart(spec, start.beside, log=log)
+def _prepare(spec: JobSpec, start: StartReport, log: Path | None) -> PreparedDriver:
+    spark = SparkStart(spec, start.in_parallel, log=log)
     # Loaded while the JVM starts.
     from tidemark.spark.loop import run  # noqa: F401
 
-    job = _loaded(spec)
+    job = _load(spec)
     start.enter(SPARK)
-    return Ready(job, spark.session())
+    return PreparedDriver(job, spark.session())
 
 
-def _keeping_standby(
+def _standby_tasks(
     store: JobStore, attempt: Attempt, generation: SpecGeneration, process: ProcessHandle, *, needed: Callable[[], bool]
 ) -> tuple[Callable[[], None], ...]:
     if not generation.spec.standby or process.log is None:
         return ()
-    return (StandbyKeeper(store, generation, attempt.number, Path(process.log), needed).keep,)
+    return (StandbyKeeper(store, generation, attempt.number, Path(process.log), needed).ensure_standby,)
 
 
 def _generation(store: JobStore, name: str, number: int) -> SpecGeneration:
@@ -275,7 +275,7 @@ def _generation(store: JobStore, name: str, number: int) -> SpecGeneration:
     return found
 
 
-def _loaded(spec: JobSpec) -> Job:
+def _load(spec: JobSpec) -> Job:
     job = load_job(spec.code)
     if spec.outputs_root is not None:
         return isolated(job, name=spec.job, root=spec.outputs_root)
@@ -288,7 +288,7 @@ def _loaded(spec: JobSpec) -> Job:
     return job
 
 
-def _ended_by(store: JobStore, name: str, number: int, error: TidemarkError, clock: Clock) -> int:
+def _record_failure(store: JobStore, name: str, number: int, error: TidemarkError, clock: Clock) -> int:
     """Say what ended the attempt, where the run has not said so itself; returns the exit code."""
     logger.error("%s", error, exc_info=error)
     if isinstance(error, FencedError):
@@ -297,13 +297,13 @@ def _ended_by(store: JobStore, name: str, number: int, error: TidemarkError, clo
     if not isinstance(error, JobRunningError):
         with contextlib.suppress(TidemarkError):
             owner = current_owner(f"{ATTEMPT_RUN}{number}")
-            known = _known(store, name)
+            known = _written_state(store, name)
             if known != (owner.run_id, "failed"):
                 write_failure(store, name, error.with_job(name), owner=owner, at=clock.now_ms())
     return TEMPORARY if error.transient else TERMINAL
 
 
-def _known(store: JobStore, name: str) -> tuple[str, str] | None:
+def _written_state(store: JobStore, name: str) -> tuple[str, str] | None:
     try:
         status = read_status(store, name)
     except StoreError:
@@ -322,21 +322,21 @@ def _this_process(launcher: str, log: Path | None) -> ProcessHandle:
     )
 
 
-def _bounding(process: ProcessHandle) -> tuple[Callable[[], None], ...]:
-    out = _printed(process)
-    return () if out is None else (lambda: keep_bounded(out), lambda: keep_bounded(out.with_name(STANDBY_OUT)))
+def _output_limits(process: ProcessHandle) -> tuple[Callable[[], None], ...]:
+    out = _output_file(process)
+    return () if out is None else (lambda: limit_size(out), lambda: limit_size(out.with_name(STANDBY_OUT)))
 
 
-def _printed(process: ProcessHandle) -> Path | None:
+def _output_file(process: ProcessHandle) -> Path | None:
     """Return the file of what the process and its JVM print, None where it is not known to us."""
     return Path(process.log).with_name(OUT) if process.log is not None else None
 
 
 @contextlib.contextmanager
-def _ended_in_time(process: ProcessHandle) -> Iterator[None]:
+def _exit_deadline(process: ProcessHandle) -> Iterator[None]:
     """End the process if the block takes too long, such as the good-bye to a cluster that is gone."""
     code = FINISHED if sys.exc_info()[0] is None else TEMPORARY
-    timer = threading.Timer(_END_SECONDS, lambda: _leave(process, code=code))
+    timer = threading.Timer(_END_SECONDS, lambda: _exit_now(process, code=code))
     timer.daemon = True
     timer.start()
     try:
@@ -345,25 +345,25 @@ def _ended_in_time(process: ProcessHandle) -> Iterator[None]:
         timer.cancel()
 
 
-def _leave(process: ProcessHandle, *, code: int = FINISHED) -> NoReturn:
+def _exit_now(process: ProcessHandle, *, code: int = FINISHED) -> NoReturn:
     """End this process at once; its JVM notices and ends, too."""
-    _note_ending(process, code)
+    _record_exit(process, code)
     logging.shutdown()
     os._exit(code)
 
 
-def _note_ending(process: ProcessHandle, code: int, *, standby: int | None = None) -> None:
+def _record_exit(process: ProcessHandle, code: int, *, standby: int | None = None) -> None:
     """Write down how this process ends; ``standby`` is the generation that it stood by for, if it did."""
     if process.log is not None and process.pid is not None:
         log, name = Path(process.log), DRIVER_ENDED
         # A standby that was handed nothing ends beside a driver that lives, or whose own end is to be read.
-        if standby is not None and ordered_attempt(log.parent, Standby(process.pid, process.started, standby)) is None:
+        if standby is not None and assigned_attempt(log.parent, Standby(process.pid, process.started, standby)) is None:
             name = STANDBY_ENDED
         with contextlib.suppress(OSError):
-            write_ending(log, pid=process.pid, started=process.started, code=code, name=name)
+            write_exit_status(log, pid=process.pid, started=process.started, code=code, name=name)
 
 
-def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
+def _parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tidemark.control.driver.driver", description="Run one attempt of a job.")
     parser.add_argument("--store", required=True, help="root of the job store")
     parser.add_argument("--job", required=True, help="the job's name")

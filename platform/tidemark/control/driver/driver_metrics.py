@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from tidemark.clock import SYSTEM_CLOCK, Clock
-from tidemark.control.metrics.metric_server import MetricServer, StoredJob, listening_place, serve_metrics
+from tidemark.control.metrics.metric_server import MetricServer, StoredJob, listen_address, serve_metrics
 from tidemark.control.model.driver_warnings import delete_warning, write_warning
 from tidemark.control.model.records import DriverWarning
 from tidemark.errors import DefinitionError, SetupError, TidemarkError
@@ -28,21 +28,21 @@ class DriverMetrics:
         store: the root store.
         job: the job's name.
         attempt: number of the driver's attempt, whose warning says that metrics are not served.
-        place: where to listen, as ``metric_server.listening_place`` reads it.
+        address: where to listen, as ``metric_server.listen_address`` reads it.
         clock: processing time.
     """
 
-    def __init__(self, store: JobStore, job: str, attempt: int, place: str, *, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(self, store: JobStore, job: str, attempt: int, address: str, *, clock: Clock = SYSTEM_CLOCK) -> None:
         self._store = store
         self._job = job
         self._attempt = attempt
-        self._place = place
+        self._address = address
         self._clock = clock
         self._server: MetricServer | None = None
         self._logged = ""
         self._written = ""
 
-    def try_again(self) -> None:
+    def ensure_served(self) -> None:
         """Serve, unless that is done; where it cannot be done, say so once. Called every few seconds while the job runs.
 
         Raises:
@@ -50,7 +50,7 @@ class DriverMetrics:
         """
         if self._server is None:
             try:
-                host, port = listening_place(self._place)
+                host, port = listen_address(self._address)
                 self._server = serve_metrics(StoredJob(self._store, self._job, clock=self._clock), port, host=host)
             except (SetupError, DefinitionError) as error:
                 self._warn(f"it runs without metrics: {error}")
@@ -78,16 +78,16 @@ class DriverMetrics:
 @contextmanager
 def driver_metrics(store: JobStore, job: str, attempt: int) -> Iterator[tuple[Callable[[], None], ...]]:
     """Serve a driver's metrics where the environment wants them; yields what is to be called every few seconds meanwhile."""
-    place = os.environ.get(METRICS_VARIABLE)
-    if not place:
+    address = os.environ.get(METRICS_VARIABLE)
+    if not address:
         yield ()
         return
-    metrics = DriverMetrics(store, job, attempt, place)
+    metrics = DriverMetrics(store, job, attempt, address)
     try:
         try:
-            metrics.try_again()
+            metrics.ensure_served()
         except TidemarkError as error:
             logger.warning("%s", error)
-        yield (metrics.try_again,)
+        yield (metrics.ensure_served,)
     finally:
         metrics.close()

@@ -18,7 +18,7 @@ logger = logging.getLogger("tidemark")
 
 
 @contextmanager
-def asked_by_signals(watch: SpecWatch) -> Iterator[None]:
+def stop_on_signals(watch: SpecWatch) -> Iterator[None]:
     """Let SIGTERM and SIGINT ask for an end, also while nothing runs yet.
 
     SIGTERM may come again and again: a reconciler that does not know whether the one before it sent it sends it, and a driver that

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tidemark.control.model.driver_starts import JVM, SESSION
-from tidemark.control.model.executor_settings import executor_settings
+from tidemark.control.model.dynamic_allocation import dynamic_allocation_settings
 from tidemark.control.model.spec import JobSpec
 from tidemark.errors import EngineError, TidemarkError
 from tidemark.state.encoding.redaction import without_secrets
@@ -40,7 +40,7 @@ class SparkStart:
         self._spec = spec
         self._timed = timed
         self._log = log
-        self._conf = {**executor_settings(spec), **spec.conf}
+        self._conf = {**dynamic_allocation_settings(spec), **spec.conf}
         self._name = f"tidemark {spec.job}"
         settings = start_settings(spec.master, app_name=self._name, conf=self._conf)
         self._jvm: Future[None] = Future()

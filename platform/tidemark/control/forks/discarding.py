@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tidemark.clock import SYSTEM_CLOCK, Clock
-from tidemark.control.desired.generations import read_spec, require_spec
-from tidemark.control.model.layout import CONTROL
+from tidemark.control.desired.spec_store import read_spec, require_spec
+from tidemark.control.model.paths import CONTROL
 from tidemark.control.model.spec import ForkOrigin, SpecGeneration
 from tidemark.control.observed.observe import job_names
 from tidemark.crashpoints import crash_point
 from tidemark.errors import CorruptStoreError, DefinitionError, SavepointInUseError, TidemarkError
-from tidemark.locations import Location, leads_into
+from tidemark.locations import Location, stays_within
 from tidemark.savepoints.model.isolation import overlaps
 from tidemark.savepoints.model.restore import Restore
 from tidemark.savepoints.restore.loans import give_up
@@ -94,13 +94,13 @@ def discard(store: JobStore, name: str, *, of: str = "", clock: Clock = SYSTEM_C
     log = JobLog(folder, name, clock)
     begun = read_discard(folder)
     if begun is not None:
-        return _go_on(store, log, begun, of=of)
+        return _resume(store, log, begun, of=of)
     generation, root = _fork(store, name)
     if of:
         require_fork_of(generation.spec.origin, name, of)
     if generation.spec.wanted == "running":
         raise DefinitionError(f"the fork {name!r} is wanted running", fix=f"stop it first: `tidemark stop {name}`", job=name)
-    _require_unread(folder, name)
+    _require_no_readers(folder, name)
     driver = log.acquire(current_owner("discard"), instead=f"stop the fork: `tidemark stop {name}`")
     try:
         return _delete(store, name, _begin(store, driver, name, generation, root))
@@ -110,7 +110,7 @@ def discard(store: JobStore, name: str, *, of: str = "", clock: Clock = SYSTEM_C
         raise
 
 
-def places_of_others(store: JobStore, name: str) -> dict[str, tuple[str, ...]]:
+def locations_of_other_jobs(store: JobStore, name: str) -> dict[str, tuple[str, ...]]:
     """Return where other jobs have anything: their folders, the outputs of what they can go on from or back to, the roots of forks.
 
     Raises:
@@ -152,12 +152,12 @@ def _begin(store: JobStore, driver: Driver, name: str, generation: SpecGeneratio
     """Make sure that nobody else needs what goes, and write down what that is."""
     tables = _tables(driver.last, root)
     _require_no_links(driver.log.store, root, tables)
-    others = [place for places in places_of_others(store, name).values() for place in places]
+    others = [place for places in locations_of_other_jobs(store, name).values() for place in places]
     # Who is being restored from it holds its files first, and then looks whether the savepoint is still there.
     pins = Pins(driver.log)
     for pin in pins.names():
         pins.remove(pin)
-    _require_unread(driver.log.store, name)
+    _require_no_readers(driver.log.store, name)
     apart = []
     for place in tables:
         if any(overlaps(place, other) for other in others):
@@ -172,10 +172,10 @@ def _begin(store: JobStore, driver: Driver, name: str, generation: SpecGeneratio
     return note
 
 
-def _go_on(store: JobStore, log: JobLog, begun: DiscardNote, *, of: str) -> tuple[str, ...]:
+def _resume(store: JobStore, log: JobLog, begun: DiscardNote, *, of: str) -> tuple[str, ...]:
     if of and begun.of:
         _require_of(begun.of, log.job, of)
-    _require_not_anew(store, log.job, begun)
+    _require_not_resubmitted(store, log.job, begun)
     # As long as its records are whole, a driver may be at work again.
     with suppress(CorruptStoreError):
         log.acquire(current_owner("discard"), instead=f"stop the fork: `tidemark stop {log.job}`")
@@ -200,7 +200,7 @@ def _delete(store: JobStore, name: str, begun: DiscardNote) -> tuple[str, ...]:
     return (*begun.tables, str(folder.location))
 
 
-def _require_not_anew(store: JobStore, name: str, note: DiscardNote) -> None:
+def _require_not_resubmitted(store: JobStore, name: str, note: DiscardNote) -> None:
     generation = read_spec(store, name)
     if generation is not None and generation.at > note.at:
         raise DefinitionError(
@@ -215,7 +215,7 @@ def _require_of(origin: str, name: str, job: str) -> None:
         raise DefinitionError(f"{name!r} is a fork of job {origin!r}", fix=f"name that job, or a fork of {job!r}", job=job)
 
 
-def _require_unread(folder: JobStore, name: str) -> None:
+def _require_no_readers(folder: JobStore, name: str) -> None:
     holders = sorted({hold.job for hold in Holds(folder).list()} - {name})
     if holders:
         raise SavepointInUseError(f"the state of {name!r} is read by {', '.join(holders)}", fix="discard these first", job=name)
@@ -227,7 +227,7 @@ def _tables(head: EpochRecord | None, root: str) -> list[str]:
     outputs = head.outputs.values() if head is not None else ()
     # Without the dots that a location may have: with them another folder may seem to lie within.
     places = [str(Location.parse(output.location)) for output in outputs if output.location is not None]
-    return [place for place in places if place.startswith(within) and leads_into(place.removeprefix(within))]
+    return [place for place in places if place.startswith(within) and stays_within(place.removeprefix(within))]
 
 
 def _require_no_links(folder: JobStore, root: str, tables: list[str]) -> None:

@@ -9,10 +9,10 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from tidemark.clock import SYSTEM_CLOCK, Clock
-from tidemark.control.desired.generations import change_spec, read_spec, who
-from tidemark.control.forks.discarding import places_of_others, read_discard
+from tidemark.control.desired.spec_store import change_spec, current_user, read_spec
+from tidemark.control.forks.discarding import locations_of_other_jobs, read_discard
 from tidemark.control.model.spec import ForkOrigin, JobSpec, SpecGeneration
-from tidemark.control.upgrade.upgrade_verdict import Judge, Maps, judge_code
+from tidemark.control.upgrade.code_check import Judge, Maps, judge_code
 from tidemark.errors import DefinitionError, NotReachedError
 from tidemark.graph.operators.window.columns import BOUNDS, PANE
 from tidemark.locations import Location
@@ -125,7 +125,7 @@ def fork(
         return spec
 
     judge(store, spec, renamed, savepoint, job).require(by_options=True)
-    return change_spec(store, name, change, by=by or who(), why=why or f"fork of {job} from {savepoint}", clock=clock)
+    return change_spec(store, name, change, by=by or current_user(), why=why or f"fork of {job} from {savepoint}", clock=clock)
 
 
 def diff_output(store: JobStore, job: str, other: str, output: str, *, keys: tuple[str, ...] = (), samples: int = 10) -> RowDiff:
@@ -256,7 +256,7 @@ def _key_entries(keys: object) -> list[dict[str, object]]:
 def _require_apart(store: JobStore, job: str, savepoint: Savepoint, name: str, outputs: str) -> None:
     head, root = newest_epoch(store, job), Location.parse(outputs)
     names = {*savepoint.record.outputs, *(head.outputs if head is not None else ())}
-    require_apart(name, sorted(str(root.joined(output)) for output in names), places_of_others(store, name))
+    require_apart(name, sorted(str(root.joined(output)) for output in names), locations_of_other_jobs(store, name))
 
 
 def _require_new(store: JobStore, name: str, newest: SpecGeneration | None) -> None:

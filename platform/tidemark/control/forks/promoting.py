@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidemark.control.desired.generations import read_spec, require_spec
+from tidemark.control.desired.spec_store import read_spec, require_spec
 from tidemark.control.model.spec import JobSpec
+from tidemark.control.upgrade.code_check import Maps
 from tidemark.control.upgrade.upgrade_request import UpgradeRequest
-from tidemark.control.upgrade.upgrade_verdict import Maps
 from tidemark.errors import UpgradeError
 from tidemark.savepoints.core.savepoint_store import SavepointStore
 from tidemark.savepoints.model.restore import Restore

@@ -15,8 +15,8 @@ def launchers_here() -> Mapping[str, Launcher]:
     return {"local": LocalLauncher(), "spark-submit": SparkSubmitLauncher()}
 
 
-def some_ended(launchers: Mapping[str, Launcher]) -> bool:
+def any_driver_ended(launchers: Mapping[str, Launcher]) -> bool:
     """Say whether a driver on this machine has ended since it was last looked at."""
     from tidemark.control.launch.local_launcher import LocalLauncher
 
-    return any(launcher.some_ended() for launcher in launchers.values() if isinstance(launcher, LocalLauncher))
+    return any(launcher.any_driver_ended() for launcher in launchers.values() if isinstance(launcher, LocalLauncher))

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Final
 
 from tidemark.control.launch.logs import OUT, rotate, tail
-from tidemark.control.launch.processes import end_session, facts_of, spawn, take_note
-from tidemark.control.launch.run_folder import SCRATCH, RunFolder, read_ending, run_folder, write_ending
-from tidemark.control.model.launcher import Probe
+from tidemark.control.launch.processes import kill_session, process_info, reap, spawn
+from tidemark.control.launch.run_folder import SCRATCH, RunFolder, read_exit_status, run_folder, write_exit_status
+from tidemark.control.model.launcher import ProcessState
 from tidemark.control.model.records import Attempt, ProcessHandle
 from tidemark.control.model.spec import JobSpec, SpecGeneration
-from tidemark.control.model.standby_files import order_standby, read_standby
+from tidemark.control.model.standby_files import assign_attempt, read_standby
 from tidemark.errors import LaunchError
 from tidemark.state.encoding.redaction import redacted, without_secrets
 from tidemark.state.log.owners import born_since_boot, known_dead, process_birth
@@ -25,7 +25,7 @@ from tidemark.state.log.records import OwnerInfo
 
 DRIVER: Final = "tidemark.control.driver.driver"
 
-_OF_THE_STARTER: Final = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "_PYSPARK_DRIVER_CONN_INFO_PATH", "SPARK_ENV_LOADED")
+_PARENT_VARIABLES: Final = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "_PYSPARK_DRIVER_CONN_INFO_PATH", "SPARK_ENV_LOADED")
 """Variables by which a process that runs in Spark itself would hand its own JVM on."""
 
 _MARK: Final = "TIDEMARK_DRIVER"
@@ -60,12 +60,12 @@ class LocalLauncher:
                 raise LaunchError(
                     f"the working directory {folder} of job {job.job!r} is not there", fix="create it, or submit with another"
                 )
-            handed = self._handed(spec, attempt, files)
+            handed = self._hand_to_standby(spec, attempt, files)
             if handed is not None:
                 return handed
             files.logs.mkdir(parents=True, exist_ok=True, mode=0o700)
             rotate(files.out)
-            scratch = files.scratch_of(attempt.number)
+            scratch = files.new_scratch(attempt.number)
             variables = {**self.environment(job, scratch), _MARK: str(files.log), SCRATCH: str(scratch)}
             command = self.command(spec, attempt, store_uri, files)
             pid = spawn(command, variables, out=files.out, folder=folder)
@@ -79,12 +79,12 @@ class LocalLauncher:
         # One that is gone already must not be taken for another that gets its number later.
         return ProcessHandle(self._name, self._host, pid, started=process_birth(pid) or f"{pid} is gone", log=str(files.log))
 
-    def _handed(self, spec: SpecGeneration, attempt: Attempt, files: RunFolder) -> ProcessHandle | None:
+    def _hand_to_standby(self, spec: SpecGeneration, attempt: Attempt, files: RunFolder) -> ProcessHandle | None:
         """Hand the attempt to the process that stands by for just this spec; None where there is none, and one is to be started."""
         standby = read_standby(files.logs) if spec.spec.standby else None
-        if standby is None or not standby.ready or not standby.lives or standby.generation != spec.generation:
+        if standby is None or not standby.ready or not standby.is_alive or standby.generation != spec.generation:
             return None
-        if not order_standby(files.logs, standby, attempt.number):
+        if not assign_attempt(files.logs, standby, attempt.number):
             return None
         return ProcessHandle(self._name, self._host, standby.pid, started=standby.started, log=str(files.log))
 
@@ -106,18 +106,18 @@ class LocalLauncher:
 
     def environment(self, job: JobSpec, scratch: Path) -> dict[str, str]:
         """Return the variables of a driver: those of this process, the job's own, and where its code is."""
-        found = {key: value for key, value in os.environ.items() if key not in _OF_THE_STARTER}
+        found = {key: value for key, value in os.environ.items() if key not in _PARENT_VARIABLES}
         # What a driver that is killed leaves behind lies where the next one removes it.
         found |= {"TMPDIR": str(scratch), "SPARK_LOCAL_DIRS": found.get("SPARK_LOCAL_DIRS", str(scratch))}
         found |= job.variables
-        paths = [str(path) for path in code_places(job)] + [path for path in (found.get("PYTHONPATH"),) if path]
+        paths = [str(path) for path in resolve_code_paths(job)] + [path for path in (found.get("PYTHONPATH"),) if path]
         return {**found, "PYTHONPATH": os.pathsep.join(paths)} if paths else found
 
-    def probe(self, handle: ProcessHandle) -> Probe:
+    def probe(self, handle: ProcessHandle) -> ProcessState:
         """Say whether a process lives."""
         if not self._is_here(handle) or handle.pid is None:
             return "unknown"
-        self._take_note(handle)
+        self._reap(handle)
         owner = OwnerInfo(handle.host, handle.pid, handle.started)
         if known_dead(owner):
             self._alive.pop(handle.pid, None)
@@ -125,7 +125,7 @@ class LocalLauncher:
         self._alive[handle.pid] = owner
         return "alive"
 
-    def some_ended(self) -> bool:
+    def any_driver_ended(self) -> bool:
         """Say whether a driver that was alive when it was last probed has ended since; of each it is said once."""
         ended = [pid for pid, owner in tuple(self._alive.items()) if known_dead(owner)]
         for pid in ended:
@@ -136,8 +136,8 @@ class LocalLauncher:
         """Return what a process that is gone ended with, None where nobody took note."""
         if not self._is_here(handle) or handle.pid is None or handle.log is None:
             return None
-        self._take_note(handle)
-        return read_ending(Path(handle.log), pid=handle.pid, started=handle.started)
+        self._reap(handle)
+        return read_exit_status(Path(handle.log), pid=handle.pid, started=handle.started)
 
     def ask_to_stop(self, handle: ProcessHandle) -> None:
         """Send the driver SIGTERM: it finishes its epoch and ends."""
@@ -159,12 +159,12 @@ class LocalLauncher:
         if not self._is_here(handle) or handle.pid is None:
             return
         if known_dead(OwnerInfo(handle.host, handle.pid, handle.started)):
-            self._end_rest(handle, handle.pid)
+            self._kill_leftovers(handle, handle.pid)
         else:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(handle.pid, signal.SIGKILL)
-            end_session(handle.pid)
-        self._take_note(handle)
+            kill_session(handle.pid)
+        self._reap(handle)
 
     def logs(self, handle: ProcessHandle, lines: int) -> tuple[str, ...]:
         """Return the newest lines of the log; where a driver died before it wrote any, of what it printed."""
@@ -176,26 +176,26 @@ class LocalLauncher:
     def _is_here(self, handle: ProcessHandle) -> bool:
         return handle.host == self._host
 
-    def _end_rest(self, handle: ProcessHandle, leader: int) -> None:
+    def _kill_leftovers(self, handle: ProcessHandle, leader: int) -> None:
         """End what is left of the session that a driver led; who has its number by now, and does not come from it, is left alone."""
-        facts = facts_of(leader)
-        if (facts is None or facts.ended) and handle.log is not None and born_since_boot(handle.started):
-            end_session(leader, mark=f"{_MARK}={handle.log}")
+        info = process_info(leader)
+        if (info is None or info.is_zombie) and handle.log is not None and born_since_boot(handle.started):
+            kill_session(leader, mark=f"{_MARK}={handle.log}")
 
-    def _take_note(self, handle: ProcessHandle) -> None:
+    def _reap(self, handle: ProcessHandle) -> None:
         """Take note of the end of a child of this process: nothing is left of it, and how it ended is written down."""
         if handle.pid is None:
             return
-        facts = facts_of(handle.pid)
+        info = process_info(handle.pid)
         # Another child of this process may have got the number.
-        if facts is not None and (not facts.ended or not handle.started.endswith(f":{facts.started}")):
+        if info is not None and (not info.is_zombie or not handle.started.endswith(f":{info.started}")):
             return
-        code = take_note(handle.pid) if facts is not None else None
+        code = reap(handle.pid) if info is not None else None
         if code is not None and handle.log is not None:
             log = Path(handle.log)
             with suppress(OSError):
-                if read_ending(log, pid=handle.pid, started=handle.started) is None:
-                    write_ending(log, pid=handle.pid, started=handle.started, code=code)
+                if read_exit_status(log, pid=handle.pid, started=handle.started) is None:
+                    write_exit_status(log, pid=handle.pid, started=handle.started, code=code)
 
 
 def driver_arguments(job: str, attempt: Attempt, store_uri: str, *, launcher: str, log: Path | None) -> tuple[str, ...]:
@@ -204,7 +204,7 @@ def driver_arguments(job: str, attempt: Attempt, store_uri: str, *, launcher: st
     return (*arguments, "--log", str(log)) if log is not None else arguments
 
 
-def code_places(job: JobSpec) -> tuple[Path, ...]:
+def resolve_code_paths(job: JobSpec) -> tuple[Path, ...]:
     """Return the job's code paths, absolute; relative ones begin at its working directory.
 
     Raises:

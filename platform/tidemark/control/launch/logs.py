@@ -30,7 +30,7 @@ OUT_BYTES: Final = 10 * 1024 * 1024
 OUT_FILES: Final = 3
 
 
-class JobLines(logging.Formatter):
+class JobLogFormatter(logging.Formatter):
     """Writes records as lines that say which job they are of, and how far it was.
 
     Args:
@@ -71,7 +71,7 @@ class JobLines(logging.Formatter):
         return json.dumps({name: value for name, value in fields.items() if value is not None}, ensure_ascii=False)
 
 
-def log_to(path: Path | None, lines: JobLines) -> logging.Handler:
+def log_to(path: Path | None, lines: JobLogFormatter) -> logging.Handler:
     """Send the log of this process to a file that is rotated, or to standard error.
 
     Args:
@@ -106,13 +106,13 @@ def rotate(path: Path, files: int = OUT_FILES) -> None:
             older.replace(path.with_name(f"{path.name}.{number}"))
 
 
-def keep_bounded(path: Path, most: int = OUT_BYTES) -> None:
+def limit_size(path: Path, limit: int = OUT_BYTES) -> None:
     """Empty a file that has grown too large, after a copy, while processes go on appending to it.
 
     What they write between the copy and the emptying is lost; it is what a JVM prints, not the log. A symbolic link is left: what it leads
     to is not ours to empty.
     """
-    if path.exists() and not path.is_symlink() and path.stat().st_size > most:
+    if path.exists() and not path.is_symlink() and path.stat().st_size > limit:
         copy = path.with_name(f"{path.name}.1.{os.getpid()}")
         shutil.copyfile(path, copy)
         copy.replace(path.with_name(f"{path.name}.1"))

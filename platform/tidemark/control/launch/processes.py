@@ -22,7 +22,7 @@ _DEFAULT_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.
 
 
 @dataclass(frozen=True)
-class ProcessFacts:
+class ProcessInfo:
     """A process as ``/proc`` shows it; ``started`` is the clock tick of its birth."""
 
     pid: int
@@ -31,7 +31,7 @@ class ProcessFacts:
     started: str
 
     @property
-    def ended(self) -> bool:
+    def is_zombie(self) -> bool:
         """Whether it has ended and only waits for its parent to take note."""
         return self.state in {"Z", "X"}
 
@@ -68,7 +68,7 @@ def spawn(command: Sequence[str], environment: Mapping[str, str], *, out: Path, 
     )
 
 
-def facts_of(pid: int) -> ProcessFacts | None:
+def process_info(pid: int) -> ProcessInfo | None:
     """Return what is known of a process, None where there is none, or no ``/proc``."""
     try:
         stat = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
@@ -76,18 +76,18 @@ def facts_of(pid: int) -> ProcessFacts | None:
         return None
     # The second field is the program's name in parentheses and may hold anything, so count from the last parenthesis.
     fields = stat.rpartition(")")[2].split()
-    return ProcessFacts(pid, fields[0], int(fields[3]), fields[19])
+    return ProcessInfo(pid, fields[0], int(fields[3]), fields[19])
 
 
-def session_members(leader: int) -> tuple[ProcessFacts, ...]:
+def session_members(leader: int) -> tuple[ProcessInfo, ...]:
     """Return the living processes of a session."""
     with suppress(OSError):
-        found = (facts_of(int(entry.name)) for entry in _PROC.iterdir() if entry.name.isdecimal())
-        return tuple(facts for facts in found if facts is not None and facts.session == leader and not facts.ended)
+        found = (process_info(int(entry.name)) for entry in _PROC.iterdir() if entry.name.isdecimal())
+        return tuple(info for info in found if info is not None and info.session == leader and not info.is_zombie)
     return ()
 
 
-def take_note(pid: int) -> int | None:
+def reap(pid: int) -> int | None:
     """Take note of the end of a child of this process, so that nothing is left of it; returns its exit code, negative for a signal.
 
     None where it lives, or is no child of this process.
@@ -99,7 +99,7 @@ def take_note(pid: int) -> int | None:
     return os.waitstatus_to_exitcode(status) if ended else None
 
 
-def end_session(leader: int, *, mark: str | None = None, clock: Clock = SYSTEM_CLOCK) -> bool:
+def kill_session(leader: int, *, mark: str | None = None, clock: Clock = SYSTEM_CLOCK) -> bool:
     """End all processes of a session at once; False where some cannot be ended.
 
     Processes that are just being started come and go while they are counted, so they are counted until there are none.

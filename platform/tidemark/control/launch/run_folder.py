@@ -14,7 +14,7 @@ from typing import Final
 from tidemark.control.launch.logs import LOG, OUT
 from tidemark.state.status.log_folder import log_folder
 
-ENDED: Final = "driver.exit"
+EXIT_FILE: Final = "driver.exit"
 
 SCRATCH: Final = "TIDEMARK_SCRATCH"
 """Variable of a driver: the folder for its temporary files, which it is in whatever ``TMPDIR`` the spec gives it."""
@@ -40,7 +40,7 @@ class RunFolder:
         """What the driver's process and its JVM print."""
         return self.logs / OUT
 
-    def scratch_of(self, attempt: int) -> Path:
+    def new_scratch(self, attempt: int) -> Path:
         """Return an empty folder for an attempt's temporary files; those of earlier ones, which were killed perhaps, go.
 
         Raises:
@@ -52,11 +52,11 @@ class RunFolder:
         folder.mkdir(parents=True, mode=0o700)
         return folder
 
-    def scratch_of_standby(self, attempt: int) -> Path:
+    def new_standby_scratch(self, attempt: int) -> Path:
         """Return a folder for the standby of an attempt's driver; those of earlier ones go, but the one that this process lives in.
 
         Raises:
-            OSError: as for ``scratch_of``.
+            OSError: as for ``new_scratch``.
         """
         self._require_own()
         place, own = self.scratch.with_name(f"{self.scratch.name}{_STANDBY}"), own_scratch()
@@ -101,17 +101,17 @@ def _temporary() -> Path:
     return own.parents[3] if own is not None and len(own.parents) > 3 else Path(tempfile.gettempdir())
 
 
-def write_ending(log: Path, *, pid: int, started: str, code: int, name: str = ENDED) -> None:
-    """Write down what a process ended with, beside its log; a driver's in the file that ``read_ending`` looks for."""
+def write_exit_status(log: Path, *, pid: int, started: str, code: int, name: str = EXIT_FILE) -> None:
+    """Write down what a process ended with, beside its log; a driver's in the file that ``read_exit_status`` looks for."""
     temporary = log.with_name(f"{name}.{os.getpid()}")
     temporary.write_text(json.dumps({"pid": pid, "started": started, "code": code}), encoding="utf-8")
     temporary.replace(log.with_name(name))
 
 
-def read_ending(log: Path, *, pid: int, started: str) -> int | None:
+def read_exit_status(log: Path, *, pid: int, started: str) -> int | None:
     """Return what a process ended with, None where nobody took note."""
     try:
-        found = json.loads(log.with_name(ENDED).read_text(encoding="utf-8"))
+        found = json.loads(log.with_name(EXIT_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     code = found.get("code") if isinstance(found, dict) and (found.get("pid"), found.get("started")) == (pid, started) else None

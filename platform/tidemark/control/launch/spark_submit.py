@@ -15,11 +15,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from tidemark.control.launch.local_launcher import DRIVER, LocalLauncher, code_places, driver_arguments
+from tidemark.control.launch.code_packaging import package_code
+from tidemark.control.launch.local_launcher import DRIVER, LocalLauncher, driver_arguments, resolve_code_paths
 from tidemark.control.launch.processes import session_members
 from tidemark.control.launch.run_folder import RunFolder
-from tidemark.control.launch.shipped_code import shipped
-from tidemark.control.model.executor_settings import executor_settings
+from tidemark.control.model.dynamic_allocation import dynamic_allocation_settings
 from tidemark.control.model.records import Attempt, ProcessHandle
 from tidemark.control.model.spec import JobSpec, SpecGeneration
 from tidemark.errors import LaunchError, LaunchRefusedError
@@ -27,7 +27,7 @@ from tidemark.errors import LaunchError, LaunchRefusedError
 NAME: Final = "spark-submit"
 DEPLOY_MODE: Final = "spark.submit.deployMode"
 
-_LEAVES: Final = {"yarn": "spark.yarn.submit.waitAppCompletion", "k8s": "spark.kubernetes.submission.waitAppCompletion"}
+_WAIT_SETTINGS: Final = {"yarn": "spark.yarn.submit.waitAppCompletion", "k8s": "spark.kubernetes.submission.waitAppCompletion"}
 """By which ``spark-submit`` ends when a driver on the cluster has started."""
 
 _DRIVER_VARIABLES: Final = {"yarn": "spark.yarn.appMasterEnv", "k8s": "spark.kubernetes.driverEnv"}
@@ -54,7 +54,7 @@ class SparkSubmitLauncher(LocalLauncher):
         """
         if not on_cluster(spec.spec):
             return super().launch(spec, attempt, store_uri)
-        if _scheduler(spec.spec) not in _LEAVES:
+        if _scheduler(spec.spec) not in _WAIT_SETTINGS:
             raise LaunchRefusedError(
                 f"master {spec.spec.master!r} takes no drivers in Python",
                 fix=f"leave {DEPLOY_MODE} out, so that the driver runs on this machine and the executors on the cluster",
@@ -71,25 +71,25 @@ class SparkSubmitLauncher(LocalLauncher):
     def command(self, spec: SpecGeneration, attempt: Attempt, store_uri: str, files: RunFolder) -> Sequence[str]:
         """Return ``spark-submit`` with its options, the driver's program and its arguments."""
         job, clustered = spec.spec, on_cluster(spec.spec)
-        archives = shipped(code_places(job), files.scratch / "code")
+        archives = package_code(resolve_code_paths(job), files.scratch / "code")
         options = ["--master", job.master, "--name", f"tidemark {job.job}"]
         for key, value in self.conf(job).items():
             options += ["--conf", f"{key}={value}"]
         if archives:
             options += ["--py-files", ",".join(map(str, archives))]
         log = None if clustered else files.log
-        return (self._found(), *options, _driver_file(), *driver_arguments(job.job, attempt, store_uri, launcher=NAME, log=log))
+        return (self._find_program(), *options, _driver_file(), *driver_arguments(job.job, attempt, store_uri, launcher=NAME, log=log))
 
     def conf(self, job: JobSpec) -> Mapping[str, str]:
         """Return the Spark settings that must be there before the JVM starts: the job's, before those of a session on one machine."""
         from tidemark.spark.env.session import local_settings
 
         local = local_settings() if job.master.startswith("local") else {}
-        leaves = {_LEAVES[_scheduler(job)]: "false"} if on_cluster(job) else {}
+        leaves = {_WAIT_SETTINGS[_scheduler(job)]: "false"} if on_cluster(job) else {}
         # Where a task runs, the job's module is imported, too, and reads the same variables.
         readers = ("spark.executorEnv", *((_DRIVER_VARIABLES[_scheduler(job)],) if on_cluster(job) else ()))
         variables = {f"{reader}.{key}": value for reader in readers for key, value in job.variables.items()}
-        return {**local, **leaves, **variables, **executor_settings(job), **job.conf}
+        return {**local, **leaves, **variables, **dynamic_allocation_settings(job), **job.conf}
 
     def environment(self, job: JobSpec, scratch: Path) -> dict[str, str]:
         """Return the variables of ``spark-submit``, which the driver inherits."""
@@ -104,7 +104,7 @@ class SparkSubmitLauncher(LocalLauncher):
         ours = (member.pid for member in session_members(leader) if _runs_driver(member.pid))
         return next(ours, None)
 
-    def _found(self) -> str:
+    def _find_program(self) -> str:
         home = os.environ.get("SPARK_HOME")
         spec = None if self._program or home else find_spec("pyspark")
         package = [str(Path(place, "bin", NAME)) for place in (spec.submodule_search_locations or ())] if spec is not None else []

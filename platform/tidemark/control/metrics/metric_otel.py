@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidemark.control.metrics.metric_board import ALL_METRICS, numbers_of
-from tidemark.control.metrics.metric_list import MetricInfo
-from tidemark.control.metrics.metric_server import Moments
+from tidemark.control.metrics.metric_catalog import MetricInfo
+from tidemark.control.metrics.metric_registry import ALL_METRICS, numbers_of
+from tidemark.control.metrics.metric_server import SnapshotSource
 from tidemark.errors import SetupError, TidemarkError
 
 if TYPE_CHECKING:
@@ -30,11 +30,11 @@ class OtelExport:
     close: Callable[[], None]
 
 
-def export_metrics(moments: Moments, *, provider: MeterProvider | None = None) -> OtelExport:
+def export_metrics(source: SnapshotSource, *, provider: MeterProvider | None = None) -> OtelExport:
     """Export metrics now and then, from a thread of OpenTelemetry's.
 
     Args:
-        moments: what is shown.
+        source: what is shown.
         provider: of meters; by default one that sends by OTLP over HTTP.
 
     Raises:
@@ -47,14 +47,14 @@ def export_metrics(moments: Moments, *, provider: MeterProvider | None = None) -
     except ImportError as error:
         raise _missing() from error
     if provider is not None:
-        _register(provider.get_meter("tidemark"), moments, Observation)
+        _register(provider.get_meter("tidemark"), source, Observation)
         return OtelExport(lambda: None)
     try:
         from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
     except ImportError as error:
         raise _missing() from error
     own = SdkProvider([PeriodicExportingMetricReader(OTLPMetricExporter())])
-    _register(own.get_meter("tidemark"), moments, Observation)
+    _register(own.get_meter("tidemark"), source, Observation)
     return OtelExport(own.shutdown)
 
 
@@ -67,20 +67,22 @@ def otel_name(info: MetricInfo) -> str:
     return f"tidemark.{info.stem}" + (f".{info.unit}" if info.unit and info.unit not in _SAID_BY_UNIT else "")
 
 
-def _register(meter: Meter, moments: Moments, observation: type[Observation]) -> None:
+def _register(meter: Meter, source: SnapshotSource, observation: type[Observation]) -> None:
     for info in ALL_METRICS:
         make = meter.create_observable_counter if info.kind == "counter" else meter.create_observable_gauge
-        make(otel_name(info), callbacks=[_callback(info, moments, observation)], unit=_UNITS[info.unit], description=info.text)
+        make(otel_name(info), callbacks=[_callback(info, source, observation)], unit=_UNITS[info.unit], description=info.text)
 
 
-def _callback(info: MetricInfo, moments: Moments, observation: type[Observation]) -> Callable[[CallbackOptions], Iterable[Observation]]:
+def _callback(
+    info: MetricInfo, source: SnapshotSource, observation: type[Observation]
+) -> Callable[[CallbackOptions], Iterable[Observation]]:
     def observe(_: CallbackOptions) -> Iterable[Observation]:
         try:
-            shown = moments.read()
+            snapshot = source.read()
         except TidemarkError as error:
             _LOG.warning("%s cannot be read: %s", info.name, error)
             return []
-        return [observation(value, dict(zip(info.labels, labels, strict=True))) for labels, value in numbers_of(info, shown)]
+        return [observation(value, dict(zip(info.labels, labels, strict=True))) for labels, value in numbers_of(info, snapshot)]
 
     return observe
 

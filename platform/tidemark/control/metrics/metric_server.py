@@ -14,21 +14,21 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from tidemark.clock import SYSTEM_CLOCK, Clock
-from tidemark.control.metrics.metric_board import Series, Shown, series_of
+from tidemark.control.metrics.metric_registry import MetricSnapshot, Series, series_of
 from tidemark.control.observed.observe import observe
-from tidemark.control.view.viewing import view_of
+from tidemark.control.view.view_builder import view_of
 from tidemark.errors import DefinitionError, SetupError, TidemarkError
 from tidemark.state.store.store import JobStore
 
 LOOPBACK = "127.0.0.1"
-_LEAST_AGE_SECONDS = 1.0
+_MIN_AGE_SECONDS = 1.0
 _LOG = logging.getLogger("tidemark.metrics")
 
 
-class Moments(Protocol):
+class SnapshotSource(Protocol):
     """Where the moment to show comes from."""
 
-    def read(self) -> Shown:
+    def read(self) -> MetricSnapshot:
         """Return it.
 
         Raises:
@@ -51,9 +51,9 @@ class StoredJob:
         self._job = job
         self._clock = clock
         self._lock = threading.Lock()
-        self._known: tuple[float, Shown] | None = None
+        self._known: tuple[float, MetricSnapshot] | None = None
 
-    def read(self) -> Shown:
+    def read(self) -> MetricSnapshot:
         """Return the job as its files say it is.
 
         Raises:
@@ -62,23 +62,23 @@ class StoredJob:
         """
         with self._lock:
             now = self._clock.monotonic()
-            if self._known is None or now - self._known[0] >= _LEAST_AGE_SECONDS:
+            if self._known is None or now - self._known[0] >= _MIN_AGE_SECONDS:
                 view = view_of(observe(self._root, self._job, {}), self._clock.now_ms())
-                self._known = now, Shown((view,))
+                self._known = now, MetricSnapshot((view,))
             return self._known[1]
 
 
 class TidemarkCollector(Collector):
     """Gives Prometheus's client what is measured, and whether it could be read (``tidemark_scrape_success``)."""
 
-    def __init__(self, moments: Moments) -> None:
-        self._moments = moments
+    def __init__(self, source: SnapshotSource) -> None:
+        self._source = source
 
     def collect(self) -> Iterator[Metric]:
         """Yield all families; called at each scrape. What cannot be read is left out, so that its series end."""
         read = GaugeMetricFamily("tidemark_scrape_success", "1 if what is measured could be read.")
         try:
-            found = list(series_of(self._moments.read()))
+            found = list(series_of(self._source.read()))
         except TidemarkError as error:
             _LOG.warning("the metrics cannot be read: %s", error)
             read.add_metric((), 0)
@@ -102,13 +102,13 @@ class MetricServer:
     close: Callable[[], None]
 
 
-def serve_metrics(moments: Moments, port: int, *, host: str = LOOPBACK) -> MetricServer:
+def serve_metrics(source: SnapshotSource, port: int, *, host: str = LOOPBACK) -> MetricServer:
     """Answer scrapes from a thread of its own, until closed.
 
     The page has no log-in and names jobs, sources and splits, so it is on loopback unless told otherwise.
 
     Args:
-        moments: what is shown.
+        source: what is shown.
         port: the port; 0 takes a free one.
         host: the address to listen on.
 
@@ -116,7 +116,7 @@ def serve_metrics(moments: Moments, port: int, *, host: str = LOOPBACK) -> Metri
         SetupError: the port is taken, or the address is not this machine's.
     """
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(TidemarkCollector(moments))
+    registry.register(TidemarkCollector(source))
     try:
         server, thread = start_http_server(port, addr=host, registry=registry)
     except (OSError, OverflowError) as error:
@@ -124,13 +124,13 @@ def serve_metrics(moments: Moments, port: int, *, host: str = LOOPBACK) -> Metri
     return MetricServer(f"http://{host}:{server.server_port}/metrics", lambda: _close(server, thread))
 
 
-def listening_place(text: str) -> tuple[str, int]:
+def listen_address(text: str) -> tuple[str, int]:
     """Return host and port of ``"9464"`` or ``"0.0.0.0:9464"``; without a host loopback.
 
     Raises:
         DefinitionError: it is neither.
 
-    >>> listening_place("9464")
+    >>> listen_address("9464")
     ('127.0.0.1', 9464)
     """
     host, _, port = text.rpartition(":")

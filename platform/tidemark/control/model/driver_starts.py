@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from tidemark.clock import SYSTEM_CLOCK, Clock
-from tidemark.control.model.layout import STARTS, numbered
+from tidemark.control.model.paths import STARTS, numbered
 from tidemark.control.model.records import Attempt, DriverStart
 from tidemark.errors import TidemarkError
 from tidemark.state.store.layout import job_folder
@@ -36,12 +36,12 @@ FIRST_EPOCH: Final = "first epoch"
 _ORDER: Final = (PYTHON, CODE, JVM, SESSION, SPARK, "recovery", "checkpoint", FIRST_EPOCH)
 
 
-def in_order(took: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+def sorted_stages(took: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
     """Return stages as they come one after the other."""
     return tuple(sorted(took.items(), key=lambda item: _ORDER.index(item[0]) if item[0] in _ORDER else len(_ORDER)))
 
 
-def went_on(start: DriverStart | None) -> bool:
+def reached_first_epoch(start: DriverStart | None) -> bool:
     """Say whether a driver is known to have come as far as its first epoch, whatever became of that."""
     return start is not None and (start.stage == FIRST_EPOCH or FIRST_EPOCH in start.took)
 
@@ -91,7 +91,7 @@ class StartReport:
         self._writer.shutdown(wait=True)
 
     @contextmanager
-    def beside(self, stage: str) -> Iterator[None]:
+    def in_parallel(self, stage: str) -> Iterator[None]:
         """Take the time of work in another thread, beside the stages."""
         begun = self._clock.monotonic()
         yield

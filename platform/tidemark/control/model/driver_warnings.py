@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidemark.control.model.layout import WARNINGS, numbered
+from tidemark.control.model.paths import WARNINGS, numbered
 from tidemark.control.model.records import DriverWarning
 from tidemark.state.store.layout import job_folder
 from tidemark.state.store.sealed import read_undamaged, write_sealed

@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 from tidemark.control.model.records import Attempt, ProcessHandle
 from tidemark.control.model.spec import SpecGeneration
 
-Probe = Literal["alive", "gone", "unknown"]
+ProcessState = Literal["alive", "gone", "unknown"]
 
 
 class Launcher(Protocol):
@@ -27,7 +27,7 @@ class Launcher(Protocol):
         """
         ...
 
-    def probe(self, handle: ProcessHandle) -> Probe:
+    def probe(self, handle: ProcessHandle) -> ProcessState:
         """Say whether a process lives; ``unknown`` where that cannot be told from here, such as a process of another machine.
 
         Whoever only looks calls it, too: it changes nothing.

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from tidemark.control.model.spec import Ending
+from tidemark.control.model.spec import StopMode
 from tidemark.state.encoding.codec import later
 from tidemark.state.log.records import OwnerInfo
 
@@ -115,7 +115,7 @@ class ControlStatus:
     asked_at: int | None = None
     suspicion: Suspicion | None = None
     counted_from: int = 0
-    asked: Ending | None = None
+    asked: StopMode | None = None
     told_at: int | None = later(None)
 
 

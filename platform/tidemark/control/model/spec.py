@@ -13,8 +13,8 @@ from tidemark.savepoints.model.restore import Restore
 from tidemark.state.encoding.codec import later
 from tidemark.state.log.progress import MissingEpochs
 
-Wanted = Literal["running", "suspended"]
-Ending = Literal["finish", "drain", "now"]
+DesiredState = Literal["running", "suspended"]
+StopMode = Literal["finish", "drain", "now"]
 """How a driver ends when its job is wanted suspended: after the epoch at hand; after all there is to read, with the watermark at
 the end of time, so that every window closes; at once."""
 
@@ -64,7 +64,7 @@ class AlertThresholds:
 
 
 @dataclass(frozen=True)
-class MissingEpochsWish:
+class MissingEpochsRequest:
     """What a driver may do about epochs that an output's place no longer holds: while the job's newest epoch is the one named here.
 
     What was done is noted by an epoch of its own, so a wish counts once.
@@ -132,8 +132,8 @@ class JobSpec:
     job: str
     code: str
     version: str = ""
-    wanted: Wanted = "running"
-    stop: Ending = "finish"
+    wanted: DesiredState = "running"
+    stop: StopMode = "finish"
     restarts: int = 0
     trigger_ms: int = 10_000
     parallelism: int | None = None
@@ -152,7 +152,7 @@ class JobSpec:
     outputs_root: str | None = later(None)
     for_rewind: bool = later(False)
     forked: ForkOrigin | None = later(None)  # noqa: RUF009 - it returns a field
-    missing_epochs: MissingEpochsWish | None = later(None)  # noqa: RUF009 - it returns a field
+    missing_epochs: MissingEpochsRequest | None = later(None)  # noqa: RUF009 - it returns a field
     standby: bool = later(False)
 
     @property
@@ -167,15 +167,15 @@ class JobSpec:
         """From when on an epoch at hand hangs."""
         return self.hang_after_ms if self.hang_after_ms is not None else max(10 * self.trigger_ms, 300_000)
 
-    def runs_otherwise_than(self, other: JobSpec) -> bool:
+    def requires_restart_from(self, other: JobSpec) -> bool:
         """Say whether a driver started for the other spec must be started anew for this one.
 
         What is done about missing epochs is done at the start: a driver goes on where nothing is asked any more.
         """
         asks = self.missing_epochs is not None and self.missing_epochs != other.missing_epochs
-        return asks or self.for_driver() != other.for_driver()
+        return asks or self.driver_settings() != other.driver_settings()
 
-    def for_driver(self) -> tuple[object, ...]:
+    def driver_settings(self) -> tuple[object, ...]:
         """Return what a driver takes from the spec once, when it starts, and goes by from then on."""
         return (
             self.code,
@@ -194,7 +194,7 @@ class JobSpec:
             self.standby,
         )
 
-    def other_code_than(self, other: JobSpec) -> bool:
+    def has_other_code_than(self, other: JobSpec) -> bool:
         """Say whether the change between the specs is one of code, which makes a restart an upgrade."""
         return (self.code, self.version, self.code_paths) != (other.code, other.version, other.code_paths)
 
@@ -210,6 +210,6 @@ class SpecGeneration:
     spec: JobSpec
 
 
-def asked_for(made: SpecGeneration) -> str:
+def describe_request(made: SpecGeneration) -> str:
     """Return who wants a job so and what for, in words."""
     return f"{made.why} ({made.by})" if made.why else f"asked by {made.by}"

@@ -21,7 +21,7 @@ OFFER: Final = "standby.json"
 ORDER: Final = "standby.go"
 LOG: Final = "standby.log"
 OUT: Final = "standby.out"
-ENDED: Final = "standby.exit"
+EXIT_FILE: Final = "standby.exit"
 """In the folder of the driver's log: who stands by, what it is to run, its log until then, what it prints, and how the last one ended that
 was handed nothing."""
 
@@ -36,7 +36,7 @@ class Standby:
     ready: bool = False
 
     @property
-    def lives(self) -> bool:
+    def is_alive(self) -> bool:
         """Whether the process is there."""
         return bool(self.started) and not known_dead(OwnerInfo(socket.gethostname(), self.pid, self.started))
 
@@ -58,7 +58,7 @@ def read_standby(folder: Path) -> Standby | None:
     return None
 
 
-def order_standby(folder: Path, standby: Standby, attempt: int) -> bool:
+def assign_attempt(folder: Path, standby: Standby, attempt: int) -> bool:
     """Hand an attempt to a standby; False where another was quicker, or the file cannot be written. Nobody is asked twice."""
     try:
         (folder / OFFER).rename(folder / f"{OFFER}.{standby.pid}")
@@ -69,7 +69,7 @@ def order_standby(folder: Path, standby: Standby, attempt: int) -> bool:
     return True
 
 
-def ordered_attempt(folder: Path, standby: Standby) -> int | None:
+def assigned_attempt(folder: Path, standby: Standby) -> int | None:
     """Return the attempt that was handed to a standby, None as long as none was."""
     try:
         found = json.loads((folder / ORDER).read_text(encoding="utf-8"))

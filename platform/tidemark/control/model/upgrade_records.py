@@ -9,7 +9,7 @@ import contextlib
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from tidemark.control.model.layout import UPGRADE_CHECKS, UPGRADE_TROUBLE, UPGRADES, number_in, numbered
+from tidemark.control.model.paths import UPGRADE_BLOCKER, UPGRADE_CHECKS, UPGRADES, number_in, numbered
 from tidemark.control.model.spec import JobSpec
 from tidemark.errors import TidemarkError
 from tidemark.names import validate_name
@@ -43,8 +43,8 @@ to an older savepoint. ``starting``: the new code is asked for. ``watching``: it
 ``reverting``: the new code's driver ends. ``putting-back``: state and tables go back to the savepoint. ``starting-old``: the old code is
 asked for. ``rolled-back``. ``accepting``: somebody wants the new code whatever it showed."""
 
-ENDS: frozenset[Step] = frozenset(("done", "rolled-back"))
-BACK: frozenset[Step] = frozenset(("reverting", "putting-back", "starting-old", "rolled-back"))
+END_STEPS: frozenset[Step] = frozenset(("done", "rolled-back"))
+ROLLBACK_STEPS: frozenset[Step] = frozenset(("reverting", "putting-back", "starting-old", "rolled-back"))
 
 
 @dataclass(frozen=True)
@@ -113,26 +113,26 @@ class UpgradeStep:
     @property
     def heading(self) -> str:
         """Where it is heading for: one of its two ends."""
-        return "rolled-back" if self.step in BACK else "done"
+        return "rolled-back" if self.step in ROLLBACK_STEPS else "done"
 
     @property
     def ended(self) -> bool:
         """Whether it has come to an end."""
-        return self.step in ENDS
+        return self.step in END_STEPS
 
     def __str__(self) -> str:
         """Return where the upgrade is and why, in one line."""
         return self.text()
 
-    def text(self, *, told: str = "") -> str:
-        """Return where the upgrade is, in one line, with the reason unless that was ``told`` before."""
+    def text(self, *, reported: str = "") -> str:
+        """Return where the upgrade is, in one line, with the reason unless that was ``reported`` before."""
         upgrade = self.upgrade
         code = code_text(upgrade.before if self.heading == "rolled-back" else upgrade.after)
-        said = f" ({self.reason})" if self.reason and self.reason != told else ""
+        reason = f" ({self.reason})" if self.reason and self.reason != reported else ""
         step = self.step.replace("-", " ") + (f" to savepoint {upgrade.back_to}" if self.step == "going-back" else "")
         if self.ended:
-            return f"upgrade {upgrade.identity} is {step}: {upgrade.job} has {code}{said}"
-        return f"upgrade {upgrade.identity} is {step}, heading for {code}{said}"
+            return f"upgrade {upgrade.identity} is {step}: {upgrade.job} has {code}{reason}"
+        return f"upgrade {upgrade.identity} is {step}, heading for {code}{reason}"
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ def create_step(store: JobStore, step: UpgradeStep) -> bool:
         # What is not deleted now is deleted after the next upgrade.
         with contextlib.suppress(TidemarkError):
             folder.delete(numbered(UPGRADES, number) for number in _numbers(folder) if number <= step.number - KEPT_STEPS)
-            folder.delete((UPGRADE_TROUBLE, *(file.path for file in folder.list(UPGRADE_CHECKS))))
+            folder.delete((UPGRADE_BLOCKER, *(file.path for file in folder.list(UPGRADE_CHECKS))))
     return made
 
 
@@ -198,7 +198,7 @@ def read_upgrade_checks(store: JobStore, job: str, identity: str) -> tuple[Upgra
     return tuple(check for check in found if check is not None)
 
 
-def longest_ms(step: UpgradeStep, spec: JobSpec) -> int:
+def step_timeout_ms(step: UpgradeStep, spec: JobSpec) -> int:
     """Return how long a step may take while somebody goes on with the upgrade and nothing stands against it."""
     match step.step:
         case "stopping" | "reverting":

@@ -1,4 +1,4 @@
-"""A job as people, metrics and alerts see it: one object, made by ``viewing.view_of``.
+"""A job as people, metrics and alerts see it: one object, made by ``view_builder.view_of``.
 
 Times are milliseconds since 1970-01-01 UTC, sizes are bytes.
 """
@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tidemark.control.model.launcher import Probe
+from tidemark.control.model.launcher import ProcessState
 from tidemark.control.model.records import DriverStart, ErrorInfo, Failure, Lifecycle, ProcessHandle
 from tidemark.control.model.spec import JobSpec
-from tidemark.control.model.standby_seen import StandbyView
+from tidemark.control.model.standby_view import StandbyView
 from tidemark.control.model.upgrade_records import Step
 from tidemark.state.log.totals import Totals, empty_totals
 from tidemark.state.status.load import Waiting
@@ -70,7 +70,7 @@ class RowCounts:
 
 
 @dataclass(frozen=True)
-class Pressure:
+class Backpressure:
     """Back-pressure: since when an epoch is at hand, for which share of the time one is, and what input waits.
 
     ``busy_share`` is 1 when epochs follow one another without a pause, and falls to 0 as the job rests. What waits is None where no source
@@ -171,7 +171,7 @@ class JobView:
     generation_seen: int = 0
     attempt: int = 0
     process: ProcessHandle | None = None
-    process_state: Probe | None = None
+    process_state: ProcessState | None = None
     heartbeat_at: int | None = None
     lineage: str = ""
     epoch: int | None = None
@@ -189,7 +189,7 @@ class JobView:
     state_rows: int = 0
     state_bytes: int = 0
     state_files: int = 0
-    pressure: Pressure = Pressure()
+    pressure: Backpressure = Backpressure()
     failures: tuple[Failure, ...] = ()
     restarts_done: int = 0
     next_start_at: int | None = None

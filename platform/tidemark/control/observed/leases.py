@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 from tidemark.clock import Clock
-from tidemark.control.model.layout import LEASES, UPGRADE_LEASES, number_in, numbered
+from tidemark.control.model.paths import LEASES, UPGRADE_LEASES, number_in, numbered
 from tidemark.control.model.records import Lease
 from tidemark.errors import TidemarkError
 from tidemark.state.log.owners import current_owner, known_dead
@@ -64,9 +64,9 @@ class StandingLease:
         self._lease: Lease | None = None
 
     @property
-    def lasts(self) -> bool:
+    def is_valid(self) -> bool:
         """Whether it is held now, as far as is known without a look at the store; asked before each act."""
-        return self._lease is not None and holds(self._lease, self._clock.now_ms())
+        return self._lease is not None and is_held(self._lease, self._clock.now_ms())
 
     def take(self) -> bool:
         """Take the lease, or renew it when it is half over; False while another process has it.
@@ -75,12 +75,12 @@ class StandingLease:
             StoreError: the store cannot be reached.
         """
         now = self._clock.now_ms()
-        if self._lease is not None and holds(self._lease, now) and self._lease.until - now > LEASE_MS // 2:
+        if self._lease is not None and is_held(self._lease, now) and self._lease.until - now > LEASE_MS // 2:
             return True
         self._lease = _take(self._store, self._folder, holder=self._holder, now=now, owner=current_owner())
         return self._lease is not None
 
-    def other(self) -> Lease | None:
+    def competing_lease(self) -> Lease | None:
         """Return the lease of another process that keeps this one from it, None where there is none any more.
 
         Raises:
@@ -103,7 +103,7 @@ def upgrade_lease(store: JobStore, job: str, holder: str, clock: Clock) -> Stand
 
 
 @contextmanager
-def held_while(lease: StandingLease) -> Iterator[StandingLease]:
+def renewing(lease: StandingLease) -> Iterator[StandingLease]:
     """Renew a lease that is held, from a thread of its own, since what is done meanwhile may take longer; release it at the end.
 
     One that is not held, or has run out because this process slept, is left to who uses it: ``take`` it before each act.
@@ -112,7 +112,7 @@ def held_while(lease: StandingLease) -> Iterator[StandingLease]:
 
     def renew() -> None:
         while not ended.wait(LEASE_MS / 3_000):
-            if lease.lasts:
+            if lease.is_valid:
                 # What cannot be renewed now is tried again, and otherwise runs out.
                 with suppress(TidemarkError):
                     lease.take()
@@ -129,7 +129,7 @@ def held_while(lease: StandingLease) -> Iterator[StandingLease]:
             lease.release()
 
 
-def holds(lease: Lease, now: int) -> bool:
+def is_held(lease: Lease, now: int) -> bool:
     """Say whether a lease is held; one that ends too far ahead was given by a clock that has been set back since."""
     return 0 < lease.until - now <= 2 * LEASE_MS
 
@@ -153,7 +153,7 @@ def _take(store: JobStore, folder: str, *, holder: str, now: int, owner: OwnerIn
 
 def _is_of_another(lease: Lease, holder: str, now: int) -> bool:
     """Say whether another process has a lease, and may be alive."""
-    return lease.holder != holder and holds(lease, now) and not (lease.owner is not None and known_dead(lease.owner))
+    return lease.holder != holder and is_held(lease, now) and not (lease.owner is not None and known_dead(lease.owner))
 
 
 def _release(store: JobStore, folder: str, lease: Lease) -> None:

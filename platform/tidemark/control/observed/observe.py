@@ -7,27 +7,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidemark.control.desired.attempts import read_attempt, read_claim
-from tidemark.control.desired.generations import read_generation
+from tidemark.control.desired.spec_store import read_generation
 from tidemark.control.model.driver_starts import read_start
 from tidemark.control.model.driver_warnings import read_warning
-from tidemark.control.model.launcher import Launcher, Probe
-from tidemark.control.model.layout import (
+from tidemark.control.model.launcher import Launcher, ProcessState
+from tidemark.control.model.paths import (
     ATTEMPTS,
     CLAIMS,
     CONTROL,
     CONTROL_STATUS,
     SPECS,
     STARTS,
-    UPGRADE_TROUBLE,
+    UPGRADE_BLOCKER,
     UPGRADES,
     WARNINGS,
     number_in,
 )
 from tidemark.control.model.records import Attempt, Claim, ControlStatus, DriverStart, DriverWarning, ErrorInfo, ProcessHandle, attempt_of
 from tidemark.control.model.spec import SpecGeneration
-from tidemark.control.model.standby_seen import StandbyView, standby_of
+from tidemark.control.model.standby_view import StandbyView, standby_of
+from tidemark.control.model.upgrade_blocker import UpgradeBlocker, read_blocker
 from tidemark.control.model.upgrade_records import UpgradeStep, read_step
-from tidemark.control.model.upgrade_trouble import UpgradeTrouble, read_trouble
 from tidemark.errors import CorruptStoreError
 from tidemark.names import is_name
 from tidemark.state.log.heartbeat import Heartbeat, read_heartbeat
@@ -52,18 +52,18 @@ class Observation:
         generation: the newest spec; None for a job that was never submitted.
         control: what reconcilers last wrote.
         attempt: the newest one.
-        attempted: the spec that it was made for.
+        attempt_spec: the spec that it was made for.
         claim: which process took it.
         driver: what the job's driver last wrote, whatever attempt it was of.
-        beat: the driver's last heartbeat, whatever attempt it was of.
-        beat_gone: whether the process of that heartbeat is known to be gone.
+        heartbeat: the driver's last heartbeat, whatever attempt it was of.
+        heartbeat_process_gone: whether the process of that heartbeat is known to be gone.
         handle: the newest attempt's process, from wherever it is known; None where nobody knows it.
         process: whether that lives; None without a handle.
         exit_code: what it ended with, where known.
         start: how far the start of the newest attempt's driver is.
         warning: what the newest attempt's driver has to do without.
         upgrade: where its newest upgrade is, or how it ended.
-        trouble: what stands against the next step of an upgrade that is under way.
+        blocker: what stands against the next step of an upgrade that is under way.
         standby: how the process is that stands by for it; None where none is wanted.
         damage: why what the job's driver last wrote cannot be read; None where it can, or was never written.
     """
@@ -72,51 +72,55 @@ class Observation:
     generation: SpecGeneration | None = None
     control: ControlStatus | None = None
     attempt: Attempt | None = None
-    attempted: SpecGeneration | None = None
+    attempt_spec: SpecGeneration | None = None
     claim: Claim | None = None
     driver: JobStatus | None = None
-    beat: Heartbeat | None = None
-    beat_gone: bool = False
+    heartbeat: Heartbeat | None = None
+    heartbeat_process_gone: bool = False
     handle: ProcessHandle | None = None
-    process: Probe | None = None
+    process: ProcessState | None = None
     exit_code: int | None = None
     start: DriverStart | None = None
     warning: DriverWarning | None = None
     upgrade: UpgradeStep | None = None
-    trouble: UpgradeTrouble | None = None
+    blocker: UpgradeBlocker | None = None
     standby: StandbyView | None = None
     damage: ErrorInfo | None = None
 
     @property
-    def under_upgrade(self) -> UpgradeStep | None:
+    def active_upgrade(self) -> UpgradeStep | None:
         """Where the upgrade is that is under way, None where there is none."""
         return self.upgrade if self.upgrade is not None and not self.upgrade.ended else None
 
     @property
-    def own_beat(self) -> Heartbeat | None:
+    def current_heartbeat(self) -> Heartbeat | None:
         """The heartbeat of the newest attempt's driver, None where it has given none."""
-        return self.beat if self.beat is not None and self.attempt is not None and self._is_own(attempt_of(self.beat.owner)) else None
+        return (
+            self.heartbeat
+            if self.heartbeat is not None and self.attempt is not None and self._is_current(attempt_of(self.heartbeat.owner))
+            else None
+        )
 
     @property
-    def own_driver(self) -> JobStatus | None:
+    def current_driver_status(self) -> JobStatus | None:
         """What the newest attempt's driver has written, None where it has written nothing."""
-        return self.driver if self.driver is not None and self._is_own(attempt_of(self.driver.owner)) else None
+        return self.driver if self.driver is not None and self._is_current(attempt_of(self.driver.owner)) else None
 
     @property
-    def own_last(self) -> EpochProgress | None:
+    def current_progress(self) -> EpochProgress | None:
         """The job's newest epoch as the newest attempt's driver found or made it; None of one that failed.
 
         That one may have failed before it looked, and what its status says is then what an earlier driver had written.
         """
-        driver = self.own_driver
+        driver = self.current_driver_status
         return driver.last if driver is not None and driver.state != "failed" else None
 
-    def _is_own(self, number: int | None) -> bool:
+    def _is_current(self, number: int | None) -> bool:
         return self.attempt is not None and number == self.attempt.number
 
 
 @dataclass
-class _Known:
+class _JobCache:
     """What was read of a job and never changes. ``newest`` is the newest spec, as it was listed: another job of that name has another."""
 
     newest: ListedFile | None = None
@@ -137,7 +141,7 @@ class Observer:
     def __init__(self, store: JobStore, launchers: Mapping[str, Launcher]) -> None:
         self._store = store
         self._launchers = launchers
-        self._jobs: dict[str, _Known] = {}
+        self._jobs: dict[str, _JobCache] = {}
 
     def observe(self, job: str) -> Observation:
         """Return what is known of a job.
@@ -150,50 +154,50 @@ class Observer:
         folder = self._store.at(job_folder(job))
         listed = folder.list(CONTROL)
         paths = [file.path for file in listed]
-        self._forget_former(job, listed)
+        self._reset_if_replaced(job, listed)
         attempt = self._attempt(job, _newest(ATTEMPTS, paths))
         claim = self._claim(job, attempt.number) if attempt is not None and _holds(CLAIMS, paths, attempt.number) else None
         control = read_control_status(self._store, job) if CONTROL_STATUS in paths else None
         begun = attempt is not None and _holds(STARTS, paths, attempt.number)
         warned = attempt is not None and _holds(WARNINGS, paths, attempt.number)
         # First what the driver says in its heartbeat, then its status: a status that is final is then never older than a release.
-        beat = read_heartbeat(folder)
-        driver, damage = status_or_damage(self._store, job)
-        attempted = self._spec(job, attempt.generation) if attempt is not None else None
-        launched_by = attempted.spec.launcher if attempted is not None else "local"
-        handle = _handle(attempt, control, claim, _process_of(beat, launched_by))
+        heartbeat = read_heartbeat(folder)
+        driver, damage = status_or_error(self._store, job)
+        attempt_spec = self._spec(job, attempt.generation) if attempt is not None else None
+        launched_by = attempt_spec.spec.launcher if attempt_spec is not None else "local"
+        handle = _handle(attempt, control, claim, _process_of(heartbeat, launched_by))
         launcher = self._launchers.get(handle.launcher) if handle is not None else None
         process = None if handle is None else "unknown" if launcher is None else launcher.probe(handle)
         upgrade = self._upgrade(job, _newest(UPGRADES, paths))
-        stuck = upgrade is not None and not upgrade.ended and UPGRADE_TROUBLE in paths
+        blocked = upgrade is not None and not upgrade.ended and UPGRADE_BLOCKER in paths
         generation = self._spec(job, _newest(SPECS, paths))
         return Observation(
             job=job,
             generation=generation,
             control=control,
             attempt=attempt,
-            attempted=attempted,
+            attempt_spec=attempt_spec,
             claim=claim,
             driver=driver,
-            beat=beat,
-            beat_gone=beat is not None and known_dead(beat.owner),
+            heartbeat=heartbeat,
+            heartbeat_process_gone=heartbeat is not None and known_dead(heartbeat.owner),
             handle=handle,
             process=process,
             exit_code=launcher.exit_code(handle) if launcher is not None and handle is not None and process == "gone" else None,
             start=read_start(self._store, job, attempt.number) if attempt is not None and begun else None,
             warning=read_warning(self._store, job, attempt.number) if attempt is not None and warned else None,
             upgrade=upgrade,
-            trouble=read_trouble(self._store, upgrade) if upgrade is not None and stuck else None,
+            blocker=read_blocker(self._store, upgrade) if upgrade is not None and blocked else None,
             standby=standby_of(generation, handle),
             damage=damage,
         )
 
-    def _forget_former(self, job: str, listed: Sequence[ListedFile]) -> None:
+    def _reset_if_replaced(self, job: str, listed: Sequence[ListedFile]) -> None:
         """Forget what was read of a job that was removed since, where one of its name was submitted in its place."""
-        known = self._jobs.setdefault(job, _Known())
+        known = self._jobs.setdefault(job, _JobCache())
         if known.newest not in listed:
             # Also where so many specs were made since that it was deleted: they are read again.
-            known = self._jobs[job] = _Known()
+            known = self._jobs[job] = _JobCache()
         known.newest = max((file for file in listed if number_in(SPECS, file.path) is not None), default=None)
 
     def _spec(self, job: str, number: int) -> SpecGeneration | None:
@@ -246,7 +250,7 @@ def observe(store: JobStore, job: str, launchers: Mapping[str, Launcher]) -> Obs
     return Observer(store, launchers).observe(job)
 
 
-def status_or_damage(store: JobStore, job: str) -> tuple[JobStatus | None, ErrorInfo | None]:
+def status_or_error(store: JobStore, job: str) -> tuple[JobStatus | None, ErrorInfo | None]:
     """Return what a job's driver last wrote, or why that cannot be read: its driver writes it again, and is looked after until then.
 
     Raises:

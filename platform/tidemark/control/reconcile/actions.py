@@ -5,25 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidemark.control.model.records import ControlStatus, ProcessHandle
-from tidemark.control.model.spec import Ending
+from tidemark.control.model.spec import StopMode
 
 
 @dataclass(frozen=True)
-class Say:
+class WriteStatus:
     """Write a status, and do nothing else."""
 
     status: ControlStatus
 
 
 @dataclass(frozen=True)
-class GiveUp:
+class AbandonAttempt:
     """Claim an attempt that no process has claimed, so that none can any more; what follows it happens only if that succeeds."""
 
     attempt: int
 
 
 @dataclass(frozen=True)
-class Start:
+class LaunchAttempt:
     """Create an attempt and launch its driver; ``status`` is written between the two."""
 
     attempt: int
@@ -33,10 +33,10 @@ class Start:
 
 
 @dataclass(frozen=True)
-class AskToStop:
+class RequestStop:
     """Ask a driver to end after the epoch at hand."""
 
-    how: Ending
+    how: StopMode
     process: ProcessHandle
 
 
@@ -49,10 +49,10 @@ class Kill:
 
 
 @dataclass(frozen=True)
-class Clean:
+class PruneAttempts:
     """Delete the records of attempts below a number."""
 
     attempts_below: int
 
 
-Action = Say | GiveUp | Start | AskToStop | Kill | Clean
+Action = WriteStatus | AbandonAttempt | LaunchAttempt | RequestStop | Kill | PruneAttempts

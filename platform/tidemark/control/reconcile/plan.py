@@ -11,20 +11,28 @@ from typing import Final
 from tidemark.clock import format_ms
 from tidemark.control.desired.spec_checks import KEPT_FAILURES
 from tidemark.control.model.records import ControlStatus, ErrorInfo, Failure, Lifecycle, attempt_of
-from tidemark.control.model.spec import Ending, SpecGeneration, asked_for
-from tidemark.control.observed.evidence import LAUNCH_MS, confirmed, failure, fate, foreign, lasting, suspect
+from tidemark.control.model.spec import SpecGeneration, StopMode, describe_request
+from tidemark.control.observed.attempt_health import (
+    LAUNCH_MS,
+    attempt_failure,
+    attempt_phase,
+    carry_over,
+    detect_hang,
+    is_confirmed,
+    unmanaged_driver,
+)
 from tidemark.control.observed.observe import Observation
-from tidemark.control.reconcile.actions import Action, AskToStop, Clean, GiveUp, Kill, Say, Start
+from tidemark.control.reconcile.actions import AbandonAttempt, Action, Kill, LaunchAttempt, PruneAttempts, RequestStop, WriteStatus
 from tidemark.control.reconcile.restarts import NoRestart, decide_restart, longest_delay
 from tidemark.durations import format_duration
 from tidemark.state.encoding.redaction import redacted
 
 KEPT_ATTEMPTS: Final = 100
-ASK_AGAIN_MS: Final = 15_000
+RESIGNAL_MS: Final = 15_000
 """So long after a driver was sent the signal to end, and lives on, it is sent it again: whoever was to send it may have died before."""
 
-_CLEAN_EVERY: Final = 10
-_LONGEST_MESSAGE: Final = 1_000
+_PRUNE_EVERY: Final = 10
+_MAX_MESSAGE: Final = 1_000
 
 
 def plan(spec: SpecGeneration, observation: Observation, now: int) -> tuple[Action, ...]:
@@ -36,7 +44,7 @@ def plan(spec: SpecGeneration, observation: Observation, now: int) -> tuple[Acti
         now: processing time, milliseconds.
     """
     case = _Case(spec, observation, now, _status(spec, observation))
-    match fate(observation, now):
+    match attempt_phase(observation, now):
         case "none" | "over":
             return _without_driver(case)
         case "unlaunched":
@@ -49,16 +57,16 @@ def plan(spec: SpecGeneration, observation: Observation, now: int) -> tuple[Acti
 
 def after_failure(spec: SpecGeneration, status: ControlStatus, failed: Failure, now: int) -> ControlStatus:
     """Return the status of a job whose attempt failed: to be started again at some time, or not any more."""
-    failed = replace(failed, message=_to_keep(failed.message))
+    failed = replace(failed, message=_stored_text(failed.message))
     failures = (*status.failures, failed)[-KEPT_FAILURES:]
     counted = [*(item for item in failures[:-1] if item.attempt >= status.counted_from), failed]
     verdict = decide_restart(spec.spec.restart, spec.spec.job, counted)
     error = ErrorInfo(failed.code, failed.message, failed.transient)
     if isinstance(verdict, NoRestart):
         reason = f"attempt {failed.attempt} failed, and is the last one: {verdict.why}"
-        return _moved(status, "failed", now, failures=failures, error=error, reason=reason, process=None)
+        return _with_lifecycle(status, "failed", now, failures=failures, error=error, reason=reason, process=None)
     reason = f"attempt {failed.attempt} failed; the next start is due {format_ms(verdict.at)} ({verdict.why})"
-    moved = _moved(status, "failing", now, failures=failures, error=error, reason=reason, process=None)
+    moved = _with_lifecycle(status, "failing", now, failures=failures, error=error, reason=reason, process=None)
     return replace(moved, next_start_at=verdict.at)
 
 
@@ -82,20 +90,20 @@ class _Case:
     @property
     def changed(self) -> bool:
         """Whether the newest attempt was made for a spec that a driver would have to be started anew for."""
-        attempted = self.seen.attempted
-        return attempted is None or self.spec.spec.runs_otherwise_than(attempted.spec)
+        attempted = self.seen.attempt_spec
+        return attempted is None or self.spec.spec.requires_restart_from(attempted.spec)
 
     @property
     def last_epoch(self) -> int | None:
         """The epoch with which the newest attempt ended the input for good, and published it; None where it did not."""
-        last = self.seen.own_last
+        last = self.seen.current_progress
         return last.epoch if last is not None and last.end_of_input else None
 
-    def move(self, lifecycle: Lifecycle, **changes: object) -> ControlStatus:
-        return _moved(self.status, lifecycle, self.now, generation=self.spec.generation, **changes)
+    def with_lifecycle(self, lifecycle: Lifecycle, **changes: object) -> ControlStatus:
+        return _with_lifecycle(self.status, lifecycle, self.now, generation=self.spec.generation, **changes)
 
-    def say(self, status: ControlStatus) -> tuple[Action, ...]:
-        return (Say(status),) if status != self.seen.control else ()
+    def write_status(self, status: ControlStatus) -> tuple[Action, ...]:
+        return (WriteStatus(status),) if status != self.seen.control else ()
 
 
 def _status(spec: SpecGeneration, observation: Observation) -> ControlStatus:
@@ -113,14 +121,18 @@ def _without_driver(case: _Case) -> tuple[Action, ...]:
     status = case.status
     asked_since = status.generation < case.spec.generation
     if status.lifecycle == "failing" and (case.drains or (case.runs and not case.changed)):
-        return _start(case, "restart after a failure") if _due(case) else case.say(replace(status, generation=case.spec.generation))
+        return (
+            _start(case, "restart after a failure")
+            if _is_due(case)
+            else case.write_status(replace(status, generation=case.spec.generation))
+        )
     if not case.runs:
         if status.lifecycle == "finished" or (status.lifecycle == "failed" and not asked_since):
-            return case.say(replace(status, generation=case.spec.generation))
-        return case.say(case.move("suspended", reason=asked_for(case.spec), next_start_at=None))
+            return case.write_status(replace(status, generation=case.spec.generation))
+        return case.write_status(case.with_lifecycle("suspended", reason=describe_request(case.spec), next_start_at=None))
     if status.lifecycle in {"failed", "finished"} and not case.changed:
-        return case.say(replace(status, generation=case.spec.generation))
-    return _start(case, asked_for(case.spec))
+        return case.write_status(replace(status, generation=case.spec.generation))
+    return _start(case, describe_request(case.spec))
 
 
 def _unlaunched(case: _Case) -> tuple[Action, ...]:
@@ -129,19 +141,19 @@ def _unlaunched(case: _Case) -> tuple[Action, ...]:
     waited = case.now - (attempt.at if attempt is not None else 0)
     given_up = claim is not None and claim.process is None
     if case.runs and not given_up and abs(waited) < LAUNCH_MS:
-        return case.say(case.status)
-    first: tuple[Action, ...] = () if given_up or attempt is None else (GiveUp(attempt.number),)
+        return case.write_status(case.status)
+    first: tuple[Action, ...] = () if given_up or attempt is None else (AbandonAttempt(attempt.number),)
     if not case.runs and not case.drains:
-        return (*first, Say(case.move("suspended", reason=asked_for(case.spec), process=None)))
+        return (*first, WriteStatus(case.with_lifecycle("suspended", reason=describe_request(case.spec), process=None)))
     return (*first, *_failed(case))
 
 
 def _with_driver(case: _Case, *, beating: bool) -> tuple[Action, ...]:
     """A process that lives, as far as can be told."""
-    found = suspect(case.spec.spec, case.seen, case.now)
+    found = detect_hang(case.spec.spec, case.seen, case.now)
     if found is not None:
         before = case.status.suspicion
-        return _suspected(case, replace(case.status, suspicion=lasting(before, found)), certain=confirmed(before, found))
+        return _handle_suspicion(case, replace(case.status, suspicion=carry_over(before, found)), certain=is_confirmed(before, found))
     case = replace(case, status=replace(case.status, suspicion=None))
     if not case.runs:
         return _stopping(case)
@@ -149,17 +161,17 @@ def _with_driver(case: _Case, *, beating: bool) -> tuple[Action, ...]:
     if case.changed or case.status.asked is not None:
         return _replacing(case)
     if not beating:
-        return case.say(case.move("starting"))
-    return case.say(case.move("running", error=None, reason="", next_start_at=None))
+        return case.write_status(case.with_lifecycle("starting"))
+    return case.write_status(case.with_lifecycle("running", error=None, reason="", next_start_at=None))
 
 
-def _suspected(case: _Case, status: ControlStatus, *, certain: bool) -> tuple[Action, ...]:
+def _handle_suspicion(case: _Case, status: ControlStatus, *, certain: bool) -> tuple[Action, ...]:
     """It looks as if it hung: write that down, and end it when it still does some time later."""
     suspicion, process = status.suspicion, case.seen.handle
     if not certain or suspicion is None or process is None:
-        return case.say(status)
+        return case.write_status(status)
     if case.seen.process == "alive":
-        return (*case.say(status), Kill(suspicion.why, process))
+        return (*case.write_status(status), Kill(suspicion.why, process))
     # On a machine that cannot be asked, and silent: its driver is fenced off by the next one, or not there any more.
     return _ended(replace(case, status=status))
 
@@ -167,8 +179,8 @@ def _suspected(case: _Case, status: ControlStatus, *, certain: bool) -> tuple[Ac
 def _stopping(case: _Case) -> tuple[Action, ...]:
     """A driver runs and is wanted to end."""
     spec, process = case.spec.spec, case.seen.handle
-    status, asks = _asked(case, "draining", spec.stop)
-    first = case.say(status)
+    status, asks = _request_stop(case, "draining", spec.stop)
+    first = case.write_status(status)
     if process is None:
         return first
     if spec.stop == "now":
@@ -176,32 +188,34 @@ def _stopping(case: _Case) -> tuple[Action, ...]:
     if spec.stop == "finish" and _waited(case, status) >= spec.longest_epoch_ms:
         return (*first, Kill(f"it did not end in {format_duration(spec.longest_epoch_ms)} (hang_after_ms)", process))
     # One that drains reads the spec itself.
-    return (*first, AskToStop("finish", process)) if asks else first
+    return (*first, RequestStop("finish", process)) if asks else first
 
 
 def _replacing(case: _Case) -> tuple[Action, ...]:
     """A driver runs, and is to be started anew for a changed spec."""
-    attempted, process = case.seen.attempted, case.seen.handle
-    upgrade = attempted is not None and case.spec.spec.other_code_than(attempted.spec)
-    status, asks = _asked(case, "upgrading" if upgrade else "draining", "finish")
-    first, limit = case.say(status), case.spec.spec.longest_epoch_ms
+    attempted, process = case.seen.attempt_spec, case.seen.handle
+    upgrade = attempted is not None and case.spec.spec.has_other_code_than(attempted.spec)
+    status, asks = _request_stop(case, "upgrading" if upgrade else "draining", "finish")
+    first, limit = case.write_status(status), case.spec.spec.longest_epoch_ms
     if process is None:
         return first
     if _waited(case, status) < limit:
-        return (*first, AskToStop("finish", process)) if asks else first
+        return (*first, RequestStop("finish", process)) if asks else first
     if case.seen.process == "alive":
         return (*first, Kill(f"it did not end in {format_duration(limit)} (hang_after_ms)", process))
-    return _start(replace(case, status=status), f"{asked_for(case.spec)}; the driver on {process.host!r} cannot be reached", takeover=True)
+    return _start(
+        replace(case, status=status), f"{describe_request(case.spec)}; the driver on {process.host!r} cannot be reached", takeover=True
+    )
 
 
-def _asked(case: _Case, lifecycle: Lifecycle, how: Ending) -> tuple[ControlStatus, bool]:
+def _request_stop(case: _Case, lifecycle: Lifecycle, how: StopMode) -> tuple[ControlStatus, bool]:
     """Return the status of a job whose driver is asked to end, and whether it is to be sent the signal now.
 
     However many signals come, a driver ends once; so one that may not have been sent is sent again.
     """
     status, now = case.status, case.now
     before = status.asked
-    again = how == before == "finish" and _to_be_told_again(case)
+    again = how == before == "finish" and _needs_another_signal(case)
     if before is not None and status.generation == case.spec.generation:
         # From the instant on that the clock was set back to, if it was.
         asked_at = min(status.asked_at if status.asked_at is not None else now, now)
@@ -210,14 +224,14 @@ def _asked(case: _Case, lifecycle: Lifecycle, how: Ending) -> tuple[ControlStatu
     at = now if first or before is None else status.asked_at
     asked = before if before == "finish" and how == "drain" else how
     told_at = now if first or again else status.told_at
-    return case.move(lifecycle, reason=asked_for(case.spec), asked_at=at, asked=asked, told_at=told_at), first or again
+    return case.with_lifecycle(lifecycle, reason=describe_request(case.spec), asked_at=at, asked=asked, told_at=told_at), first or again
 
 
-def _to_be_told_again(case: _Case) -> bool:
+def _needs_another_signal(case: _Case) -> bool:
     """Say whether a driver that was asked to finish may not have been told, or not have heard it; not any more when it is to be killed."""
     status = case.status
     told_at = status.told_at if status.told_at is not None else status.asked_at
-    told = told_at is not None and abs(case.now - told_at) < ASK_AGAIN_MS
+    told = told_at is not None and abs(case.now - told_at) < RESIGNAL_MS
     return case.seen.process == "alive" and not told and _waited(case, status) < case.spec.spec.longest_epoch_ms
 
 
@@ -231,25 +245,27 @@ def _ended(case: _Case) -> tuple[Action, ...]:
     epoch = case.last_epoch
     if epoch is not None:
         reason = f"its input has ended for good, with epoch {epoch}"
-        return case.say(case.move("finished", reason=reason, process=None, error=None, next_start_at=None))
+        return case.write_status(case.with_lifecycle("finished", reason=reason, process=None, error=None, next_start_at=None))
     if not case.runs and not case.drains:
-        return case.say(case.move("suspended", reason=asked_for(case.spec), process=None, error=_last_error(case)))
+        return case.write_status(
+            case.with_lifecycle("suspended", reason=describe_request(case.spec), process=None, error=_last_error(case))
+        )
     if (case.runs and asked is not None) or (case.drains and asked == "finish"):
-        return _start(case, asked_for(case.spec))
+        return _start(case, describe_request(case.spec))
     return _failed(case)
 
 
 def _failed(case: _Case) -> tuple[Action, ...]:
     status = replace(case.status, generation=case.spec.generation)
-    return (Say(after_failure(case.spec, status, failure(case.seen, case.status, case.now), case.now)),)
+    return (WriteStatus(after_failure(case.spec, status, attempt_failure(case.seen, case.status, case.now), case.now)),)
 
 
 def _start(case: _Case, why: str, *, takeover: bool = False) -> tuple[Action, ...]:
     """Start the next attempt, unless somebody drives the job whom no attempt started."""
-    who = foreign(case.seen, case.now)
-    if who is not None and case.seen.beat is not None and attempt_of(case.seen.beat.owner) is None:
-        reason = f"it is driven by {who}, which was not started here; it is started when that ends"
-        return case.say(replace(case.status, reason=reason))
+    unmanaged = unmanaged_driver(case.seen, case.now)
+    if unmanaged is not None and case.seen.heartbeat is not None and attempt_of(case.seen.heartbeat.owner) is None:
+        reason = f"it is driven by {unmanaged}, which was not started here; it is started when that ends"
+        return case.write_status(replace(case.status, reason=reason))
     status = case.status
     seen = case.seen.attempt
     number = max(status.attempt, seen.number if seen is not None else 0) + 1
@@ -259,17 +275,17 @@ def _start(case: _Case, why: str, *, takeover: bool = False) -> tuple[Action, ..
         status = replace(status, restarts_done=status.restarts_done + 1)
     starting = _starting(status, case.now, attempt=number, generation=case.spec.generation, why=why)
     # Whoever still gives signs of life was dealt with as gone: killed, or not to be reached. The next term fences it.
-    start = Start(number, why, takeover or who is not None or case.seen.process == "unknown", starting)
-    clean = (Clean(number - KEPT_ATTEMPTS),) if number % _CLEAN_EVERY == 0 and number > KEPT_ATTEMPTS else ()
+    start = LaunchAttempt(number, why, takeover or unmanaged is not None or case.seen.process == "unknown", starting)
+    clean = (PruneAttempts(number - KEPT_ATTEMPTS),) if number % _PRUNE_EVERY == 0 and number > KEPT_ATTEMPTS else ()
     return (start, *clean)
 
 
 def _starting(status: ControlStatus, now: int, *, attempt: int, generation: int, why: str) -> ControlStatus:
-    moved = _moved(status, "starting", now, generation=generation, attempt=attempt, process=None, reason=why, next_start_at=None)
+    moved = _with_lifecycle(status, "starting", now, generation=generation, attempt=attempt, process=None, reason=why, next_start_at=None)
     return replace(moved, since=now, asked_at=None, asked=None, told_at=None, suspicion=None)
 
 
-def _moved(status: ControlStatus, lifecycle: Lifecycle, now: int, **changes: object) -> ControlStatus:
+def _with_lifecycle(status: ControlStatus, lifecycle: Lifecycle, now: int, **changes: object) -> ControlStatus:
     """Return the status with another lifecycle; what belongs to the one before goes with it."""
     if lifecycle != status.lifecycle:
         status = replace(status, lifecycle=lifecycle, since=now, suspicion=None)
@@ -278,19 +294,19 @@ def _moved(status: ControlStatus, lifecycle: Lifecycle, now: int, **changes: obj
     return replace(status, **changes)  # type: ignore[arg-type]  # the callers name fields with their types
 
 
-def _due(case: _Case) -> bool:
+def _is_due(case: _Case) -> bool:
     """Say whether a failing job is to be started now; also when its clock was set back, and the instant is further off than any delay."""
     at = case.status.next_start_at
     return at is None or case.now >= at or at - case.now > longest_delay(case.spec.spec.restart)
 
 
 def _last_error(case: _Case) -> ErrorInfo | None:
-    driver = case.seen.own_driver
+    driver = case.seen.current_driver_status
     if driver is None or driver.state != "failed" or driver.error_code is None:
         return None
-    return ErrorInfo(driver.error_code, _to_keep(driver.error or ""), driver.error_transient)
+    return ErrorInfo(driver.error_code, _stored_text(driver.error or ""), driver.error_transient)
 
 
-def _to_keep(text: str) -> str:
+def _stored_text(text: str) -> str:
     text = redacted(text)
-    return text if len(text) <= _LONGEST_MESSAGE else f"{text[: _LONGEST_MESSAGE - 1]}…"
+    return text if len(text) <= _MAX_MESSAGE else f"{text[: _MAX_MESSAGE - 1]}…"

@@ -17,16 +17,16 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from tidemark.clock import SYSTEM_CLOCK, Clock
-from tidemark.control.desired.attempts import create_attempt, delete_attempts, give_up_attempt
-from tidemark.control.desired.generations import who
+from tidemark.control.desired.attempts import abandon_attempt, create_attempt, delete_attempts
+from tidemark.control.desired.spec_store import current_user
 from tidemark.control.model.launcher import Launcher
 from tidemark.control.model.records import Attempt, ControlStatus, Failure, Lease, ProcessHandle
 from tidemark.control.model.spec import SpecGeneration
 from tidemark.control.observed.leases import release_lease, take_lease
 from tidemark.control.observed.observe import Observation, Observer, job_names, write_control_status
-from tidemark.control.reconcile.actions import Action, AskToStop, Clean, GiveUp, Kill, Say, Start
+from tidemark.control.reconcile.actions import AbandonAttempt, Action, Kill, LaunchAttempt, PruneAttempts, RequestStop, WriteStatus
+from tidemark.control.reconcile.effective_status import STATES
 from tidemark.control.reconcile.plan import after_failure, plan
-from tidemark.control.reconcile.standing import STATES
 from tidemark.errors import LaunchError, StoreError, TidemarkError
 from tidemark.state.encoding.redaction import redacted, without_secrets
 from tidemark.state.log.owners import current_owner
@@ -42,33 +42,36 @@ _THREADS: Final = 32
 
 
 @dataclass(frozen=True)
-class Done:
-    """What a pass did for one job. ``busy`` means that another reconciler has its lease; ``steps``, in words, are those of its upgrade."""
+class JobResult:
+    """What a pass did for one job.
+
+    ``lease_held_elsewhere`` means that another reconciler has its lease; ``steps``, in words, are those of its upgrade.
+    """
 
     job: str
     actions: tuple[Action, ...] = ()
-    busy: bool = False
+    lease_held_elsewhere: bool = False
     steps: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class Report:
+class ReconcileReport:
     """One pass: what was known of each job that has a spec before anything was done, what was done, and what could not be done."""
 
     observations: tuple[Observation, ...]
-    done: tuple[Done, ...]
+    results: tuple[JobResult, ...]
     errors: Mapping[str, TidemarkError]
 
     @property
-    def acted(self) -> tuple[Done, ...]:
+    def acted(self) -> tuple[JobResult, ...]:
         """The jobs for which something was done."""
-        return tuple(done for done in self.done if done.actions or done.steps)
+        return tuple(done for done in self.results if done.actions or done.steps)
 
 
 class UpgradeSteps(Protocol):
-    """Takes the steps of jobs' upgrades that are due, such as ``UpgradeCarrier``."""
+    """Takes the steps of jobs' upgrades that are due, such as ``UpgradeWorker``."""
 
-    def carry_on(self, seen: Observation) -> tuple[str, ...]:
+    def run_due_steps(self, seen: Observation) -> tuple[str, ...]:
         """Take the steps of one job's upgrade that are due; return in words what was done, nothing where nothing was.
 
         Raises:
@@ -103,7 +106,7 @@ class Reconciler:
         self.holder = holder or new_holder()
         self._upgrades = upgrades
 
-    def pass_over(self, jobs: Iterable[str] | None = None, *, stop: threading.Event | None = None) -> Report:
+    def reconcile_all(self, jobs: Iterable[str] | None = None, *, stop: threading.Event | None = None) -> ReconcileReport:
         """Look at jobs and do what is to be done; one job's trouble is reported and does not keep the others from their turn.
 
         Args:
@@ -115,27 +118,27 @@ class Reconciler:
         """
         names = tuple(job_names(self._store) if jobs is None else jobs)
         seen: list[Observation] = []
-        done: list[Done] = []
+        results: list[JobResult] = []
         errors: dict[str, TidemarkError] = {}
-        for name, looked in self._look_at(names):
+        for name, observed in self._observe_all(names):
             if stop is not None and stop.is_set():
                 break
-            if isinstance(looked, TidemarkError):
-                errors[name] = looked
+            if isinstance(observed, TidemarkError):
+                errors[name] = observed
                 continue
-            if looked.generation is None:
+            if observed.generation is None:
                 continue
-            seen.append(looked)
+            seen.append(observed)
             try:
-                done.append(self._reconcile(looked))
-                done[-1] = self._with_upgrade(done[-1], looked)
+                results.append(self._reconcile(observed))
+                results[-1] = self._with_upgrade(results[-1], observed)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is this job's, and the others have their turn
                 errors[name] = _of_job(name, error)
         if errors and not seen and all(isinstance(error, StoreError) for error in errors.values()):
             raise next(iter(errors.values()))
-        return Report(tuple(seen), tuple(done), errors)
+        return ReconcileReport(tuple(seen), tuple(results), errors)
 
-    def _look_at(self, names: tuple[str, ...]) -> Iterable[tuple[str, Observation | TidemarkError]]:
+    def _observe_all(self, names: tuple[str, ...]) -> Iterable[tuple[str, Observation | TidemarkError]]:
         if self._store.location.scheme == "file" or len(names) < 2:
             return ((name, self._observe(name)) for name in names)
         with ThreadPoolExecutor(min(_THREADS, len(names)), thread_name_prefix="tidemark-look") as pool:
@@ -144,17 +147,17 @@ class Reconciler:
     def _observe(self, name: str) -> Observation | TidemarkError:
         try:
             return self._observer.observe(name)
-        except Exception as error:  # noqa: BLE001 - as in pass_over
+        except Exception as error:  # noqa: BLE001 - as in reconcile_all
             return _of_job(name, error)
 
-    def _reconcile(self, seen: Observation) -> Done:
+    def _reconcile(self, seen: Observation) -> JobResult:
         """Do what is to be done for one job, under its lease."""
         spec = seen.generation
         if spec is None or not plan(spec, seen, self._clock.now_ms()):
-            return Done(seen.job)
+            return JobResult(seen.job)
         lease = take_lease(self._store, seen.job, holder=self.holder, now=self._clock.now_ms(), owner=current_owner())
         if lease is None:
-            return Done(seen.job, busy=True)
+            return JobResult(seen.job, lease_held_elsewhere=True)
         try:
             done = self._act(seen.job, lease)
         except Exception:
@@ -163,23 +166,23 @@ class Reconciler:
                 release_lease(self._store, seen.job, lease)
             raise
         release_lease(self._store, seen.job, lease)
-        return Done(seen.job, done)
+        return JobResult(seen.job, done)
 
-    def _with_upgrade(self, done: Done, seen: Observation) -> Done:
+    def _with_upgrade(self, done: JobResult, seen: Observation) -> JobResult:
         """Go on with the job's upgrade, and do what comes of that for its driver; return what was done with what was before."""
         for _ in range(_ROUNDS):
-            if self._upgrades is None or seen.under_upgrade is None:
+            if self._upgrades is None or seen.active_upgrade is None:
                 break
             # What was done before has changed what there is to see.
             seen = self._observer.observe(done.job) if done.actions else seen
-            steps = self._upgrades.carry_on(seen)
+            steps = self._upgrades.run_due_steps(seen)
             for text in steps:
                 logger.info("%s: %s", done.job, text)
             if not steps:
                 break
             seen = self._observer.observe(done.job)
             after = self._reconcile(seen)
-            done = Done(done.job, done.actions + after.actions, after.busy, done.steps + steps)
+            done = JobResult(done.job, done.actions + after.actions, after.lease_held_elsewhere, done.steps + steps)
         return done
 
     def _act(self, job: str, lease: Lease) -> tuple[Action, ...]:
@@ -197,7 +200,7 @@ class Reconciler:
                 self._launcher(seen.handle.launcher).kill(seen.handle)
             carried_out = self._carry_out(seen.generation, seen, actions, lease=lease)
             done += carried_out
-            if not actions or len(carried_out) < len(actions) or all(isinstance(action, AskToStop | Kill) for action in actions):
+            if not actions or len(carried_out) < len(actions) or all(isinstance(action, RequestStop | Kill) for action in actions):
                 break
         return tuple(done)
 
@@ -212,24 +215,24 @@ class Reconciler:
 
     def _do(self, spec: SpecGeneration, job: str, action: Action) -> bool:
         match action:
-            case Say(status):
+            case WriteStatus(status):
                 write_control_status(self._store, status)
                 logger.info("%s: %s%s%s", job, STATES[status.lifecycle], f", {status.reason}" if status.reason else "", _cause(status))
-            case GiveUp(attempt):
-                return give_up_attempt(self._store, job, attempt, by=self.holder, at=self._clock.now_ms())
-            case Start():
+            case AbandonAttempt(attempt):
+                return abandon_attempt(self._store, job, attempt, by=self.holder, at=self._clock.now_ms())
+            case LaunchAttempt():
                 return self._start(spec, job, action)
-            case AskToStop(how, process):
-                logger.info("%s: asks %s to stop (%s)", job, _shown(process), how)
+            case RequestStop(how, process):
+                logger.info("%s: asks %s to stop (%s)", job, _process_text(process), how)
                 self._launcher(process.launcher).ask_to_stop(process)
             case Kill(why, process):
-                logger.warning("%s: kills %s: %s", job, _shown(process), why)
+                logger.warning("%s: kills %s: %s", job, _process_text(process), why)
                 self._launcher(process.launcher).kill(process)
-            case Clean(below):
+            case PruneAttempts(below):
                 delete_attempts(self._store, job, below)
         return True
 
-    def _start(self, spec: SpecGeneration, job: str, action: Start) -> bool:
+    def _start(self, spec: SpecGeneration, job: str, action: LaunchAttempt) -> bool:
         """Create the attempt, say so, launch, say what was launched; after a death between any two of these the next pass goes on."""
         launcher = self._launcher(spec.spec.launcher)
         attempt = Attempt(action.attempt, spec.generation, self._clock.now_ms(), self.holder, action.why, action.takeover)
@@ -242,7 +245,7 @@ class Reconciler:
             process = self._launched(launcher, spec, attempt)
         except LaunchError as error:
             # Nobody else may launch it, and this one did not: make sure of that, then it has failed.
-            if give_up_attempt(self._store, job, attempt.number, by=self.holder, at=self._clock.now_ms()):
+            if abandon_attempt(self._store, job, attempt.number, by=self.holder, at=self._clock.now_ms()):
                 now = self._clock.now_ms()
                 failed = Failure(now, attempt.number, attempt.at, None, error.code, str(error), error.transient)
                 write_control_status(self._store, after_failure(spec, status, failed, now))
@@ -261,7 +264,7 @@ class Reconciler:
                 f"launcher {spec.spec.launcher!r} failed: {type(error).__name__}: {redacted(str(error))}",
                 fix="see that what the job's spec names is there and can be read (folder, code_paths, variables)",
                 job=spec.spec.job,
-                place=_place(error),
+                place=_raised_at(error),
             ) from without_secrets(error)
 
     def _launcher(self, name: str) -> Launcher:
@@ -276,7 +279,7 @@ class Reconciler:
 
 def new_holder() -> str:
     """Return a name for one reconciler: who runs it, and what sets it apart from others of the same user."""
-    return f"{who()}/{secrets.token_hex(4)}"
+    return f"{current_user()}/{secrets.token_hex(4)}"
 
 
 def _of_job(job: str, error: Exception) -> TidemarkError:
@@ -287,19 +290,19 @@ def _of_job(job: str, error: Exception) -> TidemarkError:
         f"it failed in a way that was not foreseen: {type(error).__name__}: {redacted(str(error))}",
         fix="see what of the job's spec or of its machine leads to it; the other jobs are looked after",
         job=job,
-        place=_place(error),
+        place=_raised_at(error),
     )
     found.__cause__ = without_secrets(error)
     return found
 
 
-def _place(error: Exception) -> str | None:
+def _raised_at(error: Exception) -> str | None:
     """Return where an error was raised, as file and line."""
     frames = traceback.extract_tb(error.__traceback__)
     return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else None
 
 
-def _shown(process: ProcessHandle) -> str:
+def _process_text(process: ProcessHandle) -> str:
     return f"process {process.pid if process.pid is not None else process.application} on host {process.host!r}"
 
 

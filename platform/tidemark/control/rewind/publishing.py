@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from tidemark.control.desired.generations import read_spec
+from tidemark.control.desired.spec_store import read_spec
 from tidemark.savepoints.rewind.rewinding import Publish
 from tidemark.state.log.joblog import Driver
 from tidemark.state.log.records import EpochRecord

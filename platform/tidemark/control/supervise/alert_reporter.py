@@ -14,11 +14,11 @@ from typing import Self
 
 from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.control.alerts.delivery.alert_config import AlertConfig
-from tidemark.control.alerts.engine.alert_watch import AlertWatch, WatchReport
-from tidemark.control.metrics.metric_board import MetricBoard, Shown
+from tidemark.control.alerts.engine.alert_evaluator import AlertWatch, WatchReport
+from tidemark.control.metrics.metric_registry import MetricRegistry, MetricSnapshot
 from tidemark.control.model.view import JobView
 from tidemark.control.observed.observe import Observation
-from tidemark.control.view.viewing import view_of, views_of
+from tidemark.control.view.view_builder import view_of, views_of
 from tidemark.errors import TidemarkError
 from tidemark.state.store.store import JobStore
 
@@ -26,7 +26,7 @@ _LOG = logging.getLogger("tidemark.alerts")
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _PassSnapshot:
     """What a pass saw, until it is told."""
 
     views: tuple[JobView, ...]
@@ -39,20 +39,20 @@ class AlertReporter:
     Args:
         root: the root store.
         config: rules and receivers.
-        board: where metrics are put up.
+        registry: where metrics are put up.
         holder: this process, by a name that no other has.
         clock: the time.
     """
 
-    def __init__(self, root: JobStore, config: AlertConfig, board: MetricBoard, *, holder: str, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(self, root: JobStore, config: AlertConfig, registry: MetricRegistry, *, holder: str, clock: Clock = SYSTEM_CLOCK) -> None:
         self._watch = AlertWatch(root, settings=config.settings, receivers=config.receivers, holder=holder, clock=clock)
-        self._board = board
+        self._registry = registry
         self._clock = clock
         self._changed = threading.Condition()
-        self._next: _Seen | None = None
+        self._next: _PassSnapshot | None = None
         self._ended = False
-        self._told: WatchReport | None = None
-        self._thread = threading.Thread(target=self._tell, name="tidemark-alerts", daemon=True)
+        self._last_report: WatchReport | None = None
+        self._thread = threading.Thread(target=self._run, name="tidemark-alerts", daemon=True)
 
     def __enter__(self) -> Self:
         """Begin to tell."""
@@ -66,7 +66,7 @@ class AlertReporter:
             self._changed.notify()
         self._thread.join()
 
-    def saw(self, observations: Sequence[Observation], unreadable: Mapping[str, TidemarkError], *, seconds: float) -> None:
+    def submit(self, observations: Sequence[Observation], unreadable: Mapping[str, TidemarkError], *, seconds: float) -> None:
         """Take in a pass; returns at once. Where passes are faster than receivers, only the newest is told.
 
         Args:
@@ -76,17 +76,21 @@ class AlertReporter:
         """
         now = self._clock.now_ms()
         views = tuple(view_of(observation, now) for observation in observations)
-        self._board.show(
-            Shown(
-                views_of(observations, unreadable, now), passed_at=now, pass_seconds=seconds, alerts=self._told, counts=self._watch.counts
+        self._registry.publish(
+            MetricSnapshot(
+                views_of(observations, unreadable, now),
+                passed_at=now,
+                pass_seconds=seconds,
+                alerts=self._last_report,
+                counts=self._watch.counts,
             )
         )
         observed = {view.job for view in views}
         with self._changed:
-            self._next = _Seen(views, {job: error for job, error in unreadable.items() if job not in observed})
+            self._next = _PassSnapshot(views, {job: error for job, error in unreadable.items() if job not in observed})
             self._changed.notify()
 
-    def _tell(self) -> None:
+    def _run(self) -> None:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._next is not None or self._ended)
@@ -94,7 +98,7 @@ class AlertReporter:
             if seen is None:
                 break
             try:
-                self._told = self._watch.look(seen.views, unreadable=seen.unreadable)
+                self._last_report = self._watch.evaluate(seen.views, unreadable=seen.unreadable)
             except TidemarkError as error:
                 _LOG.warning("alerts wait for the next pass: %s", error)
             except Exception:  # noqa: BLE001 - see below

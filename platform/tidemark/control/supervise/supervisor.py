@@ -11,18 +11,18 @@ from collections.abc import Callable
 from typing import Final
 
 from tidemark.clock import SYSTEM_CLOCK, Clock, format_ms
-from tidemark.control.reconcile.reconciler import Reconciler, Report
+from tidemark.control.reconcile.reconciler import Reconciler, ReconcileReport
 from tidemark.durations import short_duration
 from tidemark.errors import StoreError
 
 logger = logging.getLogger("tidemark")
 
 DEFAULT_INTERVAL_MS: Final = 5_000
-_SAY_AGAIN_MS: Final = 60_000
-_LOOK_SECONDS: Final = 0.2
-_LEAST_REST_SECONDS: Final = 0.1
+_LOG_AGAIN_MS: Final = 60_000
+_POLL_SECONDS: Final = 0.2
+_MIN_WAIT_SECONDS: Final = 0.1
 
-Saw = Callable[[Report, float], None]
+OnPass = Callable[[ReconcileReport, float], None]
 """Called after each pass with what it saw and did, and the seconds it took."""
 
 
@@ -33,8 +33,8 @@ class Supervisor:
         reconciler: what a pass is.
         stop: ends it, at the latest after the job at hand.
         interval_ms: between the beginnings of two passes.
-        saw: told of every pass.
-        ended: whether a driver has ended since the last pass; asked several times a second, the next pass does not wait then.
+        on_pass: told of every pass.
+        driver_ended: whether a driver has ended since the last pass; asked several times a second, the next pass does not wait then.
         clock: the time.
     """
 
@@ -44,18 +44,18 @@ class Supervisor:
         stop: threading.Event,
         *,
         interval_ms: int = DEFAULT_INTERVAL_MS,
-        saw: Saw | None = None,
-        ended: Callable[[], bool] = lambda: False,
+        on_pass: OnPass | None = None,
+        driver_ended: Callable[[], bool] = lambda: False,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._reconciler = reconciler
         self._stop = stop
         self._interval_ms = interval_ms
-        self._saw = saw
-        self._ended = ended
+        self._on_pass = on_pass
+        self._driver_ended = driver_ended
         self._clock = clock
         self._unreachable_since: float | None = None
-        self._said_at = 0.0
+        self._logged_at = 0.0
         self._known_errors: dict[str, str] = {}
 
     def run(self, *, passes: int | None = None) -> None:
@@ -67,58 +67,58 @@ class Supervisor:
             done += 1
             if done == passes:
                 return
-            self._rest(took=self._clock.monotonic() - begun)
+            self._wait_for_next_pass(took=self._clock.monotonic() - begun)
 
-    def _rest(self, *, took: float) -> None:
+    def _wait_for_next_pass(self, *, took: float) -> None:
         """Wait for the next pass, less long where a driver ends meanwhile.
 
         Also after a pass that took longer than the interval, and for as long as the pass took where drivers end one after the other:
         other programs want the machine, too.
         """
-        left = max(self._interval_ms / 1000 - took, _LEAST_REST_SECONDS)
-        least = min(left, max(took, _LEAST_REST_SECONDS))
+        left = max(self._interval_ms / 1000 - took, _MIN_WAIT_SECONDS)
+        least = min(left, max(took, _MIN_WAIT_SECONDS))
         if self._stop.wait(least):
             return
         left -= least
-        while left > 0 and not self._ended() and not self._stop.wait(min(left, _LOOK_SECONDS)):
-            left -= _LOOK_SECONDS
+        while left > 0 and not self._driver_ended() and not self._stop.wait(min(left, _POLL_SECONDS)):
+            left -= _POLL_SECONDS
 
-    def pass_once(self) -> Report | None:
+    def pass_once(self) -> ReconcileReport | None:
         """Pass over the jobs once; None where the store cannot be reached, which is said at first and then once a minute."""
         begun = self._clock.monotonic()
         try:
-            report = self._reconciler.pass_over(stop=self._stop)
+            report = self._reconciler.reconcile_all(stop=self._stop)
         except StoreError as error:
-            self._say_unreachable(error)
+            self._log_unreachable(error)
             return None
         except Exception:
             # A supervisor that ends because of one job's odd trouble leaves all others alone.
             logger.exception("a pass failed; the next one goes on")
             return None
-        self._say_reachable()
-        self._say_errors(report)
-        if self._saw is not None:
-            self._saw(report, self._clock.monotonic() - begun)
+        self._log_reachable()
+        self._log_errors(report)
+        if self._on_pass is not None:
+            self._on_pass(report, self._clock.monotonic() - begun)
         return report
 
-    def _say_unreachable(self, error: StoreError) -> None:
+    def _log_unreachable(self, error: StoreError) -> None:
         now = self._clock.monotonic()
         if self._unreachable_since is None:
             self._unreachable_since = now
             logger.error("the job store cannot be reached; drivers run on, and it is tried again: %s", error)
-        elif now - self._said_at >= _SAY_AGAIN_MS / 1000:
+        elif now - self._logged_at >= _LOG_AGAIN_MS / 1000:
             logger.error("the job store cannot be reached since %s: %s", short_duration(_ms(now - self._unreachable_since)), error)
         else:
             return
-        self._said_at = now
+        self._logged_at = now
 
-    def _say_reachable(self) -> None:
+    def _log_reachable(self) -> None:
         if self._unreachable_since is not None:
             took = _ms(self._clock.monotonic() - self._unreachable_since)
             logger.info("the job store is back after %s, at %s", short_duration(took), format_ms(self._clock.now_ms()))
             self._unreachable_since = None
 
-    def _say_errors(self, report: Report) -> None:
+    def _log_errors(self, report: ReconcileReport) -> None:
         """Say what is wrong with jobs, once for each change."""
         found = {job: str(error) for job, error in report.errors.items()}
         for job, text in found.items():

@@ -12,28 +12,28 @@ from tidemark.control.model.upgrade_records import Step, UpgradeStep
 from tidemark.durations import format_duration
 from tidemark.errors import JobRunningError, LaunchError, PublishError, StoreError
 
-Deed = Literal["suspend", "save", "go-back", "switch", "give-up", "put-back", "start-old"]
+UpgradeAction = Literal["suspend", "save", "go-back", "switch", "give-up", "put-back", "start-old"]
 """What is done to the job: a spec that wants it suspended; a savepoint; a rewind to where a fork began; a spec with the new code; an end to
 a rewind that was begun; a rewind to the savepoint; a spec with the old code."""
 
-Rewound = Literal["", "begun", "done"]
+RewindState = Literal["", "begun", "done"]
 """Whether the job is being put back to the upgrade's savepoint, or was; asked only of what somebody accepted."""
 
-_DEEDS: Final[Mapping[Step, Deed]] = {"saving": "save", "going-back": "go-back", "putting-back": "put-back"}
+_ACTIONS: Final[Mapping[Step, UpgradeAction]] = {"saving": "save", "going-back": "go-back", "putting-back": "put-back"}
 
-_NOT_THE_CODE: Final = frozenset((PublishError.code, StoreError.code, JobRunningError.code, LaunchError.code))
+_UNRELATED_ERRORS: Final = frozenset((PublishError.code, StoreError.code, JobRunningError.code, LaunchError.code))
 """Failures that say nothing of the code: a place that cannot be reached, another driver, a process that cannot be started."""
 
 
 @dataclass(frozen=True)
-class Act:
+class Execute:
     """Do something; it may have been done already."""
 
-    deed: Deed
+    action: UpgradeAction
 
 
 @dataclass(frozen=True)
-class Go:
+class Transition:
     """Go to another step, for a reason; ``stopped`` where somebody stopped the job meanwhile."""
 
     step: Step
@@ -48,11 +48,11 @@ class Wait:
     why: str
 
 
-Move = Act | Go | Wait
+UpgradeDecision = Execute | Transition | Wait
 
 
 @dataclass(frozen=True)
-class Sight:
+class UpgradeObservation:
     """What is seen of the job.
 
     Args:
@@ -64,7 +64,7 @@ class Sight:
         failures: of the new code's attempts.
         failed_checks: what failed since the new code was asked for, in words.
         passed_checks: names of the checks that passed since.
-        rewound: whether it is being put back, or was, before somebody accepted the new code.
+        rewind_state: whether it is being put back, or was, before somebody accepted the new code.
     """
 
     spec: JobSpec
@@ -75,7 +75,7 @@ class Sight:
     failures: tuple[Failure, ...] = ()
     failed_checks: tuple[str, ...] = ()
     passed_checks: frozenset[str] = frozenset()
-    rewound: Rewound = ""
+    rewind_state: RewindState = ""
 
     @property
     def suspended(self) -> bool:
@@ -84,7 +84,7 @@ class Sight:
         return self.spec.wanted == "suspended" and ended
 
 
-def decide(step: UpgradeStep, seen: Sight, now: int) -> Move:
+def decide(step: UpgradeStep, seen: UpgradeObservation, now: int) -> UpgradeDecision:
     """Return what comes next.
 
     Args:
@@ -92,29 +92,29 @@ def decide(step: UpgradeStep, seen: Sight, now: int) -> Move:
         seen: the job.
         now: processing time, milliseconds.
     """
-    move: Move
+    decision: UpgradeDecision
     match step.step:
         case "saving" | "going-back" | "putting-back":
-            move = Act(_DEEDS[step.step])
+            decision = Execute(_ACTIONS[step.step])
         case "stopping":
-            move = _stopped(seen, "saving")
+            decision = _after_stop(seen, "saving")
         case "starting":
-            move = Go("watching") if wanted_as(seen.spec, step.upgrade.after) else Act("switch")
+            decision = Transition("watching") if matches_target(seen.spec, step.upgrade.after) else Execute("switch")
         case "watching":
-            move = _watched(step, seen, now)
+            decision = _judge_probation(step, seen, now)
         case "accepting":
-            move = _accepted(step, seen)
+            decision = _accepted(step, seen)
         case "reverting":
             # Without a savepoint nothing was changed yet.
-            move = _stopped(seen, "starting-old" if step.epoch is None else "putting-back")
+            decision = _after_stop(seen, "starting-old" if step.epoch is None else "putting-back")
         case "starting-old":
-            move = Go("rolled-back") if wanted_as(seen.spec, old_spec(step)) else Act("start-old")
+            decision = Transition("rolled-back") if matches_target(seen.spec, rollback_spec(step)) else Execute("start-old")
         case _:
-            move = Wait("it has ended")
-    return move
+            decision = Wait("it has ended")
+    return decision
 
 
-def old_spec(step: UpgradeStep) -> JobSpec:
+def rollback_spec(step: UpgradeStep) -> JobSpec:
     """Return what is wanted of the old code when an upgrade goes back."""
     before = step.upgrade.before
     return replace(before, wanted="suspended") if step.stopped else before
@@ -125,15 +125,15 @@ def with_code_of(spec: JobSpec, other: JobSpec) -> JobSpec:
 
     The number of restarts goes up, so that a driver is started also where the code was the same before, or had failed for good.
     """
-    return replace(_coded(spec, other), wanted=other.wanted, stop="finish", for_rewind=other.for_rewind, restarts=spec.restarts + 1)
+    return replace(_with_code(spec, other), wanted=other.wanted, stop="finish", for_rewind=other.for_rewind, restarts=spec.restarts + 1)
 
 
-def wanted_as(spec: JobSpec, other: JobSpec) -> bool:
+def matches_target(spec: JobSpec, other: JobSpec) -> bool:
     """Say whether a spec has the other one's code, and wants the job to run or not as that does."""
-    return spec == _coded(spec, other) and spec.wanted == other.wanted
+    return spec == _with_code(spec, other) and spec.wanted == other.wanted
 
 
-def _coded(spec: JobSpec, other: JobSpec) -> JobSpec:
+def _with_code(spec: JobSpec, other: JobSpec) -> JobSpec:
     return replace(
         spec,
         code=other.code,
@@ -146,45 +146,45 @@ def _coded(spec: JobSpec, other: JobSpec) -> JobSpec:
     )
 
 
-def _stopped(seen: Sight, step: Step) -> Move:
+def _after_stop(seen: UpgradeObservation, step: Step) -> UpgradeDecision:
     if seen.spec.wanted != "suspended":
-        return Act("suspend")
-    return Go(step) if seen.suspended else Wait("its driver ends")
+        return Execute("suspend")
+    return Transition(step) if seen.suspended else Wait("its driver ends")
 
 
-def _accepted(step: UpgradeStep, seen: Sight) -> Move:
+def _accepted(step: UpgradeStep, seen: UpgradeObservation) -> UpgradeDecision:
     """Return what comes of new code that somebody accepted, perhaps just when the job was put back."""
-    if seen.rewound == "done":
-        return put_back_already(step)
-    if seen.rewound == "begun":
-        return Act("give-up")
-    return Go("done", step.reason) if wanted_as(seen.spec, step.upgrade.after) else Act("switch")
+    if seen.rewind_state == "done":
+        return already_reverted(step)
+    if seen.rewind_state == "begun":
+        return Execute("give-up")
+    return Transition("done", step.reason) if matches_target(seen.spec, step.upgrade.after) else Execute("switch")
 
 
-def put_back_already(step: UpgradeStep) -> Go:
+def already_reverted(step: UpgradeStep) -> Transition:
     """Return the step of new code that was accepted too late: of what it left nothing is there any more."""
-    return Go("reverting", f"its tables were put back to savepoint {step.upgrade.savepoint!r} just when it was {step.reason}")
+    return Transition("reverting", f"its tables were put back to savepoint {step.upgrade.savepoint!r} just when it was {step.reason}")
 
 
-def _watched(step: UpgradeStep, seen: Sight, now: int) -> Move:
+def _judge_probation(step: UpgradeStep, seen: UpgradeObservation, now: int) -> UpgradeDecision:
     """Return what comes of the new code's probation: it passes, it fails, or it goes on."""
     upgrade = step.upgrade
-    if not wanted_as(seen.spec, upgrade.after):
+    if not matches_target(seen.spec, upgrade.after):
         reason = f"generation {seen.generation} by {seen.by} asked for something else meanwhile"
-        return Go("reverting", reason, stopped=seen.spec.wanted == "suspended")
-    blamed = [failure for failure in seen.failures if failure.code not in _NOT_THE_CODE]
+        return Transition("reverting", reason, stopped=seen.spec.wanted == "suspended")
+    blamed = [failure for failure in seen.failures if failure.code not in _UNRELATED_ERRORS]
     if blamed:
-        return Go("reverting", f"attempt {blamed[0].attempt} failed: {blamed[0].message}")
+        return Transition("reverting", f"attempt {blamed[0].attempt} failed: {blamed[0].message}")
     if seen.failed_checks:
-        return Go("reverting", f"failed: {'; '.join(seen.failed_checks)}")
+        return Transition("reverting", f"failed: {'; '.join(seen.failed_checks)}")
     missing = [name for name in upgrade.checks if name not in seen.passed_checks]
     enough = seen.good_epochs >= upgrade.good_epochs or seen.lifecycle == "finished"
     if enough and not missing:
-        return Go("done", f"{seen.good_epochs} good epochs")
+        return Transition("done", f"{seen.good_epochs} good epochs")
     lacks = [] if enough else [f"{seen.good_epochs} of {upgrade.good_epochs} good epochs"]
     lacks += [f"check {name} has not passed" for name in missing]
     if seen.lifecycle == "failed":
-        return Go("reverting", "its driver could not be started")
+        return Transition("reverting", "its driver could not be started")
     if step.until is not None and now >= step.until:
-        return Go("reverting", f"after {format_duration(upgrade.within_ms)}: {', '.join(lacks)}")
+        return Transition("reverting", f"after {format_duration(upgrade.within_ms)}: {', '.join(lacks)}")
     return Wait(", ".join(lacks))

@@ -8,15 +8,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from tidemark.clock import SYSTEM_CLOCK, Clock
-from tidemark.control.desired.generations import read_spec, who
 from tidemark.control.desired.spec_checks import checked_spec
+from tidemark.control.desired.spec_store import current_user, read_spec
 from tidemark.control.model.launcher import Launcher
 from tidemark.control.model.spec import JobSpec
 from tidemark.control.model.upgrade_records import Upgrade, UpgradeStep, code_text, create_step, newest_step
-from tidemark.control.observed.evidence import foreign
+from tidemark.control.observed.attempt_health import unmanaged_driver
 from tidemark.control.observed.observe import observe
-from tidemark.control.upgrade.upgrade_deeds import OvertakenError, keep
-from tidemark.control.upgrade.upgrade_verdict import Judge, Maps, judge_code
+from tidemark.control.upgrade.code_check import Judge, Maps, judge_code
+from tidemark.control.upgrade.upgrade_actions import OvertakenError, lock_job
 from tidemark.crashpoints import crash_point
 from tidemark.errors import JobRunningError, UpgradeError
 from tidemark.names import validate_name
@@ -107,7 +107,7 @@ def begin_upgrade(
     identity = f"upgrade-{secrets.token_hex(4)}"
     savepoint = f"before-{identity}"
     after = checked_spec(_after(before, request, identity, savepoint), before)
-    if _place(before) == _place(after):
+    if _code_location(before) == _code_location(after):
         raise UpgradeError(
             f"the job has that code already ({code_text(before)}); if its place was written over, there is no way back to the old one",
             fix="put new code beside the old: another module, or a folder, zip or wheel of its own (--code-path); "
@@ -127,7 +127,7 @@ def begin_upgrade(
         after,
         savepoint,
         clock.now_ms(),
-        by or who(),
+        by or current_user(),
         why,
         request.back_to,
         request.good_epochs,
@@ -140,7 +140,7 @@ def begin_upgrade(
     crash_point("upgrade-recorded")
     # Whoever goes on with it does so, too; until then its savepoints are needed already.
     with suppress(OvertakenError):
-        keep(store, first)
+        lock_job(store, first)
     return first
 
 
@@ -193,18 +193,18 @@ def _require_possible(store: JobStore, request: UpgradeRequest, before: JobSpec,
     # Not by the lifecycle: a job that was put back to before the end says that it is finished until it is started.
     if head.end_of_input:
         raise UpgradeError("the job's input has ended for good", fix="rewind it to a savepoint from before the end first", job=job)
-    wished = before.restore
-    if request.maps.empty and wished is not None and wished.identity and is_restore_due(folder, head, wished):
+    pending = before.restore
+    if request.maps.empty and pending is not None and pending.identity and is_restore_due(folder, head, pending):
         # The new code would make it, and be judged against something else; put back, the job would never get it.
         raise UpgradeError(
-            f"the job is to go on from savepoint {wished.savepoint!r} when it is started next, which it was not yet",
+            f"the job is to go on from savepoint {pending.savepoint!r} when it is started next, which it was not yet",
             fix=f"start it once (`tidemark start {job}`), then upgrade it; or submit it again without that restore",
             job=job,
         )
     seen = observe(store, job, launchers)
-    hand = foreign(seen, clock.now_ms())
-    if hand is not None and seen.own_beat is None:
-        raise JobRunningError(f"the job is driven by {hand}, which was not started here", fix="end that first", job=job)
+    unmanaged = unmanaged_driver(seen, clock.now_ms())
+    if unmanaged is not None and seen.current_heartbeat is None:
+        raise JobRunningError(f"the job is driven by {unmanaged}, which was not started here", fix="end that first", job=job)
     if request.back_to:
         plan = preview_rewind(store, job, request.back_to, clock=clock)
         if plan.refusals:
@@ -215,5 +215,5 @@ def _require_possible(store: JobStore, request: UpgradeRequest, before: JobSpec,
             )
 
 
-def _place(spec: JobSpec) -> tuple[object, ...]:
+def _code_location(spec: JobSpec) -> tuple[object, ...]:
     return spec.code, spec.code_paths, spec.folder, dict(spec.variables)

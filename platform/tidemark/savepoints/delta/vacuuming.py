@@ -6,7 +6,7 @@ import logging
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from tidemark.locations import leads_into
+from tidemark.locations import stays_within
 from tidemark.state.store.store import JobStore
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ def vacuum(table: DeltaTable, store: JobStore, needed: Collection[int]) -> list[
         StoreError: some files cannot be deleted; others may have been.
     """
     given_up = table.vacuum(dry_run=True, keep_versions=sorted(needed) or None)
-    gone = [path for path in given_up if leads_into(path)]
+    gone = [path for path in given_up if stays_within(path)]
     if len(gone) < len(given_up):
-        elsewhere = next(path for path in given_up if not leads_into(path))
+        elsewhere = next(path for path in given_up if not stays_within(path))
         logger.warning("the log of table %s names %s, which is no file of its own and is not deleted", store.location, elsewhere)
     left = store.delete(gone)
     return [path for path in gone if path not in left]

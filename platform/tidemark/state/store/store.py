@@ -17,7 +17,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import LocalStore, ObjectStore
 
 from tidemark.errors import CorruptStoreError, StoreError, TidemarkError, UnknownStoreError, UnusablePlaceError
-from tidemark.locations import Location, leads_into
+from tidemark.locations import Location, stays_within
 from tidemark.state.encoding.redaction import without_secrets
 from tidemark.state.store.local_files import (
     delete_files,
@@ -374,7 +374,7 @@ class JobStore:
     def _require_within(self, paths: Iterable[str]) -> None:
         """Make sure that paths, which a record may have brought, lead nowhere else."""
         for path in paths:
-            if not leads_into(path):
+            if not stays_within(path):
                 raise CorruptStoreError(
                     f"{path!r} leads out of {self.location}, and nothing there is deleted or moved",
                     fix="the record that names it was changed by somebody else: restore it from a backup of the job store",

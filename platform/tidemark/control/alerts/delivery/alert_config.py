@@ -10,10 +10,10 @@ from pathlib import Path
 
 from tidemark.control.alerts.delivery.delivery import LogDelivery
 from tidemark.control.alerts.delivery.delivery_config import delivery_from
-from tidemark.control.alerts.delivery.delivery_queue import Pace, Receiver
-from tidemark.control.alerts.model.alert_gate import Patience
+from tidemark.control.alerts.delivery.delivery_queue import RateLimit, Receiver
 from tidemark.control.alerts.model.alert_settings import DEFAULT_RULES, RULES, AlertSettings, Grouping, Route, RuleName, RuleSettings
 from tidemark.control.alerts.model.config_table import ConfigTable
+from tidemark.control.alerts.model.hysteresis import HoldTimes
 from tidemark.errors import DefinitionError
 from tidemark.names import validate_name
 
@@ -60,45 +60,45 @@ def parse_alert_config(text: str, *, place: str, environment: Mapping[str, str])
     top = ConfigTable(plain, where="", place=place)
     rules = top.table("rules")
     settings = AlertSettings({**DEFAULT_RULES, **{name: _rule(rules, name) for name in RULES}}, _grouping(top.table("group")))
-    rules.finish()
+    rules.reject_unknown_keys()
     found = {name: _receiver(name, table, environment) for name, table in top.tables("receivers")}
-    top.finish()
+    top.reject_unknown_keys()
     return AlertConfig(settings, found) if found else AlertConfig(settings)
 
 
 def _rule(rules: ConfigTable, name: RuleName) -> RuleSettings:
     table, default = rules.table(name), DEFAULT_RULES[name]
-    known = default.patience
-    patience = Patience(
+    known = default.hold_times
+    hold_times = HoldTimes(
         for_ms=table.duration("for", known.for_ms),
-        clear=table.number("clear", known.clear, least=0, most=1),
+        clear_ratio=table.number("clear", known.clear_ratio, minimum=0, maximum=1),
         resolve_after_ms=table.duration("resolve_after", known.resolve_after_ms),
     )
-    enabled = table.flag("enabled", default=default.enabled)
-    table.finish()
-    return RuleSettings(patience, enabled)
+    enabled = table.boolean("enabled", default=default.enabled)
+    table.reject_unknown_keys()
+    return RuleSettings(hold_times, enabled)
 
 
 def _grouping(table: ConfigTable) -> Grouping:
     default = Grouping()
     found = Grouping(table.duration("wait", default.wait_ms), table.duration("interval", default.interval_ms))
-    table.finish()
+    table.reject_unknown_keys()
     return found
 
 
 def _receiver(name: str, table: ConfigTable, environment: Mapping[str, str]) -> Receiver:
     validate_name("receiver", name, place=table.place)
     route = Route(
-        least="error" if table.choice("least", ("warn", "error"), "warn") == "error" else "warn",
-        jobs=table.texts("jobs", ("*",)),
+        min_severity="error" if table.choice("least", ("warn", "error"), "warn") == "error" else "warn",
+        jobs=table.text_list("jobs", ("*",)),
         rules=tuple(rule for rule in RULES if rule in table.choices("rules", RULES, RULES)),
     )
-    pace = Pace()
-    pace = Pace(
-        single=table.whole("single", pace.single, least=1),
-        most=table.whole("most", pace.most, least=1),
-        per_ms=table.duration("per", pace.per_ms, least=1),
+    rate_limit = RateLimit()
+    rate_limit = RateLimit(
+        max_single_messages=table.integer("single", rate_limit.max_single_messages, minimum=1),
+        max_messages=table.integer("most", rate_limit.max_messages, minimum=1),
+        per_ms=table.duration("per", rate_limit.per_ms, minimum=1),
     )
     delivery = delivery_from(table, environment, known_as=f"[receivers.{name}]")
-    table.finish()
-    return Receiver(delivery, route, pace)
+    table.reject_unknown_keys()
+    return Receiver(delivery, route, rate_limit)

@@ -36,7 +36,7 @@ def _log(_table: ConfigTable, _environment: Mapping[str, str], _known_as: str) -
 
 
 def _webhook(table: ConfigTable, environment: Mapping[str, str], known_as: str) -> Delivery:
-    table.refuse("headers", fix='write headers_env = { Authorization = "NAME" }, with the name of an environment variable')
+    table.reject_secret("headers", fix='write headers_env = { Authorization = "NAME" }, with the name of an environment variable')
     url, url_env = table.text("url"), table.text("url_env")
     if (url is None) == (url_env is None):
         raise table.error(f"{known_as} needs one of 'url' and 'url_env'", fix="give one; url_env names the variable that holds the address")
@@ -47,9 +47,9 @@ def _webhook(table: ConfigTable, environment: Mapping[str, str], known_as: str) 
 
 
 def _email(table: ConfigTable, environment: Mapping[str, str], known_as: str) -> Delivery:
-    table.refuse("password", fix='write password_env = "NAME", with the name of an environment variable')
+    table.reject_secret("password", fix='write password_env = "NAME", with the name of an environment variable')
     security = table.choice("security", ("starttls", "tls", "none"), "starttls")
-    port = table.whole("port", 0, least=1)
+    port = table.integer("port", 0, minimum=1)
     if port > _PORTS:
         raise table.error(f"{known_as} has port {port}", fix=f"give a port up to {_PORTS}")
     username, password = table.text("username"), table.text("password_env")
@@ -72,7 +72,7 @@ def _email(table: ConfigTable, environment: Mapping[str, str], known_as: str) ->
 
 
 def _slack(table: ConfigTable, environment: Mapping[str, str], known_as: str) -> Delivery:
-    table.refuse("token", fix='write token_env = "NAME", with the name of an environment variable')
+    table.reject_secret("token", fix='write token_env = "NAME", with the name of an environment variable')
     token = _secret(table, environment, table.required("token_env"))
     return SlackDelivery(
         token or "",
@@ -115,11 +115,11 @@ def _check_address(table: ConfigTable, address: str, *, known_as: str, written_o
 
 
 def _recipients(table: ConfigTable) -> tuple[str, ...]:
-    found = table.texts("recipients")
+    found = table.text_list("recipients")
     if not found:
         raise table.error("a mail receiver lacks 'recipients'", fix='add recipients = ["ops@example.com"]')
     return found
 
 
 def _timeout(table: ConfigTable) -> float:
-    return table.duration("timeout", 10_000, least=100) / 1000
+    return table.duration("timeout", 10_000, minimum=100) / 1000

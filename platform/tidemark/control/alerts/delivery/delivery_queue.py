@@ -27,22 +27,22 @@ _LOG = logging.getLogger("tidemark.alerts")
 
 
 @dataclass(frozen=True)
-class Pace:
+class RateLimit:
     """How fast one receiver is sent to.
 
     Args:
-        single: up to so many jobs at once get a message each; of more, one message tells all.
-        most: messages in ``per_ms``; what comes then waits, and is told in one.
+        max_single_messages: up to so many jobs at once get a message each; of more, one message tells all.
+        max_messages: messages in ``per_ms``; what comes then waits, and is told in one.
         per_ms: that time.
         first_retry_ms: how long to leave a receiver alone after it failed; each time twice as long.
-        longest_retry_ms: but no longer than this.
+        max_retry_ms: but no longer than this.
     """
 
-    single: int = 3
-    most: int = 20
+    max_single_messages: int = 3
+    max_messages: int = 20
     per_ms: int = 600_000
     first_retry_ms: int = 2_000
-    longest_retry_ms: int = 300_000
+    max_retry_ms: int = 300_000
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Receiver:
 
     delivery: Delivery
     route: Route = field(default_factory=Route)
-    pace: Pace = Pace()
+    rate_limit: RateLimit = RateLimit()
 
 
 @dataclass
@@ -63,7 +63,7 @@ class ReceiverCounts:
 
 
 @dataclass
-class _Line:
+class _Channel:
     """The way to one receiver: when messages went, how often it failed in a row, and until when it is left alone.
 
     Seconds of a clock that never goes back.
@@ -71,10 +71,10 @@ class _Line:
 
     sent_at: list[float] = field(default_factory=list)
     failures: int = 0
-    rests_until: float = 0.0
+    paused_until: float = 0.0
 
 
-Taken = tuple[str, int, str]
+Delivered = tuple[str, int, str]
 """A job, the number of its notification, and the receiver that has it now, or will never get it."""
 
 
@@ -90,61 +90,61 @@ class DeliveryQueue:
         self.counts: Mapping[str, ReceiverCounts] = {name: ReceiverCounts() for name in receivers}
         self._receivers = receivers
         self._clock = clock
-        self._lines = {name: _Line() for name in receivers}
-        self._told: set[str] = set()
+        self._channels = {name: _Channel() for name in receivers}
+        self._warned: set[str] = set()
 
-    def send(self, waiting: Iterable[Outgoing], *, may_go_on: Callable[[], bool] = lambda: True) -> frozenset[Taken]:
+    def send(self, pending: Iterable[Outgoing], *, may_continue: Callable[[], bool] = lambda: True) -> frozenset[Delivered]:
         """Send what waits, as far as receivers take it, and return what needs to be sent no more.
 
         Args:
-            waiting: notifications with the receivers that have not taken them, oldest first per job.
-            may_go_on: asked before each message.
+            pending: notifications with the receivers that have not taken them, oldest first per job.
+            may_continue: asked before each message.
         """
-        taken: set[Taken] = set()
+        taken: set[Delivered] = set()
         by_receiver: dict[str, list[Notification]] = {}
-        for item in waiting:
+        for item in pending:
             for name in item.receivers:
                 by_receiver.setdefault(name, []).append(item.notification)
         for name, notifications in sorted(by_receiver.items()):
             if name in self._receivers:
-                taken |= self._send_to(name, notifications, may_go_on)
+                taken |= self._send_to(name, notifications, may_continue)
             else:
-                taken |= self._kept_for(name, notifications)
+                taken |= self._keep_or_drop(name, notifications)
         return frozenset(taken)
 
-    def _kept_for(self, name: str, notifications: Sequence[Notification]) -> set[Taken]:
+    def _keep_or_drop(self, name: str, notifications: Sequence[Notification]) -> set[Delivered]:
         """Leave what waits for a receiver of others to them, until it is clear that nobody has it any more."""
         waits_since = min(change.since for item in notifications for change in item.changes)
         if self._clock.now_ms() - waits_since >= KEPT_MS:
             text = "%d alerts for receiver %r are dropped: nobody sent them in %s"
             _LOG.warning(text, len(notifications), name, format_duration(KEPT_MS))
             return {(item.job, item.number, name) for item in notifications}
-        if name not in self._told:
+        if name not in self._warned:
             text = "%d alerts wait for receiver %r, which is not configured here; who has it sends them, and after %s they are dropped"
             _LOG.warning(text, len(notifications), name, format_duration(KEPT_MS))
-            self._told.add(name)
+            self._warned.add(name)
         return set()
 
-    def _send_to(self, name: str, notifications: Sequence[Notification], may_go_on: Callable[[], bool]) -> set[Taken]:
-        receiver, line, now = self._receivers[name], self._lines[name], self._clock.monotonic()
-        line.sent_at = [at for at in line.sent_at if now - at < receiver.pace.per_ms / 1000]
-        budget = receiver.pace.most - len(line.sent_at)
-        if now < line.rests_until or budget <= 0:
+    def _send_to(self, name: str, notifications: Sequence[Notification], may_continue: Callable[[], bool]) -> set[Delivered]:
+        receiver, channel, now = self._receivers[name], self._channels[name], self._clock.monotonic()
+        channel.sent_at = [at for at in channel.sent_at if now - at < receiver.rate_limit.per_ms / 1000]
+        budget = receiver.rate_limit.max_messages - len(channel.sent_at)
+        if now < channel.paused_until or budget <= 0:
             return set()
         by_job: dict[str, list[Notification]] = {}
         for item in notifications:
             by_job.setdefault(item.job, []).append(item)
-        taken: set[Taken] = set()
-        telling: list[tuple[Notification, set[Taken]]] = []
+        taken: set[Delivered] = set()
+        pending: list[tuple[Notification, set[Delivered]]] = []
         for job, items in sorted(by_job.items()):
             mine = {(job, item.number, name) for item in items}
             parts = [part for item in items if (part := for_route(item, receiver.route)) is not None]
             if parts:
-                telling.append((merged(parts), mine))
+                pending.append((merged(parts), mine))
             else:
                 taken |= mine
-        for alert, mine in _messages(telling, min(receiver.pace.single, budget)):
-            if not may_go_on():
+        for alert, mine in _messages(pending, min(receiver.rate_limit.max_single_messages, budget)):
+            if not may_continue():
                 break
             # After one that is not taken the others are tried as well: it may be this one that the receiver cannot take.
             if self._deliver(name, alert):
@@ -152,32 +152,32 @@ class DeliveryQueue:
         return taken
 
     def _deliver(self, name: str, alert: Alert) -> bool:
-        receiver, line = self._receivers[name], self._lines[name]
+        receiver, channel = self._receivers[name], self._channels[name]
         try:
             receiver.delivery.send(alert)
         except Exception as error:  # noqa: BLE001 - see below
             # A receiver may be of the user's own making, and none may stop the supervisor.
-            line.failures += 1
-            wait = min(receiver.pace.first_retry_ms * 2 ** min(line.failures - 1, 30), receiver.pace.longest_retry_ms)
-            line.rests_until = self._clock.monotonic() + wait / 1000
+            channel.failures += 1
+            wait = min(receiver.rate_limit.first_retry_ms * 2 ** min(channel.failures - 1, 30), receiver.rate_limit.max_retry_ms)
+            channel.paused_until = self._clock.monotonic() + wait / 1000
             self.counts[name].failed += 1
-            told = str(error) if isinstance(error, TidemarkError) else type(error).__name__
+            text = str(error) if isinstance(error, TidemarkError) else type(error).__name__
             write = _LOG.warning if isinstance(error, AlertError) else _LOG.error
             write(
                 "receiver %r took no alert, the %d. time in a row; next try in %s: %s",
                 name,
-                line.failures,
+                channel.failures,
                 short_duration(wait),
-                redacted(told),
+                redacted(text),
             )
             return False
-        line.failures, line.rests_until = 0, 0.0
-        line.sent_at.append(self._clock.monotonic())
+        channel.failures, channel.paused_until = 0, 0.0
+        channel.sent_at.append(self._clock.monotonic())
         self.counts[name].sent += 1
         return True
 
 
-def _messages(telling: Sequence[tuple[Notification, set[Taken]]], single: int) -> list[tuple[Alert, set[Taken]]]:
-    if len(telling) <= single:
-        return [(message(told), mine) for told, mine in telling]
-    return [(digest([told for told, _ in telling]), set().union(*(mine for _, mine in telling)))]
+def _messages(pending: Sequence[tuple[Notification, set[Delivered]]], single: int) -> list[tuple[Alert, set[Delivered]]]:
+    if len(pending) <= single:
+        return [(message(notification), mine) for notification, mine in pending]
+    return [(digest([notification for notification, _ in pending]), set().union(*(mine for _, mine in pending)))]

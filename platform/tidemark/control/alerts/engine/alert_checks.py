@@ -58,7 +58,7 @@ def report_check(root: JobStore, verdict: CheckVerdict) -> None:
     folder = f"{CHECKS}/{job_folder(verdict.job)}/{validate_name('check', verdict.check)}"
     earlier = _files(root, folder)
     if verdict.passed:
-        _tell_upgrade(root, verdict)
+        _report_to_upgrade(root, verdict)
     if verdict.passed and not any(not file.passed for file in earlier):
         return
     word = "passed" if verdict.passed else "failed"
@@ -68,7 +68,7 @@ def report_check(root: JobStore, verdict: CheckVerdict) -> None:
         root.delete(file.path for file in earlier if not file.passed and file.at <= verdict.at)
 
 
-def _tell_upgrade(root: JobStore, verdict: CheckVerdict) -> None:
+def _report_to_upgrade(root: JobStore, verdict: CheckVerdict) -> None:
     """Tell an upgrade whose new code is watched that a check has passed since; that of a failure looks at the verdicts themselves."""
     step = newest_step(root, verdict.job)
     if step is not None and step.step == "watching" and verdict.at >= step.at:
@@ -99,7 +99,7 @@ def failed_checks(root: JobStore, files: Iterable[VerdictFile]) -> tuple[FailedC
     return tuple(found)
 
 
-def forget_taken_up(root: JobStore, files: Iterable[VerdictFile]) -> None:
+def delete_processed(root: JobStore, files: Iterable[VerdictFile]) -> None:
     """Delete verdicts that were taken up: all but the newest failure of a check that still fails. ``files`` are those of one job."""
     by_check: dict[str, list[VerdictFile]] = {}
     for file in files:

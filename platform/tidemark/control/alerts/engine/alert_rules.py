@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tidemark.clock import format_ms
-from tidemark.control.alerts.engine.alert_late import late_rows, late_share
-from tidemark.control.alerts.model.alert_gate import Limits
+from tidemark.control.alerts.engine.late_share import late_rows, late_share
 from tidemark.control.alerts.model.alert_settings import AlertSettings, RuleName
 from tidemark.control.alerts.model.alert_state import LateWindow
-from tidemark.control.model.labels import plain_name, plain_text
+from tidemark.control.alerts.model.hysteresis import Limits
+from tidemark.control.model.sanitizing import safe_label, safe_text
 from tidemark.control.model.spec import AlertThresholds
 from tidemark.control.model.view import Health, JobView, SourceView
 from tidemark.durations import format_duration, short_duration
@@ -19,8 +19,8 @@ from tidemark.errors import TidemarkError
 from tidemark.state.encoding.redaction import redacted
 
 RESTARTS_MS = 600_000
-LEAST_LAG_WARN_MS = 300_000
-_LONGEST_TEXT = 1_000
+MIN_LAG_WARN_MS = 300_000
+_MAX_TEXT = 1_000
 
 _HEALTH: Mapping[Health, float | None] = {
     "ok": 0,
@@ -57,7 +57,7 @@ class FailedCheck:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class RuleContext:
     """What rules look at besides the view: checks that fail, and when the newest savepoint was taken."""
 
     failed_checks: tuple[FailedCheck, ...] = ()
@@ -76,13 +76,13 @@ class Reading:
     facts: Mapping[str, object] = field(default_factory=dict)
 
 
-def readings(view: JobView, window: LateWindow, evidence: Evidence, settings: AlertSettings, now: int) -> tuple[Reading, ...]:
+def readings(view: JobView, window: LateWindow, context: RuleContext, settings: AlertSettings, now: int) -> tuple[Reading, ...]:
     """Return the numbers of all rules that are on.
 
     Args:
         view: the job.
         window: where late rows are counted from.
-        evidence: what the view does not have.
+        context: what the view does not have.
         settings: which rules are on.
         now: the time.
     """
@@ -91,14 +91,14 @@ def readings(view: JobView, window: LateWindow, evidence: Evidence, settings: Al
         *_lag(view, limits),
         _late(view, window, limits, now),
         _health(view),
-        *_checks(evidence),
+        *_checks(context),
         _restarts(view, limits, now),
-        *_savepoint(view, evidence, limits, now),
+        *_savepoint(view, context, limits, now),
     )
     return tuple(reading for reading in found if settings.rule(reading.rule).enabled)
 
 
-def unreadable(job: str, error: TidemarkError) -> Reading:
+def unreadable_reading(job: str, error: TidemarkError) -> Reading:
     """Return what is told of a job whose files cannot be read: it is as bad as one that has failed, for nobody looks after it."""
     facts = {"health": "unreadable", "error_code": error.code, "error": _short(str(error)), "transient": error.transient}
     return Reading("health", "", 2, Limits(1, 2), f"what is stored of {job} cannot be read: {_short(str(error))}", facts)
@@ -107,13 +107,13 @@ def unreadable(job: str, error: TidemarkError) -> Reading:
 def lag_limits(thresholds: AlertThresholds, source: SourceView) -> Limits:
     """Return from which lag on, in milliseconds, one is warned of a source, and from which it is an error."""
     bound = source.bound_ms or 0
-    warn = thresholds.lag_warn_ms if thresholds.lag_warn_ms is not None else max(5 * bound, LEAST_LAG_WARN_MS)
+    warn = thresholds.lag_warn_ms if thresholds.lag_warn_ms is not None else max(5 * bound, MIN_LAG_WARN_MS)
     return Limits(warn, max(thresholds.lag_error_ms if thresholds.lag_error_ms is not None else 3 * warn, warn))
 
 
 def _lag(view: JobView, thresholds: AlertThresholds) -> Iterator[Reading]:
     for name, source in view.sources.items():
-        limits, held_by = lag_limits(thresholds, source), plain_name(source.held_by) if source.held_by else None
+        limits, held_by = lag_limits(thresholds, source), safe_label(source.held_by) if source.held_by else None
         facts = {
             "source": name,
             "lag_ms": source.lag_ms,
@@ -161,8 +161,8 @@ def _health(view: JobView) -> Reading:
     return Reading("health", "", value, Limits(1, 2), "; ".join(parts), facts)
 
 
-def _checks(evidence: Evidence) -> Iterator[Reading]:
-    for check in evidence.failed_checks:
+def _checks(context: RuleContext) -> Iterator[Reading]:
+    for check in context.failed_checks:
         text = f"check {check.check!r} failed at {format_ms(check.at)}" + (f": {_short(check.text)}" if check.text else "")
         facts = {"check": check.check, "failed_at_ms": check.at}
         yield Reading("check", check.check, 2 if check.severity == "error" else 1, Limits(1, 2), text, facts)
@@ -179,23 +179,23 @@ def _restarts(view: JobView, thresholds: AlertThresholds, now: int) -> Reading:
     return Reading("restarts", "", count, Limits(max(thresholds.restarts_warn, 1)), text, facts)
 
 
-def _savepoint(view: JobView, evidence: Evidence, thresholds: AlertThresholds, now: int) -> Iterator[Reading]:
+def _savepoint(view: JobView, context: RuleContext, thresholds: AlertThresholds, now: int) -> Iterator[Reading]:
     limit = thresholds.savepoint_age_ms
     if limit is None:
         return
-    start = evidence.savepoint_at if evidence.savepoint_at is not None else view.started_at
+    start = context.savepoint_at if context.savepoint_at is not None else view.started_at
     age = None if start is None else max(now - start, 0)
-    facts = {"savepoint_at_ms": evidence.savepoint_at, "limit_ms": limit}
+    facts = {"savepoint_at_ms": context.savepoint_at, "limit_ms": limit}
     if view.health == "stopped":
         yield Reading("savepoint", "", 0, Limits(limit), f"{view.job} is stopped; its savepoints do not grow older", facts)
-    elif evidence.savepoint_at is None:
+    elif context.savepoint_at is None:
         yield Reading("savepoint", "", age, Limits(limit), f"{view.job} has no savepoint", facts)
     else:
-        text = f"the newest savepoint of {view.job} is {short_duration(age or 0)} old ({format_ms(evidence.savepoint_at)})"
+        text = f"the newest savepoint of {view.job} is {short_duration(age or 0)} old ({format_ms(context.savepoint_at)})"
         yield Reading("savepoint", "", age, Limits(limit), text, facts)
 
 
 def _short(text: str) -> str:
     """Return a text from elsewhere without what looks like a credential or cannot be sent, and not endlessly long."""
-    shown = redacted(plain_text(text[: 4 * _LONGEST_TEXT]))
-    return shown if len(shown) <= _LONGEST_TEXT else f"{shown[:_LONGEST_TEXT]}…"
+    shown = redacted(safe_text(text[: 4 * _MAX_TEXT]))
+    return shown if len(shown) <= _MAX_TEXT else f"{shown[:_MAX_TEXT]}…"

@@ -96,7 +96,7 @@ def read_silences(root: JobStore, now: int) -> tuple[Silence, ...]:
     return tuple(sorted(found, key=lambda silence: silence.name))
 
 
-def forget_ended(root: JobStore, now: int, *, kept_ms: int = 604_800_000) -> None:
+def delete_expired(root: JobStore, now: int, *, kept_ms: int = 604_800_000) -> None:
     """Delete silences that ended a week ago or more."""
     files = [file.path for file in root.list(SILENCES)]
     ended = []

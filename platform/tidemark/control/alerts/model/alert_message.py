@@ -8,17 +8,17 @@ from itertools import accumulate
 
 from tidemark.clock import format_ms
 from tidemark.control.alerts.model.alert import Alert, AlertLevel
-from tidemark.control.alerts.model.alert_gate import Severity, rank, worse_of
 from tidemark.control.alerts.model.alert_settings import Route, RuleName
 from tidemark.control.alerts.model.alert_state import Change, ChangeKind, Notification, Outgoing
+from tidemark.control.alerts.model.hysteresis import Severity, rank, worse_of
 
-MOST_LINES = 50
+MAX_LINES = 50
 """Lines of a message; what is beyond is counted."""
 
-MOST_CHARACTERS = 20_000
+MAX_CHARACTERS = 20_000
 """Characters of a message's text: less than any receiver refuses."""
 
-MOST_WAITING = 20
+MAX_PENDING = 20
 """Notifications of a job that wait one by one; more are merged, so that a receiver which is gone for weeks costs no space."""
 
 _TOPICS: Mapping[RuleName, str] = {
@@ -42,10 +42,10 @@ _ENDINGS: Mapping[ChangeKind, str] = {
 def for_route(notification: Notification, route: Route) -> Notification | None:
     """Return the part of a notification that a receiver gets, None where that is nothing."""
     job = notification.job
-    changes = tuple(change for change in notification.changes if route.takes(job, change.rule, change.worst))
+    changes = tuple(change for change in notification.changes if route.matches(job, change.rule, change.worst))
     if not changes:
         return None
-    still = tuple(item for item in notification.still if route.takes(job, item.rule, item.severity))
+    still = tuple(item for item in notification.still if route.matches(job, item.rule, item.severity))
     return replace(notification, changes=changes, still=still)
 
 
@@ -66,7 +66,7 @@ def merged(notifications: Sequence[Notification]) -> Notification:
 
 def compacted(outbox: Sequence[Outgoing]) -> tuple[Outgoing, ...]:
     """Return an outbox that is not longer than need be: where too much waits, what waits for the same receivers becomes one."""
-    if len(outbox) <= MOST_WAITING:
+    if len(outbox) <= MAX_PENDING:
         return tuple(outbox)
     by_receivers: dict[tuple[str, ...], list[Notification]] = {}
     for item in outbox:
@@ -97,7 +97,7 @@ def digest(notifications: Sequence[Notification]) -> Alert:
         "errors": counts["error"],
         "warnings": counts["warn"],
         "over": counts["ok"],
-        "messages": [_facts(item) for item in ordered[:MOST_LINES]],
+        "messages": [_facts(item) for item in ordered[:MAX_LINES]],
     }
     shown = ", ".join(jobs[:3]) + (f" and {len(jobs) - 3} more" if len(jobs) > 3 else "")
     return Alert(level_of(changes), f"{len(jobs)} jobs: {told}", "\n".join(_limited(lines)), shown, facts)
@@ -147,7 +147,7 @@ def _line(change: Change) -> str:
 
 def _limited(lines: Sequence[str]) -> list[str]:
     sizes = accumulate(len(line) for line in lines)
-    shown = [line for line, size in zip(lines[:MOST_LINES], sizes, strict=False) if size <= MOST_CHARACTERS]
+    shown = [line for line, size in zip(lines[:MAX_LINES], sizes, strict=False) if size <= MAX_CHARACTERS]
     left = len(lines) - len(shown)
     return [*shown, f"and {left} more"] if left else shown
 

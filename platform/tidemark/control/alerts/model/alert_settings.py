@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Literal
 
-from tidemark.control.alerts.model.alert_gate import Patience, Severity, rank
+from tidemark.control.alerts.model.hysteresis import HoldTimes, Severity, rank
 
 RuleName = Literal["lag", "late", "health", "check", "restarts", "savepoint"]
 """``lag``: a source's watermark is behind. ``late``: too many rows are too late. ``health``: the job fails, hangs, is silent or is
@@ -21,16 +21,16 @@ RULES: tuple[RuleName, ...] = ("lag", "late", "health", "check", "restarts", "sa
 class RuleSettings:
     """One rule: whether it is on, and how patient it is. From when on it warns is said by the job's spec."""
 
-    patience: Patience = field(default_factory=Patience)
+    hold_times: HoldTimes = field(default_factory=HoldTimes)
     enabled: bool = True
 
 
 DEFAULT_RULES: Mapping[RuleName, RuleSettings] = MappingProxyType(
     {
-        "lag": RuleSettings(Patience(for_ms=60_000, clear=0.8, resolve_after_ms=60_000)),
-        "late": RuleSettings(Patience(clear=0.5)),
+        "lag": RuleSettings(HoldTimes(for_ms=60_000, clear_ratio=0.8, resolve_after_ms=60_000)),
+        "late": RuleSettings(HoldTimes(clear_ratio=0.5)),
         # A driver that is started again within half a minute is what restarts are for; many of them are ``restarts``.
-        "health": RuleSettings(Patience(for_ms=30_000, resolve_after_ms=30_000)),
+        "health": RuleSettings(HoldTimes(for_ms=30_000, resolve_after_ms=30_000)),
         "check": RuleSettings(),
         "restarts": RuleSettings(),
         "savepoint": RuleSettings(),
@@ -56,18 +56,18 @@ class Route:
     """What a receiver gets: changes at this severity or worse, of jobs and rules that are named.
 
     Args:
-        least: ``warn`` gets everything; ``error`` what becomes an error, and its end.
+        min_severity: ``warn`` gets everything; ``error`` what becomes an error, and its end.
         jobs: names of jobs, with ``*`` and ``?``.
         rules: names of rules.
     """
 
-    least: Severity = "warn"
+    min_severity: Severity = "warn"
     jobs: tuple[str, ...] = ("*",)
     rules: tuple[RuleName, ...] = RULES
 
-    def takes(self, job: str, rule: RuleName, worst: Severity) -> bool:
+    def matches(self, job: str, rule: RuleName, worst: Severity) -> bool:
         """Say whether a change is for this receiver; ``worst`` is the worst severity that it is about."""
-        return rank(worst) >= rank(self.least) and rule in self.rules and any(fnmatchcase(job, pattern) for pattern in self.jobs)
+        return rank(worst) >= rank(self.min_severity) and rule in self.rules and any(fnmatchcase(job, pattern) for pattern in self.jobs)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What is remembered of a job's alerts between two looks at it. Plain data; how it goes on is ``alert_step``.
+"""What is remembered of a job's alerts between two looks at it. Plain data; how it goes on is ``alert_engine``.
 
 Times are milliseconds since 1970-01-01 UTC.
 """
@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tidemark.control.alerts.model.alert_gate import Gates, Severity, worse_of
 from tidemark.control.alerts.model.alert_settings import RuleName
+from tidemark.control.alerts.model.hysteresis import Severity, ThresholdStates, worse_of
 
 ChangeKind = Literal["fired", "worse", "better", "resolved", "passed", "again"]
 """``passed``: it became worse and is back where it was before anybody was told. ``again``: it became better, and is back."""
@@ -33,7 +33,7 @@ class Condition:
 
     rule: RuleName
     subject: str
-    gates: Gates = field(default_factory=Gates)
+    gates: ThresholdStates = field(default_factory=ThresholdStates)
     told: Severity = "ok"
     peak: Severity = "ok"
     since: int | None = None
@@ -46,9 +46,9 @@ class Condition:
         return self.gates.severity
 
     @property
-    def quiet(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether there is nothing to remember."""
-        return self.gates.quiet and self.told == "ok" and self.since is None
+        return self.gates.is_idle and self.told == "ok" and self.since is None
 
 
 @dataclass(frozen=True)
@@ -147,6 +147,6 @@ class JobAlerts:
     late: LateWindow | None = None
     outbox: tuple[Outgoing, ...] = ()
 
-    def told(self) -> tuple[OpenCondition, ...]:
+    def notified_conditions(self) -> tuple[OpenCondition, ...]:
         """Return what people were told of and believe to go on."""
         return tuple(OpenCondition(item.rule, item.subject, item.told) for item in self.conditions if item.told != "ok")

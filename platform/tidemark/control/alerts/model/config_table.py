@@ -15,7 +15,7 @@ class ConfigTable:
     def __init__(self, plain: Mapping[str, object], *, where: str, place: str) -> None:
         self._plain = plain
         self._where = where
-        self._asked: set[str] = set()
+        self._known_keys: set[str] = set()
         self.place = place
 
     def table(self, key: str) -> ConfigTable:
@@ -43,23 +43,23 @@ class ConfigTable:
         if value is None:
             return default
         if not isinstance(value, str) or not value.strip():
-            raise self._not(key, value, "a text")
+            raise self._mismatch(key, value, "a text")
         return value
 
     def required(self, key: str) -> str:
         """Return a text that must be there."""
         value = self.text(key)
         if value is None:
-            raise self.error(f"{self._shown} lacks {key!r}", fix=f"add {key} = ...")
+            raise self.error(f"{self._label} lacks {key!r}", fix=f"add {key} = ...")
         return value
 
-    def texts(self, key: str, default: tuple[str, ...] = ()) -> tuple[str, ...]:
+    def text_list(self, key: str, default: tuple[str, ...] = ()) -> tuple[str, ...]:
         """Return a list of texts, which is not empty."""
         value = self._value(key)
         if value is None:
             return default
         if not isinstance(value, list) or not value or not all(isinstance(item, str) and item.strip() for item in value):
-            raise self._not(key, value, "a list of texts")
+            raise self._mismatch(key, value, "a list of texts")
         return tuple(value)
 
     def text_map(self, key: str) -> Mapping[str, str]:
@@ -71,48 +71,48 @@ class ConfigTable:
         """Return one of some texts."""
         value = self.text(key, default) or default
         if value not in choices:
-            raise self._not(key, value, f"one of {', '.join(choices)}{_hint(value, choices)}")
+            raise self._mismatch(key, value, f"one of {', '.join(choices)}{_hint(value, choices)}")
         return value
 
     def choices(self, key: str, choices: Sequence[str], default: tuple[str, ...]) -> tuple[str, ...]:
         """Return some of some texts."""
-        found = self.texts(key, default)
+        found = self.text_list(key, default)
         for value in found:
             if value not in choices:
-                raise self._not(key, value, f"of {', '.join(choices)}{_hint(value, choices)}")
+                raise self._mismatch(key, value, f"of {', '.join(choices)}{_hint(value, choices)}")
         return found
 
-    def flag(self, key: str, *, default: bool) -> bool:
+    def boolean(self, key: str, *, default: bool) -> bool:
         """Return true or false."""
         value = self._value(key)
         if value is not None and not isinstance(value, bool):
-            raise self._not(key, value, "true or false")
+            raise self._mismatch(key, value, "true or false")
         return default if value is None else value
 
-    def number(self, key: str, default: float, *, least: float, most: float) -> float:
+    def number(self, key: str, default: float, *, minimum: float, maximum: float) -> float:
         """Return a number between two others, both allowed."""
         value = self._value(key)
         if value is None:
             return default
-        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-            raise self._not(key, value, f"a number from {least} to {most}")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not minimum <= value <= maximum:
+            raise self._mismatch(key, value, f"a number from {minimum} to {maximum}")
         return float(value)
 
-    def whole(self, key: str, default: int, *, least: int) -> int:
+    def integer(self, key: str, default: int, *, minimum: int) -> int:
         """Return a whole number."""
         value = self._value(key)
         if value is None:
             return default
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise self._not(key, value, f"a whole number, at least {least}")
+        if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+            raise self._mismatch(key, value, f"a whole number, at least {minimum}")
         return value
 
-    def duration(self, key: str, default: int, *, least: int = 0) -> int:
+    def duration(self, key: str, default: int, *, minimum: int = 0) -> int:
         """Return a duration in milliseconds, written as text."""
         value = self.text(key)
-        return default if value is None else to_ms(value, what=self._name(key), minimum=least, place=self.place)
+        return default if value is None else to_ms(value, what=self._name(key), minimum=minimum, place=self.place)
 
-    def refuse(self, key: str, *, fix: str) -> None:
+    def reject_secret(self, key: str, *, fix: str) -> None:
         """Refuse a key that people may well write, and say what to write instead; its value is not shown.
 
         Raises:
@@ -121,33 +121,33 @@ class ConfigTable:
         if key in self._plain:
             raise self.error(f"{self._name(key)} would hold a secret, which has no place in this file", fix=fix)
 
-    def finish(self) -> None:
+    def reject_unknown_keys(self) -> None:
         """Refuse the keys that nobody asked for.
 
         Raises:
             DefinitionError: there are some; the message has the key that may have been meant.
         """
         for key in self._plain:
-            if key not in self._asked:
-                known = sorted(self._asked)
-                raise self.error(f"{self._shown} has an unknown {key!r}", fix=f"use {', '.join(known)}{_hint(key, known)}")
+            if key not in self._known_keys:
+                known = sorted(self._known_keys)
+                raise self.error(f"{self._label} has an unknown {key!r}", fix=f"use {', '.join(known)}{_hint(key, known)}")
 
     def error(self, what: str, *, fix: str) -> DefinitionError:
         """Return an error that names the file."""
         return DefinitionError(what, fix=fix, place=self.place)
 
     def _value(self, key: str) -> object:
-        self._asked.add(key)
+        self._known_keys.add(key)
         return self._plain.get(key)
 
-    def _not(self, key: str, value: object, wanted: str) -> DefinitionError:
+    def _mismatch(self, key: str, value: object, wanted: str) -> DefinitionError:
         return self.error(f"{self._name(key)} = {value!r} is not {wanted.partition(' (did')[0]}", fix=f"give {wanted}")
 
     def _name(self, key: str) -> str:
         return f"{self._where}.{key}" if self._where else key
 
     @property
-    def _shown(self) -> str:
+    def _label(self) -> str:
         return f"[{self._where}]" if self._where else "the file"
 
 

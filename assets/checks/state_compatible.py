@@ -1,0 +1,139 @@
+"""The compatibility verdict as an asset check: whether the code of this code location could go on from what is stored of the job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from tidemark.assets.checks.check import CheckDeclaration, Finding
+from tidemark.assets.checks.check_context import CheckContext
+from tidemark.assets.streams.job_streams import StreamData
+from tidemark.assets.values.markdown import as_plain
+from tidemark.assets.values.metadata_values import MetadataItem
+from tidemark.errors import DefinitionError, UnknownJobError, UnknownSavepointError
+
+if TYPE_CHECKING:
+    from tidemark.savepoints import Finding as Difference
+    from tidemark.savepoints import Verdict
+
+HEAD = "head"
+"""Stands for the newest epoch, as on the command line."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """An operator, a source or an output of a verdict."""
+
+    kind: str
+    name: str
+    status: str
+    findings: tuple[Difference, ...]
+
+
+@dataclass(frozen=True)
+class StateFits:
+    """The job, as this code location has it, could go on from what is stored of it: what ``tidemark check`` says, on a page.
+
+    It reads small files, starts no JVM and changes nothing. "Execute checks" makes it before a run of changed code, or before an upgrade;
+    in a run it is made afterwards, when the newest epoch is the run's own. Where nothing is stored yet it passes.
+
+    Args:
+        output: output whose asset shows the check; the job's first main output by default.
+        against: ``head``, the newest epoch, or the name of a savepoint.
+        uids: operators that have another uid now: the new one by the old one.
+        columns: keys, aggregates and columns that have another name now: by the operator's new uid, the new name by the old one; None for
+            an aggregate whose state is left behind.
+        allow_non_restored_state: leave behind what belongs to nothing in the job.
+        blocking: keep downstream assets from running when it fails.
+    """
+
+    output: str | None = None
+    against: str = HEAD
+    uids: Mapping[str, str | None] = field(default_factory=dict)
+    columns: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
+    allow_non_restored_state: bool = False
+    blocking: bool = False
+    name: str = "state_fits"
+
+    @property
+    def compares_runs(self) -> bool:
+        """It looks at what is stored only."""
+        return False
+
+    def declare(self, stream: StreamData) -> Sequence[CheckDeclaration]:
+        """Return the one check."""
+        stored = "the newest epoch" if self.against == HEAD else f"the savepoint `{self.against}`"
+        text = f"The code of `{stream.job.name}` could go on from {stored}: state of operators, positions of sources, result tables."
+        return (CheckDeclaration(self.name, text, self.blocking),)
+
+    def evaluate(self, stream: StreamData, context: CheckContext) -> Iterator[Finding]:
+        """Yield the one finding, with the whole verdict."""
+        try:
+            found = self._verdict(context)
+        except (UnknownJobError, UnknownSavepointError, DefinitionError) as error:
+            # A job that has not begun fits; a savepoint that is gone, or a map that names what is not there, is to be seen on the page.
+            begins = isinstance(error, UnknownJobError) and self.against == HEAD
+            said = f"nothing is stored of {stream.job.name} yet" if begins else str(error)
+            yield Finding(self.name, passed=begins, description=said, metadata=self._stored())
+            return
+        severity, remark = _severity(context)
+        metadata: dict[str, MetadataItem] = {
+            **self._stored(),
+            "tidemark/verdict": found.status,
+            "tidemark/epoch": found.epoch,
+            "tidemark/lineage": found.lineage,
+            "tidemark/findings": dg.MetadataValue.md(findings_table(found)),
+        }
+        yield Finding(self.name, passed=found.fits, description=_summary(found) + remark, severity=severity, metadata=metadata)
+
+    def _verdict(self, context: CheckContext) -> Verdict:
+        from tidemark.savepoints import check  # it loads what reads Delta tables
+
+        return check(
+            context.job,
+            self.against,
+            store=context.store,
+            uids=self.uids,
+            columns=self.columns,
+            allow_non_restored_state=self.allow_non_restored_state,
+        )
+
+    def _stored(self) -> dict[str, MetadataItem]:
+        return {"tidemark/against": self.against}
+
+
+def findings_table(found: Verdict) -> str:
+    """Return a verdict as a Markdown table: a row for each finding, and one for each part that has none."""
+    lines = ["| | | verdict | finding |", "|---|---|---|---|"]
+    for part in _parts(found):
+        said = [as_plain(finding.text()) for finding in part.findings] or [""]
+        lines += [f"| {part.kind} | {as_plain(part.name)} | {part.status} | {text} |" for text in said]
+    return "\n".join(lines)
+
+
+def _parts(found: Verdict) -> list[_Part]:
+    parts = [_Part("operator", each.uid, each.status, each.findings) for each in found.operators]
+    parts += [_Part("source", each.name, each.status, each.findings) for each in found.sources]
+    return parts + [_Part("output", each.name, each.status, each.findings) for each in found.outputs]
+
+
+def _summary(found: Verdict) -> str:
+    """Return the verdict in a line, with what stands against it."""
+    against = [f"{part.name}: {finding.text()}" for part in _parts(found) for finding in part.findings if finding.fit == "incompatible"]
+    said = f"{found.status} with epoch {found.epoch} of lineage {found.lineage}"
+    return f"{said}: {'; '.join(against)}" if not found.fits else said
+
+
+def _severity(context: CheckContext) -> tuple[dg.AssetCheckSeverity, str]:
+    """Return how much it counts, and why in words: while an upgrade is under way, one of two codes does not fit, as is meant."""
+    from tidemark.control import newest_step
+    from tidemark.state import JobStore
+
+    step = newest_step(JobStore.open(context.store), context.job.name)
+    if step is None or step.ended:
+        return dg.AssetCheckSeverity.ERROR, ""
+    # An error that is told meanwhile would let the upgrade go back.
+    return dg.AssetCheckSeverity.WARN, f". An upgrade is under way: {step}"

@@ -1,0 +1,180 @@
+"""``tidemark start``, ``stop``, ``cancel``, ``restart``, ``suspend``, ``resume``: what is asked of a submitted job.
+
+``suspend`` and ``resume`` only write down what is wanted, for a supervisor or Dagster to see to; the others see to it themselves and wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from tidemark.cli.jobs.savepoint_text import plain_savepoint
+from tidemark.cli.program.options import (
+    DURATION,
+    UNHEALTHY_EXIT,
+    echo_json,
+    existing_store,
+    json_option,
+    missing_epochs_option,
+    request_options,
+    store_option,
+)
+from tidemark.control.client.job_client import JobClient
+from tidemark.control.client.waiting import Goal, Waiting, shortfall
+from tidemark.control.desired.spec_store import current_user
+from tidemark.control.launch.launchers import launchers_here
+from tidemark.control.model.spec import SpecGeneration
+from tidemark.control.model.view import JobView
+from tidemark.errors import DefinitionError
+from tidemark.savepoints.core.savepoint_store import SavepointStore
+from tidemark.state.log.progress import MissingEpochs
+from tidemark.state.store.store import JobStore
+
+if TYPE_CHECKING:
+    from tidemark.control.model.launcher import Launcher
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def wait_options(command: F) -> F:
+    """Add how long to wait, and whether."""
+    command = click.option("--timeout", type=DURATION, default="10 minutes", show_default=True, help="How long to wait.")(command)
+    return click.option("--wait/--no-wait", default=True, show_default=True, help="Wait, and see to it; else leave it to others.")(command)
+
+
+def _control_options(command: F) -> F:
+    """Add what all commands here take."""
+    for add in (json_option, request_options, wait_options, store_option, click.argument("job")):
+        command = add(command)
+    return command
+
+
+@click.command()
+@_control_options
+@missing_epochs_option
+def start(
+    job: str, store: str | None, *, missing_epochs: MissingEpochs | None, wait: bool, timeout: int, by: str, why: str, as_json: bool
+) -> None:
+    """Start a job, or one that failed again, and wait until it works. JOB is a job's name.
+
+    It works once its driver has published an epoch, or has looked for input and found none.
+    """
+    root = existing_store(store)
+    _ask(root, JobClient(root, by).start(job, why, missing_epochs=missing_epochs), "working", wait=wait, timeout=timeout, as_json=as_json)
+
+
+@click.command()
+@_control_options
+@click.option("--drain", is_flag=True, help="First read all there is and close all windows: no more will ever come.")
+@click.option("--savepoint", is_flag=False, flag_value="", default=None, metavar="[NAME]", help="Take a savepoint of where it ended.")
+def stop(
+    job: str, store: str | None, *, drain: bool, savepoint: str | None, wait: bool, timeout: int, by: str, why: str, as_json: bool
+) -> None:
+    """Stop a job after the epoch at hand, and wait until it has ended. JOB is a job's name."""
+    root = existing_store(store)
+    if savepoint is not None and not wait:
+        raise DefinitionError(
+            "--savepoint is taken when the job has ended, and --no-wait does not wait for that", fix="leave one of them out"
+        )
+    if savepoint:
+        SavepointStore(root, job).require_free(savepoint)
+    made = JobClient(root, by).stop(job, "drain" if drain else "finish", why)
+    _ask(root, made, "ended", wait=wait, timeout=timeout, as_json=as_json)
+    if savepoint is not None:
+        savepoints = SavepointStore(root, job)
+        taken = savepoints.take(savepoint or None, kind="stop", by=by or current_user(), note=why)
+        click.echo(str(taken)) if not as_json else echo_json(plain_savepoint(taken, savepoints.restorable(taken)[0]))
+
+
+@click.command()
+@_control_options
+def cancel(job: str, store: str | None, *, wait: bool, timeout: int, by: str, why: str, as_json: bool) -> None:
+    """End a job's driver at once; the epoch at hand is run again by the next. JOB is a job's name."""
+    root = existing_store(store)
+    _ask(root, JobClient(root, by).stop(job, "now", why), "ended", wait=wait, timeout=timeout, as_json=as_json)
+
+
+@click.command()
+@_control_options
+def restart(job: str, store: str | None, *, wait: bool, timeout: int, by: str, why: str, as_json: bool) -> None:
+    """Start a job's driver anew after the epoch at hand, and wait until it runs. JOB is a job's name."""
+    root = existing_store(store)
+    _ask(root, JobClient(root, by).restart(job, why), "working", wait=wait, timeout=timeout, as_json=as_json)
+
+
+@click.command()
+@click.argument("job")
+@store_option
+@request_options
+@json_option
+def suspend(job: str, store: str | None, *, by: str, why: str, as_json: bool) -> None:
+    """Ask for a job to end after the epoch at hand; a supervisor sees to it. JOB is a job's name."""
+    root = existing_store(store)
+    echo_generation(JobClient(root, by).stop(job, "finish", why or "suspend"), as_json=as_json)
+
+
+@click.command()
+@click.argument("job")
+@store_option
+@request_options
+@json_option
+def resume(job: str, store: str | None, *, by: str, why: str, as_json: bool) -> None:
+    """Ask for a suspended job to run again; a supervisor sees to it. JOB is a job's name."""
+    root = existing_store(store)
+    echo_generation(JobClient(root, by).start(job, why or "resume"), as_json=as_json)
+
+
+def wait_for(
+    root: JobStore, made: SpecGeneration, goal: Goal, *, timeout_ms: int, as_json: bool, launchers: Mapping[str, Launcher]
+) -> None:
+    """Wait for what a generation asks for, with a line on standard error for each change; ends the command with an exit code if it failed.
+
+    Raises:
+        NotReachedError: it took too long.
+    """
+    waiting = Waiting(root, launchers)
+
+    def on_progress(view: JobView) -> None:
+        echo_view(view, err=True)
+
+    view = waiting.until(
+        made.spec.job, goal, generation=made.generation, timeout_ms=timeout_ms, on_progress=None if as_json else on_progress
+    )
+    if as_json:
+        echo_json(view)
+    else:
+        echo_view(view)
+    require_reached(view, goal)
+
+
+def require_reached(view: JobView, goal: Goal) -> None:
+    """End the command with an exit code if a job that was waited for failed, or does not run though it was to."""
+    said = shortfall(view, goal)
+    if said is not None:
+        click.echo(f"tidemark: {said}", err=True)
+        click.get_current_context().exit(UNHEALTHY_EXIT)
+
+
+def _ask(root: JobStore, made: SpecGeneration, goal: Goal, *, wait: bool, timeout: int, as_json: bool) -> None:
+    if wait:
+        wait_for(root, made, goal, timeout_ms=timeout, as_json=as_json, launchers=launchers_here())
+    else:
+        echo_generation(made, as_json=as_json)
+
+
+def echo_view(view: JobView, *, err: bool = False) -> None:
+    """Say what a job is doing, in one line; of one that is to be started again, what ended it."""
+    epoch = f", epoch {view.epoch}" if view.epoch is not None else ""
+    error = view.error.message if view.error is not None and view.state in {"failing", "dead"} else ""
+    why = ": ".join(filter(None, (view.reason, error)))
+    click.echo(f"{view.job}: {view.state}{epoch}{f' ({why})' if why else ''}", err=err)
+
+
+def echo_generation(made: SpecGeneration, *, as_json: bool) -> None:
+    """Say which generation was made."""
+    if as_json:
+        echo_json(made)
+    else:
+        click.echo(f"{made.spec.job}: generation {made.generation}, wanted {made.spec.wanted}")

@@ -1,0 +1,35 @@
+"""Commands that answer yes or no by their exit code, for continuous integration: 0 and 1, so that an error has to be another one."""
+
+from __future__ import annotations
+
+import traceback
+from typing import Final
+
+import click
+
+from tidemark.cli.program.command_groups import TEMPORARY
+from tidemark.errors import TidemarkError
+
+EXIT_NO: Final = 1
+EXIT_FAILED: Final = 2
+EXIT_INTERRUPTED: Final = 130
+"""Exit codes: it differs, or does not fit; an error, as with ``diff`` and ``grep``; Ctrl-C, as with shells."""
+
+
+class YesNoCommand(click.Command):
+    """A command whose exit code 1 is an answer: whatever goes wrong ends it with another one."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except TidemarkError as error:
+            click.echo(f"tidemark: {error}", err=True)
+            ctx.exit(TEMPORARY if error.transient else EXIT_FAILED)
+        except (click.exceptions.Exit, click.ClickException):
+            raise
+        except (KeyboardInterrupt, click.Abort):
+            ctx.exit(EXIT_INTERRUPTED)
+        except Exception:  # noqa: BLE001 - Python's own exit code for it is 1
+            traceback.print_exc()
+            ctx.exit(EXIT_FAILED)

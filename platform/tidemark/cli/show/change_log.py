@@ -1,0 +1,73 @@
+"""What was asked of a job, and what became of its drivers, as one list in the order of time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+
+from tidemark.clock import format_ms
+from tidemark.control.desired.attempts import attempt_numbers, read_attempt
+from tidemark.control.desired.spec_store import read_generations
+from tidemark.control.model.spec import JobSpec, SpecGeneration
+from tidemark.control.observed.observe import read_control_status
+from tidemark.state.encoding.codec import to_plain
+from tidemark.state.store.store import JobStore
+
+
+@dataclass(frozen=True)
+class Change:
+    """One event: when (milliseconds), its kind (``asked``, ``started``, ``failed``), by whom, and what.
+
+    ``number`` is the generation's, or the attempt's.
+    """
+
+    at: int
+    kind: str
+    number: int
+    by: str
+    what: str
+
+
+def changes_of(root: JobStore, job: str, limit: int) -> tuple[Change, ...]:
+    """Return the newest events of a job, oldest first."""
+    generations = read_generations(root, job, limit + 1)
+    earlier: list[SpecGeneration | None] = [None, *generations]
+    found = [
+        Change(item.at, "asked", item.generation, item.by, _asked(before.spec if before is not None else None, item))
+        for before, item in zip(earlier, generations, strict=False)
+    ]
+    attempts = (read_attempt(root, job, number) for number in attempt_numbers(root, job)[-limit:])
+    found += [
+        Change(item.at, "started", item.number, item.by, item.why + (", taking over" if item.takeover else ""))
+        for item in attempts
+        if item is not None
+    ]
+    status = read_control_status(root, job)
+    failures = status.failures if status is not None else ()
+    found += [Change(item.at, "failed", item.attempt, "", f"{item.code}: {item.message}") for item in failures]
+    return tuple(sorted(found, key=lambda change: change.at)[-limit:])
+
+
+def changes_text(changes: Sequence[Change]) -> str:
+    """Return events as lines."""
+    words: Mapping[str, str] = {"asked": "generation", "started": "attempt", "failed": "attempt"}
+    lines = [(format_ms(item.at), f"{words[item.kind]} {item.number} {item.kind}", item.by, item.what) for item in changes]
+    widths = [max(len(line[column]) for line in lines) for column in range(3)]
+    return "\n".join("  ".join((*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[3])) for line in lines)
+
+
+def _asked(before: JobSpec | None, made: SpecGeneration) -> str:
+    """Return why a generation was made, and the fields that it changed."""
+    if before is None:
+        return made.why
+    changed = [
+        f"{item.name} {_shown(getattr(before, item.name))} -> {_shown(getattr(made.spec, item.name))}"
+        for item in fields(JobSpec)
+        if getattr(before, item.name) != getattr(made.spec, item.name)
+    ]
+    return f"{made.why}: {', '.join(changed)}" if changed else made.why
+
+
+def _shown(value: object) -> str:
+    text = str(to_plain(value))
+    return text if len(text) <= 60 else f"{text[:59]}…"

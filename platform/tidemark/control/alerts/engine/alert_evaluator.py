@@ -1,0 +1,198 @@
+"""Watches jobs and tells: one look per pass of a supervisor. Reads and writes small files only."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from tidemark.clock import SYSTEM_CLOCK, Clock
+from tidemark.control.alerts.delivery.delivery_queue import Delivered, DeliveryQueue, Receiver, ReceiverCounts
+from tidemark.control.alerts.engine.alert_checks import VerdictFile, delete_processed, failed_checks, verdict_files
+from tidemark.control.alerts.engine.alert_engine import step, step_unreadable
+from tidemark.control.alerts.engine.alert_rules import RuleContext
+from tidemark.control.alerts.engine.alert_silences import Silence, delete_expired, read_silences
+from tidemark.control.alerts.engine.alert_store import AlertRecord, read_alerts, worth_storing, write_alerts
+from tidemark.control.alerts.model.alert_message import compacted, for_route
+from tidemark.control.alerts.model.alert_settings import AlertSettings
+from tidemark.control.alerts.model.alert_state import Condition, JobAlerts, Notification, Outgoing
+from tidemark.control.model.paths import ALERT_LEASES
+from tidemark.control.model.view import JobView
+from tidemark.control.observed.leases import StandingLease
+from tidemark.errors import CorruptStoreError, FormatError, TidemarkError
+from tidemark.state.store.layout import PINS, job_folder
+from tidemark.state.store.store import JobStore
+
+_LOG = logging.getLogger("tidemark.alerts")
+_TRIES = 3
+_TIDY_EVERY_MS = 3_600_000
+
+
+@dataclass(frozen=True)
+class WatchReport:
+    """What a look found: whether this process is the one that tells, what goes on by job, and how many messages still wait."""
+
+    is_leader: bool
+    firing: Mapping[str, tuple[Condition, ...]] = field(default_factory=dict)
+    pending: Mapping[str, int] = field(default_factory=dict)
+
+
+class AlertWatch:
+    """Evaluates the rules on views of jobs, and sends what is to be told.
+
+    Several processes may watch one store: the holder of a lease does it, the others only look after the lease. What is new is told to the
+    receivers of the holder; what waits for those of others stays until one comes who has them.
+
+    Args:
+        root: the root store.
+        settings: rules and grouping.
+        receivers: by name.
+        holder: this process, by a name that no other has.
+        clock: the time.
+    """
+
+    def __init__(
+        self, root: JobStore, *, settings: AlertSettings, receivers: Mapping[str, Receiver], holder: str, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
+        self._root = root
+        self._settings = settings
+        self._receivers = receivers
+        self._clock = clock
+        self._lease = StandingLease(root, ALERT_LEASES, holder, clock)
+        self._queue = DeliveryQueue(receivers, clock)
+        self._records: dict[str, AlertRecord] = {}
+        self._delivered: frozenset[Delivered] = frozenset()
+        self._tidied_at: int | None = None
+
+    @property
+    def counts(self) -> Mapping[str, ReceiverCounts]:
+        """What became of the messages, by receiver, since the process began."""
+        return self._queue.counts
+
+    def evaluate(self, views: Iterable[JobView], *, unreadable: Mapping[str, TidemarkError] | None = None) -> WatchReport:
+        """Look at jobs once: evaluate, store, send.
+
+        A job whose files cannot be read is left out with a word in the log, and looked at again the next time.
+
+        Args:
+            views: of all jobs that are watched.
+            unreadable: the jobs besides whose files cannot be read, with the error.
+
+        Raises:
+            StoreError: the store cannot be reached; what was to be told is told later.
+        """
+        if not self._lease.take():
+            self._records.clear()
+            self._delivered = frozenset()
+            return WatchReport(is_leader=False)
+        now = self._clock.now_ms()
+        silences, verdicts = read_silences(self._root, now), verdict_files(self._root)
+        seen = set()
+        for job, view_or_error in _views_and_errors(views, unreadable or {}):
+            seen.add(job)
+            try:
+                self._evaluate_job(job, view_or_error, silences, verdicts.get(job, ()))
+            except (CorruptStoreError, FormatError) as error:
+                _LOG.warning("%s: its alerts are not evaluated: %s", job, error)
+        for job in self._records.keys() - seen:
+            del self._records[job]
+        self._deliver()
+        self._tidy(now)
+        return WatchReport(
+            is_leader=True,
+            firing={job: open_ for job, record in self._records.items() if (open_ := _firing(record.alerts))},
+            pending={name: sum(name in item.receivers for item in self._pending()) for name in self._receivers},
+        )
+
+    def close(self) -> None:
+        """Let another process go on at once."""
+        self._lease.release()
+        self._records.clear()
+
+    def _evaluate_job(
+        self, job: str, view_or_error: JobView | TidemarkError, silences: tuple[Silence, ...], verdicts: tuple[VerdictFile, ...]
+    ) -> None:
+        if isinstance(view_or_error, TidemarkError):
+            verdicts, context = (), RuleContext()
+        else:
+            context = RuleContext(failed_checks(self._root, verdicts), self._savepoint_at(view_or_error))
+        for _ in range(_TRIES):
+            record, now = self._record(job), self._clock.now_ms()
+            if isinstance(view_or_error, TidemarkError):
+                after, notifications = step_unreadable(record.alerts, view_or_error, now, settings=self._settings, silences=silences)
+            else:
+                after, notifications = step(record.alerts, view_or_error, now, settings=self._settings, context=context, silences=silences)
+            after = replace(after, outbox=compacted((*after.outbox, *self._outgoing(notifications, after.outbox))))
+            if self._store(record, after):
+                delete_processed(self._root, verdicts)
+                return
+
+    def _outgoing(self, notifications: Iterable[Notification], outbox: Iterable[Outgoing]) -> Iterable[Outgoing]:
+        # A receiver of others that has not heard of the beginning yet is to hear of the end, too.
+        others = tuple(sorted({name for item in outbox for name in item.receivers} - self._receivers.keys()))
+        for notification in notifications:
+            own = tuple(name for name, receiver in self._receivers.items() if for_route(notification, receiver.route) is not None)
+            names = own + others
+            if names:
+                yield Outgoing(notification, names)
+
+    def _deliver(self) -> None:
+        # Remembered until it is stored: a store that takes no writes for a while must not make a receiver hear the same again and again.
+        self._delivered |= self._queue.send(self._pending(), may_continue=lambda: self._lease.is_valid)
+        for job in sorted({job for job, _, _ in self._delivered}):
+            record = self._record(job)
+            if self._store(record, replace(record.alerts, outbox=_without(record.alerts.outbox, job, self._delivered))):
+                self._delivered = frozenset(item for item in self._delivered if item[0] != job)
+
+    def _store(self, record: AlertRecord, after: JobAlerts) -> bool:
+        """Remember what comes after a page; False where another process went on from it, whose page is then to be read."""
+        if not worth_storing(record.alerts, after):
+            self._records[after.job] = AlertRecord(record.number, after)
+            return True
+        try:
+            stored = write_alerts(self._root, record, after)
+        except BaseException:
+            del self._records[after.job]
+            raise
+        if stored is None:
+            del self._records[after.job]
+            return False
+        self._records[after.job] = stored
+        return True
+
+    def _record(self, job: str) -> AlertRecord:
+        record = self._records.get(job)
+        if record is None:
+            record = self._records[job] = read_alerts(self._root, job)
+        return record
+
+    def _pending(self) -> list[Outgoing]:
+        return [item for job, record in sorted(self._records.items()) for item in _without(record.alerts.outbox, job, self._delivered)]
+
+    def _savepoint_at(self, view: JobView) -> int | None:
+        if view.spec is None or view.spec.alerts.savepoint_age_ms is None:
+            return None
+        files = self._root.at(job_folder(view.job)).list(PINS)
+        return max((file.last_modified_ms for file in files), default=None)
+
+    def _tidy(self, now: int) -> None:
+        if self._tidied_at is None or abs(now - self._tidied_at) >= _TIDY_EVERY_MS:
+            delete_expired(self._root, now)
+            self._tidied_at = now
+
+
+def _views_and_errors(views: Iterable[JobView], unreadable: Mapping[str, TidemarkError]) -> Iterator[tuple[str, JobView | TidemarkError]]:
+    yield from ((view.job, view) for view in views)
+    yield from unreadable.items()
+
+
+def _firing(alerts: JobAlerts) -> tuple[Condition, ...]:
+    return tuple(item for item in alerts.conditions if item.severity != "ok")
+
+
+def _without(outbox: tuple[Outgoing, ...], job: str, taken: frozenset[Delivered]) -> tuple[Outgoing, ...]:
+    left = (
+        replace(item, receivers=tuple(name for name in item.receivers if (job, item.notification.number, name) not in taken))
+        for item in outbox
+    )
+    return tuple(item for item in left if item.receivers)

@@ -1,0 +1,47 @@
+"""The share of late rows over the last while, from totals that only grow. Pure."""
+
+from __future__ import annotations
+
+from tidemark.control.alerts.model.alert_state import LateWindow, RowCount
+from tidemark.control.model.view import JobView
+
+WINDOW_MS = 600_000
+"""The share is that of the rows since one to two windows ago: long enough to mean something, short enough to end."""
+
+
+def current_window(known: LateWindow | None, view: JobView, now: int) -> LateWindow:
+    """Return the window to count from at this look; of a lineage not seen before, its beginning."""
+    seen = _count(view, now)
+    if known is None or known.lineage != view.lineage or seen.late < known.newer.late or seen.rows < known.newer.rows:
+        start = RowCount(now, 0, 0)
+        return LateWindow(view.lineage, start, start)
+    return known
+
+
+def next_window(known: LateWindow, view: JobView, now: int) -> LateWindow:
+    """Return the window for the next look, after the share was judged."""
+    age = now - known.newer.at
+    if age < WINDOW_MS:
+        return known
+    seen = _count(view, now)
+    # After nobody looked for long, what is behind would hide what comes.
+    return LateWindow(known.lineage, seen if age >= 2 * WINDOW_MS else known.newer, seen)
+
+
+def late_rows(window: LateWindow, view: JobView) -> RowCount:
+    """Return the rows since the window's beginning; ``at`` is that beginning."""
+    seen = _count(view, window.older.at)
+    return RowCount(window.older.at, seen.rows - window.older.rows, seen.late - window.older.late)
+
+
+def late_share(window: LateWindow, view: JobView, now: int) -> float:
+    """Return the share of late rows; over a window that nobody looked at for long, at least that of the last epoch."""
+    rows = late_rows(window, view)
+    share = rows.late / rows.rows if rows.rows else 0.0
+    stale = now - window.older.at > 3 * WINDOW_MS
+    return max(share, view.late_share or 0.0) if stale and rows.late else share
+
+
+def _count(view: JobView, at: int) -> RowCount:
+    counts = view.totals["operators"].values()
+    return RowCount(at, sum(item.get("in", 0) for item in counts), sum(item.get("late", 0) for item in counts))

@@ -1,0 +1,102 @@
+"""When a number that goes up and down is taken to be too great: a limit with hysteresis that must be passed for a while.
+
+Pure; times are milliseconds since 1970-01-01 UTC and an argument.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+Severity = Literal["ok", "warn", "error"]
+SEVERITIES: tuple[Severity, ...] = ("ok", "warn", "error")
+
+
+def rank(severity: Severity) -> int:
+    """Return how bad a severity is: 0, 1, 2.
+
+    >>> rank("error") > rank("warn") > rank("ok")
+    True
+    """
+    return SEVERITIES.index(severity)
+
+
+def worse_of(one: Severity, other: Severity) -> Severity:
+    """Return the worse of two severities."""
+    return max(one, other, key=rank)
+
+
+@dataclass(frozen=True)
+class HoldTimes:
+    """How a number is judged.
+
+    Args:
+        for_ms: how long it must be at the limit or above before that counts.
+        clear_ratio: the share of the limit that it must fall below before it counts as lower again, at most 1.
+        resolve_after_ms: how long it must be lower before that counts.
+    """
+
+    for_ms: int = 0
+    clear_ratio: float = 1.0
+    resolve_after_ms: int = 0
+
+
+@dataclass(frozen=True)
+class ThresholdState:
+    """One limit: ``on`` is the verdict, ``above`` where the number was seen last, ``since`` when it went there."""
+
+    on: bool = False
+    above: bool = False
+    since: int = 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to remember."""
+        return not self.on and not self.above
+
+    def updated(self, value: float, limit: float | None, hold_times: HoldTimes, now: int) -> ThresholdState:
+        """Return the gate after one more look at the number; a limit of None is never reached.
+
+        Between ``clear_ratio`` times the limit and the limit the number counts as being where it was before.
+        """
+        above = limit is not None and (value >= limit or (self.above and value >= limit * hold_times.clear_ratio))
+        # A clock that was put back must not let the wait begin in the future.
+        since = now if above != self.above else min(self.since, now)
+        wait = hold_times.for_ms if above else hold_times.resolve_after_ms
+        on = above if now - since >= wait else self.on
+        state = ThresholdState(on, above=above, since=since)
+        return ThresholdState() if state.is_idle else state
+
+
+@dataclass(frozen=True)
+class Limits:
+    """From which number on one is warned, and from which it is an error; None where there is no such limit."""
+
+    warn: float | None = None
+    error: float | None = None
+
+
+@dataclass(frozen=True)
+class ThresholdStates:
+    """The two limits of a number."""
+
+    warn: ThresholdState = ThresholdState()
+    error: ThresholdState = ThresholdState()
+
+    @property
+    def severity(self) -> Severity:
+        """The verdict."""
+        return "error" if self.error.on else "warn" if self.warn.on else "ok"
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to remember."""
+        return self.warn.is_idle and self.error.is_idle
+
+    def updated(self, value: float, limits: Limits, hold_times: HoldTimes, now: int) -> ThresholdStates:
+        """Return the gates after one more look at the number."""
+        return replace(
+            self,
+            warn=self.warn.updated(value, limits.warn, hold_times, now),
+            error=self.error.updated(value, limits.error, hold_times, now),
+        )

@@ -1,0 +1,182 @@
+"""What people and tools ask of a job: each is a new generation of its spec. Nothing is done here; reconcilers see to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from tidemark.clock import SYSTEM_CLOCK, Clock
+from tidemark.control.desired.attempts import newest_attempt
+from tidemark.control.desired.spec_store import change_spec, current_user, require_spec
+from tidemark.control.model.records import ACTIVE, ControlStatus, attempt_of
+from tidemark.control.model.spec import JobSpec, MissingEpochsRequest, SpecGeneration, StopMode
+from tidemark.control.observed.observe import read_control_status, status_or_error
+from tidemark.control.reconcile.effective_status import STATES
+from tidemark.errors import DefinitionError
+from tidemark.savepoints.model.restore import Restore
+from tidemark.state.log.joblog import newest_epoch
+from tidemark.state.log.progress import MissingEpochs
+from tidemark.state.store.store import JobStore
+
+
+@dataclass(frozen=True)
+class JobClient:
+    """Asks for things, in somebody's name.
+
+    Args:
+        store: the root store.
+        by: who asks; ``user@host`` by default.
+        clock: the time.
+    """
+
+    store: JobStore
+    by: str = ""
+    clock: Clock = SYSTEM_CLOCK
+
+    def submit(self, spec: JobSpec, why: str = "", *, missing_epochs: MissingEpochs | None = None) -> SpecGeneration:
+        """Ask for a job to be as a spec says, whether it is there already or not.
+
+        The number of restarts that were asked for goes on from what it was. One that failed for good is started again where it is said
+        what is done about missing epochs.
+
+        Args:
+            spec: how the job is wanted.
+            why: what for.
+            missing_epochs: as for ``start``.
+
+        Raises:
+            DefinitionError: the spec cannot be.
+            CorruptStoreError: the job's log is damaged.
+        """
+
+        def change(newest: SpecGeneration | None) -> JobSpec:
+            if newest is None:
+                return replace(spec, missing_epochs=request)
+            status = read_control_status(self.store, spec.job)
+            failed = status is not None and (status.lifecycle == "failed" or self._failed_unreconciled(status))
+            restarts = max(spec.restarts, newest.spec.restarts + (failed and request is not None))
+            return replace(spec, restarts=restarts, missing_epochs=request)
+
+        request = self._missing_epochs(spec.job, missing_epochs)
+        return change_spec(self.store, spec.job, change, by=self._by, why=why or "submitted", clock=self.clock)
+
+    def start(
+        self, job: str, why: str = "", *, restore: Restore | None = None, missing_epochs: MissingEpochs | None = None
+    ) -> SpecGeneration:
+        """Ask for a job to run; of one that failed for good, that is to try again, also where no reconciler has seen that it failed.
+
+        One whose input has ended stays finished.
+        One that was put back to before that end since runs again. One that was stopped just now, without a reconciler having seen that,
+        gets a new driver: the one it had may have ended for that, or failed before, and nobody would know which.
+
+        Args:
+            job: the job's name.
+            why: what for.
+            restore: how it is to go on; as its spec says where that is None.
+            missing_epochs: what is done about epochs that an output's place no longer holds; only after the epoch that is the newest now.
+
+        Raises:
+            UnknownJobError: the job was never submitted.
+            CorruptStoreError: the job's log is damaged.
+        """
+
+        def of_newest(newest: SpecGeneration | None) -> JobSpec:
+            made = newest or require_spec(self.store, job)
+            spec, status = made.spec, read_control_status(self.store, job)
+            lifecycle = status.lifecycle if status is not None else "created"
+            unseen = status is not None and status.generation < made.generation and lifecycle in {*ACTIVE, "failing"}
+            again = (
+                lifecycle == "failed"
+                or (status is not None and self._failed_unreconciled(status))
+                or (spec.wanted == "suspended" and unseen)
+            )
+            again = again or (lifecycle == "finished" and self._is_before_end_of_input(job))
+            return replace(
+                spec,
+                wanted="running",
+                for_rewind=False,
+                restarts=spec.restarts + again,
+                restore=restore or spec.restore,
+                missing_epochs=request,
+            )
+
+        require_spec(self.store, job)
+        request = self._missing_epochs(job, missing_epochs)
+        return change_spec(self.store, job, of_newest, by=self._by, why=why or "start", clock=self.clock)
+
+    def stop(self, job: str, how: StopMode = "finish", why: str = "", *, for_rewind: bool = False) -> SpecGeneration:
+        """Ask for a job's driver to end, and for none to be started.
+
+        Args:
+            job: the job's name.
+            how: after the epoch at hand; after all input, with all windows closed; or at once.
+            why: what for.
+            for_rewind: only until a rewind is done; a job that somebody stopped for good stays so.
+
+        Raises:
+            UnknownJobError: the job was never submitted.
+            DefinitionError: it is to drain and does not run.
+        """
+
+        def change(spec: JobSpec) -> JobSpec:
+            status = read_control_status(self.store, job)
+            if how == "drain" and (status is None or status.lifecycle not in {*ACTIVE, "failing"}):
+                raise DefinitionError(
+                    f"job {job!r} does not run ({STATES[status.lifecycle] if status is not None else 'created'}), so it cannot drain",
+                    fix=f"start it first: `tidemark start {job}`",
+                    job=job,
+                )
+            if for_rewind and spec.wanted == "suspended":
+                return spec
+            return replace(spec, wanted="suspended", stop=how, for_rewind=for_rewind)
+
+        return self._change(job, change, why or {"finish": "stop", "drain": "stop --drain", "now": "cancel"}[how])
+
+    def drop_restore(self, job: str, restore: Restore, why: str) -> SpecGeneration:
+        """Let go of a restore that was asked for and not made; another one that was asked for since stays.
+
+        Raises:
+            UnknownJobError: the job was never submitted.
+        """
+        return self._change(job, lambda spec: replace(spec, restore=None) if spec.restore == restore else spec, why)
+
+    def restart(self, job: str, why: str = "") -> SpecGeneration:
+        """Ask for a new driver, also of a job that failed for good or is suspended; it refuses missing epochs.
+
+        Raises:
+            UnknownJobError: the job was never submitted.
+        """
+
+        def change(spec: JobSpec) -> JobSpec:
+            return replace(spec, wanted="running", for_rewind=False, restarts=spec.restarts + 1, missing_epochs=None)
+
+        return self._change(job, change, why or "restart")
+
+    @property
+    def _by(self) -> str:
+        return self.by or current_user()
+
+    def _failed_unreconciled(self, status: ControlStatus) -> bool:
+        """Say whether the newest attempt's driver ended with an error that does not pass, and no reconciler has written that yet."""
+        if status.lifecycle not in ACTIVE:
+            return False
+        driver, _ = status_or_error(self.store, status.job)
+        failed = driver is not None and driver.state == "failed" and not driver.error_transient
+        return failed and driver is not None and attempt_of(driver.owner) == newest_attempt(self.store, status.job)
+
+    def _missing_epochs(self, job: str, how: MissingEpochs | None) -> MissingEpochsRequest | None:
+        head = newest_epoch(self.store, job) if how is not None else None
+        return MissingEpochsRequest(how, head.lineage, head.epoch) if how is not None and head is not None else None
+
+    def _is_before_end_of_input(self, job: str) -> bool:
+        """Say whether a job that has finished was put back since."""
+        head = newest_epoch(self.store, job)
+        return head is not None and not head.end_of_input
+
+    def _change(self, job: str, change: Callable[[JobSpec], JobSpec], why: str) -> SpecGeneration:
+        require_spec(self.store, job)
+
+        def of_newest(newest: SpecGeneration | None) -> JobSpec:
+            return change((newest or require_spec(self.store, job)).spec)
+
+        return change_spec(self.store, job, of_newest, by=self._by, why=why, clock=self.clock)

@@ -1,0 +1,269 @@
+"""What is measured of a job, metric by metric: its name by Prometheus's conventions, its labels, and where it is in a view. Pure.
+
+Labels come from what is defined (jobs, sources, filters, operators, outputs), but for splits, which come from data: of these a source
+shows so many and no more, always the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from tidemark.control.model.driver_starts import sorted_stages
+from tidemark.control.model.sanitizing import safe_label
+from tidemark.control.model.view import UNHEALTHY, JobView, SourceView
+
+MetricKind = Literal["counter", "gauge"]
+MetricGroup = Literal["Jobs", "Time", "Rows", "Epochs", "State", "Supervisor"]
+
+MAX_SPLITS: Final = 32
+"""Splits of a source that have a series of their own, the first by name."""
+
+Sample = tuple[tuple[str, ...], float]
+"""Values of the labels beside ``job``, in their order, and the number."""
+
+_PREFIX: Final = "tidemark_"
+_LAST_INSTANT: Final = 253_402_300_799_999
+
+
+@dataclass(frozen=True)
+class MetricInfo:
+    """A metric without its numbers.
+
+    Args:
+        stem: its name without prefix, unit and ``_total``.
+        unit: ``seconds``, ``bytes``, ``rows``, …; empty for plain counts and marks.
+        kind: a counter only grows, but for a lineage that begins anew.
+        labels: names of the labels.
+        text: what it says, one sentence.
+        group: where a dashboard shows it.
+    """
+
+    stem: str
+    unit: str
+    kind: MetricKind
+    labels: tuple[str, ...]
+    text: str
+    group: MetricGroup
+
+    @property
+    def family(self) -> str:
+        """The name without ``_total``, as Prometheus's client takes it."""
+        return f"{_PREFIX}{self.stem}" + (f"_{self.unit}" if self.unit else "")
+
+    @property
+    def name(self) -> str:
+        """The name of its series.
+
+        >>> MetricInfo("source", "rows", "counter", ("job",), "Rows.", "Rows").name
+        'tidemark_source_rows_total'
+        """
+        return f"{self.family}_total" if self.kind == "counter" else self.family
+
+
+@dataclass(frozen=True)
+class JobMetric:
+    """A metric of jobs, and how its numbers are read from a view; its first label is ``job``.
+
+    ``covers_damaged`` ones are also shown of a job of which a file cannot be read.
+    """
+
+    info: MetricInfo
+    read: Callable[[JobView], Iterable[Sample]]
+
+    @property
+    def covers_damaged(self) -> bool:
+        """Whether it says something of a job of which a file cannot be read."""
+        return self.info.stem in {"job_state", "job_healthy"}
+
+
+def exported_splits(source: SourceView) -> tuple[str, ...]:
+    """Return the splits that have a series: the same at every look, as long as there are no others before them."""
+    return tuple(sorted(source.splits)[:MAX_SPLITS])
+
+
+def _one(value: float | None) -> Iterable[Sample]:
+    return () if value is None else (((), value),)
+
+
+def _seconds(milliseconds: int | None) -> float | None:
+    return None if milliseconds is None or abs(milliseconds) > _LAST_INSTANT else milliseconds / 1000
+
+
+def _by_source(view: JobView, read: Callable[[SourceView], float | None]) -> Iterator[Sample]:
+    for name, source in view.sources.items():
+        value = read(source)
+        if value is not None:
+            yield (name,), value
+
+
+def _totals(counts: Mapping[str, Mapping[str, int]], count: str) -> Iterator[Sample]:
+    for name, item in counts.items():
+        yield (name,), item.get(count, 0)
+
+
+def _splits(view: JobView) -> Iterator[Sample]:
+    for name, source in view.sources.items():
+        for split in exported_splits(source):
+            lag = _seconds(source.splits[split].lag_ms)
+            if lag is not None:
+                yield (name, safe_label(split)), lag
+
+
+def _waiting(view: JobView, what: Literal["files", "bytes", "rows"]) -> Iterator[Sample]:
+    for name, waiting in view.pressure.waiting.items():
+        value: int | None = getattr(waiting, what)
+        if value is not None:
+            yield (name,), value
+
+
+def _metric(
+    stem: str,
+    unit: str,
+    text: str,
+    group: MetricGroup,
+    read: Callable[[JobView], Iterable[Sample]],
+    *labels: str,
+    kind: MetricKind = "gauge",
+) -> JobMetric:
+    return JobMetric(MetricInfo(stem, unit, kind, ("job", *labels), text, group), read)
+
+
+JOB_METRICS: Final[tuple[JobMetric, ...]] = (
+    _metric(
+        "job_state",
+        "",
+        "1 for what the job is in: its state, the same in the control plane's words (lifecycle), and its health.",
+        "Jobs",
+        lambda view: (((view.state, view.lifecycle, view.health), 1),),
+        "state",
+        "lifecycle",
+        "health",
+    ),
+    _metric("job_healthy", "", "1 if all is well, or stopped as wanted.", "Jobs", lambda view: _one(float(view.health not in UNHEALTHY))),
+    _metric("restarts", "", "Starts after failures.", "Jobs", lambda view: _one(view.restarts_done), kind="counter"),
+    _metric("spec_generation", "", "The newest generation of the spec, 0 without one.", "Jobs", lambda view: _one(view.generation)),
+    _metric("spec_generation_seen", "", "The generation that was acted on last.", "Jobs", lambda view: _one(view.generation_seen)),
+    _metric(
+        "heartbeat_timestamp",
+        "seconds",
+        "When the driver last gave a sign of life.",
+        "Jobs",
+        lambda view: _one(_seconds(view.heartbeat_at)),
+    ),
+    _metric("driver_start_timestamp", "seconds", "When the driver started.", "Jobs", lambda view: _one(_seconds(view.started_at))),
+    _metric(
+        "driver_start_stage",
+        "seconds",
+        "How long a stage of the newest driver's start took; Spark's stages run beside others.",
+        "Jobs",
+        lambda view: () if view.start is None else [((stage,), ms / 1000) for stage, ms in sorted_stages(view.start.took)],
+        "stage",
+    ),
+    _metric(
+        "watermark_lag",
+        "seconds",
+        "Processing time minus the source's watermark.",
+        "Time",
+        lambda view: _by_source(view, lambda source: _seconds(source.lag_ms)),
+        "source",
+    ),
+    _metric(
+        "watermark_timestamp",
+        "seconds",
+        "The source's watermark.",
+        "Time",
+        lambda view: _by_source(view, lambda source: _seconds(source.watermark)),
+        "source",
+    ),
+    _metric(
+        "split_watermark_lag",
+        "seconds",
+        f"Processing time minus the split's watermark; of the first {MAX_SPLITS} splits of a source by name.",
+        "Time",
+        _splits,
+        "source",
+        "split",
+    ),
+    _metric(
+        "source_splits", "", "Splits of the source.", "Time", lambda view: _by_source(view, lambda source: len(source.splits)), "source"
+    ),
+    _metric(
+        "source_idle_splits",
+        "",
+        "Splits of the source that are idle and do not hold its watermark back.",
+        "Time",
+        lambda view: _by_source(view, lambda source: sum(split.idle for split in source.splits.values())),
+        "source",
+    ),
+    _metric("source", "rows", "Rows read.", "Rows", lambda view: _totals(view.totals["sources"], "read"), "source", kind="counter"),
+    _metric(
+        "source_malformed",
+        "rows",
+        "Rows that could not be timed or parsed.",
+        "Rows",
+        lambda view: _totals(view.totals["sources"], "malformed"),
+        "source",
+        kind="counter",
+    ),
+    _metric(
+        "filter_rejected",
+        "rows",
+        "Rows that a filter let go.",
+        "Rows",
+        lambda view: _totals(view.totals["filters"], "rejected"),
+        "filter",
+        kind="counter",
+    ),
+    _metric("operator", "rows", "Rows in.", "Rows", lambda view: _totals(view.totals["operators"], "in"), "operator", kind="counter"),
+    _metric(
+        "operator_late",
+        "rows",
+        "Rows that no window took since they were too late.",
+        "Rows",
+        lambda view: _totals(view.totals["operators"], "late"),
+        "operator",
+        kind="counter",
+    ),
+    _metric(
+        "output",
+        "rows",
+        "Rows written.",
+        "Rows",
+        lambda view: (((name,), rows) for name, rows in view.totals["outputs"].items()),
+        "output",
+        kind="counter",
+    ),
+    _metric(
+        "epochs",
+        "",
+        "Epochs committed in the lineage.",
+        "Epochs",
+        lambda view: _one(None if view.epoch is None else view.epoch + 1),
+        kind="counter",
+    ),
+    _metric("epoch_timestamp", "seconds", "Processing time of the last epoch.", "Epochs", lambda view: _one(_seconds(view.epoch_at))),
+    _metric("epoch_duration", "seconds", "How long the last epoch took.", "Epochs", lambda view: _one(_seconds(view.epoch_ms))),
+    _metric(
+        "epoch_at_hand",
+        "seconds",
+        "How long the epoch at hand has been going on; 0 between epochs.",
+        "Epochs",
+        lambda view: _one(0 if view.pressure.busy_since is None else max(0.0, (view.at - view.pressure.busy_since) / 1000)),
+    ),
+    _metric("busy", "ratio", "Share of the time in which an epoch is at hand.", "Epochs", lambda view: _one(view.pressure.busy_share)),
+    _metric(
+        "catch_up",
+        "seconds",
+        "Time until a backlog is read, at this pace.",
+        "Epochs",
+        lambda view: _one(_seconds(view.pressure.catch_up_ms)),
+    ),
+    _metric("waiting", "files", "Files that wait to be read.", "Epochs", lambda view: _waiting(view, "files"), "source"),
+    _metric("waiting", "bytes", "Bytes that wait to be read.", "Epochs", lambda view: _waiting(view, "bytes"), "source"),
+    _metric("waiting", "rows", "Rows that wait to be read.", "Epochs", lambda view: _waiting(view, "rows"), "source"),
+    _metric("state", "rows", "Rows of state, in all operators.", "State", lambda view: _one(view.state_rows)),
+    _metric("state", "bytes", "Bytes of state, in all operators.", "State", lambda view: _one(view.state_bytes)),
+    _metric("state", "files", "Files of state, in all operators.", "State", lambda view: _one(view.state_files)),
+)

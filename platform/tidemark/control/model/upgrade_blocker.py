@@ -1,0 +1,57 @@
+"""What stands against the next step of an upgrade, as who tried it last has seen it; nothing depends on it but what people are shown."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from tidemark.control.model.paths import UPGRADE_BLOCKER
+from tidemark.control.model.upgrade_records import UpgradeStep
+from tidemark.errors import TidemarkError
+from tidemark.state.encoding.redaction import redacted
+from tidemark.state.store.layout import job_folder
+from tidemark.state.store.sealed import read_undamaged, write_sealed
+from tidemark.state.store.store import JobStore
+
+KIND: Final = "upgrade-trouble"
+
+
+@dataclass(frozen=True)
+class UpgradeBlocker:
+    """An error that kept a step from being taken.
+
+    Args:
+        step: the step's number; of another step than the newest one it says nothing any more.
+        since: when it was seen first, milliseconds.
+        at: when it was seen last.
+        by: who tried.
+        code: of the error.
+        text: of the error, with what to do.
+    """
+
+    step: int
+    since: int
+    at: int
+    by: str
+    code: str
+    text: str
+
+
+def record_blocker(store: JobStore, step: UpgradeStep, error: TidemarkError, *, by: str, now: int) -> None:
+    """Note what stands against a step; where that cannot be written, it is only raised. ``store`` is the root store."""
+    with suppress(TidemarkError):
+        known = read_blocker(store, step)
+        since = known.since if known is not None and known.code == error.code else now
+        made = UpgradeBlocker(step.number, since, now, by, error.code, redacted(str(error)))
+        write_sealed(store.at(job_folder(step.upgrade.job)), UPGRADE_BLOCKER, kind=KIND, value=made)
+
+
+def read_blocker(store: JobStore, step: UpgradeStep) -> UpgradeBlocker | None:
+    """Return what stands against a step; None where nothing is known to, or the note is damaged. ``store`` is the root store.
+
+    Raises:
+        FormatError: a newer release wrote it.
+    """
+    found = read_undamaged(store.at(job_folder(step.upgrade.job)), UPGRADE_BLOCKER, kind=KIND, form=UpgradeBlocker)
+    return found if found is not None and found.step == step.number else None

@@ -1,0 +1,177 @@
+"""Rewinds of submitted jobs: one that runs is stopped first, and started again afterwards, whoever comes to the end of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from tidemark.clock import SYSTEM_CLOCK, Clock
+from tidemark.control.client.job_client import JobClient
+from tidemark.control.client.waiting import Goal, Waiting
+from tidemark.control.desired.spec_store import current_user, read_spec
+from tidemark.control.model.launcher import Launcher
+from tidemark.control.model.spec import SpecGeneration
+from tidemark.control.model.view import JobView
+from tidemark.control.rewind.publishing import publisher
+from tidemark.control.rewind.rename_replay import is_rename_replay, reapply_renames, renames_text
+from tidemark.crashpoints import crash_point
+from tidemark.errors import RewindError
+from tidemark.savepoints.model.restore_marks import is_restore_due
+from tidemark.savepoints.model.rewind_note import RewindNote, is_put_back, read_rewind
+from tidemark.savepoints.rewind.rewind_abort import abort_rewind
+from tidemark.savepoints.rewind.rewinding import Tell, require_possible, rewind
+from tidemark.state.log.joblog import newest_epoch
+from tidemark.state.log.records import EpochRecord
+from tidemark.state.store.layout import job_folder
+from tidemark.state.store.store import JobStore
+
+
+@dataclass(frozen=True)
+class RewindResult:
+    """What a rewind has come to: the job's newest epoch, the spec by which it was started again, and how it is; None where it was not."""
+
+    head: EpochRecord
+    started: SpecGeneration | None = None
+    view: JobView | None = None
+
+
+@dataclass(frozen=True)
+class Rewinder:
+    """Rewinds jobs of a store that may run.
+
+    Args:
+        store: the root store.
+        launchers: what can start drivers, by name.
+        timeout_ms: how long to wait for a job to stop, and then for it to run again.
+        by: who does it; ``user@host`` by default.
+        clock: the time.
+        on_progress: is told of each step of a rewind, in words.
+        on_status: is shown a job that is to stop, or to run again, whenever it looks different.
+    """
+
+    store: JobStore
+    launchers: Mapping[str, Launcher]
+    timeout_ms: int
+    by: str = ""
+    clock: Clock = SYSTEM_CLOCK
+    on_progress: Tell | None = None
+    on_status: Callable[[JobView], None] | None = None
+
+    def rewind(self, job: str, name: str, *, stop: bool, why: str = "") -> RewindResult:
+        """Put a job back to a savepoint with its tables. Called again after a crash it goes on, and starts the job that it has stopped.
+
+        Args:
+            job: the job's name.
+            name: the savepoint.
+            stop: stop a job that runs first, and start it again, also where no supervisor does; else it must not run.
+            why: what for.
+
+        Raises:
+            NotReachedError: the job did not stop in time, and still is to; or it is put back and was not started in time, and still is to.
+            TidemarkError: as ``savepoints.rewinding.rewind``. What can be told before is told before the job is stopped.
+        """
+        newest = read_spec(self.store, job) if stop else None
+        last = newest_epoch(self.store, job)
+        wishes = JobClient(self.store, self.by, self.clock)
+        starts = newest is not None and (newest.spec.wanted == "running" or newest.spec.for_rewind)
+        if starts:
+            require_possible(self.store, job, name, clock=self.clock)
+            made = wishes.stop(job, "finish", why or f"rewind to {name}", for_rewind=True)
+            crash_point("rewind-stopping")
+            self._wait(made, "ended")
+            # Not one that its owner stopped just now.
+            starts = made.spec.for_rewind
+        head = self._revert_job(job, name, why, starts=starts)
+        crash_point("rewind-done")
+        submitted = read_spec(self.store, job)
+        # Of one that was put back before this command was given again it is not known any more what it had before.
+        before = None if last is None or is_put_back(last, name) else last
+        again = reapply_renames(submitted.spec.restore, head, savepoint=name, before=before) if submitted is not None else None
+        if again is None:
+            self._drop_pending_restore(job, name, renames=True)
+        if not starts:
+            if newest is not None:
+                self._report(f"{job} stays suspended, as it was; to start it: `tidemark start {job}`")
+            if again is not None:
+                self._report(
+                    f"its code has renamed what it is back at ({renames_text(again)}): before it is started give it the old code; "
+                    f"or let the renames be made again: `tidemark resume {job}`, then `tidemark rewind {job} --to {name} --stop`"
+                )
+            return RewindResult(head)
+        if again is not None:
+            self._report(f"what its code has renamed since is renamed again: {renames_text(again)}")
+        started = wishes.start(job, why or f"rewound to {name}", restore=again)
+        return RewindResult(head, started, self._wait(started, "running"))
+
+    def abort(self, job: str) -> RewindNote:
+        """Give up a rewind that was begun and has put no table back, and start the job if it was stopped for that.
+
+        Raises:
+            TidemarkError: as ``savepoints.rewind_abort.abort_rewind``.
+        """
+        note = abort_rewind(self.store, job, clock=self.clock, tell=self._report)
+        self._restart_job(job, f"the rewind to {note.savepoint} was given up")
+        return note
+
+    def _revert_job(self, job: str, name: str, why: str, *, starts: bool) -> EpochRecord:
+        """Put a job back that does not run; where that is refused, the job is started again if it was stopped for it."""
+        folder = self.store.at(job_folder(job))
+
+        def begun() -> None:
+            # Not before all can see that it is begun: what may yet refuse it leaves the job as it was.
+            if read_rewind(folder) is not None:
+                self._drop_pending_restore(job, name, renames=False)
+
+        try:
+            return rewind(
+                self.store,
+                job,
+                name,
+                by=self.by or current_user(),
+                why=why,
+                clock=self.clock,
+                tell=self.on_progress,
+                publish=publisher(self.store, job),
+                require=begun,
+            )
+        except RewindError:
+            if starts and read_rewind(folder) is None:
+                # Nothing was changed but that it was stopped.
+                self._restart_job(job, f"the rewind to {name} was refused")
+            raise
+
+    def _restart_job(self, job: str, why: str) -> None:
+        """Start a job that is stopped for a rewind which does not come to pass; its driver is not waited for."""
+        submitted = read_spec(self.store, job)
+        if submitted is not None and submitted.spec.for_rewind:
+            JobClient(self.store, self.by, self.clock).start(job, why)
+            self._report(f"{job} was stopped for it, and is to run again (supervisors see to that, or `tidemark start {job}`)")
+
+    def _drop_pending_restore(self, job: str, name: str, *, renames: bool) -> None:
+        """Let go of a restore that was asked for before and not made: its driver would go on from elsewhere, with tables of the savepoint.
+
+        Args:
+            job: the job's name.
+            name: the savepoint.
+            renames: whether those, too, by which names are given once more; before the rewind they tell which names those are.
+        """
+        submitted, folder = read_spec(self.store, job), self.store.at(job_folder(job))
+        pending = submitted.spec.restore if submitted is not None else None
+        if pending is None or not pending.identity or (is_rename_replay(pending) and (not renames or pending.savepoint == name)):
+            return
+        head = newest_epoch(self.store, job)
+        # One without an epoch has nothing that could be put back, which is said next.
+        if head is not None and is_restore_due(folder, head, pending):
+            JobClient(self.store, self.by, self.clock).drop_restore(job, pending, f"rewind to {name}")
+            self._report(f"the restore from savepoint {pending.savepoint} that was asked for and not made yet is not made any more")
+
+    def _report(self, text: str) -> None:
+        if self.on_progress is not None:
+            self.on_progress(text)
+
+    def _wait(self, made: SpecGeneration, goal: Goal) -> JobView:
+        waiting = Waiting(self.store, self.launchers, self.clock)
+        view = waiting.until(made.spec.job, goal, generation=made.generation, timeout_ms=self.timeout_ms, on_progress=self.on_status)
+        if self.on_status is not None:
+            self.on_status(view)
+        return view

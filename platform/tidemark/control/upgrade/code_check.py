@@ -1,0 +1,132 @@
+"""Whether a spec's code could go on from what is stored: asked in a process of its own, with the paths and variables of its driver.
+
+This process may have older code of the same name loaded, and the job's module may do anything. No JVM is started.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from tidemark.control.desired.job_import import load_job
+from tidemark.control.launch.local_launcher import resolve_code_paths
+from tidemark.control.model.spec import JobSpec
+from tidemark.errors import DefinitionError, TidemarkError, UpgradeError
+from tidemark.savepoints.compatibility.checking import HEAD, stored_epoch
+from tidemark.savepoints.compatibility.judging import verdict
+from tidemark.savepoints.delta.result_tables import judge_outputs
+from tidemark.savepoints.model.isolation import isolated
+from tidemark.savepoints.model.verdict import Verdict
+from tidemark.state.encoding.codec import from_plain, to_plain
+from tidemark.state.encoding.redaction import redacted
+from tidemark.state.log.joblog import newest_epoch
+from tidemark.state.store.store import JobStore
+
+_PROGRAM: Final = "tidemark.control.upgrade.code_check"
+_MARK: Final = "tidemark-verdict:"
+_SECONDS: Final = 300.0
+_REFUSED: Final = 3
+
+
+@dataclass(frozen=True)
+class Maps:
+    """What only people can know of a change: new uids by stored ones, new column names by uid, and what may be left behind."""
+
+    uids: Mapping[str, str] = field(default_factory=dict)
+    columns: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
+    allow_non_restored_state: bool = False
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to say."""
+        return not (self.uids or self.columns or self.allow_non_restored_state)
+
+
+Judge = Callable[[JobStore, JobSpec, Maps, str, str], Verdict]
+"""Holds a spec's code against what is stored: the store, the spec, what was renamed, ``head`` or a savepoint, and the job whose it is."""
+
+
+def judge_code(store: JobStore, spec: JobSpec, maps: Maps, against: str = HEAD, of: str = "") -> Verdict:
+    """Return what would become of a job's state if a spec's code went on from it.
+
+    Args:
+        store: the root store.
+        spec: with the code, where it lies, its variables, and where its outputs go if it is a fork's.
+        maps: what was renamed or is left behind.
+        against: ``head``, or a savepoint.
+        of: the job whose state it is; the spec's own by default.
+
+    Raises:
+        UpgradeError: the code cannot be loaded, is another job's, or the maps do not fit it.
+        LaunchError: a code path is not there.
+    """
+    folder = str(Path(spec.folder).expanduser()) if spec.folder is not None else None
+    paths = [str(path) for path in resolve_code_paths(spec)] + [path for path in (os.environ.get("PYTHONPATH"),) if path]
+    asked = (spec.job, spec.code, against, of or spec.job, spec.outputs_root or "", json.dumps(to_plain(maps)))
+    command = [sys.executable, "-m", _PROGRAM, store.uri, *asked]
+    environment = {**os.environ, **spec.variables, **({"PYTHONPATH": os.pathsep.join(paths)} if paths else {})}
+    try:
+        done = subprocess.run(
+            command, env=environment, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise _not_judged(spec, str(error)) from error
+    said = next((line.removeprefix(_MARK) for line in reversed(done.stdout.splitlines()) if line.startswith(_MARK)), None)
+    if done.returncode == _REFUSED and said is not None:
+        raise _not_judged(spec, str(json.loads(said)))
+    if done.returncode or said is None:
+        raise _not_judged(spec, redacted(done.stderr.strip().rpartition("\n")[2]) or f"exit code {done.returncode}")
+    return from_plain(Verdict, json.loads(said), path=f"the verdict on {spec.code}")
+
+
+def _not_judged(spec: JobSpec, why: str) -> UpgradeError:
+    return UpgradeError(
+        f"the code {spec.code} cannot be held against the stored state: {why}",
+        fix="mend it; `tidemark check MODULE:JOB` does the same",
+        job=spec.job,
+    )
+
+
+def main(arguments: list[str]) -> int:
+    """Judge the code that the arguments name, and print the verdict; returns the exit code."""
+    parser = argparse.ArgumentParser(prog=f"python -m {_PROGRAM}", description="Hold code against a job's stored state.")
+    for name in ("store", "job", "code", "against", "of", "outputs", "maps"):
+        parser.add_argument(name)
+    given = parser.parse_args(arguments)
+    try:
+        maps = from_plain(Maps, json.loads(given.maps), path="the arguments")
+        job = load_job(given.code)
+        if given.outputs:
+            job = isolated(job, name=given.job, root=given.outputs)
+        if job.name != given.job:
+            raise DefinitionError(
+                f"{given.code} is job {job.name!r}, not {given.job!r}",
+                fix="give the job its old name; it is part of where its state lies",
+                job=given.job,
+            )
+        root = JobStore.open(given.store)
+        record = stored_epoch(root, given.of, given.against)
+        found = verdict(
+            record,
+            job,
+            uids=maps.uids,
+            columns=maps.columns,
+            allow_non_restored_state=maps.allow_non_restored_state,
+            outputs=judge_outputs(job, record, newest_epoch(root, given.job)),
+        )
+    except TidemarkError as error:
+        sys.stdout.write(f"{_MARK}{json.dumps(redacted(str(error)))}\n")
+        return _REFUSED
+    sys.stdout.write(f"{_MARK}{json.dumps(to_plain(found))}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,221 @@
+"""What an upgrade does to a job. Each deed may be done twice.
+
+Nothing is done by who was overtaken: the record of the step is looked at once more right before the job is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tidemark.clock import Clock
+from tidemark.control.desired.spec_store import change_spec, require_spec
+from tidemark.control.model.spec import JobSpec, SpecGeneration
+from tidemark.control.model.upgrade_records import Upgrade, UpgradeStep, code_text, newest_step
+from tidemark.control.rewind.publishing import publisher
+from tidemark.control.upgrade.upgrade_plan import matches_target, rollback_spec, with_code_of
+from tidemark.errors import InvalidNameError, RewindError, TidemarkError
+from tidemark.savepoints.core.savepoint_store import SavepointStore
+from tidemark.savepoints.model.rewind_note import RewindNote, is_put_back, read_rewind, require_no_rewind
+from tidemark.savepoints.model.savepoint import Savepoint
+from tidemark.savepoints.model.upgrade_note import UpgradeNote, read_upgrade, remove_upgrade, write_upgrade
+from tidemark.savepoints.rewind.rewind_abort import abort_rewind
+from tidemark.savepoints.rewind.rewinding import Tell, rewind
+from tidemark.state.encoding.redaction import redacted
+from tidemark.state.log.joblog import JobLog
+from tidemark.state.log.records import EpochRecord
+from tidemark.state.store.layout import job_folder
+from tidemark.state.store.store import JobStore
+
+
+class OvertakenError(TidemarkError):
+    """Somebody else has gone on with the upgrade meanwhile; nothing was done."""
+
+    code = "TM424"
+    transient = True
+
+
+def lock_job(store: JobStore, step: UpgradeStep) -> None:
+    """Keep the savepoints that the upgrade may go back to, and other rewinds off.
+
+    Raises:
+        OvertakenError: somebody else has gone on with it, and keeps them.
+    """
+    _require_newest(store, step)
+    _write_note(store, step.upgrade)
+    try:
+        _require_newest(store, step)
+    except OvertakenError:
+        # Who slept in between has written over what is there of those who went on, or was taken away at the end.
+        newest = newest_step(store, step.upgrade.job)
+        if newest is not None and not newest.ended:
+            _write_note(store, newest.upgrade)
+        else:
+            unlock_job(store, step)
+        raise
+
+
+def suspend(store: JobStore, step: UpgradeStep, clock: Clock) -> None:
+    """Ask for the job's driver to end after the epoch at hand."""
+    lock_job(store, step)
+    _change(store, step, clock, lambda spec: spec if spec.wanted == "suspended" else replace(spec, wanted="suspended", stop="finish"))
+
+
+def take_savepoint(store: JobStore, step: UpgradeStep, clock: Clock) -> Savepoint:
+    """Take the savepoint of where the old code ended, unless it is there, and keep it until the upgrade has ended.
+
+    Raises:
+        RewindError: somebody began to put the job back while the new code was judged.
+    """
+    upgrade = step.upgrade
+    lock_job(store, step)
+    require_no_rewind(store.at(job_folder(upgrade.job)), upgrade.job)
+    savepoints = SavepointStore(store, upgrade.job, clock)
+    if upgrade.savepoint not in savepoints.pins.names():
+        try:
+            return savepoints.take(
+                upgrade.savepoint,
+                kind="before-upgrade",
+                # An earlier release may have taken a secret: it is not passed on, and does not stop what it began.
+                by=redacted(upgrade.by),
+                note=redacted(upgrade.why) or f"before the upgrade to {code_text(upgrade.after)}",
+                labels={"upgrade": upgrade.identity},
+            )
+        except InvalidNameError:
+            # Somebody who goes on with the same upgrade was faster.
+            pass
+    return savepoints.get(upgrade.savepoint)
+
+
+def revert_job(store: JobStore, step: UpgradeStep, name: str, clock: Clock, on_progress: Tell | None = None) -> None:
+    """Put the job back to a savepoint with its tables, unless it is there and nothing was committed since.
+
+    A rewind to another savepoint may be half done, where the upgrade was aborted in the middle of it; that is ended first.
+
+    Raises:
+        JobRunningError: a driver of the job is alive.
+        RewindError: it may not be done; the upgrade goes on from here when that is mended.
+        PublishError: a table could not be put back; it is gone on with.
+    """
+    job = step.upgrade.job
+    folder = store.at(job_folder(job))
+    lock_job(store, step)
+    begun = read_rewind(folder)
+    if begun is not None and begun.savepoint != name:
+        _end_rewind(store, step, begun, clock, on_progress)
+    savepoint = SavepointStore(store, job, clock).get(name)
+    head = JobLog(folder, job, clock).load().epoch
+    if read_rewind(folder) is None and _is_at(head, savepoint):
+        return
+    _rewind(store, step, name, clock, on_progress)
+
+
+def abort(store: JobStore, step: UpgradeStep, clock: Clock, on_progress: Tell | None = None) -> bool:
+    """Give up a rewind that was begun when somebody accepted the new code; False where a table is put back already.
+
+    Raises:
+        JobRunningError: who rewinds is alive; that one sees by itself that it is not wanted any more, or comes to its end.
+        PublishError: a table cannot be written to.
+    """
+    job = step.upgrade.job
+    try:
+        _abort(store, step, clock, on_progress)
+    except RewindError:
+        # Without a note it has come to one of its ends meanwhile; which one, the next look tells.
+        return read_rewind(store.at(job_folder(job))) is None
+    return True
+
+
+def switch_code(store: JobStore, step: UpgradeStep, clock: Clock) -> None:
+    """Ask for the new code, or for the old one where the upgrade goes back."""
+    target = rollback_spec(step) if step.heading == "rolled-back" else step.upgrade.after
+    _change(store, step, clock, lambda spec: spec if matches_target(spec, target) else with_code_of(spec, target))
+
+
+def unlock_job(store: JobStore, step: UpgradeStep) -> None:
+    """Take away the note of an upgrade that has come to its end; another one's stays."""
+    folder = store.at(job_folder(step.upgrade.job))
+    note = read_upgrade(folder)
+    if note is not None and note.identity == step.upgrade.identity:
+        remove_upgrade(folder)
+
+
+def _end_rewind(store: JobStore, step: UpgradeStep, begun: RewindNote, clock: Clock, on_progress: Tell | None) -> None:
+    """End a rewind that was begun: as if it had not been, or, where a table is back already, by going on with it."""
+    try:
+        _abort(store, step, clock, on_progress)
+    except RewindError:
+        left = read_rewind(store.at(job_folder(step.upgrade.job)))
+        if left is not None and left.identity == begun.identity:
+            _rewind(store, step, begun.savepoint, clock, on_progress)
+
+
+def _abort(store: JobStore, step: UpgradeStep, clock: Clock, on_progress: Tell | None) -> None:
+    upgrade = step.upgrade
+    abort_rewind(
+        store,
+        upgrade.job,
+        clock=clock,
+        tell=on_progress or (lambda _: None),
+        upgrade=upgrade.identity,
+        require=lambda: _require_newest(store, step),
+    )
+
+
+def _rewind(store: JobStore, step: UpgradeStep, name: str, clock: Clock, on_progress: Tell | None) -> None:
+    upgrade = step.upgrade
+    rewind(
+        store,
+        upgrade.job,
+        name,
+        by=redacted(upgrade.by),
+        why=f"upgrade to {code_text(upgrade.after)}",
+        clock=clock,
+        tell=on_progress,
+        upgrade=upgrade.identity,
+        kept=upgrade.savepoint,
+        # What the new code left goes for good; what the old code ended with is the way back.
+        although_unpublished=name == upgrade.savepoint,
+        publish=publisher(store, upgrade.job),
+        require=lambda: _require_newest(store, step),
+    )
+
+
+def _is_at(head: EpochRecord | None, savepoint: Savepoint) -> bool:
+    """Say whether a job's newest epoch is that of a savepoint, or was put back to it with the tables."""
+    stored = savepoint.record
+    # A savepoint that was changed and imported is of the same epoch, and has another state.
+    if head is None or (head.epoch, head.operators) != (stored.epoch, stored.operators):
+        return False
+    return head.lineage == stored.lineage or is_put_back(head, savepoint.name)
+
+
+def _write_note(store: JobStore, upgrade: Upgrade) -> None:
+    names = tuple(name for name in (upgrade.savepoint, upgrade.back_to) if name)
+    write_upgrade(store.at(job_folder(upgrade.job)), UpgradeNote(upgrade.identity, names, upgrade.at))
+
+
+def _change(store: JobStore, step: UpgradeStep, clock: Clock, change: Callable[[JobSpec], JobSpec]) -> None:
+    upgrade = step.upgrade
+
+    def of_newest(newest: SpecGeneration | None) -> JobSpec:
+        # In this order: who has gone on since writes its record first and its spec afterwards, and of two specs one is refused.
+        spec = (newest or require_spec(store, upgrade.job)).spec
+        _require_newest(store, step)
+        return change(spec)
+
+    change_spec(store, upgrade.job, of_newest, by=redacted(upgrade.by), why=redacted(_why(step)), clock=clock)
+
+
+def _why(step: UpgradeStep) -> str:
+    upgrade = step.upgrade
+    if step.heading == "rolled-back":
+        return f"back to {code_text(upgrade.before)}: {step.reason}"
+    begins = f" from savepoint {upgrade.back_to}" if upgrade.back_to else ""
+    return f"upgrade to {code_text(upgrade.after)}{begins}" + (f": {upgrade.why}" if upgrade.why else "")
+
+
+def _require_newest(store: JobStore, step: UpgradeStep) -> None:
+    newest = newest_step(store, step.upgrade.job)
+    if newest is None or newest.number != step.number:
+        raise OvertakenError("somebody else has gone on with the upgrade", fix="see how far it is: `tidemark status`", job=step.upgrade.job)

@@ -1,0 +1,58 @@
+"""What follows the end of an upgrade: whoever carried it out starts the driver of the code that the job has now, and says how that went."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidemark.control.client.waiting import Waiting
+from tidemark.control.desired.spec_store import read_spec
+from tidemark.control.model.upgrade_records import UpgradeStep
+from tidemark.control.model.view import JobView
+from tidemark.errors import TidemarkError
+from tidemark.state.store.store import JobStore
+
+
+def ensure_driver_started(
+    store: JobStore, end: UpgradeStep, waiting: Waiting, *, timeout_ms: int, on_progress: Callable[[str], None]
+) -> None:
+    """Start the job's driver, if one is wanted, and wait until it works; what it does is told, and never an error.
+
+    Called once the end is recorded, and again by who finds it recorded: where a driver is there already, nothing is said.
+
+    Args:
+        store: the root store.
+        end: the upgrade's last record.
+        waiting: for the job.
+        timeout_ms: how long to wait at most.
+        on_progress: is told in words.
+    """
+    job = end.upgrade.job
+    newest = read_spec(store, job)
+    if newest is None:
+        return
+    if newest.spec.wanted == "suspended":
+        if end.step == "rolled-back":
+            on_progress(f"{job} stays suspended, {_why_suspended(end)}; to start it: `tidemark start {job}`")
+        return
+    shown: list[JobView] = []
+
+    def show(view: JobView) -> None:
+        # Of one that runs already there is nothing to say.
+        if shown or view.driver_lifecycle != "running":
+            on_progress(f"{job}: {view.state}" + (f", epoch {view.epoch}" if view.epoch is not None else ""))
+        shown.append(view)
+
+    try:
+        view = waiting.until(job, "running", generation=newest.generation, timeout_ms=timeout_ms, on_progress=show)
+    except TidemarkError as error:
+        on_progress(str(error))
+        return
+    show(view)
+    if view.driver_lifecycle == "failed":
+        on_progress(f"{job} does not run: {view.error.message if view.error is not None else view.reason}")
+
+
+def _why_suspended(end: UpgradeStep) -> str:
+    if end.stopped:
+        return "since somebody stopped it meanwhile"
+    return "as it was before the upgrade" if end.upgrade.before.wanted == "suspended" else "since somebody stopped it"

@@ -1,0 +1,232 @@
+"""Upgrades: other code for a job that runs on, with a way back. It ends with the new code that works, or with the old one and its results.
+
+Each step is written down before it is taken (``upgrade_records``), and what comes next is decided by a pure planner (``upgrade_plan``) from
+that and from what is seen. So whoever dies on the way is followed by anybody who says ``go_on``, and by supervisors (``upgrade_worker``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from tidemark.clock import SYSTEM_CLOCK, Clock, format_ms
+from tidemark.control.client.waiting import POLL_SECONDS, Waiting
+from tidemark.control.desired.spec_store import current_user
+from tidemark.control.model.launcher import Launcher
+from tidemark.control.model.records import Lease
+from tidemark.control.model.upgrade_records import ROLLBACK_STEPS, Step, UpgradeStep, newest_step
+from tidemark.control.observed.leases import renewing, upgrade_lease
+from tidemark.control.observed.observe import Observer
+from tidemark.control.reconcile.reconciler import Reconciler
+from tidemark.control.upgrade.upgrade_actions import unlock_job
+from tidemark.control.upgrade.upgrade_completion import ensure_driver_started
+from tidemark.control.upgrade.upgrade_executor import UpgradeExecutor
+from tidemark.control.upgrade.upgrade_observation import was_reverted
+from tidemark.control.upgrade.upgrade_plan import UpgradeDecision, Wait
+from tidemark.durations import format_duration
+from tidemark.errors import NotReachedError, UpgradeError
+from tidemark.savepoints.model.rewind_note import RewindNote, read_rewind
+from tidemark.state.encoding.free_text import require_no_secret
+from tidemark.state.store.layout import job_folder
+from tidemark.state.store.store import JobStore
+
+_RECONCILE_SECONDS = 0.5
+
+_ACCEPTABLE: frozenset[Step] = frozenset(("watching", "reverting", "putting-back"))
+"""In these the job's tables and state are as the new code left them, as long as no rewind has begun."""
+
+
+@dataclass
+class Upgrading:
+    """Goes on with upgrades of jobs of a store, and reconciles these jobs meanwhile.
+
+    Args:
+        store: the root store.
+        launchers: what can start drivers, by name.
+        clock: the time.
+        by: who goes on; ``user@host`` by default.
+        tell: is told of each step, in words.
+    """
+
+    store: JobStore
+    launchers: Mapping[str, Launcher]
+    clock: Clock = SYSTEM_CLOCK
+    by: str = ""
+    tell: Callable[[str], None] = field(default=lambda _: None)
+
+    def __post_init__(self) -> None:
+        """Make what looks at jobs; it remembers what never changes."""
+        self._observer = Observer(self.store, self.launchers)
+        self._reconciler = Reconciler(self.store, self.launchers, self.clock)
+        self._executor = UpgradeExecutor(self.store, self.clock, self._by, self.tell)
+        self._reconciled_at: float | None = None
+        self._reported: UpgradeStep | None = None
+
+    def go_on(self, job: str, *, timeout_ms: int) -> UpgradeStep:
+        """Go on with the upgrade that was begun until it has come to one of its two ends; returns that.
+
+        Then the driver of the code that the job has is started, if one is wanted and none is there, and waited for; where that does not
+        succeed, it is told, and the end is what it is.
+
+        Args:
+            job: the job's name.
+            timeout_ms: how long to wait at most; what was begun can be gone on with.
+
+        Raises:
+            UpgradeError: no upgrade of the job was begun.
+            NotReachedError: it took too long.
+            RewindError: the tables cannot be put back; it can be gone on with when that is mended.
+            TidemarkError: the job's files cannot be read or written.
+        """
+        begun = self.clock.monotonic()
+        end = self._run_to_end(job, begun, timeout_ms)
+        left_ms = timeout_ms - round(1000 * (self.clock.monotonic() - begun))
+        waiting = Waiting(self.store, self.launchers, self.clock)
+        ensure_driver_started(self.store, end, waiting, timeout_ms=max(0, left_ms), on_progress=self.tell)
+        return end
+
+    def _run_to_end(self, job: str, begun: float, timeout_ms: int) -> UpgradeStep:
+        """Take the steps that are left, in turn with whoever else does, and return the last one."""
+        others: Lease | None = None
+        with renewing(upgrade_lease(self.store, job, self._reconciler.holder, self.clock)) as lease:
+            while True:
+                step = self.require_step(job)
+                self._report_step(step)
+                if step.ended:
+                    # Whoever was killed in the middle of a step, asleep until then, may have left its note behind.
+                    unlock_job(self.store, step)
+                    return step
+                # Somebody who aborts or accepts it does so without the lease; who has it takes that up.
+                if lease.take():
+                    decision, others = self.advance(step), None
+                else:
+                    others = self._report_holder(lease.competing_lease(), others)
+                    decision = Wait(
+                        f"{others.holder_text} goes on with it" if others is not None else "it was just taken up by somebody else"
+                    )
+                if isinstance(decision, Wait):
+                    if self.clock.monotonic() - begun >= timeout_ms / 1000:
+                        raise _not_reached(step, decision.why, timeout_ms)
+                    self.clock.sleep(POLL_SECONDS)
+
+    def _report_holder(self, found: Lease | None, known: Lease | None) -> Lease | None:
+        """Tell who goes on with it, once for each; whoever does renews the lease again and again."""
+        if found is not None and (known is None or known.holder != found.holder):
+            self.tell(f"{found.holder_text} goes on with it, and has its lease until {format_ms(found.until)}; waiting for that")
+        return found
+
+    def advance(self, step: UpgradeStep) -> UpgradeDecision:
+        """Do what is next, without waiting, and return what it was; called by who has the lease."""
+        job = step.upgrade.job
+        self._reconcile(job)
+        return self._executor.advance(step, self._observer.observe(job))
+
+    def abort(self, job: str, why: str = "") -> UpgradeStep:
+        """Let an upgrade head for the old code, wherever it is; ``go_on`` goes there. One that has ended stays as it is.
+
+        Raises:
+            UpgradeError: no upgrade of the job was begun.
+        """
+        require_no_secret(job, by=self._by, why=why)
+        while True:
+            step = self.require_step(job)
+            if step.ended or step.step in ROLLBACK_STEPS:
+                return step
+            reason = f"aborted by {self._by}" + (f": {why}" if why else "")
+            back = replace(step, number=step.number + 1, step="reverting", at=self.clock.now_ms(), by=self._by, reason=reason)
+            if self._executor.record(back):
+                return back
+
+    def require_abort(self, job: str, why: str = "") -> UpgradeStep:
+        """Abort as ``abort`` does, and tell where it is too late for that.
+
+        Raises:
+            UpgradeError: no upgrade of the job was begun, or the newest one is over and the new code has the job.
+        """
+        step = self.abort(job, why)
+        if step.step == "done":
+            raise UpgradeError(
+                f"there is nothing to abort: {step}",
+                fix=f"to go back with the tables, upgrade to the old code from before: `tidemark upgrade {job} --to "
+                f"{step.upgrade.before.code} --from {step.upgrade.savepoint}`",
+                job=job,
+            )
+        return step
+
+    def accept(self, job: str, why: str = "") -> UpgradeStep:
+        """Let an upgrade head for the new code without further questions: also one that was going back, while all is where that left it.
+
+        Raises:
+            UpgradeError: no upgrade of the job was begun, the new code did not start yet, or it is put back already.
+            DefinitionError: who asks or what for holds a secret.
+        """
+        require_no_secret(job, by=self._by, why=why)
+        while True:
+            step = self.require_step(job)
+            if step.step in {"accepting", "done"}:
+                return step
+            rewind = read_rewind(self.store.at(job_folder(job)))
+            if step.step not in _ACCEPTABLE or rewind is not None or was_reverted(self.store, step.upgrade):
+                raise _not_acceptable(step, rewind)
+            reason = f"accepted by {self._by}" + (f": {why}" if why else "")
+            on = replace(step, number=step.number + 1, step="accepting", at=self.clock.now_ms(), by=self._by, reason=reason)
+            if self._executor.record(on):
+                return on
+
+    def require_step(self, job: str) -> UpgradeStep:
+        """Return where the job's newest upgrade is.
+
+        Raises:
+            UpgradeError: there was none.
+        """
+        step = newest_step(self.store, job)
+        if step is None:
+            raise UpgradeError("no upgrade of the job was begun", fix=f"begin one: `tidemark upgrade {job} --to MODULE:JOB`", job=job)
+        return step
+
+    @property
+    def _by(self) -> str:
+        return self.by or current_user()
+
+    def _reconcile(self, job: str) -> None:
+        now = self.clock.monotonic()
+        if self._reconciled_at is not None and now - self._reconciled_at < _RECONCILE_SECONDS:
+            return
+        self._reconciled_at = now
+        errors = self._reconciler.reconcile_all([job]).errors
+        if job in errors:
+            raise errors[job]
+
+    def _report_step(self, step: UpgradeStep) -> None:
+        """Tell a step once, and a reason once, since that of what leads back stays the same and may be long."""
+        if step != self._reported:
+            self.tell(step.text(reported=self._reported.reason if self._reported is not None else ""))
+            self._reported = step
+
+
+def _not_reached(step: UpgradeStep, why: str, timeout_ms: int) -> NotReachedError:
+    job = step.upgrade.job
+    return NotReachedError(
+        f"the upgrade of job {job!r} is {step.step} after {format_duration(timeout_ms)}, waits ({why}), and is heading for {step.heading}",
+        fix=f"go on with it: `tidemark upgrade {job}` (supervisors do so by themselves); or back: `tidemark upgrade {job} --abort`",
+        job=job,
+    )
+
+
+def _not_acceptable(step: UpgradeStep, rewind: RewindNote | None) -> UpgradeError:
+    """Return why the new code cannot be accepted, and what to do instead."""
+    job, code = step.upgrade.job, step.upgrade.after.code
+    again = f"then upgrade again: `tidemark upgrade {job} --to {code}`"
+    if step.ended:
+        why, fix = "the upgrade is over", again.removeprefix("then ")
+    elif rewind is not None:
+        why = f"the job is just being put back to savepoint {rewind.savepoint!r}, and some of its tables may be back already"
+        fix = (
+            f"let it come to its end, which is the old code (`tidemark upgrade {job}`; what stands against that, `tidemark status {job}` "
+            f"says, and has to be mended); {again}"
+        )
+    elif step.step in ROLLBACK_STEPS:
+        why, fix = "the job is put back already", f"let it come to its end (`tidemark upgrade {job}`), {again}"
+    else:
+        why, fix = "the new code was not started yet", f"go on until it is watched (`tidemark upgrade {job}`); then accept it"
+    return UpgradeError(f"the new code cannot be accepted now, since {why}: {step}", fix=fix, job=job)
