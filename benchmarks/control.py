@@ -27,7 +27,7 @@ from tidemark.control.upgrade.upgrade_worker import upgrading_reconciler
 from tidemark.control.view.view_builder import view_of
 from tidemark.errors import LaunchError
 from tidemark.state.log.heartbeat import Heartbeat, write_heartbeat
-from tidemark.state.log.owners import current_owner
+from tidemark.state.log.process_identity import current_owner
 from tidemark.state.log.progress import EpochProgress, OperatorProgress, OutputProgress, SourceProgress, SplitProgress
 from tidemark.state.log.totals import add_epoch, empty_totals
 from tidemark.state.status.status import JobStatus, OutputStatus, write_status

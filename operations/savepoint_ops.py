@@ -186,8 +186,8 @@ class SavepointOperator:
         if form.savepoint:
             raise DefinitionError("a rewind is either made or given up", fix="give `savepoint` or `abort`, not both", job=form.job)
         rewinder = Rewinder(self.open_store(), self.launchers(), 0, caller(context), self.clock, on_progress=context.log.info)
-        note = rewinder.abort(form.job)
-        return {"tidemark/savepoint": note.savepoint, "tidemark/aborted": True}
+        journal = rewinder.abort(form.job)
+        return {"tidemark/savepoint": journal.savepoint, "tidemark/aborted": True}
 
     def fork(self, context: dg.OpExecutionContext, form: ForkForm) -> Found:
         """Submit a variant of a job that reads on from a savepoint into tables of its own."""

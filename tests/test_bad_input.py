@@ -47,7 +47,7 @@ from tidemark.errors import (
     UserCodeError,
 )
 from tidemark.state.log.joblog import JobLog
-from tidemark.state.log.owners import current_owner
+from tidemark.state.log.process_identity import current_owner
 from tidemark.state.store.store import JobStore
 
 if TYPE_CHECKING:

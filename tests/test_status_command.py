@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from tidemark.cli.program.main import main
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.state.log.heartbeat import Heartbeat, write_heartbeat
-from tidemark.state.log.owners import current_owner
+from tidemark.state.log.process_identity import current_owner
 from tidemark.state.status.status import JobStatus, State, write_status
 from tidemark.state.store.store import JobStore
 

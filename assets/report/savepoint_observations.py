@@ -66,9 +66,9 @@ def savepoint_metadata(savepoint: Savepoint, restorable: Restorable, folder: Job
     if restorable.until is not None:
         metadata["tidemark/restorable_until"] = dg.MetadataValue.timestamp(restorable.until / 1000)
     if restorable.lost:
-        metadata["tidemark/lost_input"] = ", ".join(limit.name for limit in restorable.lost)
+        metadata["tidemark/lost_input"] = ", ".join(expiry.name for expiry in restorable.lost)
     if restorable.limits:
-        metadata["tidemark/restorable"] = dg.MetadataValue.md("\n".join(f"- {limit}" for limit in restorable.limits))
+        metadata["tidemark/restorable"] = dg.MetadataValue.md("\n".join(f"- {expiry}" for expiry in restorable.limits))
     return metadata
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from tidemark.semantics.triggers.panes import due_timing
-from tidemark.semantics.watermarks.lateness import Verdict, judge
+from tidemark.semantics.watermarks.lateness import Lateness, lateness_of
 from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK, BoundedOutOfOrderness, SplitStats
 from tidemark.semantics.windows.assigners import Tumbling
 from tidemark.semantics.windows.windows import Window
@@ -33,8 +33,8 @@ WINDOWS: Final = Tumbling(HOUR)
 LATENESS_MS: Final = 30 * MINUTE
 
 _LEFT, _TOP, _ROW, _HOUR_WIDTH, _WIDTH = 92, 96, 74, 250, 960
-_COLOURS: Final[dict[Verdict, str]] = {"on_time": "#1f6f8b", "late_accepted": "#c77700", "late": "#b3261e"}
-_WORDS: Final[dict[Verdict, str]] = {
+_COLOURS: Final[dict[Lateness, str]] = {"on_time": "#1f6f8b", "late_accepted": "#c77700", "late": "#b3261e"}
+_WORDS: Final[dict[Lateness, str]] = {
     "on_time": "on time",
     "late_accepted": "behind, within the allowed lateness",
     "late": "late: to the side output",
@@ -47,7 +47,7 @@ _STYLE = "text{font:13px sans-serif;fill:#333}.small{font-size:11px}.head{font-w
 class Row:
     """One epoch: its elements with their verdicts, the watermark after it, and the panes it fires by window."""
 
-    elements: tuple[tuple[str, int, Verdict], ...]
+    elements: tuple[tuple[str, int, Lateness], ...]
     watermark: int
     fired: tuple[tuple[Window, str], ...]
 
@@ -68,7 +68,7 @@ def rows() -> Iterator[Row]:
     kept: set[Window] = set()
     for epoch in EPOCHS:
         judged = [(zone, milliseconds(clock), WINDOWS.assign(milliseconds(clock))[0]) for zone, clock in epoch]
-        verdicts = [judge(window, LATENESS_MS, before) for _, _, window in judged]
+        verdicts = [lateness_of(window, LATENESS_MS, before) for _, _, window in judged]
         latest = max(latest, *(time for _, time, _ in judged))
         after = GENERATOR.watermark(SplitStats(latest, {}, 0, before)) or before
         touched = {window for (_, _, window), verdict in zip(judged, verdicts, strict=True) if verdict != "late"}

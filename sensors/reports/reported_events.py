@@ -26,8 +26,8 @@ class ReportedEvents:
 
     Args:
         instance: the instance.
-        complete: the last tick is known to have come to its end, so that its cursor says all that this sensor reported; then only partitions
-            are asked for, which another sensor may have reported.
+        complete: the last tick is known to have come to its end, so that its cursor says all that this sensor reported; then only
+            partitions are asked for, which another sensor may have reported.
         keys: of the assets that are going to be asked for: what Dagster has never had an event of is then found out for all of them at
             once, and not asked for again.
     """

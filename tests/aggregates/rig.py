@@ -14,8 +14,8 @@ from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
 from tidemark.semantics.windows.assigners import Tumbling
 from tidemark.spark.columns.expressions import POSITION, TIME
-from tidemark.spark.operators.aligned.absorbing import Thresholds
-from tidemark.spark.operators.aligned.tumbling import TumblingStep
+from tidemark.spark.operators.aligned.pre_aggregation import Thresholds
+from tidemark.spark.operators.aligned.tumbling import TumblingRuntime
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row
@@ -40,27 +40,27 @@ def run(rows: DataFrame, aggregates: Mapping[str, Aggregate], folder: Path, *, s
     for aggregate in aggregates.values():
         for function in aggregate.functions:
             rows.sparkSession.udf.register(function.name, function.function, function.returns)
-    step = step_of(aggregates)
-    state = _stored(created(rows, step), folder / "0")
+    runtime = step_of(aggregates)
+    state = _stored(created(rows, runtime), folder / "0")
     for number in range(1, rounds + 1):
         # Some stay alone, which merges one partial with nothing; the others meet in two groups.
         meets = f"pmod(hash({NODE}, {seed}), 2)"
         node = F.expr(f"CASE WHEN pmod(hash(key_case, {NODE}, {seed + number}), 3) = 0 THEN {NODE} + 1000 ELSE {meets} END")
-        state = _stored(_merged(step, state, node), folder / str(number))
-    final = _merged(step, state, F.lit(0))
-    return step.results(final, MIN_WATERMARK, Observation()).select("case", *aggregates)
+        state = _stored(_merged(runtime, state, node), folder / str(number))
+    final = _merged(runtime, state, F.lit(0))
+    return runtime.results(final, MIN_WATERMARK, Observation()).select("case", *aggregates)
 
 
-def step_of(aggregates: Mapping[str, Aggregate]) -> TumblingStep:
+def step_of(aggregates: Mapping[str, Aggregate]) -> TumblingRuntime:
     """Return the step of an operator with these aggregates, keyed by the case and by what tells partials apart."""
     keys = (("case", "case"), ("node", "epoch"))
-    return TumblingStep(WindowNode(inputs=(), uid="rig", keys=keys, assigner=ALL_TIMES, aggregates=tuple(aggregates.items())))
+    return TumblingRuntime(WindowNode(inputs=(), uid="rig", keys=keys, assigner=ALL_TIMES, aggregates=tuple(aggregates.items())))
 
 
-def created(rows: DataFrame, step: TumblingStep) -> DataFrame:
+def created(rows: DataFrame, runtime: TumblingRuntime) -> DataFrame:
     """Return the partials that a step makes of rows, when nothing is late; nothing runs yet."""
     timed = rows.withColumns({TIME: F.col("at").cast("bigint"), POSITION: F.col("pos")})
-    return step.absorb(timed, Thresholds(MIN_WATERMARK, MIN_WATERMARK), Observation())
+    return runtime.pre_aggregate(timed, Thresholds(MIN_WATERMARK, MIN_WATERMARK), Observation())
 
 
 def results(frame: DataFrame) -> dict[int, Row]:
@@ -68,9 +68,9 @@ def results(frame: DataFrame) -> dict[int, Row]:
     return {row["case"]: row for row in frame.collect()}
 
 
-def _merged(step: TumblingStep, state: DataFrame, node: Column) -> DataFrame:
+def _merged(runtime: TumblingRuntime, state: DataFrame, node: Column) -> DataFrame:
     """Return the partials that are given the same node, merged."""
-    return step.merge(state.withColumn(NODE, node.cast(state.schema[NODE].dataType)))
+    return runtime.merge(state.withColumn(NODE, node.cast(state.schema[NODE].dataType)))
 
 
 def _stored(state: DataFrame, folder: Path) -> DataFrame:

@@ -22,11 +22,11 @@ from tidemark.control.model.records import Attempt, ProcessHandle
 from tidemark.control.model.spec import SpecGeneration
 from tidemark.errors import FencedError, SourceError
 from tidemark.state.log.joblog import Driver, JobLog
-from tidemark.state.log.owners import current_owner, known_dead, process_birth
+from tidemark.state.log.process_identity import current_owner, is_known_dead, process_start_token
 from tidemark.state.log.progress import EpochProgress
 from tidemark.state.log.records import EpochRecord, OwnerInfo
+from tidemark.state.status.driver_load import EpochSample, load_of
 from tidemark.state.status.history import HistoryWriter
-from tidemark.state.status.load import EpochSample, load_of
 from tidemark.state.status.status import JobStatus, State, read_status, write_status
 from tidemark.state.store.store import JobStore
 
@@ -43,11 +43,11 @@ class BeatingLauncher:
         log = self.logs_folder / f"attempt-{attempt.number}.log"
         command = [sys.executable, "-m", "tests.control.beating", store_uri, spec.spec.job, str(attempt.number)]
         pid = spawn(command, {**os.environ, **spec.spec.variables}, out=log, folder=CHECKOUT)
-        return ProcessHandle("local", current_owner().host, pid, started=process_birth(pid) or "gone", log=str(log))
+        return ProcessHandle("local", current_owner().host, pid, started=process_start_token(pid) or "gone", log=str(log))
 
     def probe(self, handle: ProcessHandle) -> ProcessState:
         assert handle.pid is not None
-        return "gone" if known_dead(OwnerInfo(handle.host, handle.pid, handle.started)) else "alive"
+        return "gone" if is_known_dead(OwnerInfo(handle.host, handle.pid, handle.started)) else "alive"
 
     def exit_code(self, _handle: ProcessHandle) -> int | None:
         return None

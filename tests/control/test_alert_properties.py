@@ -16,7 +16,7 @@ from tidemark.control.alerts.model.alert_message import merged
 from tidemark.control.alerts.model.alert_settings import AlertSettings, Grouping, Route, RuleSettings
 from tidemark.control.alerts.model.alert_state import Change, JobAlerts, Notification
 from tidemark.control.alerts.model.hysteresis import HoldTimes, Severity, rank, worse_of
-from tidemark.state.encoding.codec import from_plain, to_plain
+from tidemark.state.encoding.codec import from_jsonable, to_jsonable
 
 SUBJECTS = ("trips", "zones")
 ALL = Silence("all", until=T0 + 1000 * HOUR)
@@ -81,7 +81,7 @@ def run(looks: Iterable[Look], settings: AlertSettings) -> tuple[JobAlerts, int,
         found = [reading(value, subject=subject) for subject, value in zip(SUBJECTS, look.values, strict=False)]
         state, new = advance(state, found, now, settings=settings, silences=(ALL,) if look.silent else ())
         assert len(new) <= 1
-        assert from_plain(JobAlerts, to_plain(state), path="x") == state, "it can be stored"
+        assert from_jsonable(JobAlerts, to_jsonable(state), path="x") == state, "it can be stored"
         assert all(not condition.is_idle for condition in state.conditions)
         # Owed is the worst that was found and not told: a message must have it.
         owed = {} if look.silent else {**owed, **{item.subject: item.peak for item in state.conditions if item.since is not None}}

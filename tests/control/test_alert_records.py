@@ -24,8 +24,8 @@ from tidemark.control.alerts.model.alert_state import (
     RowCount,
 )
 from tidemark.control.alerts.model.hysteresis import ThresholdState, ThresholdStates
-from tidemark.state.encoding.codec import from_plain, to_plain
-from tidemark.state.encoding.envelope import seal, unseal
+from tidemark.state.encoding.codec import from_jsonable, to_jsonable
+from tidemark.state.encoding.envelope import decode_envelope, encode_envelope
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -72,9 +72,9 @@ STORED = {
 def test_golden_files_are_written_and_read_as_ever(name: str) -> None:
     kind, value = STORED[name]
     data = (GOLDEN / f"{name}.json").read_bytes()
-    assert seal(kind, to_plain(value)) == data
-    _, body = unseal(data, kind=kind, path=name)
-    assert from_plain(type(value), body, path=name) == value
+    assert encode_envelope(kind, to_jsonable(value)) == data
+    _, body = decode_envelope(data, kind=kind, path=name)
+    assert from_jsonable(type(value), body, path=name) == value
 
 
 def test_where_late_rows_are_counted_from_is_stored_only_once_there_are_some() -> None:

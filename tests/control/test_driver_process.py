@@ -18,7 +18,7 @@ from tidemark.control.model.spec import SpecGeneration
 from tidemark.errors import JobRunningError
 from tidemark.state.log.heartbeat import read_heartbeat
 from tidemark.state.log.joblog import JobLog
-from tidemark.state.log.owners import current_owner
+from tidemark.state.log.process_identity import current_owner
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

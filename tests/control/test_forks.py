@@ -29,11 +29,11 @@ from tidemark.errors import (
     UpgradeError,
 )
 from tidemark.savepoints.core.retention import SavepointRetention
-from tidemark.savepoints.model.isolation import isolated
+from tidemark.savepoints.model.isolation import redirect_outputs
 from tidemark.savepoints.model.restore import Restore
 from tidemark.savepoints.model.verdict import Verdict
-from tidemark.savepoints.restore.restoring import begin_lineage, prepared
-from tidemark.state.gc.holds import Holds
+from tidemark.savepoints.restore.restoring import begin_lineage, prepare_restore
+from tidemark.state.gc.file_references import FileReferences
 from tidemark.state.gc.pins import Pins
 from tidemark.state.log.joblog import Driver
 from tidemark.state.log.records import OutputRecord, StagedFile
@@ -146,7 +146,7 @@ def test_code_that_writes_where_its_fork_is_to_write_is_refused(tmp_path: Path) 
     stream = tm.source("t", tm.from_elements([(1,)], schema="at BIGINT"), watermarks=tm.ingestion_time())
     job = tm.Job("taxi", outputs={"new": tm.delta(stream, str(tmp_path / "new" / "deep")), "seen": tm.memory(stream, "seen")})
     with pytest.raises(DefinitionError, match=r"the fork 'what-if' would write to .*/new, and job 'taxi' writes to .*/new/deep"):
-        isolated(job, name="what-if", root=str(tmp_path))
+        redirect_outputs(job, name="what-if", root=str(tmp_path))
 
 
 def test_a_discarded_fork_goes_with_its_tables_and_nothing_else(job: StoredJob, tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_a_discard_that_is_killed_is_gone_on_with(job: StoredJob, tmp_path: Path
     assert gone == (*(str(tmp_path / "apart" / name) for name in TABLES), str(fork.folder.location))
     assert not any((tmp_path / "apart" / name).exists() for name in TABLES)
     assert "what-if" not in job.root.folders()
-    assert [hold.job for hold in Holds(job.folder).list()] == ["third"]
+    assert [reference.job for reference in FileReferences(job.folder).list()] == ["third"]
     assert [rows(tmp_path / name) for name in TABLES] == [[0, 1, 2]] * 2
 
 
@@ -287,23 +287,26 @@ def test_a_fork_that_has_not_begun_keeps_its_savepoint(job: StoredJob) -> None:
     forks.fork(job.root, "taxi", "periodic", name="what-if", code="m:j", start=False, clock=job.clock, judge=fits)
     job.clock.advance(1)
     job.savepoints.take("newer")
-    assert [hold.job for hold in job.savepoints.holds("periodic")] == ["what-if"]
+    assert [reference.job for reference in job.savepoints.file_references("periodic")] == ["what-if"]
     assert job.savepoints.retire(SavepointRetention(count=0)) == ()
     # Who asks for another savepoint lets go of the first, and a fork that is discarded of its own.
     forks.fork(job.root, "taxi", "newer", name="other", code="m:j", start=False, clock=job.clock, judge=fits)
     wishes = JobClient(job.root, "test", job.clock)
     wishes.start("other", restore=Restore("periodic", job="taxi", identity="again"))
-    assert [{hold.job for hold in job.savepoints.holds(name)} for name in ("newer", "periodic")] == [set(), {"other", "what-if"}]
+    assert [{reference.job for reference in job.savepoints.file_references(name)} for name in ("newer", "periodic")] == [
+        set(),
+        {"other", "what-if"},
+    ]
     wishes.stop("other")
     discard(job.root, "other", clock=job.clock)
-    assert [hold.job for hold in job.savepoints.holds("periodic")] == ["what-if"]
+    assert [reference.job for reference in job.savepoints.file_references("periodic")] == ["what-if"]
     spec = read_spec(job.root, "what-if")
     assert spec is not None
     assert spec.spec.restore is not None
     fork = StoredJob(job.root, "what-if", job.clock)
     fork.restore(spec.spec.restore)
     # Its files are held from now on, and its spec asks for nothing any more.
-    assert [(hold.lasting, bool(hold.files)) for hold in job.savepoints.holds("periodic")] == [(True, True)]
+    assert [(reference.lasting, bool(reference.files)) for reference in job.savepoints.file_references("periodic")] == [(True, True)]
 
 
 def test_a_job_that_asks_for_its_own_savepoint_keeps_it(job: StoredJob) -> None:
@@ -357,7 +360,7 @@ def test_a_fork_of_a_fork_that_begins_too_late_finds_no_savepoint(job: StoredJob
     forked(job, "one")
     two = StoredJob(job.root, "two", job.clock)
     restore = Restore("own", job="one")
-    savepoint, record = prepared(job.root, two.driver, restore)
+    savepoint, record = prepare_restore(job.root, two.driver, restore)
     remove = Pins.remove
 
     def meanwhile(pins: Pins, name: str) -> None:

@@ -25,16 +25,16 @@ from tidemark.control.launch.run_folder import RunFolder
 from tidemark.control.model.paths import ATTEMPTS, numbered
 from tidemark.control.observed.leases import take_lease
 from tidemark.errors import DefinitionError, LinkedPathError, TidemarkError
-from tidemark.savepoints.api.upkeep import vacuum_tables
+from tidemark.savepoints.api.maintenance import vacuum_tables
 from tidemark.savepoints.core.retention import SavepointRetention
 from tidemark.savepoints.export.exporting import export_savepoint
-from tidemark.savepoints.model.rewind_note import remove_rewind
+from tidemark.savepoints.model.rewind_journal import remove_rewind
 from tidemark.savepoints.rewind.rewinding import rewind
 from tidemark.spark.sinks.delta.delta_maintenance import Maintenance
 from tidemark.spark.sinks.delta.delta_rewrite import APPENDED_BYTES, SparkRewriter
 from tidemark.spark.sinks.local_sinks import MemorySink
 from tidemark.spark.sinks.parquet_sink import ParquetSink
-from tidemark.state.gc.holds import Holds
+from tidemark.state.gc.file_references import FileReferences
 from tidemark.state.log.records import OutputRecord, StagedFile
 from tidemark.state.store import local_files
 from tidemark.state.store.store import JobStore
@@ -113,8 +113,8 @@ class Yard:
         keeper.after_publication(DeltaTable(str(self.folder / TABLE)), "tidemark-x")
 
     def let_go(self) -> None:
-        for hold in Holds(self.job.folder).list():
-            Holds(self.job.folder).remove(hold.name)
+        for reference in FileReferences(self.job.folder).list():
+            FileReferences(self.job.folder).remove(reference.name)
 
     def take_leases(self) -> None:
         for number in range(6):

@@ -31,7 +31,7 @@ from tidemark.control.model.view import Backpressure, JobView, SourceView, Split
 from tidemark.errors import DefinitionError, SetupError, StoreError
 from tidemark.state.log.records import OwnerInfo
 from tidemark.state.log.totals import Totals, add_epoch, empty_totals
-from tidemark.state.status.load import Waiting
+from tidemark.state.status.driver_load import Backlog
 from tidemark.state.status.status import JobStatus, write_status
 from tidemark.state.store.store import JobStore
 from tidemark.testing.manual_clock import ManualClock
@@ -56,7 +56,7 @@ def busy_view() -> JobView:
         epoch_at=T0 - 9_000,
         epoch_ms=250,
         pressure=Backpressure(
-            busy_since=T0 - 2_000, busy_share=0.4, catch_up_ms=60_000, waiting={"trips": Waiting(files=3, bytes=4096, rows=70)}
+            busy_since=T0 - 2_000, busy_share=0.4, catch_up_ms=60_000, waiting={"trips": Backlog(files=3, bytes=4096, rows=70)}
         ),
         restarts_done=2,
         start=DriverStart(2, T0 - 60_000, "", T0 - 50_000, {"jvm": 2_500}),

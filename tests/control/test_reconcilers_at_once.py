@@ -26,7 +26,7 @@ from tidemark.control.client.job_client import JobClient
 from tidemark.control.model.spec import JobSpec, RestartPolicy
 from tidemark.control.observed.observe import observe, read_control_status
 from tidemark.sensors.reconcile import build_reconcile_sensor
-from tidemark.state.log.owners import known_dead
+from tidemark.state.log.process_identity import is_known_dead
 from tidemark.state.store.store import JobStore
 
 pytestmark = [pytest.mark.dagster, pytest.mark.slow]
@@ -154,7 +154,7 @@ def test_never_two_drivers_and_never_a_double_start(tmp_path: Path, caplog: pyte
         attempts = require_single_starts(world.store, job, [*world.supervisors.logs, sensors])
         begun = terms(world.store, job)
         assert len(begun) <= attempts, "an attempt has a term at most"
-        assert all(known_dead(term.record.owner) for term in begun), "no process is left"
+        assert all(is_known_dead(term.record.owner) for term in begun), "no process is left"
         assert begun[-1].epochs[-1].progress.end_of_input
         print(f"{job}: {attempts} attempts, {len(begun)} terms, {sum(len(term.epochs) for term in begun):,} epochs")
     print(f"{world.kills} kills in {SECONDS:g} s, seed {SEED}, {tick} ticks of the sensor")

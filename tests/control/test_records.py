@@ -22,9 +22,9 @@ from tidemark.control.observed.leases import LEASE_MS, is_held, release_lease, t
 from tidemark.control.observed.observe import read_control_status, write_control_status
 from tidemark.errors import CorruptStoreError, DefinitionError, FencedError, FormatError, InvalidNameError, TidemarkError, UnknownJobError
 from tidemark.locations import Location
-from tidemark.state.log.owners import current_owner
+from tidemark.state.log.process_identity import current_owner
 from tidemark.state.log.records import OwnerInfo
-from tidemark.state.store.sealed import read_sealed
+from tidemark.state.store.documents import read_document
 from tidemark.state.store.store import JobStore
 from tidemark.testing.manual_clock import ManualClock
 
@@ -357,7 +357,7 @@ def test_a_lease_with_its_process_has_a_golden_record(root: JobStore) -> None:
     taken = take_lease(root, "fares", holder="ada/1", now=NOW, owner=OwnerInfo("host-a", 7, "boot:7"))
     assert root.get(path) == golden
     root.put(path, golden)
-    assert read_sealed(root.at("fares"), numbered(LEASES, 1), kind="lease", form=Lease) == taken
+    assert read_document(root.at("fares"), numbered(LEASES, 1), kind="lease", form=Lease) == taken
 
 
 def test_few_leases_are_kept(root: JobStore) -> None:

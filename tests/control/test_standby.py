@@ -29,7 +29,7 @@ from tidemark.control.model.records import Attempt, ProcessHandle
 from tidemark.control.model.spec import JobSpec, SpecGeneration
 from tidemark.control.model.standby_files import Standby, assign_attempt, assigned_attempt, read_standby, write_standby
 from tidemark.errors import DefinitionError
-from tidemark.state.log.owners import process_birth
+from tidemark.state.log.process_identity import process_start_token
 from tidemark.state.store.store import JobStore
 
 SPEC = SpecGeneration(3, 0, "ada", "", JobSpec("landing", "nowhere:job", standby=True))
@@ -46,7 +46,7 @@ def process() -> Iterator[subprocess.Popen[bytes]]:
 
 def offered(folder: Path, pid: int, *, generation: int = 3, ready: bool = True) -> Standby:
     folder.mkdir(parents=True, exist_ok=True)
-    standby = Standby(pid, process_birth(pid) or "", generation, ready=ready)
+    standby = Standby(pid, process_start_token(pid) or "", generation, ready=ready)
     write_standby(folder, standby)
     return standby
 
@@ -111,7 +111,7 @@ def driven(folder: Path, *, host: str | None = None, standby: bool = True) -> tu
     root, log = JobStore.open(str(folder / "store")), folder / "logs" / "landing" / "attempt.log"
     spec = JobSpec("landing", "nowhere:job", standby=standby)
     change_spec(root, "landing", lambda _: spec, by="ada", why="a test", clock=SYSTEM_CLOCK)
-    handle = ProcessHandle("local", host or socket.gethostname(), os.getpid(), started=process_birth(os.getpid()) or "", log=str(log))
+    handle = ProcessHandle("local", host or socket.gethostname(), os.getpid(), started=process_start_token(os.getpid()) or "", log=str(log))
     create_attempt(root, "landing", Attempt(1, 1, 0, "ada", "a test"))
     claim_attempt(root, "landing", 1, process=handle, at=0)
     return root, handle

@@ -22,7 +22,7 @@ from tidemark.control.model.spec import JobSpec, SpecGeneration
 from tidemark.control.model.standby_files import Standby, assign_attempt, read_standby, write_standby
 from tidemark.errors import StoreError
 from tidemark.state.log.heartbeat import Heartbeat, write_heartbeat
-from tidemark.state.log.owners import process_birth
+from tidemark.state.log.process_identity import process_start_token
 from tidemark.state.log.records import OwnerInfo
 from tidemark.state.store.store import JobStore
 from tidemark.testing.manual_clock import ManualClock
@@ -121,7 +121,7 @@ def test_one_that_ends_leaves_the_driver_s_exit_code(tmp_path: Path) -> None:
 def test_one_that_was_handed_an_attempt_ends_as_its_driver(tmp_path: Path) -> None:
     log = tmp_path / "logs" / "driver.log"
     log.parent.mkdir()
-    own = Standby(os.getpid(), process_birth(os.getpid()) or "", 3, ready=True)
+    own = Standby(os.getpid(), process_start_token(os.getpid()) or "", 3, ready=True)
     write_standby(log.parent, own)
     assert assign_attempt(log.parent, own, 7)
     arguments = ("--store", str(tmp_path / "store"), "--job", "fares", "--standby", "3", "--launcher", "local", "--log", str(log))

@@ -38,7 +38,7 @@ from tidemark.control.observed.observe import Observation
 from tidemark.control.view.view_builder import view_of
 from tidemark.state.log.progress import EpochProgress, FilterProgress, OperatorProgress, OutputProgress, SourceProgress, SplitProgress
 from tidemark.state.log.totals import add_epoch, empty_totals
-from tidemark.state.status.load import Load, Waiting
+from tidemark.state.status.driver_load import Backlog, Load
 
 HOUR = 3_600_000
 BY_HAND = replace(WELL, generation=None, control=None, attempt=None, attempt_spec=None, claim=None, handle=None, process=None)
@@ -66,7 +66,7 @@ EPOCH = EpochProgress(
     operators={"hourly": OperatorProgress(90, 81, 9, NOW - 63_000, 2, 1, 500, 4_096, 3)},
     outputs={"tips": OutputProgress(40, 1, 2_048, "delta")},
 )
-LOAD = Load(10_000, 20, 200_000, 0.25, 2_500, 50_000, 4_000, 90_000, 0.5, {"trips": Waiting(files=7), "bikes": Waiting(files=1, rows=10)})
+LOAD = Load(10_000, 20, 200_000, 0.25, 2_500, 50_000, 4_000, 90_000, 0.5, {"trips": Backlog(files=7), "bikes": Backlog(files=1, rows=10)})
 BUSY = replace(WELL, driver=replace(DRIVER, last=EPOCH, totals=add_epoch(empty_totals(), EPOCH), load=LOAD))
 
 
@@ -219,13 +219,13 @@ def test_rows_state_and_load() -> None:
 @pytest.mark.parametrize(
     ("waiting", "shown"),
     [
-        (Waiting(files=7, bytes=4_096), "7 files"),
-        (Waiting(rows=1_234), "1,234 rows"),
-        (Waiting(rows=0), "0 rows"),
-        (Waiting(bytes=4_096), "4,096 bytes"),
+        (Backlog(files=7, bytes=4_096), "7 files"),
+        (Backlog(rows=1_234), "1,234 rows"),
+        (Backlog(rows=0), "0 rows"),
+        (Backlog(bytes=4_096), "4,096 bytes"),
     ],
 )
-def test_the_page_of_a_job_shows_what_waits_of_a_source(waiting: Waiting, shown: str) -> None:
+def test_the_page_of_a_job_shows_what_waits_of_a_source(waiting: Backlog, shown: str) -> None:
     busy = replace(
         BUSY, driver=replace(DRIVER, last=EPOCH, totals=add_epoch(empty_totals(), EPOCH), load=replace(LOAD, waiting={"trips": waiting}))
     )
@@ -238,14 +238,14 @@ def test_the_page_of_a_job_shows_what_waits_of_a_source(waiting: Waiting, shown:
 @pytest.mark.parametrize(
     ("trips", "bikes", "expected"),
     [
-        (Waiting(files=0, bytes=0), Waiting(rows=0), None),
-        (Waiting(files=0, bytes=0), Waiting(rows=1), 90_000),
+        (Backlog(files=0, bytes=0), Backlog(rows=0), None),
+        (Backlog(files=0, bytes=0), Backlog(rows=1), 90_000),
         # It does not tell.
-        (Waiting(files=0), Waiting(), 90_000),
-        (Waiting(files=0), None, 90_000),
+        (Backlog(files=0), Backlog(), 90_000),
+        (Backlog(files=0), None, 90_000),
     ],
 )
-def test_old_input_that_is_all_read_is_no_backlog(trips: Waiting, bikes: Waiting | None, expected: int | None) -> None:
+def test_old_input_that_is_all_read_is_no_backlog(trips: Backlog, bikes: Backlog | None, expected: int | None) -> None:
     waiting = {"trips": trips} if bikes is None else {"trips": trips, "bikes": bikes}
     last = replace(EPOCH, sources={"trips": EPOCH.sources["trips"], "bikes": EPOCH.sources["trips"]})
     driver = replace(DRIVER, last=last, load=replace(LOAD, waiting=waiting))

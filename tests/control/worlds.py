@@ -25,7 +25,7 @@ from tidemark.locations import Location
 from tidemark.state.log.joblog import Driver, JobLog
 from tidemark.state.log.progress import EpochProgress
 from tidemark.state.log.records import OwnerInfo
-from tidemark.state.status.load import EpochSample, load_of
+from tidemark.state.status.driver_load import EpochSample, load_of
 from tidemark.state.status.status import JobStatus, State, write_failure, write_status
 from tidemark.state.store.store import JobStore, ListedFile
 from tidemark.testing.manual_clock import ManualClock
@@ -204,7 +204,7 @@ class World:
             self.say(process, "running")
             return
         if process.idle:
-            process.term.pulse.looked(self.clock.now_ms())
+            process.term.activity.polled(self.clock.now_ms())
         process.term.beat()
         if not process.idle:
             process.term.confirm()
@@ -246,7 +246,7 @@ class World:
     def busy(self, process: Process, since: int | None) -> None:
         """Let a driver say that an epoch is at hand since then."""
         assert process.term is not None
-        process.term.pulse.busy_since = since
+        process.term.activity.busy_since = since
         process.term.beat()
 
     def by_hand(self, job: str = "fares") -> Driver:

@@ -136,7 +136,7 @@ def drive_until_the_jvm_dies(folder: str) -> None:
         if point == "state-staged" and reached.count(point) == 2:
             os.kill(jvm, signal.SIGKILL)
 
-    with mock.patch("tidemark.spark.operators.aligned.absorbing.crash_point", kill_jvm):
+    with mock.patch("tidemark.spark.operators.aligned.pre_aggregation.crash_point", kill_jvm):
         try:
             run(make_job(Path(folder)), spark, clock_of(0))
         except tm.TidemarkError as error:

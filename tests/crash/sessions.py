@@ -13,7 +13,7 @@ from unittest import mock
 
 import tidemark as tm
 from tests.crash.fares import clock_of, open_session, run
-from tidemark.spark.operators.session import session_deferral, session_run
+from tidemark.spark.operators.session import session_deferral, session_epoch
 from tidemark.state.gc.compaction import plan_compaction
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def many_files() -> Iterator[None]:
     merging = partial(plan_compaction, min_files=1)
     touching: dict[str, Any] = {"FEW_ROWS": -1, "FEW_TOUCHED": 1e-4, "MANY_OUT_OF_DATE": 10**9, "plan_compaction": merging}
     putting_off: dict[str, Any] = {"MANY_OPEN": -1, "FEW_TOUCHED": 0, "EPOCHS_AHEAD": 0, "EPOCHS_OF_DOUBT": 0}
-    with mock.patch.multiple(session_run, **touching), mock.patch.multiple(session_deferral, **putting_off):
+    with mock.patch.multiple(session_epoch, **touching), mock.patch.multiple(session_deferral, **putting_off):
         yield
 
 

@@ -20,7 +20,7 @@ from tidemark.savepoints.delta.result_tables import COLUMNS_FILE
 from tidemark.spark.sinks.delta.delta_sink import DeltaSink
 from tidemark.spark.sinks.parquet_sink import ParquetSink
 from tidemark.state.log.joblog import Driver, JobLog
-from tidemark.state.log.owners import current_owner
+from tidemark.state.log.process_identity import current_owner
 from tidemark.state.status.history import read_history
 from tidemark.state.status.status import read_status
 from tidemark.state.store.store import JobStore

@@ -16,14 +16,14 @@ from tidemark.errors import FencedError
 from tidemark.spark.loop.housekeeping import RETENTION_SLACK, SWEEP_EPOCHS, SWEEP_INTERVAL_MS, Housekeeping
 from tidemark.spark.sinks.delta.delta_sink import DeltaSink
 from tidemark.spark.sinks.sinks import BoundSink
-from tidemark.state.gc.holds import Hold, Holds
+from tidemark.state.gc.file_references import FileReference, FileReferences
 from tidemark.state.gc.pins import Pins
 from tidemark.state.log.joblog import Driver, JobLog
-from tidemark.state.log.owners import current_owner
+from tidemark.state.log.process_identity import current_owner
 from tidemark.state.log.progress import EpochProgress
 from tidemark.state.log.records import EpochRecord
+from tidemark.state.status.deferred_work import LOGGED_AGAIN_MS
 from tidemark.state.status.history import read_history
-from tidemark.state.status.postponed import LOGGED_AGAIN_MS
 from tidemark.state.status.status import JobStatus, State, read_status
 from tidemark.state.store.store import JobStore
 from tidemark.testing.manual_clock import ManualClock
@@ -107,7 +107,7 @@ class NotingSink(DeltaSink):
 
     kept: frozenset[int] | None = None
 
-    def keep(self, versions: frozenset[int] | None) -> None:
+    def protect_versions(self, versions: frozenset[int] | None) -> None:
         self.kept = versions
 
 
@@ -133,7 +133,7 @@ def test_what_keeps_the_sweep_is_told_once_a_day_until_it_is_mended(folder: str,
     office = Office(tmp_path)
     office.run(3, every=SECOND)
     Pins(office.log).put("good", 1)
-    Holds(office.log.store).put(Hold("good", "fares-what-if", office.clock.now_ms(), "good", ()))
+    FileReferences(office.log.store).put(FileReference("good", "fares-what-if", office.clock.now_ms(), "good", ()))
     file, staged = tmp_path / "fares" / folder / "good.json", office.log.store.at("state")
     whole = file.read_bytes()
     file.write_bytes(whole[:-9])
@@ -176,14 +176,14 @@ def test_a_fenced_driver_that_wakes_writes_neither_history_nor_status(tmp_path: 
     last = old.commit()
     new = Office(tmp_path, takeover=True)
     new.run(3, every=SECOND)
-    new.keeping.say("finished")
+    new.keeping.write_status("finished")
     before = history_and_status(new)
     assert [epoch.epoch for epoch in before[0]] == [0, 1, 2, 3, 4, 5]
     with pytest.raises(FencedError, match="term 2"):
         old.keeping.after_epoch(last, last.progress)
     assert history_and_status(new) == before
     for state in STATES:
-        old.keeping.say(state)
+        old.keeping.write_status(state)
     with pytest.raises(FencedError, match="term 2"):
         old.begin(old.driver)
     assert history_and_status(new) == before

@@ -24,7 +24,7 @@ from tidemark.spark.sinks.staging.staging import first_staging, folder_of, is_st
 from tidemark.state.gc.pins import Pins
 from tidemark.state.gc.retention import retire
 from tidemark.state.log.joblog import Driver, JobLog
-from tidemark.state.log.owners import current_owner
+from tidemark.state.log.process_identity import current_owner
 from tidemark.state.log.progress import EpochProgress
 from tidemark.state.log.records import EpochRecord, OutputRecord, ParentRef, StagedFile
 from tidemark.state.store.store import JobStore

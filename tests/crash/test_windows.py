@@ -14,7 +14,7 @@ from tests.crash import sessions, windows
 from tests.crash.warm_jvm import CHECKOUT
 from tidemark.crashpoints import reached
 from tidemark.spark.operators.base.tables import MAIN
-from tidemark.spark.operators.session.session_deferral import PUT_OFF
+from tidemark.spark.operators.session.session_deferral import DEFERRED
 from tidemark.state.log.joblog import JobLog
 from tidemark.state.store.store import JobStore
 from tidemark.testing.crash import run_until_crash
@@ -80,7 +80,7 @@ def test_the_undisturbed_run_shows_all_there_is(undisturbed: Undisturbed) -> Non
 
 def require_joined_sessions(undisturbed: Undisturbed) -> None:
     """Check that sessions were joined whose results were out, and put off."""
-    assert undisturbed.state == {"plain": {MAIN}, "triggered": {MAIN}, "simple": {MAIN, PUT_OFF}}
+    assert undisturbed.state == {"plain": {MAIN}, "triggered": {MAIN}, "simple": {MAIN, DEFERRED}}
     assert {row["pane_timing"] for row in undisturbed.tables["triggered"]} == {"EARLY", "ON_TIME", "LATE"}
     replaced = [row for row in undisturbed.tables["plain"] if len(row["replaces"]) > 1]
     assert replaced, "no session joined two whose results were out"

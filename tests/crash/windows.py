@@ -12,7 +12,7 @@ from unittest import mock
 import tidemark as tm
 from tests.crash import sessions
 from tests.crash.fares import clock_of, open_session, run
-from tidemark.spark.operators.aligned import absorbing, sliced, triggered
+from tidemark.spark.operators.aligned import pre_aggregation, sliced, triggered
 from tidemark.spark.operators.count import counted
 from tidemark.spark.operators.keyed import input as keyed_input
 from tidemark.spark.operators.keyed import key_table
@@ -75,7 +75,7 @@ def many_files() -> Iterator[None]:
     merging = {"plan_compaction": partial(plan_compaction, min_files=1)}
     seeking = {"FEW_ROWS": -1}
     patches: dict[Any, dict[str, Any]] = {
-        absorbing: merging,
+        pre_aggregation: merging,
         buffered: merging | seeking,
         keyed_input: seeking,
         key_table: merging | {"MOST_GARBAGE": 0},

@@ -14,7 +14,7 @@ from tests.upgrade.upgrade_worlds import JOB, NEW, OLD, UpgradeWorld
 from tidemark.control.desired.spec_store import require_spec
 from tidemark.control.model.upgrade_records import newest_step
 from tidemark.errors import DefinitionError, RewindError
-from tidemark.savepoints.model.rewind_note import read_rewind
+from tidemark.savepoints.model.rewind_journal import read_rewind
 from tidemark.savepoints.rewind import rewinding
 
 pytestmark = pytest.mark.dagster

@@ -24,12 +24,12 @@ from tidemark.locations import Location
 from tidemark.operations import control_jobs, savepoint_jobs
 from tidemark.operations.savepoint_config import RestoreForm
 from tidemark.operations.savepoint_ops import SavepointOperator
-from tidemark.savepoints.api.upkeep import vacuum_tables
+from tidemark.savepoints.api.maintenance import vacuum_tables
 from tidemark.savepoints.core.savepoint_store import SavepointStore
-from tidemark.savepoints.model.restore_marks import note_restored
+from tidemark.savepoints.model.restore_history import record_restore
 from tidemark.sensors.reports.reported_events import EPOCH, LINEAGE, ReportedEvents
 from tidemark.state.log.joblog import JobLog
-from tidemark.state.log.owners import current_owner
+from tidemark.state.log.process_identity import current_owner
 from tidemark.state.log.progress import EpochProgress
 from tidemark.state.log.records import RestoreRef
 from tidemark.state.status.history import read_history
@@ -218,7 +218,7 @@ def test_a_run_that_is_launched_again_restores_once(pad: Launchpad) -> None:
     assert launch("run-3", root="run-1", savepoint="other")[1] != first[1], "launched again with other settings"
     assert launch("run-4", root="run-1")[1] == first[1]
     newest, _ = launch("run-5")
-    note_restored(pad.savepoints.folder, replace(pad.savepoints.get("good").record, restored=RestoreRef(first[1], JOB, "good")))
+    record_restore(pad.savepoints.folder, replace(pad.savepoints.get("good").record, restored=RestoreRef(first[1], JOB, "good")))
     assert launch("run-6", root="run-1")[0] == newest, "made: the spec is left as others want it by now"
 
 

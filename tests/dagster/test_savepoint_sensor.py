@@ -181,7 +181,7 @@ def test_what_a_sensor_told_first_the_run_does_not_tell_again(rig: Rig) -> None:
     config = {"ops": {f"rewind_{JOB}": {"config": {"savepoint": "good", "dry_run": False}}}}
     with pytest.MonkeyPatch.context() as patched:
         # Between the savepoint and the end of the rewind.
-        patched.setattr("tidemark.savepoints.rewind.rewinding.put_back", tell)
+        patched.setattr("tidemark.savepoints.rewind.rewinding.revert_table", tell)
         assert defs.resolve_job_def(f"{JOB}_rewind").execute_in_process(run_config=config, instance=rig.instance).success
     for output in OUTPUTS:
         found = Counter(rig.told(output))

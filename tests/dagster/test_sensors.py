@@ -19,7 +19,7 @@ from tidemark.sensors import SensorOptions, build_late_data_sensor, build_waterm
 from tidemark.sensors.sensor_cursor import SensorCursor, decode_cursor
 from tidemark.state.log.heartbeat import Heartbeat, write_heartbeat
 from tidemark.state.log.joblog import DEFAULT_LEASE_MS
-from tidemark.state.log.owners import current_owner
+from tidemark.state.log.process_identity import current_owner
 from tidemark.state.log.totals import add_epoch
 from tidemark.state.status.status import State, write_status
 from tidemark.state.store.store import JobStore

@@ -21,7 +21,7 @@ from tidemark.graph.operators.window.node import WindowNode
 from tidemark.resources.run_events import StreamingEvent
 from tidemark.savepoints.core.savepoint_store import SavepointStore
 from tidemark.state.log.joblog import JobLog
-from tidemark.state.log.owners import current_owner
+from tidemark.state.log.process_identity import current_owner
 from tidemark.state.store.store import JobStore
 
 pytestmark = pytest.mark.dagster

@@ -74,7 +74,7 @@ def test_what_is_forgotten_is_never_missed(epochs: list[list[tuple[int, int]]], 
     watermark = newest = -(2**63)
     for epoch in epochs:
         for key, time in sorted(epoch, key=lambda element: element[1]):
-            judged = rule.judge(time, remembered.get(key, []), watermark)
+            judged = rule.outcome_of(time, remembered.get(key, []), watermark)
             assert forgetful.process((key,), time) == judged
             if judged == "kept":
                 remembered.setdefault(key, []).append(time)

@@ -10,11 +10,11 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import tidemark as tm
-from tests.engine.task_runs import told
+from tests.engine.task_runs import report_call
 from tests.milliseconds import ms
 from tests.semantics.window_settings import EverySecondTimer
 from tidemark.errors import DefinitionError
-from tidemark.graph.operators.window.execution import is_native
+from tidemark.graph.operators.window.execution import is_incremental
 from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.process.evictors import Evictor
 from tidemark.semantics.reference.reference import Epoch, EpochResult, ReferenceJob, run_reference
@@ -89,9 +89,9 @@ class Case:
         return {(repr(operator.setting), stream) for operator in self.operators for stream in (apart_by_key if operator.keyed else whole)}
 
 
-def told_of_batches(batches: Iterator[Any], context: tm.WindowContext) -> Iterator[dict[str, object]]:
+def report_batches(batches: Iterator[Any], context: tm.WindowContext) -> Iterator[dict[str, object]]:
     """Tell the same of batches."""
-    return told([row for batch in batches for row in batch.to_pylist()], context)
+    return report_call([row for batch in batches for row in batch.to_pylist()], context)
 
 
 def apart(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
@@ -155,7 +155,7 @@ def random_evictor(random: Random) -> Evictor:
 
 def keeps_elements(node: WindowNode) -> bool:
     """Whether the engine keeps elements for an operator, or calls a function on its results."""
-    return node.function is not None or not is_native(node)
+    return node.function is not None or not is_incremental(node)
 
 
 def random_case(
@@ -218,13 +218,13 @@ def _result(stream: tm.Stream, operator: Operator) -> tm.Stream:
     if (tag := _late_tag(operator)) is not None:
         windows = windows.late_to(tag)
     if operator.makes == "process":
-        made = windows.process(told, returns=RETURNS)
+        made = windows.process(report_call, returns=RETURNS)
     elif operator.makes == "batches":
-        made = windows.process(tm.window_function(told_of_batches, RETURNS, batches=True))
+        made = windows.process(tm.window_function(report_batches, RETURNS, batches=True))
     elif operator.makes == "aggregate":
         made = windows.aggregate(result=tm.collect_list("id"), n=tm.count())
     else:
-        made = windows.aggregate(tm.window_function(told, RETURNS), result=tm.collect_list("id"))
+        made = windows.aggregate(tm.window_function(report_call, RETURNS), result=tm.collect_list("id"))
     return made.uid(operator.uid)
 
 
@@ -322,7 +322,7 @@ def _expected(operator: Operator, case: Case) -> list[Facts]:
         operator.lateness,
         trigger=None if isinstance(operator.assigner, CountWindows) else trigger_in_effect(node),
         evictor=operator.evictor,
-        function=None if operator.makes == "aggregate" else told,
+        function=None if operator.makes == "aggregate" else report_call,
         key_names=("k",) if operator.keyed else (),
     )
     return [_facts(operator, found) for found in run_reference(job, epochs)]

@@ -147,7 +147,7 @@ class Rig:
         self.rewriter = ArrowRewriter(self.store)
         self.sink = DeltaSink("rows", str(self.folder), self.upsert, self.rewriter)
         # No savepoint needs any version.
-        self.sink.keep(frozenset())
+        self.sink.protect_versions(frozenset())
 
     def stage(self, *rows: Row, files: int = 1) -> OutputRecord:
         """Stage the rows of the next epoch; the model has them, too."""

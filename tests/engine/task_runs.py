@@ -14,7 +14,7 @@ from pyspark.sql import types as T
 
 from tidemark.graph.aggregates.aggregates_numeric import count
 from tidemark.graph.operators.window.node import WindowFunction, WindowNode
-from tidemark.semantics.process.function_calls import WindowContext
+from tidemark.semantics.process.window_function_calls import WindowContext
 from tidemark.semantics.reference.reference import Epoch, EpochResult, ReferenceJob, run_reference
 from tidemark.semantics.reference.reference_operator import Element, Key
 from tidemark.semantics.triggers.panes import Pane, ReplacedSession
@@ -47,7 +47,7 @@ from tidemark.spark.operators.keyed.columns import (
 from tidemark.spark.operators.keyed.key_state import ErrorContext
 from tidemark.spark.operators.keyed.layout import Layout
 from tidemark.spark.operators.keyed.task import KeyTask
-from tidemark.spark.operators.process.buffered import BufferedStep
+from tidemark.spark.operators.process.buffered import BufferedRuntime
 from tidemark.spark.operators.process.layout import layout_of_results, layout_of_rows
 from tidemark.spark.operators.process.pane_columns import (
     FROM,
@@ -86,7 +86,7 @@ RETURNED = (
 )
 
 
-def told(elements: Sequence[Mapping[str, Any]], context: WindowContext) -> Iterator[Row]:
+def report_call(elements: Sequence[Mapping[str, Any]], context: WindowContext) -> Iterator[Row]:
     """Tell all that a window function can see, and count calls per key and per window; twice for many elements, not at all for five."""
     calls = context.key_state.get("calls", 0) + 1  # type: ignore[operator]
     context.key_state["calls"] = calls
@@ -108,9 +108,9 @@ def told(elements: Sequence[Mapping[str, Any]], context: WindowContext) -> Itera
         yield {"ids": ids[:1]}
 
 
-def told_of_batches(batches: Iterable[pa.RecordBatch], context: WindowContext) -> Iterator[Row]:
+def report_batches(batches: Iterable[pa.RecordBatch], context: WindowContext) -> Iterator[Row]:
     """Tell the same of batches."""
-    return told([row for batch in batches for row in batch.to_pylist()], context)
+    return report_call([row for batch in batches for row in batch.to_pylist()], context)
 
 
 class EpochSeen(NamedTuple):
@@ -145,7 +145,9 @@ class TaskRun:
     def __post_init__(self) -> None:
         job = self.job
         self.aggregates = (("result", count()),) if job.fold is not None else ()
-        function = WindowFunction(told_of_batches if self.batches else told, RETURNS, batches=self.batches) if job.fold is None else None
+        function = (
+            WindowFunction(report_batches if self.batches else report_call, RETURNS, batches=self.batches) if job.fold is None else None
+        )
         self.node = WindowNode(
             keys=(("key", "key"),),
             assigner=job.assigner,
@@ -156,7 +158,7 @@ class TaskRun:
             function=function,
             uid="w",
         )
-        self.step = BufferedStep(self.node)
+        self.step = BufferedRuntime(self.node)
 
     def clock(self, watermark: int, processing_time: int) -> OperatorClock:
         return operator_clock(
@@ -171,7 +173,7 @@ class TaskRun:
     def run_epoch(self, elements: Sequence[Element], watermark: int, processing_time: int) -> EpochSeen:
         clock = self.clock(watermark, processing_time)
         # The whole stream goes along with elements of aggregates, too: what becomes of them is told by their ids.
-        process = dataclasses.replace(self.node, function=WindowFunction(told, RETURNS))
+        process = dataclasses.replace(self.node, function=WindowFunction(report_call, RETURNS))
         layout = layout_of_rows(process, KEYS, STREAM, KEY_TYPES, has_gap=self.step.has_gap)
         layout = layout if self.node.function is not None else dataclasses.replace(layout, results={})
         new = [self._new(element) for element in elements]
@@ -230,7 +232,7 @@ class TaskRun:
         hashed = [{**row, HASH: 7 if row["key_key"] is None else 8, HASH_AGAIN: 1} for row in rows]
         out: dict[int, list[Row]] = defaultdict(list)
         for batch in task(self._cut(sorted(hashed, key=order), schema)):
-            assert batch.schema == layout.arrow(layout.given_back)
+            assert batch.schema == layout.arrow(layout.output)
             for row in batch.to_pylist():
                 out[row[TAG]].append(row)
         return out
@@ -273,12 +275,12 @@ class TaskRun:
 
     def _call(self, rows: Sequence[Row], clock: OperatorClock) -> list[Row]:
         """Call the function with the results of aggregates; what it keeps is kept apart."""
-        node = dataclasses.replace(self.node, aggregates=self.aggregates, function=WindowFunction(told, RETURNS))
+        node = dataclasses.replace(self.node, aggregates=self.aggregates, function=WindowFunction(report_call, RETURNS))
         layout = layout_of_results(node, KEYS, RESULTS)
         assert node.function is not None
         function = ResultsFunction(node.function, layout.elements, merging=node.assigner.merging, lateness=node.allowed_lateness_ms)
         errors = ErrorContext("w", "window function told", "make it work")
-        task = KeyTask(function, clock, KEYS, layout.arrow(layout.given_back), layout.shapes, errors)
+        task = KeyTask(function, clock, KEYS, layout.arrow(layout.output), layout.shapes, errors)
         lowest = -(2**63)
         new = [
             {**row, TAG: NEW, SORT: lowest if row[FROM] is None else row[FROM], ORDER: row[INDEX] if row[TO] is None else row[TO]}

@@ -20,7 +20,7 @@ from tidemark.graph.model.nodes import FilesSpec, FormatSpec, SourceNode
 from tidemark.semantics.watermarks.watermarks import SourceEnd
 from tidemark.spark.sources.adaptive_intake import AdaptiveIntake, next_share
 from tidemark.spark.sources.epoch_input import EpochInput
-from tidemark.spark.sources.intake_limits import DEFAULT_BYTES_PER_EPOCH, LEAST_SHARE, MOST_SHARE, limited
+from tidemark.spark.sources.intake_limits import DEFAULT_BYTES_PER_EPOCH, MAX_SHARE, MIN_SHARE, limited
 from tidemark.spark.sources.source_ends import filled
 from tidemark.state.log.progress import EpochProgress
 from tidemark.state.status.status import read_status
@@ -30,7 +30,7 @@ from tidemark.testing.manual_clock import ManualClock
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SHARES = st.floats(LEAST_SHARE, MOST_SHARE)
+SHARES = st.floats(MIN_SHARE, MAX_SHARE)
 TIMES = st.integers(0, 10_000_000)
 TARGETS = st.floats(700, 600_000)
 
@@ -40,7 +40,7 @@ def test_a_longer_epoch_never_leads_to_more(share: float, one: int, other: int, 
     shorter, longer = sorted((one, other))
     after = [next_share(share, took_ms=took, target_ms=target, filled=filled) for took in (shorter, longer)]
     assert after[1] <= after[0]
-    assert all(LEAST_SHARE <= found <= MOST_SHARE for found in after)
+    assert all(MIN_SHARE <= found <= MAX_SHARE for found in after)
     assert all(share / 8.001 <= found <= share * 4.001 for found in after)
 
 
@@ -68,7 +68,7 @@ def test_a_backlog_is_read_ever_nearer_to_the_target_and_never_past_it(share: fl
         # Times are whole milliseconds.
         assert abs(off(share)) <= abs(before) + 0.01
         assert off(share) * before >= -0.01
-    assert abs(off(share)) < 0.02 or share in (pytest.approx(LEAST_SHARE), pytest.approx(MOST_SHARE))
+    assert abs(off(share)) < 0.02 or share in (pytest.approx(MIN_SHARE), pytest.approx(MAX_SHARE))
 
 
 def files(**bounds: int) -> SourceNode:
@@ -112,26 +112,26 @@ def test_bounds_of_a_share(node: SourceNode, share: float, expected: object) -> 
 
 def moved(intake: AdaptiveIntake) -> float:
     """Move an intake that is due, after which it is not due any more; return its share."""
-    before = intake.due
-    share = intake.move()
-    assert (before, intake.due) == (True, False)
+    before = intake.has_new_bounds
+    share = intake.apply()
+    assert (before, intake.has_new_bounds) == (True, False)
     return share
 
 
 def test_a_query_starts_anew_only_when_that_changes_much() -> None:
     intake = AdaptiveIntake(10_000, [files(max_bytes_per_epoch=1_000_000)])
-    intake.saw(took_ms=9_000, filled=True)
-    assert not intake.due, "a little over the target"
-    intake.saw(took_ms=60_000, filled=True)
+    intake.observe(took_ms=9_000, filled=True)
+    assert not intake.has_new_bounds, "a little over the target"
+    intake.observe(took_ms=60_000, filled=True)
     assert moved(intake) < 0.3
     for _ in range(20):
-        intake.saw(took_ms=10, filled=True)
-    assert moved(intake) == MOST_SHARE
+        intake.observe(took_ms=10, filled=True)
+    assert moved(intake) == MAX_SHARE
     # What the user bounded goes no further, so nothing would change.
     unmovable = AdaptiveIntake(10_000, [files(max_bytes_per_epoch=1_000_000)])
     for _ in range(20):
-        unmovable.saw(took_ms=10, filled=True)
-    assert not unmovable.due
+        unmovable.observe(took_ms=10, filled=True)
+    assert not unmovable.has_new_bounds
 
 
 def test_whether_an_epoch_was_filled_is_known_by_the_bounds_in_use(tmp_path: Path) -> None:
@@ -160,13 +160,13 @@ def test_small_epochs_of_a_source_that_moves_all_the_time_raise_nothing(format: 
         taken = EpochInput(before={"s": before}, now={"s": now}, batch=True)
         return filled([taken.end(spark, limited(node, intake.share), anyway=True)])
 
-    intake.saw(took_ms=60_000, filled=read(0, 5_000_000))
-    lowered = intake.move()
+    intake.observe(took_ms=60_000, filled=read(0, 5_000_000))
+    lowered = intake.apply()
     assert lowered < 0.3
     for epoch in range(200):
-        intake.saw(took_ms=900, filled=read(5_000_000 + epoch, 1))
-        if intake.due:
-            intake.move()
+        intake.observe(took_ms=900, filled=read(5_000_000 + epoch, 1))
+        if intake.has_new_bounds:
+            intake.apply()
     # Kafka tells that nothing waited.
     assert intake.share == (lowered if format == "kafka" else 1.0)
 
@@ -189,9 +189,9 @@ def test_a_run_reads_on_with_other_bounds(spark: SparkSession, tmp_path: Path, m
     landing = tm.source("landing", spec, watermarks=tm.bounded_out_of_orderness("0 ms", timestamp="t"))
     panes = landing.key_by("k").window(tm.tumbling("1 minute")).aggregate(n=tm.count()).uid("minutes")
     job = tm.Job("job", outputs={"panes": tm.memory(panes, str(tmp_path))}, store=str(tmp_path / "store"))
-    saw, stop = AdaptiveIntake.saw, threading.Event()
+    saw, stop = AdaptiveIntake.observe, threading.Event()
     monkeypatch.setattr(
-        AdaptiveIntake, "saw", lambda intake, *, took_ms, filled: saw(intake, took_ms=took_ms + 350 * rows[-1], filled=filled)
+        AdaptiveIntake, "observe", lambda intake, *, took_ms, filled: saw(intake, took_ms=took_ms + 350 * rows[-1], filled=filled)
     )
 
     def after(epoch: EpochProgress) -> None:
@@ -234,7 +234,7 @@ def test_a_run_goes_on_when_an_epoch_unwishes_what_ended_the_query(
     for number in range(8):
         (folder / f"{number}.json").write_text(json.dumps({"t": number}))
         os.utime(folder / f"{number}.json", (1_600_000_000 + number,) * 2)
-    monkeypatch.setattr(AdaptiveIntake, "due", property(lambda _: next(answers, False)))
+    monkeypatch.setattr(AdaptiveIntake, "has_new_bounds", property(lambda _: next(answers, False)))
     spec = tm.files(str(folder), format="json", schema="t BIGINT", max_files_per_epoch=1)
     landing = tm.source("landing", spec, watermarks=tm.bounded_out_of_orderness("0 ms", timestamp="t"))
 

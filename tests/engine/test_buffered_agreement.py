@@ -33,7 +33,7 @@ def read_what_is_needed(patch: pytest.MonkeyPatch) -> None:
 
 def merge_early(patch: pytest.MonkeyPatch) -> None:
     """Let every epoch merge its files, and rows that are out of date go."""
-    patch.setattr(key_table, "MOST_GARBAGE", 0)
+    patch.setattr(key_table, "MAX_GARBAGE", 0)
     for module in (buffered, key_table):
         patch.setattr(module, "plan_compaction", partial(plan_compaction, min_files=1))
 

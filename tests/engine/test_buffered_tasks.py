@@ -10,7 +10,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from tests.engine.task_runs import RETURNED, compare, told
+from tests.engine.task_runs import RETURNED, compare, report_call
 from tests.semantics.process_runs import TAKEN
 from tests.semantics.window_settings import ASSIGNERS, COUNTS, TRIGGERS, epochs, jobs
 
@@ -18,7 +18,7 @@ EXAMPLES = max(1, settings.default.max_examples // 125) if settings.default is n
 """With three functions each, 12 cases in continuous integration for each assigner with each trigger."""
 
 PAIRS = [(assigner, trigger) for assigner in ASSIGNERS for trigger in TRIGGERS if not (assigner.endswith("session") and trigger == "delta")]
-FUNCTIONS = {"aggregate": (TAKEN, None), "process": (None, told), "aggregate, then process": (TAKEN, told)}
+FUNCTIONS = {"aggregate": (TAKEN, None), "process": (None, report_call), "aggregate, then process": (TAKEN, report_call)}
 
 
 @pytest.fixture(autouse=True)

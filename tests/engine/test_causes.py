@@ -14,10 +14,10 @@ from deltalake import DeltaTable, write_deltalake
 from tests.small_disk import fill, let_write, small_disk
 from tidemark.errors import EngineError, PublishError, SinkError, StoreError
 from tidemark.savepoints.delta.table_versions import commits_back, open_table
-from tidemark.spark.loop.failures import translate
+from tidemark.spark.loop.error_translation import translate
 from tidemark.spark.sinks.delta.delta_sink import DeltaSink
 from tidemark.state.log.records import OutputRecord, StagedFile
-from tidemark.state.store.object_stores import remedy, said
+from tidemark.state.store.object_stores import error_line, remedy
 from tidemark.state.store.store import JobStore
 
 SCHEMA = '{"type":"struct","fields":[{"name":"n","type":"long","nullable":true,"metadata":{}}]}'
@@ -102,7 +102,7 @@ def test_an_unknown_cause_is_named_and_no_credential_of_it() -> None:
 )
 def test_what_the_system_refuses_is_named_with_what_mends_it(number: int, what: str) -> None:
     for error in (OSError(number, os.strerror(number)), ValueError(f"Generic error: it failed (os error {number})\n\nDebug source: x")):
-        assert said(error).startswith(what)
+        assert error_line(error).startswith(what)
         assert remedy(error, "file") != remedy(OSError("odd"), "file")
 
 
@@ -122,10 +122,10 @@ def test_the_damaged_entry_of_a_table_s_log_is_named(tmp_path: Path) -> None:
     for number in range(3):
         write_deltalake(place, pa.table({"n": [number]}), mode="append")
     sink = DeltaSink("rows", place)
-    sink.shown()
+    sink.visible_files()
     entry = Path(place, "_delta_log", f"{2:020}.json")
     entry.write_bytes(entry.read_bytes()[:-40])
-    for look in (DeltaSink("rows", place).shown, lambda: open_table("rows", place)):
+    for look in (DeltaSink("rows", place).visible_files, lambda: open_table("rows", place)):
         with pytest.raises(SinkError) as raised:
             look()
         line = str(raised.value)
@@ -151,7 +151,7 @@ def test_an_entry_without_content_is_named_instead_of_read_as_no_change(tmp_path
         whole = entry.read_bytes()
         for content in (b"", b"\n"):
             entry.write_bytes(content)
-            looks: list[Callable[[], object]] = [DeltaSink("rows", place).shown, lambda: open_table("rows", place)]
+            looks: list[Callable[[], object]] = [DeltaSink("rows", place).visible_files, lambda: open_table("rows", place)]
             looks += [running.require_whole] if version == 3 else [lambda: list(commits_back(place, 3))]
             for look in looks:
                 with pytest.raises(SinkError, match=r"\[TM300\].*Fix: restore that file from a backup") as raised:

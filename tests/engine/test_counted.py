@@ -13,9 +13,9 @@ from tests.engine.lab import Lab, elements
 from tests.engine.merging_early import merge_early
 from tests.seeds import new_seeds
 from tidemark.errors import StateMismatchError
-from tidemark.graph.operators.window.execution import is_native
+from tidemark.graph.operators.window.execution import is_incremental
 from tidemark.spark.operators.count import counted
-from tidemark.spark.operators.process.buffered import BufferedStep
+from tidemark.spark.operators.process.buffered import BufferedRuntime
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,7 +33,7 @@ def lab(spark: SparkSession, tmp_path: Path) -> Lab:
 @pytest.mark.slow
 def test_groups_agree_with_the_reference(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (seed,) = new_seeds("counted")
-    case = random_case(seed, kinds=["count"] * 3, wanted=lambda node: is_native(node) and node.function is None)
+    case = random_case(seed, kinds=["count"] * 3, wanted=lambda node: is_incremental(node) and node.function is None)
     try:
         found = run_engine(case, spark, tmp_path, epochs=2, end_of_input=False)
         # From here on each epoch looks for the keys that have input, and merges its files.
@@ -112,7 +112,7 @@ def test_elements_that_an_earlier_build_kept_are_not_taken_for_results(
             windowed = keyed.window(tm.tumbling("10 ms")).trigger(tm.event_time_trigger(early=tm.count_trigger(2))).discarding()
         return {"w": windowed.aggregate(n=tm.count()).uid("w")}
 
-    monkeypatch.setattr("tidemark.spark.loop.driver.runtime_of", BufferedStep)
+    monkeypatch.setattr("tidemark.spark.loop.driver.runtime_of", BufferedRuntime)
     begun = [("a", 1, 1), ("a", 2, 2), ("a", 3, 3)]
     lab.run(windows(begun), end_of_input=False)
     monkeypatch.undo()

@@ -13,7 +13,7 @@ from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.watermarks.watermarks import SourceState, SplitState
 from tidemark.spark.epoch.topology import build_topology
 from tidemark.spark.loop.deadlines import next_deadline
-from tidemark.spark.operators.aligned.tumbling import TumblingStep
+from tidemark.spark.operators.aligned.tumbling import TumblingRuntime
 from tidemark.spark.operators.registry.runtimes import runtime_of
 from tidemark.state.log.progress import EpochProgress
 from tidemark.state.log.records import EpochRecord, OperatorState, StateFile
@@ -92,7 +92,7 @@ def test_a_deadline_is_that_of_a_whole_window(tmp_path: Path) -> None:
         state = OperatorState({}, (file,), watermark)
         progress = EpochProgress("job", "l", 0, NOW, 0, 0, 0)
         record = EpochRecord("job", "l", None, 1, 0, NOW, "", progress, sources={"e": source}, operators={"w": state})
-        return next_deadline(topology, {id(node): TumblingStep(node)}, record)
+        return next_deadline(topology, {id(node): TumblingRuntime(node)}, record)
 
     to_the_end = 3 * HOUR - 1 - watermark
     assert deadline(0, 5 * HOUR) == NOW + to_the_end

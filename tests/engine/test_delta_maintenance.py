@@ -14,13 +14,13 @@ from deltalake import DeltaTable, Schema, write_deltalake
 from tests.engine.delta_rig import COLUMNS, LINEAGE, WINDOWS, Rig, as_table, row
 from tidemark.spark.sinks.delta import delta_maintenance
 from tidemark.spark.sinks.delta.delta_files import LiveFile
-from tidemark.spark.sinks.delta.delta_maintenance import LOOK_EVERY, MIN_FILES, NEW_TABLE, due
+from tidemark.spark.sinks.delta.delta_maintenance import CHECK_EVERY, MIN_FILES, NEW_TABLE, due
 from tidemark.spark.sinks.delta.delta_rewrite import in_groups
 from tidemark.spark.sinks.delta.delta_upsert import Upsert
 from tidemark.spark.sinks.sinks import BoundSink, require_not_ahead
 from tidemark.state.delta.delta_tags import CREATED
 
-MANY = 2 * MIN_FILES + LOOK_EVERY
+MANY = 2 * MIN_FILES + CHECK_EVERY
 
 
 class Killed(BaseException):
@@ -40,7 +40,7 @@ def fill(rig: Rig, epochs: int) -> None:
 
 def always_looking() -> AbstractContextManager[object]:
     """Have files looked at behind every publication."""
-    return mock.patch.object(delta_maintenance, "LOOK_EVERY", 1)
+    return mock.patch.object(delta_maintenance, "CHECK_EVERY", 1)
 
 
 def maintained(table: DeltaTable) -> list[str]:
@@ -71,7 +71,7 @@ def log_of(rig: Rig) -> list[list[dict[str, dict[str, object]]]]:
 def test_killed_while_files_are_merged(rig: Rig, step: str) -> None:
     fill(rig, 2 * MIN_FILES)
     with mock.patch.object(delta_maintenance, step, side_effect=Killed), pytest.raises(Killed):
-        fill(rig, LOOK_EVERY)
+        fill(rig, CHECK_EVERY)
     assert rig.rows == rig.expected
     assert [path for path in rig.files_there() if "/compacted-" in path] != []
     epoch = rig.epoch
@@ -121,7 +121,7 @@ def test_upkeep_that_fails_is_put_off(rig: Rig, caplog: pytest.LogCaptureFixture
         fill(rig, 1)
     assert "looking after its table is put off: no space left" in caplog.text
     assert rig.rows == rig.expected
-    fill(rig, LOOK_EVERY)
+    fill(rig, CHECK_EVERY)
     assert maintained(rig.table) == ["compact"]
 
 
@@ -209,7 +209,7 @@ def test_many_commits(tmp_path: Path, upsert: Upsert | None) -> None:
         again = [row("a", start - 10, pane=1)] if upsert and start else []
         rig.publish(rig.stage(row("a", start), row("b", start), *again))
         if rig.epoch % 20 == 0:
-            live.append(len(rig.sink.shown()))
+            live.append(len(rig.sink.visible_files()))
             logs.append(len(list((rig.folder / "_delta_log").iterdir())))
     assert rig.rows == rig.expected
     assert max(live) < 150

@@ -20,7 +20,7 @@ from tidemark.testing.manual_clock import ManualClock
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidemark.semantics.process.function_calls import WindowContext
+    from tidemark.semantics.process.window_function_calls import WindowContext
 
 pytestmark = pytest.mark.spark
 

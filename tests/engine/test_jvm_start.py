@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.spark.env.jvm import last_words
+from tidemark.spark.env.jvm import last_lines
 
 pytestmark = pytest.mark.spark
 
@@ -169,4 +169,4 @@ def test_what_spark_logs_is_no_part_of_what_java_said_last(tmp_path: Path) -> No
         "\tat java.base/java.lang.Thread.run(Thread.java:840)\n",
         encoding="utf-8",
     )
-    assert last_words(log, len("of an earlier start\n")) == "Error: Could not find or load main class nowhere"
+    assert last_lines(log, len("of an earlier start\n")) == "Error: Could not find or load main class nowhere"

@@ -30,7 +30,7 @@ from tidemark.spark.operators.keyed.columns import (
     VERSION,
     VERSION_FIELDS,
 )
-from tidemark.spark.operators.keyed.key_state import NOTHING_KEPT, ErrorContext, Version
+from tidemark.spark.operators.keyed.key_state import EMPTY_VERSION, ErrorContext, Version
 from tidemark.spark.operators.keyed.layout import Layout
 from tidemark.spark.operators.keyed.task import KeyCall, KeyFunction, KeyResult, KeyRun, KeyTask
 
@@ -65,8 +65,8 @@ class TotalAfterSilence(KeyFunction):
                 accepted += 1
         if kept["timer"] is not None and kept["timer"] <= call.clock.watermark:
             call.out.add(OUTPUT, call.rows.first, result={"total": kept["total"]})
-            yield from call.out.enough()
-            return KeyResult(NOTHING_KEPT, accepted)
+            yield from call.out.full_batches()
+            return KeyResult(EMPTY_VERSION, accepted)
         return KeyResult(Version(json.dumps(kept), due=kept["timer"]), accepted)
 
 
@@ -77,7 +77,7 @@ def run_epoch(epoch: int, watermark: int, new: Sequence[tuple[str, int, int]], v
         TotalAfterSilence(10),
         clock,
         LAYOUT.keys,
-        LAYOUT.arrow(LAYOUT.given_back),
+        LAYOUT.arrow(LAYOUT.output),
         LAYOUT.shapes,
         ErrorContext("u", "keyed function total", "take every value"),
     )

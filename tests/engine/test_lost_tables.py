@@ -23,8 +23,8 @@ from tidemark.spark.sinks.delta.delta_upsert import Upsert
 from tidemark.spark.sinks.parquet_sink import ParquetSink
 from tidemark.spark.sinks.staging.missing import Expected
 from tidemark.state.delta.delta_tags import REPUBLISHED
-from tidemark.state.encoding.codec import from_plain, to_plain
-from tidemark.state.encoding.envelope import seal, unseal
+from tidemark.state.encoding.codec import from_jsonable, to_jsonable
+from tidemark.state.encoding.envelope import decode_envelope, encode_envelope
 from tidemark.state.log.progress import EpochProgress
 from tidemark.state.log.records import EpochRecord, OutputRecord
 
@@ -69,10 +69,10 @@ def test_it_is_refused(tmp_path: Path, loss: Callable[[Path], None], mode: str, 
 
 def retained(folder: Path) -> Retained:
     """Return the epochs of a rig, as the job's log would have them."""
-    outputs = [from_plain(OutputRecord, plain, path="") for plain in json.loads((folder / "records.json").read_text())]
+    outputs = [from_jsonable(OutputRecord, plain, path="") for plain in json.loads((folder / "records.json").read_text())]
     progress = EpochProgress("", LINEAGE, 0, 0, 0, 0, 0)
     records = (EpochRecord("taxi", LINEAGE, None, 1, n, 0, "", progress, outputs={"rows": output}) for n, output in enumerate(outputs))
-    return Retained(tuple(records), whole=True)
+    return Retained(tuple(records), complete=True)
 
 
 def republish_in_process(folder: str, mode: str) -> None:
@@ -106,7 +106,7 @@ def test_killed_while_epochs_are_published_again(tmp_path: Path, mode: str, poin
         rows = [row(f"k{number}", number * 10, number), *([row("same", 0, number, pane=number)] if mode == "upsert" else [])]
         records.append(rig.stage(*rows))
         rig.publish(records[-1])
-    (tmp_path / "records.json").write_text(json.dumps(to_plain(records)))
+    (tmp_path / "records.json").write_text(json.dumps(to_jsonable(records)))
     position = rig.sink.position
     DeltaTable(str(rig.folder)).restore(1)
     shown = {item["k"] for item in rig.rows} - {"same"}
@@ -139,7 +139,7 @@ def test_killed_while_files_are_published_again(tmp_path: Path, point: str, file
             shutil.copytree(tmp_path / "folder", backup)
     position = sink.position
     assert position is not None
-    (tmp_path / "records.json").write_text(json.dumps(to_plain(records)))
+    (tmp_path / "records.json").write_text(json.dumps(to_jsonable(records)))
     shutil.rmtree(tmp_path / "folder")
     shutil.copytree(backup, tmp_path / "folder")
     kill_at("tests.engine.test_lost_tables:republish_files_in_process", point, [str(tmp_path)])
@@ -226,7 +226,7 @@ def test_data_files_that_are_deleted_under_the_log(tmp_path: Path, mode: str) ->
     with pytest.raises(MissingEpochsError, match=oldest):
         rig.sink.require_whole()
     with pytest.raises(MissingEpochsError, match="cannot be published again: 1 of the files that its table shows are deleted"):
-        rig.sink.require_republishable(Retained((), whole=True))
+        rig.sink.require_republishable(Retained((), complete=True))
     rig.sink.adopt()
     assert rig.sink.position is not None
     for _ in range(2):
@@ -368,5 +368,5 @@ def test_a_folder_of_files(tmp_path: Path) -> None:
 def test_a_folders_note_is_written_and_read_as_ever() -> None:
     frozen = (Path(__file__).parent / "golden" / "published-1.json").read_bytes()
     note = FolderNote("f00d", 3, "a1", 7)
-    assert seal(KIND, to_plain(note)) == frozen
-    assert from_plain(FolderNote, unseal(frozen, kind=KIND, path="p")[1], path="p") == note
+    assert encode_envelope(KIND, to_jsonable(note)) == frozen
+    assert from_jsonable(FolderNote, decode_envelope(frozen, kind=KIND, path="p")[1], path="p") == note

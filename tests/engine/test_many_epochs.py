@@ -12,7 +12,7 @@ import tidemark as tm
 from tests.engine.lab import NOW, elements, require_conservation
 from tests.seeds import PROFILE
 from tidemark.spark.operators.aligned import sliced, triggered
-from tidemark.spark.operators.session import session_run
+from tidemark.spark.operators.session import session_epoch
 from tidemark.state.gc.compaction import plan_compaction
 from tidemark.testing.manual_clock import ManualClock
 
@@ -41,7 +41,7 @@ def windows(source: tm.Stream) -> dict[str, tm.Stream]:
 
 
 def test_live_files_stay_few(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (triggered, sliced, session_run):
+    for module in (triggered, sliced, session_epoch):
         monkeypatch.setattr(module, "plan_compaction", partial(plan_compaction, min_files=MERGED))
     batches = [[(NOW + epoch * MINUTE, f"k{(epoch + key) % KEYS}") for key in range(3)] for epoch in range(EPOCHS)]
     streams = windows(elements(*batches, schema="t BIGINT, k STRING"))

@@ -14,7 +14,7 @@ from tidemark.errors import MissingEpochsError
 from tidemark.savepoints.delta.folder_note import note_path, read_note
 from tidemark.spark.sinks.parquet_sink import ParquetSink
 from tidemark.spark.sinks.staging.missing import Expected
-from tidemark.state.encoding.codec import from_plain, to_plain
+from tidemark.state.encoding.codec import from_jsonable, to_jsonable
 from tidemark.state.log.records import OutputRecord, ParentRef
 
 pytestmark = pytest.mark.crash
@@ -30,7 +30,7 @@ def staged(place: Path, epochs: int) -> list[OutputRecord]:
 
 
 def publish_in_process(place: str, epoch: str) -> None:
-    record = from_plain(OutputRecord, json.loads((Path(place) / "record.json").read_text()), path="record.json")
+    record = from_jsonable(OutputRecord, json.loads((Path(place) / "record.json").read_text()), path="record.json")
     sink = sink_of(Path(place))
     sink.expect(Expected(record.before))
     sink.publish(record, LINEAGE, int(epoch))
@@ -54,7 +54,7 @@ def test_files_that_readers_took_meanwhile_are_not_missed(tmp_path: Path, before
         sink.publish(records[epoch], LINEAGE, epoch)
     taken(tmp_path)
     record = replace(records[before], before=sink.position)
-    (tmp_path / "record.json").write_text(json.dumps(to_plain(record)))
+    (tmp_path / "record.json").write_text(json.dumps(to_jsonable(record)))
     kill_at("tests.engine.test_moved_files:publish_in_process", point, [str(tmp_path), str(before)])
     assert len(taken(tmp_path)) == moved
     note = read_note(sink.staging, "taxi", "rows")
@@ -77,7 +77,7 @@ def test_without_readers_that_move_files_they_are_missed(tmp_path: Path) -> None
     sink = sink_of(tmp_path)
     sink.require_whole()
     record = replace(record, before=sink.position)
-    (tmp_path / "record.json").write_text(json.dumps(to_plain(record)))
+    (tmp_path / "record.json").write_text(json.dumps(to_jsonable(record)))
     kill_at("tests.engine.test_moved_files:publish_in_process", "output-file-moved:2", [str(tmp_path), "0"])
     taken(tmp_path)
     again = sink_of(tmp_path, readers_move_files=False)

@@ -15,8 +15,8 @@ import tidemark as tm
 from tests.engine.lab import Lab, elements
 from tidemark.errors import UserCodeError
 from tidemark.graph.model.nodes import SourceNode
-from tidemark.spark.columns.expressions import SPLIT, TIME, VERDICT
-from tidemark.spark.columns.tallies import ALIVE, MALFORMED, Figures, Tally
+from tidemark.spark.columns.expressions import ROW_STATUS, SPLIT, TIME
+from tidemark.spark.columns.row_counts import MALFORMED, PASSING, RowCounter, RowCounts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -120,34 +120,34 @@ def test_split_names_mean_nothing_in_sql(spark: SparkSession, literally: str) ->
         [("a", 1)], schema="k STRING, t BIGINT", watermarks=tm.bounded_out_of_orderness("0 ms", timestamp="t", split_by="k")
     ).node
     assert isinstance(node, SourceNode)
-    rows = [(name, 10 * number + row, ALIVE) for number, name in enumerate(SPLITS) for row in range(number + 1)]
-    rows += [("it's", 999, MALFORMED), ("new", 5, ALIVE)]
-    tally = Tally([MALFORMED], node, SPLITS)
-    tally.attach(session.createDataFrame(rows, f"{SPLIT} STRING, {TIME} BIGINT, {VERDICT} INT").coalesce(1)).collect()
-    figures = tally.figures()
-    assert {name: (seen.rows, seen.max_event_time) for name, seen in figures.splits.items()} == {
+    rows = [(name, 10 * number + row, PASSING) for number, name in enumerate(SPLITS) for row in range(number + 1)]
+    rows += [("it's", 999, MALFORMED), ("new", 5, PASSING)]
+    counter = RowCounter([MALFORMED], node, SPLITS)
+    counter.attach(session.createDataFrame(rows, f"{SPLIT} STRING, {TIME} BIGINT, {ROW_STATUS} INT").coalesce(1)).collect()
+    row_counts = counter.counts()
+    assert {name: (seen.rows, seen.max_event_time) for name, seen in row_counts.splits.items()} == {
         name: (number + 1, 11 * number) for number, name in enumerate(SPLITS)
     }
-    assert figures.unknown_splits == 1
+    assert row_counts.unknown_splits == 1
 
 
 def test_what_a_repeated_task_counted_twice_is_mended_of_splits_too(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark adds the rows of a task that it runs twice to an observation twice."""
-    figures, recount, exact = Tally.figures, Tally.recount, list[Tally]()
+    figures, recount, exact = RowCounter.counts, RowCounter.recount, list[RowCounter]()
 
-    def doubled(tally: Tally) -> Figures:
-        found = figures(tally)
-        if tally in exact:
+    def doubled(counter: RowCounter) -> RowCounts:
+        found = figures(counter)
+        if counter in exact:
             return found
         splits = {name: replace(split, rows=2 * split.rows) for name, split in found.splits.items()}
-        return Figures(2 * found.total, {verdict: 2 * rows for verdict, rows in found.verdicts.items()}, splits)
+        return RowCounts(2 * found.total, {verdict: 2 * rows for verdict, rows in found.by_status.items()}, splits)
 
-    def counted_anew(tally: Tally, rows: DataFrame) -> Figures:
-        exact.append(tally)
-        return recount(tally, rows)
+    def counted_anew(counter: RowCounter, rows: DataFrame) -> RowCounts:
+        exact.append(counter)
+        return recount(counter, rows)
 
-    monkeypatch.setattr(Tally, "figures", doubled)
-    monkeypatch.setattr(Tally, "recount", counted_anew)
+    monkeypatch.setattr(RowCounter, "counts", doubled)
+    monkeypatch.setattr(RowCounter, "recount", counted_anew)
     # Those of the first epoch are looked at by a groupBy, since their splits are new.
     epochs: list[list[tuple[object, ...]]] = [[("a", 1), ("b", 2)], [("a", 3), ("a", 4), ("b", 5)]]
     strategy = tm.bounded_out_of_orderness("0 ms", timestamp="t", split_by="k")

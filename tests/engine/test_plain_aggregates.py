@@ -12,7 +12,7 @@ import tidemark as tm
 from tests.engine.lab import NOW, Lab, Ran, elements
 from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.windows.windows import WindowAssigner
-from tidemark.spark.operators.window.steps import step_of
+from tidemark.spark.operators.window.runtimes import window_runtime_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,7 +49,7 @@ def run(lab: Lab, name: str, epochs: list[list[tuple[object, ...]]], extra: dict
     windowed = keyed.window(windows).allowed_lateness("40 ms").late_to(late).aggregate(**PLAIN, **extra).uid("w")
     node = windowed.node
     assert isinstance(node, WindowNode)
-    assert step_of(node).can_fuse_counts is not bool(extra)
+    assert window_runtime_of(node).can_fuse_counts is not bool(extra)
     streams = {
         "panes": windowed,
         "late": windowed.side_output(late),

@@ -15,7 +15,7 @@ from tests.engine.merging_early import merge_early
 from tests.engine.streams import assigners, purging_triggers, scenarios, sliced_assigners
 from tests.engine.test_reference_agreement import require_variety, see_agreement
 from tests.seeds import new_seeds, times
-from tidemark.graph.operators.window.execution import is_native
+from tidemark.graph.operators.window.execution import is_incremental
 from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.triggers.builtin_triggers import PurgingTrigger
 from tidemark.semantics.windows.assigners import GlobalWindows
@@ -36,7 +36,7 @@ def lab(spark: SparkSession, tmp_path: Path) -> Lab:
 
 
 def purges_natively(node: WindowNode) -> bool:
-    return isinstance(node.trigger, PurgingTrigger) and is_native(node) and node.function is None
+    return isinstance(node.trigger, PurgingTrigger) and is_incremental(node) and node.function is None
 
 
 @pytest.mark.slow

@@ -54,7 +54,7 @@ class Disordered:
         progress = EpochProgress("", LINEAGE, 0, 0, 0, 0, 0)
         return Retained(
             tuple(EpochRecord("taxi", LINEAGE, None, 1, n, 0, "", progress, outputs={"rows": item}) for n, item in enumerate(found)),
-            whole=True,
+            complete=True,
         )
 
     def start(self) -> None:

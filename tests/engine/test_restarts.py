@@ -17,7 +17,7 @@ import tidemark as tm
 from tests.engine.lab import IN_ORDER, NOW, elements
 from tidemark.errors import CorruptStoreError, StateMismatchError, UserCodeError
 from tidemark.spark.env.session import engine_settings
-from tidemark.state.log.plans import read_plan
+from tidemark.state.log.epoch_intent import read_intent
 from tidemark.state.log.progress import EpochProgress
 from tidemark.state.status.status import JobStatus, read_status
 from tidemark.state.store.store import JobStore
@@ -79,9 +79,9 @@ def test_an_epoch_that_is_run_again_has_the_processing_time_of_its_plan(spark: S
     with pytest.raises(UserCodeError):
         drain(spark, tmp_path, {"rows": stream("8 DIV v")})
     assert status_in(tmp_path).state == "failed"
-    planned = read_plan(JobStore.open(str(tmp_path / "store")).at("job"))
-    assert planned is not None
-    assert (planned.epoch, planned.processing_time) == (1, NOW)
+    intent = read_intent(JobStore.open(str(tmp_path / "store")).at("job"))
+    assert intent is not None
+    assert (intent.epoch, intent.processing_time) == (1, NOW)
     # The clock has gone on; the epoch reads what it was planned to read.
     mended = drain(spark, tmp_path, {"rows": stream("IF(v = 0, NULL, 8 DIV v)")}, now=NOW + HOUR)
     assert [(epoch.epoch, epoch.processing_time) for epoch in mended.epochs] == [(1, NOW), (2, NOW + HOUR)]

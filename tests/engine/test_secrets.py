@@ -12,7 +12,7 @@ from deltalake.exceptions import DeltaError
 import tidemark as tm
 from tidemark.errors import EngineError, PublishError, SinkError, SourceError, TidemarkError, UserCodeError
 from tidemark.graph.model.nodes import SourceNode
-from tidemark.spark.loop.failures import translate
+from tidemark.spark.loop.error_translation import translate
 from tidemark.spark.sinks.delta.delta_sink import DeltaSink
 from tidemark.spark.sources.sources import open_source
 from tidemark.state.log.records import OutputRecord, StagedFile
@@ -41,7 +41,7 @@ def test_a_table_that_cannot_be_reached(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("tidemark.spark.sinks.delta.delta_sink.DeltaTable", fail(DeltaError(LEAK)))
     sink = DeltaSink("rows", str(tmp_path))
     with pytest.raises(SinkError) as raised:
-        sink.shown()
+        sink.visible_files()
     check(raised.value)
 
 

@@ -13,7 +13,7 @@ import tidemark as tm
 from tests.engine.lab import NOW, Lab, elements, run_on
 from tests.engine.test_sessions import put_off
 from tests.milliseconds import ms
-from tidemark.spark.operators.session import session_deferral, session_run
+from tidemark.spark.operators.session import session_deferral, session_epoch
 from tidemark.spark.operators.session.session_state import SessionState
 from tidemark.state.log.joblog import JobLog
 from tidemark.state.store.store import JobStore
@@ -60,8 +60,8 @@ def runs_with_lateness(spark: SparkSession, folder: Path, runs: Sequence[tuple[i
 @pytest.mark.parametrize("touched", [False, True])
 def test_lateness_allowed_from_now_on(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, touched: bool) -> None:  # noqa: FBT001
     if touched:
-        monkeypatch.setattr(session_run, "FEW_ROWS", -1)
-        monkeypatch.setattr(session_run, "FEW_TOUCHED", 1e-4)
+        monkeypatch.setattr(session_epoch, "FEW_ROWS", -1)
+        monkeypatch.setattr(session_epoch, "FEW_TOUCHED", 1e-4)
     first, second, third = runs_with_lateness(
         spark,
         tmp_path,
@@ -105,7 +105,7 @@ def test_what_was_put_off_is_there_when_more_lateness_is_allowed(
         ],
     )
     records = {record.epoch: record for record in JobLog(JobStore.open(str(tmp_path / "store")).at("job"), "job").epochs()}
-    waiting = [sum(file.part == session_deferral.PUT_OFF for file in records[epoch].operators["sessions"].files) for epoch in range(4)]
+    waiting = [sum(file.part == session_deferral.DEFERRED for file in records[epoch].operators["sessions"].files) for epoch in range(4)]
     assert waiting[0] == waiting[3] == 0 < waiting[1] < waiting[2]
     assert first == []
     assert second == [("a", 0, 15, "ON_TIME", 0, (), 2), ("a", 0, 24, "ON_TIME", 1, ((0, 15),), 3)]
@@ -138,7 +138,7 @@ def test_sessions_behind_a_function_close_without_input(spark: SparkSession, tmp
 
 def test_few_due_among_many_open(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the keys of those that may be due are looked for among all rows."""
-    monkeypatch.setattr(session_run, "FEW_ROWS", 50)
+    monkeypatch.setattr(session_epoch, "FEW_ROWS", 50)
     asked: list[bool] = []
     newest = SessionState.newest
 

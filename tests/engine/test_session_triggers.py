@@ -25,8 +25,8 @@ from tidemark.semantics.triggers.builtin_triggers import (
     PurgingTrigger,
 )
 from tidemark.semantics.triggers.triggers import Trigger
-from tidemark.spark.operators.session.session_triggers import TriggeredSessionStep
-from tidemark.spark.operators.window.steps import step_of
+from tidemark.spark.operators.session.session_triggers import TriggeredSessionRuntime
+from tidemark.spark.operators.window.runtimes import window_runtime_of
 from tidemark.state.log.records import OperatorState, StateFile
 
 if TYPE_CHECKING:
@@ -94,13 +94,13 @@ def node_of(trigger: Trigger) -> WindowNode:
     ids=lambda value: value.describe() if hasattr(value, "describe") else "",
 )
 def test_which_triggers_need_no_elements(trigger: Trigger, native: bool) -> None:  # noqa: FBT001
-    assert isinstance(step_of(node_of(trigger)), TriggeredSessionStep) == native
+    assert isinstance(window_runtime_of(node_of(trigger)), TriggeredSessionRuntime) == native
 
 
 def test_elements_are_kept_for_functions() -> None:
     node = windows(CountTrigger(2)).process(lambda rows, _: [{"n": len(rows)}], returns="n BIGINT").uid("sessions").node
     assert isinstance(node, WindowNode)
-    assert not isinstance(step_of(node), TriggeredSessionStep)
+    assert not isinstance(window_runtime_of(node), TriggeredSessionRuntime)
 
 
 def state(counters: dict[str, int], *ends: tuple[int, int]) -> OperatorState:
@@ -110,8 +110,8 @@ def state(counters: dict[str, int], *ends: tuple[int, int]) -> OperatorState:
 
 def test_when_the_next_session_is_due() -> None:
     def due(trigger: Trigger, counters: dict[str, int], *ends: tuple[int, int]) -> tuple[int | None, int | None]:
-        step, kept = step_of(node_of(trigger)), state({"processing_time": 1000, **counters}, *ends)
-        return step.next_timer(kept), step.next_processing_time(kept)
+        runtime, kept = window_runtime_of(node_of(trigger)), state({"processing_time": 1000, **counters}, *ends)
+        return runtime.next_timer(kept), runtime.next_processing_time(kept)
 
     assert due(EventTimeTrigger(EachEpochTrigger()), {}, (120, 150)) == (119, None)
     assert due(CountTrigger(3), {}, (120, 150)) == (None, None)

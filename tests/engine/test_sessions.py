@@ -23,7 +23,7 @@ from tests.short_lived import compiling
 from tidemark.errors import UserCodeError
 from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.windows.assigners import DynamicSession, Session
-from tidemark.spark.operators.session import session_deferral, session_run, sessions
+from tidemark.spark.operators.session import session_deferral, session_epoch, session_runtime
 from tidemark.state.gc.compaction import plan_compaction
 from tidemark.state.log.records import OperatorState, StateFile
 
@@ -35,9 +35,9 @@ pytestmark = pytest.mark.spark
 
 def write_touched_only(patch: pytest.MonkeyPatch) -> None:
     """Let every epoch with older state look for the sessions that it touches."""
-    patch.setattr(session_run, "FEW_ROWS", -1)
-    patch.setattr(session_run, "FEW_TOUCHED", 1e-4)
-    patch.setattr(session_run, "MANY_OUT_OF_DATE", 10**9)
+    patch.setattr(session_epoch, "FEW_ROWS", -1)
+    patch.setattr(session_epoch, "FEW_TOUCHED", 1e-4)
+    patch.setattr(session_epoch, "MANY_OUT_OF_DATE", 10**9)
 
 
 def put_off(patch: pytest.MonkeyPatch) -> None:
@@ -46,15 +46,15 @@ def put_off(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(session_deferral, "FEW_TOUCHED", 0)
     patch.setattr(session_deferral, "EPOCHS_AHEAD", 0)
     patch.setattr(session_deferral, "EPOCHS_OF_DOUBT", 1)
-    patch.setattr(session_deferral, "MOST_EPOCHS", 4)
+    patch.setattr(session_deferral, "MAX_EPOCHS", 4)
 
 
 def merge_files_early(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(session_run, "plan_compaction", partial(plan_compaction, min_files=1))
+    patch.setattr(session_epoch, "plan_compaction", partial(plan_compaction, min_files=1))
 
 
 def take_rows_one_by_one(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(session_run, "MANY_IN_BUCKET", 10**9)
+    patch.setattr(session_epoch, "MANY_IN_BUCKET", 10**9)
 
 
 WAYS = {
@@ -95,8 +95,8 @@ def test_sessions_that_are_put_off_agree_with_the_reference(
         change(monkeypatch)
     called: Counter[str] = Counter()
     for name in ("_put_off", "_settle"):
-        method = getattr(session_deferral.DeferringSessionRun, name)
-        monkeypatch.setattr(session_deferral.DeferringSessionRun, name, noting(called, name, method))
+        method = getattr(session_deferral.DeferringSessionEpoch, name)
+        monkeypatch.setattr(session_deferral.DeferringSessionEpoch, name, noting(called, name, method))
     see_agreement(spark, tmp_path, seeds_beside(1), calm=True)
     assert called["_put_off"] >= 4
     assert called["_settle"] >= 2
@@ -248,7 +248,7 @@ def test_all_rows_in_one_stream_of_sessions(spark: SparkSession, tmp_path: Path)
 def test_an_epoch_that_touches_few_sessions_reads_and_writes_those(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_run, "FEW_ROWS", 50)
+    monkeypatch.setattr(session_epoch, "FEW_ROWS", 50)
     many: list[tuple[object, ...]] = [(f"k{number}", 0, 0) for number in range(400)]
     epochs: list[list[tuple[object, ...]]] = [many, [("k1", 1, 0), (None, 1, 0)], [("k1", 2, 0), (None, 2, 0), ("k2", 40, 0)]]
     stream = elements(*epochs, schema=SCHEMA).key_by("k").window(Session(1000)).aggregate(n=tm.count()).uid("sessions")
@@ -275,11 +275,11 @@ def test_what_a_session_shows_at_last_does_not_depend_on_the_cuts(spark: SparkSe
     assert shown[0] == shown[1] == shown[2]
 
 
-def step_with(gap: int = 10) -> sessions.SessionStep:
+def step_with(gap: int = 10) -> session_runtime.SessionRuntime:
     stream = elements(schema=SCHEMA).key_by("k").window(Session(gap)).aggregate(n=tm.count()).uid("sessions")
     node = stream.node
     assert isinstance(node, WindowNode)
-    return sessions.SessionStep(node)
+    return session_runtime.SessionRuntime(node)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from tidemark.graph.model.nodes import FilesSpec, FormatSpec
 from tidemark.semantics.watermarks.watermarks import SourceEnd
 from tidemark.spark.sources.checkpoint import SparkCheckpoint
 from tidemark.spark.sources.epoch_input import EpochInput, input_of_batch
-from tidemark.spark.sources.source_ends import elements_end, files_end, format_end, may_wait_unseen
+from tidemark.spark.sources.source_ends import elements_end, files_end, format_end, may_have_unseen_rows
 from tidemark.state.store.store import JobStore
 
 ALL, PART, UNKNOWN = SourceEnd(caught_up=True), SourceEnd(caught_up=False), SourceEnd(caught_up=False, known=False)
@@ -80,9 +80,9 @@ def test_kafka_with_a_bound_by_partition() -> None:
 def test_kafka_that_waits_for_enough_records_may_have_some_unseen() -> None:
     assert kafka(BEFORE, BEFORE, minOffsetsPerTrigger="50") == UNKNOWN
     assert kafka(BEFORE, moved(p0=70), minOffsetsPerTrigger="50") == ALL
-    assert may_wait_unseen(FormatSpec("kafka", {"minOffsetsPerTrigger": "50"}))
-    assert not may_wait_unseen(FormatSpec("kafka", {"maxOffsetsPerTrigger": "50"}))
-    assert not may_wait_unseen(FormatSpec("delta", {"minOffsetsPerTrigger": "50"}))
+    assert may_have_unseen_rows(FormatSpec("kafka", {"minOffsetsPerTrigger": "50"}))
+    assert not may_have_unseen_rows(FormatSpec("kafka", {"maxOffsetsPerTrigger": "50"}))
+    assert not may_have_unseen_rows(FormatSpec("delta", {"minOffsetsPerTrigger": "50"}))
 
 
 @pytest.mark.parametrize(
@@ -119,6 +119,6 @@ def test_input_is_told_apart_by_what_it_reads(tmp_path: Path) -> None:
     digests = {taken().digest(end_of_input=False), taken().digest(end_of_input=True), *(o.digest(end_of_input=False) for o in others)}
     assert len(digests) == 5
     checkpoint = SparkCheckpoint(JobStore.open(str(tmp_path)), 1)
-    empty = input_of_batch(checkpoint, [], offsets='v2\n{}\na:{"logOffset":1}\nb:-', before="v2\n{}\na:-", looked_at=None)
-    assert (empty.moved("a"), empty.moved("b"), empty.moved("c")) == (True, False, False)
+    empty = input_of_batch(checkpoint, [], offsets='v2\n{}\na:{"logOffset":1}\nb:-', before="v2\n{}\na:-", polled_at=None)
+    assert (empty.has_new_data("a"), empty.has_new_data("b"), empty.has_new_data("c")) == (True, False, False)
     checkpoint.close()

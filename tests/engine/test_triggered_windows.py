@@ -10,7 +10,7 @@ import pytest
 import tidemark as tm
 from tests.engine.lab import Lab, elements
 from tidemark.graph.operators.window.node import WindowNode
-from tidemark.spark.operators.window.steps import step_of
+from tidemark.spark.operators.window.runtimes import window_runtime_of
 from tidemark.state.log.records import OperatorState, StateFile
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def test_processing_time_that_fires_windows_of_event_time_is_waited_for_once() -
         (11 * HOUR, None),
     ):
         state = OperatorState({}, files, watermark=9 * HOUR, counters={"processing_time": clock})
-        assert step_of(node).next_processing_time(state) == due
+        assert window_runtime_of(node).next_processing_time(state) == due
 
 
 def test_steps_of_the_clock_are_not_waited_for_once_windows_are_due() -> None:
@@ -63,4 +63,4 @@ def test_steps_of_the_clock_are_not_waited_for_once_windows_are_due() -> None:
     files = (StateFile("a.parquet", rows=2, bytes=1, min_time=HOUR, max_time=2 * HOUR, epoch=0),)
     for watermark, due in ((2 * HOUR - 2, 60_000), (2 * HOUR - 1, None)):
         state = OperatorState({}, files, watermark=watermark, counters={"processing_time": 0})
-        assert step_of(node).next_processing_time(state) == due
+        assert window_runtime_of(node).next_processing_time(state) == due

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from tidemark.semantics.process.function_calls import WindowContext
+    from tidemark.semantics.process.window_function_calls import WindowContext
 
 SCHEMA = "k STRING, t BIGINT, g BIGINT"
 LATENESS = 30

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import tidemark as tm
-from tidemark.graph.expressions.function_text import function_text
+from tidemark.graph.expressions.function_fingerprint import function_text
 from tidemark.graph.job.code_version import code_version
 from tidemark.graph.model.aggregates import Aggregate, Partial, PythonFunction
 

@@ -18,7 +18,7 @@ from tidemark.semantics.reference.reference_results import Element, Fold
 from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK, WatermarkStrategy
 from tidemark.semantics.windows.assigners import Tumbling
 from tidemark.state.log.joblog import JobLog
-from tidemark.state.log.offsets import positions
+from tidemark.state.log.offset_log import positions
 from tidemark.state.log.progress import EpochProgress
 from tidemark.state.store.store import JobStore
 

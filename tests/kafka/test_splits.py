@@ -118,7 +118,7 @@ def test_ties_between_many_partitions_are_broken_by_their_numbers(fares: Fares, 
 
 def test_intake_follows_the_clock(fares: Fares, job: FareJob, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a world where seven records take as long as an epoch should."""
-    saw, stop = AdaptiveIntake.saw, threading.Event()
+    saw, stop = AdaptiveIntake.observe, threading.Event()
 
     def slowly(intake: AdaptiveIntake, *, took_ms: int, filled: bool | None) -> None:
         del took_ms
@@ -128,7 +128,7 @@ def test_intake_follows_the_clock(fares: Fares, job: FareJob, spark: SparkSessio
         if sum(epoch.rows_in for epoch in job.seen) >= len(fares.sent):
             stop.set()
 
-    monkeypatch.setattr(AdaptiveIntake, "saw", slowly)
+    monkeypatch.setattr(AdaptiveIntake, "observe", slowly)
     job = replace(job, options={"maxOffsetsPerTrigger": "30"}, tick=tick)
     for partition in range(3):
         fares.send(partition, *range(0, 30 * MINUTE, MINUTE))

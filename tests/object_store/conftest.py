@@ -28,7 +28,7 @@ def _environment(_server: None) -> Iterator[None]:
         for name, value in server().variables.items():
             patch.setenv(name, value)
         # A machine that has much else to do may let a request wait; the faults of tests pass after so many requests.
-        patch.setitem(object_stores.PATIENCE, "retry_timeout", timedelta(minutes=5))
+        patch.setitem(object_stores.RETRY_CONFIG, "retry_timeout", timedelta(minutes=5))
         yield
 
 

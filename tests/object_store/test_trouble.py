@@ -26,7 +26,7 @@ from tidemark.state.store.store import JobStore
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(object_stores.PATIENCE, "retry_timeout", timedelta(seconds=0.2))
+    monkeypatch.setitem(object_stores.RETRY_CONFIG, "retry_timeout", timedelta(seconds=0.2))
 
 
 def printed(error: BaseException) -> str:

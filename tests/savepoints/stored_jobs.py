@@ -11,10 +11,10 @@ from tidemark.locations import Location
 from tidemark.savepoints.core.savepoint_store import SavepointStore
 from tidemark.savepoints.export.exporting import export_savepoint
 from tidemark.savepoints.export.importing import import_savepoint
-from tidemark.savepoints.model.restore import Claimed, Mode, Restore
-from tidemark.savepoints.restore.loans import settle
-from tidemark.savepoints.restore.mark_retention import retire_marks
-from tidemark.savepoints.restore.restoring import begin_lineage, prepared
+from tidemark.savepoints.model.restore import Mode, Restore, RestoreTargets
+from tidemark.savepoints.restore.restore_history_retention import expire_restore_history
+from tidemark.savepoints.restore.restoring import begin_lineage, prepare_restore
+from tidemark.savepoints.restore.shared_files import release_unused
 from tidemark.semantics.watermarks.watermarks import SourceState, SplitState
 from tidemark.spark.sinks.local_sinks import ConsoleSink
 from tidemark.spark.sinks.sink_sweep import sweep_outputs
@@ -23,7 +23,7 @@ from tidemark.spark.sinks.staging.staging import new_staging
 from tidemark.state.gc.retention import retire
 from tidemark.state.gc.sweep import SweepReport, kept_epochs, sweep
 from tidemark.state.log.joblog import Driver, JobLog
-from tidemark.state.log.owners import current_owner
+from tidemark.state.log.process_identity import current_owner
 from tidemark.state.log.progress import EpochProgress, OperatorProgress, OutputProgress, SourceProgress
 from tidemark.state.log.records import EpochRecord, OperatorState, OutputRecord, SourceLogFile, SourceLogRef, StagedFile, StateFile
 from tidemark.state.log.totals import add_epoch, empty_totals
@@ -137,16 +137,16 @@ class StoredJob:
         self.driver.append(record)
         return record
 
-    def restore(self, restore: Restore, *, claimed: Claimed | None = None) -> EpochRecord:
-        savepoint, record = prepared(self.root, self.driver, restore, claimed=claimed)
+    def restore(self, restore: Restore, *, targets: RestoreTargets | None = None) -> EpochRecord:
+        savepoint, record = prepare_restore(self.root, self.driver, restore, targets=targets)
         return begin_lineage(self.driver, restore, savepoint, record)
 
     def keep_house(self, *, retained: int = 100) -> SweepReport:
         """Retire old epochs, settle loans, sweep: as a driver does between epochs."""
         retire(self.driver, retained_epochs=retained)
         kept = kept_epochs(self.log)
-        settle(self.driver, kept)
-        retire_marks(self.driver, kept)
+        release_unused(self.driver, kept)
+        expire_restore_history(self.driver, kept)
         lineage = self.log.origin() if self.driver.last is None else self.driver.last.lineage
         sweep_outputs(self.driver, {ROWS: BoundSink(ROWS, self.sink)}, lineage, lease_ms=LEASE, kept=kept)
         return sweep(self.driver, lease_ms=LEASE, kept=kept)

@@ -20,7 +20,7 @@ from tidemark.control.forks import forks
 from tidemark.control.forks.promoting import promotion_of
 from tidemark.control.model.spec import JobSpec
 from tidemark.control.observed.observe import observe
-from tidemark.savepoints.model.restore import Claimed
+from tidemark.savepoints.model.restore import RestoreTargets
 from tidemark.state.log.records import OutputRecord
 from tidemark.testing.manual_clock import ManualClock
 
@@ -192,7 +192,7 @@ def test_a_fork_is_submitted_compared_and_discarded(job: StoredJob, tmp_path: Pa
     fork.driver.release()
     assert "deleted" in said(tmp_path, "discard", "what-if")
     assert not (tmp_path / "store" / "what-if").exists()
-    assert job.savepoints.holds("a") == ()
+    assert job.savepoints.file_references("a") == ()
     assert "is no fork" in call(tmp_path, "discard", "taxi").stderr
 
 
@@ -217,7 +217,7 @@ def test_a_fork_takes_over_what_was_renamed_and_leaves_behind_what_may_be(job: S
     assert restore.columns == {"per-hour": {"fares": "total", "tips": None}}
     # As its driver does: the state is that of the other uid, and what the code no longer has is left behind.
     fork = StoredJob(job.root, "what-if", job.clock, uids=("per-hour",))
-    begun = fork.restore(restore, claimed=Claimed(("per-hour",), ("trips",)))
+    begun = fork.restore(restore, targets=RestoreTargets(("per-hour",), ("trips",)))
     assert list(begun.operators) == ["per-hour"]
     assert list(begun.sources) == ["trips"]
     fork.driver.release()

@@ -11,9 +11,9 @@ from tests.savepoints.stored_jobs import StoredJob, export_in_process, import_in
 from tidemark.errors import CorruptStoreError
 from tidemark.savepoints.export.export_format import require_index
 from tidemark.savepoints.model.restore import Restore
-from tidemark.savepoints.model.restore_marks import is_restore_due, note_restored
-from tidemark.savepoints.restore.loans import loans_of
-from tidemark.state.gc.holds import ABANDONED_MS, Holds
+from tidemark.savepoints.model.restore_history import is_restore_due, record_restore
+from tidemark.savepoints.restore.shared_files import shared_savepoints_of
+from tidemark.state.gc.file_references import ABANDONED_MS, FileReferences
 from tidemark.state.store.store import JobStore
 
 pytestmark = pytest.mark.crash
@@ -39,7 +39,7 @@ def test_a_restore_is_made_once(job: StoredJob, tmp_path: Path, point: str, into
     due = is_restore_due(restored.folder, restored.driver.last, wish)
     assert due == (point == "files-held")
     # As a driver does when it starts: it makes the restore, or marks that it was made.
-    note_restored(restored.folder, restored.driver.last)
+    record_restore(restored.folder, restored.driver.last)
     begun = restored.restore(wish) if due else restored.driver.last
     assert begun is not None
     restored.keep_house(retained=1)
@@ -53,7 +53,12 @@ def test_a_restore_is_made_once(job: StoredJob, tmp_path: Path, point: str, into
     owner = restored if into == "taxi" else on_disk(str(tmp_path))
     owner.commit(0, dropped=9)
     owner.sweep_thoroughly(retained=1)
-    assert (owner.state_files(), owner.savepoints.list(), Holds(owner.folder).list(), loans_of(restored.folder)) == (set(), (), (), ())
+    assert (owner.state_files(), owner.savepoints.list(), FileReferences(owner.folder).list(), shared_savepoints_of(restored.folder)) == (
+        set(),
+        (),
+        (),
+        (),
+    )
 
 
 def test_a_savepoint_is_there_or_not(job: StoredJob, tmp_path: Path) -> None:

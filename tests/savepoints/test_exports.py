@@ -15,7 +15,7 @@ from tidemark.savepoints.export.export_format import (
     CopyProgress,
     ExportedFile,
     ExportIndex,
-    encoded,
+    encode_record,
     require_index,
     write_index,
 )
@@ -24,9 +24,9 @@ from tidemark.savepoints.export.importing import import_savepoint
 from tidemark.savepoints.model.restore import Restore
 from tidemark.savepoints.model.savepoint import SavepointInfo
 from tidemark.spark.sources.checkpoint import SparkCheckpoint
-from tidemark.state.encoding.codec import to_plain
+from tidemark.state.encoding.codec import to_jsonable
 from tidemark.state.encoding.envelope import sha256
-from tidemark.state.gc.holds import Holds
+from tidemark.state.gc.file_references import FileReferences
 from tidemark.state.log.records import EpochRecord, OperatorState, SourceLogFile, SourceLogRef, StateFile
 from tidemark.state.store.store import JobStore
 
@@ -64,7 +64,7 @@ def test_what_is_exported_comes_back_in_another_store(job: StoredJob, tmp_path: 
     for uid, state in taken.record.operators.items():
         assert [replace(file, path="") for file in found.record.operators[uid].files] == [replace(file, path="") for file in state.files]
     assert found.record.totals == taken.record.totals
-    assert Holds(moved.folder).list() == ()
+    assert FileReferences(moved.folder).list() == ()
     moved.sweep_thoroughly()
     begun = moved.restore(Restore("a"))
     assert (begun.epoch, begun.job) == (1, "moved")
@@ -130,7 +130,7 @@ def test_a_folder_with_something_else_is_left_alone(job: StoredJob, tmp_path: Pa
 def test_a_changed_savepoint_of_the_same_epoch_is_another(job: StoredJob, tmp_path: Path, *, whole: bool) -> None:
     taken = job.savepoints.take("a")
     job.clock.advance(1)
-    job.savepoints.pins.adopt("b", encoded(replace(taken.record, operators={}))[0], about=to_plain(SavepointInfo("imported")))
+    job.savepoints.pins.adopt("b", encode_record(replace(taken.record, operators={}))[0], about=to_jsonable(SavepointInfo("imported")))
     if whole:
         export(job, "a", tmp_path / "export")
     else:
@@ -155,7 +155,7 @@ def test_damage_anywhere_is_found_and_nothing_is_imported(job: StoredJob, tmp_pa
     with pytest.raises(CorruptStoreError):
         import_savepoint(moved.savepoints, str(tmp_path / "export"))
     assert moved.savepoints.list() == ()
-    assert Holds(moved.folder).list() == ()
+    assert FileReferences(moved.folder).list() == ()
     moved.sweep_thoroughly()
     assert moved.state_files() == set()
 
@@ -195,7 +195,7 @@ FORGED: dict[str, Change] = {
 def test_a_record_that_names_what_no_export_has_is_refused(job: StoredJob, tmp_path: Path, change: Change) -> None:
     taken = job.savepoints.take("a")
     record = change(replace(taken.record, operators={}, source_logs={}))
-    data, _ = encoded(record)
+    data, _ = encode_record(record)
     forged = JobStore.open(str(tmp_path / "forged"))
     for path in ("sources/trips/p", "state/p"):
         forged.put(path, b"x")

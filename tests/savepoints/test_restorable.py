@@ -21,10 +21,10 @@ from tests.savepoints.delta_jobs import job_with_tables, run_epoch
 from tests.savepoints.stored_jobs import StoredJob
 from tidemark.cli.program.main import main
 from tidemark.graph.model.nodes import SourceNode, SourceSpec
-from tidemark.savepoints.core import limits, source_files
-from tidemark.savepoints.core.limits import Limit, Restorable, SeenFile, files_limit
+from tidemark.savepoints.core import expiry, source_files
+from tidemark.savepoints.core.expiry import Expiry, ReadFile, Restorable, files_expiry
 from tidemark.savepoints.core.retention import DAY_MS
-from tidemark.savepoints.core.source_files import FileLooks
+from tidemark.savepoints.core.source_files import FileExistence
 from tidemark.savepoints.model.restore import Restore
 from tidemark.savepoints.model.source_kinds import source_status
 from tidemark.state.log.records import EpochRecord, SourceLogFile, SourceLogRef
@@ -85,7 +85,7 @@ class World:
         (found,) = savepoints.restorable(savepoints.get(name))
         return found
 
-    def limit(self, name: str) -> Limit:
+    def limit(self, name: str) -> Expiry:
         (found,) = self.restorable(name).limits
         return found
 
@@ -164,7 +164,7 @@ def test_what_another_lineage_has_read_since_counts_too(world: World) -> None:
 
 
 def test_only_the_oldest_of_many_are_looked_at(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "LOOKED_AT", 2)
+    monkeypatch.setattr(expiry, "MAX_CHECKED_FILES", 2)
     world.arrive("a.json", days_ago=9)
     world.job.savepoints.take("a")
     for number in range(5):
@@ -178,7 +178,7 @@ def test_what_cannot_be_looked_at_is_unknown(world: World, monkeypatch: pytest.M
     world.arrive("a.json", days_ago=9).unlink()
     world.job.savepoints.take("a")
     with monkeypatch.context() as patched:
-        patched.setattr(source_files, "MOST_BYTES", 10)
+        patched.setattr(source_files, "MAX_BYTES", 10)
         assert "too long to be looked through" in world.limit("a").why
     world.landing.rmdir()
     assert (world.limit("a").state, world.limit("a").until) == ("unknown", None)
@@ -204,7 +204,7 @@ def test_files_of_an_object_store_are_looked_at_by_their_keys(monkeypatch: pytes
             return key != "landing/day 1/b.json"
 
     monkeypatch.setattr(JobStore, "open", lambda location: Bucket() if str(location) == "s3://lake" else pytest.fail(str(location)))
-    looks = FileLooks()
+    looks = FileExistence()
     addresses = [f"s3a://lake/landing/day%201/{name}.json" for name in ("a", "b", "a")]
     assert looks(addresses) == [True, False, True]
     assert looks(addresses[1:]) == [False, True]
@@ -244,7 +244,7 @@ def test_a_table_that_is_read_keeps_its_versions_by_its_settings(world: World) -
         world.commit({"zones": offset})
         world.job.savepoints.take(name)
     world.say(zones=SourceStatus("delta", path))
-    assert world.limit("newest") == Limit("input", "zones", "kept", "its table keeps what it gives up for 2d", NOW + 2 * DAY_MS)
+    assert world.limit("newest") == Expiry("input", "zones", "kept", "its table keeps what it gives up for 2d", NOW + 2 * DAY_MS)
     assert world.limit("behind").until == written[1] + 2 * DAY_MS
     DeltaTable(path).create_checkpoint()
     for version in (0, 1):
@@ -311,10 +311,10 @@ def test_commands_say_when_it_is_no_longer_restorable(world: World) -> None:
 )
 def test_a_rule_that_deletes_by_age_is_found(ages: Sequence[int], read: int, kept: int) -> None:
     """Whatever is deleted by age: what is said to be lost is gone, and what is said to be kept is there until then by the rule."""
-    seen = [SeenFile(f"file:///{age}", 10_000 - age) for age in sorted(ages, reverse=True)]
+    seen = [ReadFile(f"file:///{age}", 10_000 - age) for age in sorted(ages, reverse=True)]
     there = {file.address: 10_000 - file.at <= kept for file in seen}
     since = seen[read:]
-    found = files_limit("s", seen, {file.address for file in seen[:read]}, lambda some: [there[item] for item in some], now_ms=10_000)
+    found = files_expiry("s", seen, {file.address for file in seen[:read]}, lambda some: [there[item] for item in some], now_ms=10_000)
     gone = [file for file in since if not there[file.address]]
     assert (found.state == "lost") == bool(gone)
     if found.state == "kept":

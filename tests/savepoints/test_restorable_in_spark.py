@@ -10,7 +10,7 @@ import pytest
 
 import tidemark as tm
 from tidemark.clock import SYSTEM_CLOCK
-from tidemark.savepoints.core.limits import Limit
+from tidemark.savepoints.core.expiry import Expiry
 from tidemark.savepoints.core.retention import DAY_MS
 from tidemark.state.status.status import SourceStatus, read_status
 from tidemark.state.store.root_store import root_store
@@ -43,7 +43,7 @@ def test_files_that_a_real_source_has_read_are_found_again(spark: SparkSession, 
     assert len(early.record.source_logs["lines"].files) == 3
     assert [file.name for file in late.record.source_logs["lines"].files] == ["9.compact", "10"]
     for found in savepoints.restorable(early, late):
-        assert found.limits == (Limit("input", "lines", "kept", "no file that was read is gone"),)
+        assert found.limits == (Expiry("input", "lines", "kept", "no file that was read is gone"),)
     for path in paths[:5]:
         path.unlink()
     lost, kept = savepoints.restorable(early, late)

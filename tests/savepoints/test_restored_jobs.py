@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 
 import tidemark as tm
 from tidemark.errors import RewindError, StateMismatchError
-from tidemark.savepoints.model.rewind_note import RewindNote, remove_rewind, write_rewind
+from tidemark.savepoints.model.rewind_journal import RewindJournal, remove_rewind, write_rewind
 from tidemark.state.log.joblog import JobLog
 from tidemark.testing.manual_clock import ManualClock
 
@@ -156,7 +156,7 @@ def test_a_job_goes_on_from_a_savepoint_as_if_nothing_had_been(spark: SparkSessi
         run(spark, other, restore=tm.Restore("split", job="job"))
     restore = tm.Restore("split", job="job", uids=uids, identity="once")
     run(spark, other, restore=restore, max_epochs=1)
-    assert [hold.job for hold in store.holds("split")] == ["other"]
+    assert [hold.job for hold in store.file_references("split")] == ["other"]
     result = run(spark, other, restore=restore)
     assert [epoch.epoch for epoch in result.epochs] == list(range(SPLIT + 2, EPOCHS)), "a restore with a name is made once"
     assert tables(tmp_path, "other") == minus(golden, at_split)
@@ -170,7 +170,7 @@ def test_a_job_goes_on_from_a_savepoint_as_if_nothing_had_been(spark: SparkSessi
 
     # Half a rewind: the job does not start, and says what to do.
     folder = store.folder
-    write_rewind(folder, RewindNote("r", "split", "l", SPLIT, {}, NOW))
+    write_rewind(folder, RewindJournal("r", "split", "l", SPLIT, {}, NOW))
     with pytest.raises(RewindError, match="tidemark rewind job --to split"):
         run(spark, job)
     remove_rewind(folder, "r")

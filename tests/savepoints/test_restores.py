@@ -6,12 +6,12 @@ import pytest
 
 from tests.savepoints.stored_jobs import StoredJob, live_files, store_in_memory
 from tidemark.errors import CorruptStoreError, DefinitionError, StateMismatchError, UnknownSavepointError
-from tidemark.savepoints.model.positions import sources_of
-from tidemark.savepoints.model.restore import Claimed, Restore
-from tidemark.savepoints.model.restore_marks import is_restore_due
-from tidemark.savepoints.restore.loans import give_up, loans_of
-from tidemark.savepoints.restore.restoring import begin_lineage, prepared
-from tidemark.state.gc.holds import ABANDONED_MS, Hold, Holds
+from tidemark.savepoints.model.offset_log_sources import offset_log_sources
+from tidemark.savepoints.model.restore import Restore, RestoreTargets
+from tidemark.savepoints.model.restore_history import is_restore_due
+from tidemark.savepoints.restore.restoring import begin_lineage, prepare_restore
+from tidemark.savepoints.restore.shared_files import release_all, shared_savepoints_of
+from tidemark.state.gc.file_references import ABANDONED_MS, FileReference, FileReferences
 from tidemark.state.log.joblog import JobLog
 from tidemark.state.log.records import ParentRef
 
@@ -63,8 +63,8 @@ def test_state_goes_to_the_operator_that_the_map_names() -> None:
     job = StoredJob(store_in_memory(), uids=("hourly", "daily"))
     job.commit(2)
     job.savepoints.take("a")
-    claimed = Claimed({"per-hour", "daily"}, {"trips", "zones"})
-    begun = job.restore(Restore("a", uids={"hourly": "per-hour"}), claimed=claimed)
+    targets = RestoreTargets({"per-hour", "daily"}, {"trips", "zones"})
+    begun = job.restore(Restore("a", uids={"hourly": "per-hour"}), targets=targets)
     stored = job.savepoints.get("a").record
     assert set(begun.operators) == {"per-hour", "daily"}
     assert begun.operators["per-hour"] == stored.operators["hourly"]
@@ -76,28 +76,28 @@ def test_what_nothing_claims_is_listed_whole_and_left_out_only_if_asked() -> Non
     job = StoredJob(store_in_memory(), uids=("hourly", "daily", "old"))
     job.commit(3)
     job.savepoints.take("a")
-    claimed = Claimed({"daily", "new"}, {"zones"})
+    targets = RestoreTargets({"daily", "new"}, {"zones"})
     with pytest.raises(StateMismatchError) as refused:
-        job.restore(Restore("a"), claimed=claimed)
+        job.restore(Restore("a"), targets=targets)
     message = str(refused.value)
     for part in ("'hourly' (30 rows)", "'old' (30 rows)", "source 'trips'", "--map hourly=new", "--allow-non-restored-state"):
         assert part in message
-    begun = job.restore(Restore("a", allow_non_restored_state=True), claimed=claimed)
+    begun = job.restore(Restore("a", allow_non_restored_state=True), targets=targets)
     assert set(begun.operators) == {"daily"}
-    assert (sources_of(begun.offsets), dict(begun.sources), dict(begun.source_logs)) == (("zones",), {}, {})
+    assert (offset_log_sources(begun.offsets), dict(begun.sources), dict(begun.source_logs)) == (("zones",), {}, {})
 
 
 def test_a_source_that_never_had_input_may_go(job: StoredJob) -> None:
     job.commit()
     job.savepoints.take("a")
-    begun = job.restore(Restore("a"), claimed=Claimed({"hourly"}, {"trips"}))
-    assert sources_of(begun.offsets) == ("trips",)
+    begun = job.restore(Restore("a"), targets=RestoreTargets({"hourly"}, {"trips"}))
+    assert offset_log_sources(begun.offsets) == ("trips",)
 
 
 def test_positions_of_no_source_that_is_left_are_no_text_at_all(job: StoredJob) -> None:
     job.commit()
     job.savepoints.take("a")
-    begun = job.restore(Restore("a", allow_non_restored_state=True), claimed=Claimed({"hourly"}, {"other"}))
+    begun = job.restore(Restore("a", allow_non_restored_state=True), targets=RestoreTargets({"hourly"}, {"other"}))
     assert begun.offsets == ""
 
 
@@ -114,7 +114,7 @@ def test_a_map_that_cannot_be_is_refused(uids: dict[str, str], said: str) -> Non
     job.commit()
     job.savepoints.take("a")
     with pytest.raises(DefinitionError) as refused:
-        job.restore(Restore("a", uids=uids), claimed=Claimed({"hourly", "daily"}, {"trips", "zones"}))
+        job.restore(Restore("a", uids=uids), targets=RestoreTargets({"hourly", "daily"}, {"trips", "zones"}))
     assert said in str(refused.value)
 
 
@@ -123,10 +123,10 @@ def test_what_is_said_to_leave_the_state_behind_whose_uid_another_is_to_have_can
     stored = job.commit().operators
     job.savepoints.take("a")
     with pytest.raises(DefinitionError) as refused:
-        job.restore(Restore("a", uids={"hourly": "daily"}), claimed=Claimed({"daily"}, {"trips"}))
+        job.restore(Restore("a", uids={"hourly": "daily"}), targets=RestoreTargets({"daily"}, {"trips"}))
     assert "give the job's operator a uid of which nothing is stored" in refused.value.fix
-    claimed = Claimed({"per-day"}, {"trips"})
-    begun = job.restore(Restore("a", uids={"hourly": "per-day"}, allow_non_restored_state=True), claimed=claimed)
+    targets = RestoreTargets({"per-day"}, {"trips"})
+    begun = job.restore(Restore("a", uids={"hourly": "per-day"}, allow_non_restored_state=True), targets=targets)
     assert begun.operators == {"per-day": stored["hourly"]}
 
 
@@ -148,7 +148,7 @@ def test_a_forked_job_reads_the_files_where_they_lie_and_they_stay_as_long_as_it
     begun = fork.restore(Restore("a", job="taxi"))
     stored = live_files(job.savepoints.get("a").record)
     assert live_files(begun) == {("taxi", path) for _, path in stored}
-    assert [hold.job for hold in job.savepoints.holds("a")] == ["what-if"]
+    assert [reference.job for reference in job.savepoints.file_references("a")] == ["what-if"]
     # The owner goes on, forgets the epoch and the savepoint; the fork still needs the files.
     job.savepoints.dispose("a")
     for _ in range(3):
@@ -169,7 +169,7 @@ def test_a_forked_job_reads_the_files_where_they_lie_and_they_stay_as_long_as_it
     fork.keep_house(retained=1)
     job.sweep_thoroughly(retained=1)
     assert {path for _, path in stored}.isdisjoint(job.state_files())
-    assert (Holds(job.folder).list(), loans_of(fork.folder)) == ((), ())
+    assert (FileReferences(job.folder).list(), shared_savepoints_of(fork.folder)) == ((), ())
 
 
 def test_a_fork_of_a_fork_holds_files_with_both(job: StoredJob) -> None:
@@ -191,7 +191,7 @@ def test_a_fork_of_a_fork_holds_files_with_both(job: StoredJob) -> None:
         other.sweep_thoroughly(retained=1)
     for owner, path in live_files(begun):
         assert job.root.at(owner).exists(path)
-    give_up(second.folder, "second")
+    release_all(second.folder, "second")
     job.savepoints.dispose("a")
     for other in (fork, job):
         other.sweep_thoroughly(retained=1)
@@ -202,7 +202,7 @@ def test_a_savepoint_disposed_of_while_it_is_forked_is_not_forked(job: StoredJob
     job.commit()
     job.savepoints.take("a")
     fork = StoredJob(job.root, "fork", job.clock)
-    savepoint, record = prepared(job.root, fork.driver, Restore("a", job="taxi"))
+    savepoint, record = prepare_restore(job.root, fork.driver, Restore("a", job="taxi"))
     job.savepoints.dispose("a")
     with pytest.raises(CorruptStoreError, match="was disposed of while"):
         begin_lineage(fork.driver, Restore("a", job="taxi"), savepoint, record)
@@ -210,7 +210,7 @@ def test_a_savepoint_disposed_of_while_it_is_forked_is_not_forked(job: StoredJob
     # What it held until then goes, since nothing of it came to be.
     fork.commit()
     fork.keep_house()
-    assert Holds(job.folder).list() == ()
+    assert FileReferences(job.folder).list() == ()
 
 
 @pytest.mark.parametrize("own", [True, False])
@@ -232,21 +232,21 @@ def test_a_claim_that_crashed_before_the_restore_disposes_of_nothing(job: Stored
     job.commit()
     job.savepoints.take("a")
     wish = Restore("a", mode="claim", identity="once")
-    savepoint, record = prepared(job.root, job.driver, wish)
+    savepoint, record = prepare_restore(job.root, job.driver, wish)
     job.folder.delete([record.operators["hourly"].files[0].path])
     with pytest.raises(CorruptStoreError):
         begin_lineage(job.driver, wish, savepoint, record)
     job.keep_house()
     assert [item.name for item in job.savepoints.list()] == ["a"]
-    assert loans_of(job.folder) == ()
+    assert shared_savepoints_of(job.folder) == ()
 
 
 def test_holds_that_were_abandoned_go_in_the_end(job: StoredJob) -> None:
     job.commit()
     job.folder.put("state/hourly/x", b"x")
     now = job.clock.now_ms()
-    Holds(job.folder).put(Hold("fork-1", "never-begun", now, "a", ("state/hourly/x",)))
-    Holds(job.folder).put(Hold("import-1", "taxi", now, "a", ("state/hourly/x",), lasting=False))
+    FileReferences(job.folder).put(FileReference("fork-1", "never-begun", now, "a", ("state/hourly/x",)))
+    FileReferences(job.folder).put(FileReference("import-1", "taxi", now, "a", ("state/hourly/x",), lasting=False))
     job.sweep_thoroughly()
     assert "state/hourly/x" in job.state_files()
     job.clock.advance(ABANDONED_MS)

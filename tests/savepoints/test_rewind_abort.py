@@ -17,13 +17,13 @@ from tidemark.cli.program.main import main
 from tidemark.errors import JobRunningError, PublishError, RewindError, TidemarkError, UpgradeError
 from tidemark.savepoints.core.retention import SavepointRetention
 from tidemark.savepoints.delta.table_versions import Commit
-from tidemark.savepoints.model.rewind_note import RewindNote, read_rewind, write_rewind
+from tidemark.savepoints.model.rewind_journal import RewindJournal, read_rewind, write_rewind
 from tidemark.savepoints.model.savepoint import TableVersion
-from tidemark.savepoints.model.upgrade_note import UpgradeNote, remove_upgrade, write_upgrade
+from tidemark.savepoints.model.upgrade_lock import UpgradeLock, remove_upgrade_lock, write_upgrade_lock
 from tidemark.savepoints.rewind import rewind_abort, rewind_tables, rewinding
 from tidemark.savepoints.rewind.rewind_abort import abort_rewind
 from tidemark.savepoints.rewind.rewind_plan import commits_since
-from tidemark.savepoints.rewind.rewind_tables import put_back
+from tidemark.savepoints.rewind.rewind_tables import revert_table
 from tidemark.savepoints.rewind.rewinding import rewind
 from tidemark.state.log.records import EpochRecord, ParentRef
 from tidemark.state.store.layout import REWIND
@@ -72,17 +72,17 @@ def begin(job: StoredJob, name: str = "good", *, although_unpublished: bool = Fa
 def test_of_a_rewind_and_an_upgrade_begun_at_once_the_rewind_is_as_if_it_had_not_been(
     job: StoredJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def upgraded_first(folder: JobStore, note: RewindNote) -> bool:
+    def upgraded_first(folder: JobStore, journal: RewindJournal) -> bool:
         # By somebody who looked for a rewind just before there was one.
-        write_upgrade(folder, UpgradeNote("upgrade-1", (), 0))
-        return write_rewind(folder, note)
+        write_upgrade_lock(folder, UpgradeLock("upgrade-1", (), 0))
+        return write_rewind(folder, journal)
 
     with monkeypatch.context() as patch:
         patch.setattr(rewinding, "write_rewind", upgraded_first)
         with pytest.raises(UpgradeError, match="an upgrade of the job is under way"):
             rewind(job.root, "taxi", "good", clock=job.clock)
     assert [rows(tmp_path / name) for name in TABLES] == [ALL] * 2
-    remove_upgrade(job.folder)
+    remove_upgrade_lock(job.folder)
     require_as_before(job, tmp_path)
 
 
@@ -206,9 +206,9 @@ def test_one_that_sleeps_meanwhile_does_nothing_when_it_wakes(
             job.clock.advance(LEASE_MS)
             abort_rewind(job.root, "taxi", clock=job.clock)
 
-    def sleeps_first(name: str, output: str, version: TableVersion, note: RewindNote) -> bool:
+    def sleeps_first(name: str, output: str, version: TableVersion, journal: RewindJournal) -> bool:
         sleep()
-        return put_back(name, output, version, note)
+        return revert_table(name, output, version, journal)
 
     def sleeps_then(version: TableVersion, newest: int) -> list[Commit]:
         found = commits_since(version, newest)
@@ -223,7 +223,7 @@ def test_one_that_sleeps_meanwhile_does_nothing_when_it_wakes(
         pending = job.commit()
         job.driver.release()
     if asleep == "before it looks at a table":
-        monkeypatch.setattr(rewinding, "put_back", sleeps_first)
+        monkeypatch.setattr(rewinding, "revert_table", sleeps_first)
     else:
         monkeypatch.setattr(rewind_tables, "commits_since", sleeps_then)
     with pytest.raises((RewindError, PublishError)) as woken:
@@ -261,14 +261,14 @@ def test_a_table_that_is_closed_to_rows_it_does_not_show_yet_keeps_it_going(
 
 def test_the_form_of_the_note_is_for_ever(job: StoredJob) -> None:
     tables = {"hourly": TableVersion("/lake/hourly", 2, 1_700_000_000_000, "id-1")}
-    note = RewindNote(
+    journal = RewindJournal(
         "rewind-l1", "good", "l1", 2, tables, 1_700_000_000_000, "ada", "a bug", pin="rewind-l1", ended=ParentRef("l0", 5), tries=1
     )
-    write_rewind(job.folder, note)
+    write_rewind(job.folder, journal)
     golden = (Path(__file__).parent / "golden-notes" / "rewind-1.json").read_bytes()
     assert json.loads(golden) == json.loads(job.folder.get(REWIND))
     job.folder.put(REWIND, golden)
-    assert read_rewind(job.folder) == note
+    assert read_rewind(job.folder) == journal
 
 
 def test_what_cannot_be_given_up_is_refused(job: StoredJob, kill_at: Callable[[str], None]) -> None:
@@ -279,13 +279,13 @@ def test_what_cannot_be_given_up_is_refused(job: StoredJob, kill_at: Callable[[s
     refused(RewindError, "no rewind of the job is under way")
     kill_at("rewind-noted")
     begin(job)
-    note = read_rewind(job.folder)
-    write_upgrade(job.folder, UpgradeNote("upgrade-1", ("good",), 0))
+    journal = read_rewind(job.folder)
+    write_upgrade_lock(job.folder, UpgradeLock("upgrade-1", ("good",), 0))
     refused(UpgradeError, "tidemark upgrade taxi --abort")
     job.folder.delete(["refs/upgrade.json"])
     job.restart()
     refused(JobRunningError, "the job is driven by process")
-    assert read_rewind(job.folder) == note
+    assert read_rewind(job.folder) == journal
 
 
 def test_as_it_is_typed(job: StoredJob, tmp_path: Path, kill_at: Callable[[str], None]) -> None:

@@ -12,9 +12,9 @@ from tests.savepoints.delta_jobs import job_with_tables, rows, run_epoch, write
 from tests.savepoints.stored_jobs import StoredJob
 from tests.savepoints.test_rewinds import begin_only, go
 from tidemark.errors import RewindError, TidemarkError
-from tidemark.savepoints.model.rewind_note import read_rewind
+from tidemark.savepoints.model.rewind_journal import read_rewind
 from tidemark.savepoints.rewind import rewinding
-from tidemark.savepoints.rewind.rewind_tables import put_back
+from tidemark.savepoints.rewind.rewind_tables import revert_table
 from tidemark.savepoints.rewind.rewinding import preview_rewind
 from tidemark.state.delta.delta_tags import EPOCH, JOB, LINEAGE
 from tidemark.state.log.joblog import DEFAULT_LEASE_MS as LEASE_MS
@@ -90,9 +90,9 @@ def test_one_that_slept_does_not_put_a_table_back_over_what_came_since(
             for _ in range(3):
                 run_epoch(job)
             job.driver.release()
-        return put_back(*args)
+        return revert_table(*args)
 
-    monkeypatch.setattr(rewinding, "put_back", sleeps_first)
+    monkeypatch.setattr(rewinding, "revert_table", sleeps_first)
     with pytest.raises(TidemarkError):
         go(job, name)
     assert rows(tmp_path / "hourly") == rows(tmp_path / "late") == ([*range(9)] if unchanged else [0, 1, 2, 3, 4, 5])
@@ -107,9 +107,9 @@ def test_one_that_slept_leaves_the_note_of_another_rewind(job: StoredJob, monkey
     slept: list[bool] = []
 
     def sleeps_first(driver: Driver) -> None:
-        note = read_rewind(job.folder)
+        journal = read_rewind(job.folder)
         head = job.log.load().epoch
-        if not slept and note is not None and head is not None and head.lineage == note.lineage:
+        if not slept and journal is not None and head is not None and head.lineage == journal.lineage:
             # All is back, and only the note is left to be taken away.
             slept.append(True)
             job.clock.advance(10 * LEASE_MS)

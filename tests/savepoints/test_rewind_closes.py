@@ -17,7 +17,7 @@ from tests.savepoints.stored_jobs import StoredJob
 from tidemark.errors import PublishError, RewindError
 from tidemark.savepoints.rewind import rewinding
 from tidemark.savepoints.rewind.rewind_abort import abort_rewind
-from tidemark.savepoints.rewind.rewind_tables import put_back
+from tidemark.savepoints.rewind.rewind_tables import revert_table
 from tidemark.savepoints.rewind.rewinding import preview_rewind, rewind
 from tidemark.spark.loop.late_publication import late_publisher
 from tidemark.spark.sinks.delta.delta_sink import DeltaSink
@@ -121,7 +121,7 @@ def test_rows_that_no_table_has_yet_are_published_first(tmp_path: Path) -> None:
     with pytest.raises(RewindError, match=r"table of output 'always' does not show epoch 0 yet, which is committed"):
         rewind(job.job.root, "taxi", "first", clock=job.job.clock)
     said: list[str] = []
-    rewind(job.job.root, "taxi", "first", clock=job.job.clock, publish=late_publisher(), tell=said.append)
+    rewind(job.job.root, "taxi", "first", clock=job.job.clock, publish=late_publisher(), on_progress=said.append)
     assert said[0] == "epoch 0, which is committed, is published first: always, at-times"
     assert [job.rows(each) for each in NAMES] == [[0]] * 2
 
@@ -181,7 +181,7 @@ def test_a_loss_that_only_the_sink_finds_is_gone_back_behind(job: Publishing, tm
         with pytest.raises(RewindError, match=r"version 2, which comes before version 3"):
             rewind(job.job.root, "taxi", "sp-2", clock=job.job.clock, publish=late_publisher())
         assert [job.rows(each) for each in NAMES] == before == [[0, 1]] * 2
-    rewind(job.job.root, "taxi", "sp-1", clock=job.job.clock, publish=late_publisher(), tell=said.append)
+    rewind(job.job.root, "taxi", "sp-1", clock=job.job.clock, publish=late_publisher(), on_progress=said.append)
     assert [line for line in said if line.startswith(f"epoch 4 of output {NAMES[0]} is not published first: ")]
     assert [job.rows(each) for each in NAMES] == [[0, 1]] * 2
     # As in a new process.
@@ -305,9 +305,9 @@ def test_a_rewind_of_tables_that_lie_elsewhere_now_is_gone_on_with(tmp_path: Pat
         done += 1
         if done == 3:
             raise PublishError("no way", fix="none")
-        return put_back(*args)
+        return revert_table(*args)
 
-    monkeypatch.setattr(rewinding, "put_back", stops)
+    monkeypatch.setattr(rewinding, "revert_table", stops)
     with pytest.raises(PublishError):
         job.rewind("first")
     with pytest.raises(RewindError, match=r"cannot be given up any more: .*is put back already"):
@@ -324,7 +324,7 @@ def test_a_rewind_that_touched_no_former_table_can_be_given_up(tmp_path: Path, m
     def stops(*_: object) -> bool:
         raise PublishError("no way", fix="none")
 
-    monkeypatch.setattr(rewinding, "put_back", stops)
+    monkeypatch.setattr(rewinding, "revert_table", stops)
     with pytest.raises(PublishError):
         job.rewind("first")
     abort_rewind(job.job.root, "taxi", clock=job.job.clock)
@@ -362,5 +362,5 @@ def test_a_folder_that_is_gone_does_not_stand_against_it(tmp_path: Path, deleted
             file.unlink()
     job.driver.release()
     said: list[str] = []
-    assert rewind(job.root, "taxi", "sp-1", clock=job.clock, publish=late_publisher(), tell=said.append).epoch == 1
+    assert rewind(job.root, "taxi", "sp-1", clock=job.clock, publish=late_publisher(), on_progress=said.append).epoch == 1
     assert ["files is not published first" in " ".join(said)] == [deleted == "folder"]

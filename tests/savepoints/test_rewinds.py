@@ -27,13 +27,13 @@ from tidemark.savepoints.delta.table_versions import table_versions
 from tidemark.savepoints.export.exporting import export_savepoint
 from tidemark.savepoints.export.importing import import_savepoint
 from tidemark.savepoints.model.restore import Restore
-from tidemark.savepoints.model.rewind_note import RewindNote, read_rewind, require_no_rewind, write_rewind
+from tidemark.savepoints.model.rewind_journal import RewindJournal, read_rewind, require_no_rewind, write_rewind
 from tidemark.savepoints.model.savepoint import TableVersion
-from tidemark.savepoints.model.upgrade_note import UpgradeNote, remove_upgrade, write_upgrade
+from tidemark.savepoints.model.upgrade_lock import UpgradeLock, remove_upgrade_lock, write_upgrade_lock
 from tidemark.savepoints.rewind import rewinding
 from tidemark.savepoints.rewind.rewinding import preview_rewind, require_possible, rewind
 from tidemark.state.log.records import OwnerInfo
-from tidemark.state.status.load import Load
+from tidemark.state.status.driver_load import Load
 from tidemark.state.status.status import JobStatus, State, read_status, write_status
 from tidemark.state.store.store import JobStore
 
@@ -71,7 +71,7 @@ def job_without_rows_at_last(folder: Path) -> StoredJob:
 
 def go(job: StoredJob, name: str) -> list[str]:
     said: list[str] = []
-    rewind(job.root, "taxi", name, by="me", clock=job.clock, tell=said.append)
+    rewind(job.root, "taxi", name, by="me", clock=job.clock, on_progress=said.append)
     return said
 
 
@@ -81,7 +81,7 @@ def begin_only(job: StoredJob, name: str, monkeypatch: pytest.MonkeyPatch) -> No
     def stops(*_: object) -> None:
         raise SinkError("no way", fix="none")
 
-    monkeypatch.setattr(rewinding, "put_back", stops)
+    monkeypatch.setattr(rewinding, "revert_table", stops)
     with pytest.raises(SinkError):
         go(job, name)
 
@@ -186,10 +186,10 @@ def test_what_stands_against_it_is_found_while_the_job_runs(job: StoredJob, tmp_
     require_possible(job.root, "taxi", "good", clock=job.clock)
     with pytest.raises(UnknownSavepointError):
         require_possible(job.root, "taxi", "bad", clock=job.clock)
-    write_upgrade(job.folder, UpgradeNote("upgrade-1", (), 0))
+    write_upgrade_lock(job.folder, UpgradeLock("upgrade-1", (), 0))
     with pytest.raises(UpgradeError):
         require_possible(job.root, "taxi", "good", clock=job.clock)
-    remove_upgrade(job.folder)
+    remove_upgrade_lock(job.folder)
     write(str(tmp_path / "hourly"), 99)
     with pytest.raises(RewindError, match="somebody else's"):
         require_possible(job.root, "taxi", "good", clock=job.clock)
@@ -218,8 +218,8 @@ def test_nothing_to_do_for_tables_that_did_not_change(job: StoredJob, tmp_path: 
 )
 def test_killed_at_any_point_it_says_so_and_goes_on(job: StoredJob, tmp_path: Path, point: str) -> None:
     kill_at("tests.savepoints.delta_jobs:rewind_in_process", point, [str(tmp_path), "good"])
-    note = read_rewind(job.folder)
-    assert note is not None
+    journal = read_rewind(job.folder)
+    assert journal is not None
     with pytest.raises(RewindError, match=r"was begun and is not done.*tidemark rewind taxi --to good"):
         require_no_rewind(job.folder, "taxi")
     with pytest.raises(SavepointInUseError):
@@ -234,7 +234,7 @@ def test_killed_at_any_point_it_says_so_and_goes_on(job: StoredJob, tmp_path: Pa
     assert [rows(tmp_path / name) for name in TABLES] == [[0, 1, 2]] * 2
     records = list(job.log.epochs())
     assert [record.epoch for record in records] == [2, 5, 4, 3, 2, 1, 0]
-    assert records[0].lineage == note.lineage
+    assert records[0].lineage == journal.lineage
     job.restart()
     run_epoch(job)
     assert [rows(tmp_path / name) for name in TABLES] == [[0, 1, 2, 3]] * 2
@@ -296,11 +296,11 @@ def test_a_savepoint_that_is_disposed_of_meanwhile_is_gone_back_to_all_the_same(
     job: StoredJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
-    def disposed_first(folder: JobStore, note: RewindNote) -> bool:
+    def disposed_first(folder: JobStore, journal: RewindJournal) -> bool:
         # As by a command that looked for a rewind just before there was one.
         job.savepoints.dispose("good")
-        assert note.pin in job.savepoints.pins.names()
-        return write_rewind(folder, note)
+        assert journal.pin in job.savepoints.pins.names()
+        return write_rewind(folder, journal)
 
     monkeypatch.setattr(rewinding, "write_rewind", disposed_first)
     go(job, "good")
@@ -314,13 +314,13 @@ def test_a_savepoint_that_is_disposed_of_meanwhile_is_gone_back_to_all_the_same(
 
 def test_what_a_rewind_keeps_is_not_disposed_of_while_it_is_under_way(job: StoredJob, monkeypatch: pytest.MonkeyPatch) -> None:
     begin_only(job, "good", monkeypatch)
-    note = read_rewind(job.folder)
-    assert note is not None
+    journal = read_rewind(job.folder)
+    assert journal is not None
     job.savepoints.retire(SavepointRetention(count=0, age_ms=0))
-    assert {"good", note.pin} <= set(job.savepoints.pins.names())
-    assert {item.name for item in job.savepoints.kept()} - {item.name for item in job.savepoints.list()} == {note.pin}
+    assert {"good", journal.pin} <= set(job.savepoints.pins.names())
+    assert {item.name for item in job.savepoints.all_protected()} - {item.name for item in job.savepoints.list()} == {journal.pin}
     with pytest.raises(SavepointInUseError, match="a rewind to savepoint 'good' is under way"):
-        job.savepoints.dispose(note.pin)
+        job.savepoints.dispose(journal.pin)
 
 
 def test_a_savepoint_that_goes_before_the_rewind_has_it_stops_it(job: StoredJob, tmp_path: Path) -> None:
@@ -330,7 +330,7 @@ def test_a_savepoint_that_goes_before_the_rewind_has_it_stops_it(job: StoredJob,
             job.savepoints.take("good", epoch=0)
 
     with pytest.raises(CorruptStoreError, match="was removed meanwhile"):
-        rewind(job.root, "taxi", "good", clock=job.clock, tell=tell)
+        rewind(job.root, "taxi", "good", clock=job.clock, on_progress=tell)
     assert read_rewind(job.folder) is None
     assert rows(tmp_path / "hourly") == [0, 1, 2, 3, 4, 5]
 

@@ -22,7 +22,7 @@ from tidemark.control.model.upgrade_records import UpgradeStep, newest_step
 from tidemark.control.upgrade.upgrade_worker import upgrading_reconciler
 from tidemark.crashpoints import KILLED
 from tidemark.savepoints.core.savepoint_store import SavepointStore
-from tidemark.savepoints.model.upgrade_note import read_upgrade
+from tidemark.savepoints.model.upgrade_lock import read_upgrade_lock
 from tidemark.state.status.log_folder import LOGS_VARIABLE
 from tidemark.testing.crash import Ending
 
@@ -144,7 +144,7 @@ def require_done(jobs: RunningJobs, job: str, code: str) -> None:
     assert (seen.control.failures, newest_attempt(jobs.store, job)) == ((), 2)
     (saved,) = SavepointStore(jobs.store, job).list()
     assert (saved.name, saved.info.kind, saved.record.epoch) == (step.upgrade.savepoint, "before-upgrade", step.epoch)
-    assert read_upgrade(jobs.store.at(job)) is None
+    assert read_upgrade_lock(jobs.store.at(job)) is None
 
 
 def require_rolled_back(jobs: RunningJobs) -> None:
@@ -155,7 +155,7 @@ def require_rolled_back(jobs: RunningJobs) -> None:
     assert "attempt 2 failed" in step.reason
     assert "DIVIDE_BY_ZERO" in step.reason
     assert require_spec(jobs.store, BROKEN).spec.code == "running_jobs:plain"
-    assert read_upgrade(jobs.store.at(BROKEN)) is None
+    assert read_upgrade_lock(jobs.store.at(BROKEN)) is None
     jobs.wait_for_rows(BROKEN, after_failures=True)
 
 

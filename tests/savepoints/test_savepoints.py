@@ -13,7 +13,7 @@ from tests.savepoints.stored_jobs import StoredJob, store_in_memory
 from tidemark.errors import CorruptStoreError, InvalidNameError, UnknownSavepointError
 from tidemark.graph.model.nodes import DeltaSpec
 from tidemark.savepoints.core.retention import DAY_MS, SavepointRetention, plan_disposal
-from tidemark.savepoints.model.isolation import isolated
+from tidemark.savepoints.model.isolation import redirect_outputs
 from tidemark.savepoints.model.restore import Restore
 from tidemark.savepoints.model.savepoint import AUTOMATIC, Kind, Savepoint, SavepointInfo
 from tidemark.spark.sinks.delta.delta_maintenance import Maintenance
@@ -139,7 +139,7 @@ def test_a_vacuum_keeps_what_a_savepoint_needs(needed: frozenset[int] | None, ex
         )
     table = DeltaTable(str(tmp_path))
     store = JobStore.open(str(tmp_path))
-    keeping = Maintenance("rows", store, SparkRewriter(store, 1), needed=needed)
+    keeping = Maintenance("rows", store, SparkRewriter(store, 1), protected_versions=needed)
     keeping.after_publication(table, "tidemark-x")
     readable = []
     for version in range(4):
@@ -151,7 +151,7 @@ def test_a_vacuum_keeps_what_a_savepoint_needs(needed: frozenset[int] | None, ex
 def test_a_fork_writes_elsewhere_under_its_own_name(tmp_path: Path) -> None:
     stream = tm.source("t", tm.from_elements([(1,)], schema="at BIGINT"), watermarks=tm.ingestion_time())
     job = tm.Job("taxi", outputs={"rows": tm.delta(stream, str(tmp_path / "rows")), "seen": tm.memory(stream, "seen")})
-    fork = isolated(job, name="what-if", root=str(tmp_path / "fork"))
+    fork = redirect_outputs(job, name="what-if", root=str(tmp_path / "fork"))
     assert (fork.name, fork.sources, job.name) == ("what-if", job.sources, "taxi")
     assert fork.outputs["rows"].sink == DeltaSpec(str(tmp_path / "fork" / "rows"))
     assert fork.outputs["seen"].sink == tm.memory(stream, "what-if_seen").sink

@@ -9,8 +9,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.savepoints.stored_jobs import LEASE, StoredJob, clock_ahead, live_files, store_in_memory
 from tidemark.errors import CorruptStoreError
 from tidemark.savepoints.model.restore import Mode, Restore
-from tidemark.savepoints.restore.loans import borrow
-from tidemark.savepoints.restore.restoring import begin_lineage, prepared
+from tidemark.savepoints.restore.restoring import begin_lineage, prepare_restore
+from tidemark.savepoints.restore.shared_files import acquire_files
 from tidemark.state.gc.pins import Pins
 from tidemark.state.log.joblog import JobLog
 from tidemark.state.log.records import EpochRecord
@@ -105,7 +105,7 @@ class ManyJobs(RuleBasedStateMachine):
     def a_savepoint_goes_while_it_is_restored(self, data: st.DataObject, into: str) -> None:
         owner, savepoint = data.draw(st.sampled_from(sorted(self.savepoints)))
         restore = Restore(savepoint, job=owner, mode="claim")
-        found, record = prepared(self.root, self.jobs[into].driver, restore)
+        found, record = prepare_restore(self.root, self.jobs[into].driver, restore)
         self.dispose_of(owner, savepoint)
         self.sweep_all()
         try:
@@ -118,8 +118,8 @@ class ManyJobs(RuleBasedStateMachine):
     @rule(data=st.data(), into=job_names, mode=st.sampled_from(["no-claim", "claim"]))
     def crash_before_the_restore(self, data: st.DataObject, into: str, mode: Mode) -> None:
         owner, savepoint = data.draw(st.sampled_from(sorted(self.savepoints)))
-        found, record = prepared(self.root, self.jobs[into].driver, Restore(savepoint, job=owner, mode=mode))
-        borrow(self.jobs[into].driver, found, record, claim=mode == "claim")
+        found, record = prepare_restore(self.root, self.jobs[into].driver, Restore(savepoint, job=owner, mode=mode))
+        acquire_files(self.jobs[into].driver, found, record, claim=mode == "claim")
         self.jobs[into].restart()
 
     @rule(name=job_names)

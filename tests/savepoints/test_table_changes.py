@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from tidemark.savepoints.delta.missing_records import Retained, retained_of, to_publish_again
-from tidemark.savepoints.delta.table_changes import Shown, judge, shown_epochs
+from tidemark.savepoints.delta.missing_records import Retained, epochs_to_republish, retained_of
+from tidemark.savepoints.delta.table_changes import ShownEpochs, check_content, shown_epochs
 from tidemark.savepoints.delta.table_entries import Entry, entry_of
 from tidemark.state.delta.delta_tags import EPOCH, JOB, LINEAGE, MAINTENANCE, REWIND
-from tidemark.state.encoding.codec import from_plain
+from tidemark.state.encoding.codec import from_jsonable
 from tidemark.state.log.progress import EpochProgress, OutputRepair
 from tidemark.state.log.records import EpochRecord, OutputRecord, SinkPosition, StagedFile
 
@@ -81,35 +81,37 @@ KEPT: Mapping[str, tuple[Entry, ...]] = {
 
 @pytest.mark.parametrize("case", LOST)
 def test_lost(case: str) -> None:
-    found = judge(KNOWN, LOST[case], job="taxi")
+    found = check_content(KNOWN, LOST[case], job="taxi")
     assert found.loss is not None
     assert found.loss.startswith("version 1")
 
 
 @pytest.mark.parametrize("case", KEPT)
 def test_kept(case: str) -> None:
-    assert judge(KNOWN, KEPT[case], job="taxi").loss is None
+    assert check_content(KNOWN, KEPT[case], job="taxi").loss is None
 
 
 def test_what_was_lost_before_the_mistake_was_undone_stays_lost() -> None:
     # Version 12 is whole and shows epoch 4; after it everything is deleted, and version 10 does not have epoch 4.
     entries = (restore(11, 7), restore(12, 10), own(13, 4), by_others(14, "TRUNCATE"), restore(15, 10))
-    assert judge(KNOWN, entries, job="taxi").loss == "version 15 is a RESTORE to version 10"
-    assert judge(KNOWN, (*entries, restore(16, 13)), job="taxi").loss is None
-    assert judge(KNOWN, (*entries, restore(16, 13)), job="taxi").since == 13
+    assert check_content(KNOWN, entries, job="taxi").loss == "version 15 is a RESTORE to version 10"
+    assert check_content(KNOWN, (*entries, restore(16, 13)), job="taxi").loss is None
+    assert check_content(KNOWN, (*entries, restore(16, 13)), job="taxi").since == 13
 
 
 def test_what_a_restore_leaves_behind_need_not_be_there() -> None:
     entries = (own(11, 4), own(12, 5), restore(13, 11))
-    assert judge(KNOWN, entries, job="taxi", needed=lambda _, epoch: epoch <= 4).loss is None
-    assert judge(KNOWN, entries, job="taxi", needed=lambda _, epoch: epoch <= 5).loss is not None
+    assert check_content(KNOWN, entries, job="taxi", needed=lambda _, epoch: epoch <= 4).loss is None
+    assert check_content(KNOWN, entries, job="taxi", needed=lambda _, epoch: epoch <= 5).loss is not None
 
 
 def test_a_deletion_that_leaves_nothing_of_the_jobs_files_is_one_of_all() -> None:
     deleted = by_others(11, "DELETE", predicate="a >= 0")
-    assert judge(KNOWN, (deleted,), job="taxi", has_staged=lambda: False).loss == "version 11 is a DELETE"
-    assert judge(KNOWN, (by_others(11, "DELETE", predicate="a >= 0", added=ADDED),), job="taxi", has_staged=lambda: False).loss is None
-    partly = judge(KNOWN, (deleted,), job="taxi", has_staged=lambda: True)
+    assert check_content(KNOWN, (deleted,), job="taxi", has_staged=lambda: False).loss == "version 11 is a DELETE"
+    assert (
+        check_content(KNOWN, (by_others(11, "DELETE", predicate="a >= 0", added=ADDED),), job="taxi", has_staged=lambda: False).loss is None
+    )
+    partly = check_content(KNOWN, (deleted,), job="taxi", has_staged=lambda: True)
     assert (partly.loss, partly.others) == (None, ("version 11 is a DELETE",))
 
 
@@ -117,7 +119,7 @@ def test_of_a_table_without_rows_nothing_is_lost() -> None:
     empty = SinkPosition("id", 2, "sum")
     for case, entries in LOST.items():
         if not any(entry.of_job("taxi") for entry in entries):
-            assert judge(empty, entries, job="taxi").loss is None, case
+            assert check_content(empty, entries, job="taxi").loss is None, case
 
 
 def test_an_entry_is_read_as_spark_and_delta_rs_write_it() -> None:
@@ -143,7 +145,7 @@ def test_an_entry_is_read_as_spark_and_delta_rs_write_it() -> None:
     assert (timed.restored_version, str(timed)) == (None, "version 1 is a RESTORE to an earlier time")
 
 
-def shown(*entries: Entry, first: int = 0, seen: int = -1) -> Shown:
+def shown(*entries: Entry, first: int = 0, seen: int = -1) -> ShownEpochs:
     by_version = {entry.version: entry for entry in entries if entry.version >= first}
     return shown_epochs(by_version.get, max(by_version), job="taxi", seen=seen)
 
@@ -151,13 +153,13 @@ def shown(*entries: Entry, first: int = 0, seen: int = -1) -> Shown:
 def test_which_epochs_a_table_shows() -> None:
     four = [own(version, version) for version in range(4)]
     assert shown(*four).epochs == {("a", number) for number in range(4)}
-    assert shown(*four, restore(4, 1), own(5, 4)) == Shown((("a", 0), ("a", 1), ("a", 4)), complete=True)
-    assert shown(*four, by_others(4, "TRUNCATE"), own(5, 4)) == Shown((("a", 4),), complete=True)
+    assert shown(*four, restore(4, 1), own(5, 4)) == ShownEpochs((("a", 0), ("a", 1), ("a", 4)), complete=True)
+    assert shown(*four, by_others(4, "TRUNCATE"), own(5, 4)) == ShownEpochs((("a", 4),), complete=True)
     assert "version 4 is a RESTORE to version 1, whose entry" in shown(*four, restore(4, 1), own(5, 4), first=2).unclear
     # Up to version 5 the job saw the table whole.
-    assert shown(*four, restore(4, 1), own(5, 4), first=2, seen=5) == Shown((("a", 4),), complete=False)
+    assert shown(*four, restore(4, 1), own(5, 4), first=2, seen=5) == ShownEpochs((("a", 4),), complete=False)
     assert "the entry of version 1 is" in shown(*four, first=2, seen=0).unclear
-    assert shown(*four, first=2, seen=2) == shown(*four, first=2) == Shown((("a", 2), ("a", 3)), complete=False)
+    assert shown(*four, first=2, seen=2) == shown(*four, first=2) == ShownEpochs((("a", 2), ("a", 3)), complete=False)
     assert shown(*four, own(4, 1, **{REWIND: "x"})).epochs == {("a", number) for number in range(4)}
     rewound = Entry(4, "RESTORE", {"version": "1"}, {JOB: "taxi", LINEAGE: "b", EPOCH: "1", REWIND: "x"})
     assert shown(*four, rewound).epochs == {("a", 0), ("a", 1), ("b", 1)}
@@ -165,22 +167,24 @@ def test_which_epochs_a_table_shows() -> None:
 
 
 def test_a_table_that_does_not_tell_what_is_missing_is_not_published_to_again() -> None:
-    none = Retained((), whole=True)
-    assert "no epoch" in to_publish_again(none, Shown((), complete=True), in_order=False)[1]
-    assert "no longer tells" in to_publish_again(none, Shown((), complete=False), in_order=False)[1]
-    assert "for a reason" in to_publish_again(none, Shown((), complete=True, unclear="for a reason"), in_order=False)[1]
+    none = Retained((), complete=True)
+    assert "no epoch" in epochs_to_republish(none, ShownEpochs((), complete=True), in_order=False)[1]
+    assert "no longer tells" in epochs_to_republish(none, ShownEpochs((), complete=False), in_order=False)[1]
+    assert "for a reason" in epochs_to_republish(none, ShownEpochs((), complete=True, unclear="for a reason"), in_order=False)[1]
 
 
 PROGRESS = EpochProgress("taxi", "a", 0, 0, 0, 0, 0)
 
 
 def retained(*numbers: int) -> Retained:
-    return Retained(tuple(EpochRecord("taxi", "a", None, 1, number, 0, "", PROGRESS) for number in numbers), whole=True)
+    return Retained(tuple(EpochRecord("taxi", "a", None, 1, number, 0, "", PROGRESS) for number in numbers), complete=True)
 
 
 def again(numbers: Iterable[int], order: str, *, complete: bool = True, in_order: bool = True) -> str:
     """Return which of some epochs are published again to a table, by the order in which it shows epochs."""
-    found, refusal = to_publish_again(retained(*numbers), Shown(tuple(("a", int(digit)) for digit in order), complete), in_order=in_order)
+    found, refusal = epochs_to_republish(
+        retained(*numbers), ShownEpochs(tuple(("a", int(digit)) for digit in order), complete), in_order=in_order
+    )
     return refusal or "".join(str(record.epoch) for record in found)
 
 
@@ -197,8 +201,8 @@ def test_where_rows_replace_others_all_is_published_again_from_the_first_that_is
 def test_epochs_that_somebody_accepted_as_missing_stay_so() -> None:
     def left(order: str, accepted: str, *, whole: bool = True, in_order: bool = True) -> str:
         gap = frozenset(("a", int(digit)) for digit in accepted)
-        shown = Shown(tuple(("a", int(digit)) for digit in order), complete=True)
-        found, refusal = to_publish_again(Retained(retained(*range(6)).records, whole, gap), shown, in_order=in_order)
+        shown = ShownEpochs(tuple(("a", int(digit)) for digit in order), complete=True)
+        found, refusal = epochs_to_republish(Retained(retained(*range(6)).records, whole, gap), shown, in_order=in_order)
         return refusal or "".join(str(record.epoch) for record in found)
 
     for in_order in (True, False):
@@ -214,7 +218,7 @@ def test_epochs_that_somebody_accepted_as_missing_stay_so() -> None:
     gap = OutputRepair.of_gap(7, "why", [("a", 2), ("b", 2)])
     assert gap.accepted == {("a", 2), ("b", 2)}
     # An earlier build did not say which.
-    assert from_plain(OutputRepair, {"how": "accepted", "epoch": 7, "what": "why", "epochs": []}, path="p").accepted == frozenset()
+    assert from_jsonable(OutputRepair, {"how": "accepted", "epoch": 7, "what": "why", "epochs": []}, path="p").accepted == frozenset()
     noted = EpochRecord("taxi", "a", None, 1, 4, 0, "", PROGRESS, outputs={"o": OutputRecord("delta", "x", repairs=(gap,))})
     lost = [replace(noted, epoch=number, outputs={"o": OutputRecord("delta", "x", files=(StagedFile("f", 1, 1),))}) for number in (3, 2)]
     assert retained_of([noted, *lost], "o", sink="delta", location="x").accepted == {("a", 2)}

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tests.savepoints.delta_jobs import TABLES, job_with_tables, maintain, rows, run_epoch
 from tests.savepoints.stored_jobs import StoredJob
 from tidemark.clock import SYSTEM_CLOCK
-from tidemark.savepoints.api.upkeep import vacuum_tables
-from tidemark.savepoints.core.needed_versions import NeededVersionsSearch
+from tidemark.savepoints.api.maintenance import vacuum_tables
+from tidemark.savepoints.core.protected_versions import ProtectedVersionsSearch
 from tidemark.savepoints.rewind.rewinding import preview_rewind, rewind
 from tidemark.spark.sinks.delta.delta_maintenance import Maintenance
 from tidemark.spark.sinks.delta.delta_rewrite import SparkRewriter
@@ -71,8 +71,8 @@ class Tables:
         assert head is not None
         for name in TABLES:
             store = JobStore.open(str(self.folder / name))
-            found = NeededVersionsSearch(self.job.savepoints).of(str(self.folder / name), self.job.savepoints.kept(), head)
-            keeping = Maintenance(name, store, SparkRewriter(store, 1), needed=found.versions)
+            found = ProtectedVersionsSearch(self.job.savepoints).of(str(self.folder / name), self.job.savepoints.all_protected(), head)
+            keeping = Maintenance(name, store, SparkRewriter(store, 1), protected_versions=found.versions)
             keeping.after_publication(DeltaTable(str(self.folder / name)), "tidemark-x")
 
     def rewind(self, name: str | None) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tidemark.semantics.process.function_calls import FunctionState, WindowContext, WindowFunction, call_function
 from tidemark.semantics.process.key_epoch import Arrival
+from tidemark.semantics.process.window_function_calls import FunctionState, WindowContext, WindowFunction, call_function
 from tidemark.semantics.process.window_process import WindowProcess, run_key
 from tidemark.semantics.reference.reference import Epoch, EpochResult, ReferenceJob, run_reference
 from tidemark.semantics.reference.reference_operator import Element, Fold, Key
@@ -17,7 +17,7 @@ from tidemark.semantics.triggers.panes import Pane
 from tidemark.semantics.triggers.window_state import HeldElement
 from tidemark.semantics.watermarks.operator_clock import OperatorClock, operator_clock
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
-from tidemark.semantics.windows.stored_values import dump
+from tidemark.semantics.windows.state_values import dump
 from tidemark.semantics.windows.windows import GLOBAL_WINDOW, Window
 
 Row = Mapping[str, object]

@@ -21,7 +21,7 @@ from tidemark.semantics.triggers.builtin_triggers import (
     PurgingTrigger,
     default_trigger,
 )
-from tidemark.semantics.triggers.trigger_calls import MOST_FIRINGS, DueTimers, StoredContext
+from tidemark.semantics.triggers.trigger_calls import MAX_FIRINGS, DueTimers, StoredContext
 from tidemark.semantics.triggers.trigger_scope import MergeScope, TriggerScope
 from tidemark.semantics.triggers.triggers import QuietTrigger, Trigger, TriggerContext, TriggerResult
 from tidemark.semantics.triggers.window_state import WindowState
@@ -183,7 +183,7 @@ def test_a_timer_that_is_set_anew_whenever_it_fires_is_an_error() -> None:
 
     with pytest.raises(UserCodeError, match=r"Forever sets its event-time timer at 3 again each time it fires.*Fix: set the next"):
         DueTimers(Forever(), WindowState(WINDOW, event={3}), CLOCK).fire()
-    assert MOST_FIRINGS == 1_000
+    assert MAX_FIRINGS == 1_000
 
 
 def test_timers_fire_event_time_first_in_order_of_time() -> None:

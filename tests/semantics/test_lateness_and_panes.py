@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tidemark.semantics.triggers.panes import Pane, PaneTiming, due_timing, next_index
-from tidemark.semantics.watermarks.lateness import Verdict, cleanup_time, is_due, is_expired, is_late, judge
+from tidemark.semantics.watermarks.lateness import Lateness, cleanup_time, is_due, is_expired, is_late, lateness_of
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from tidemark.semantics.windows.windows import GLOBAL_WINDOW, Window
 
@@ -23,8 +23,8 @@ WINDOW = Window(0, 10)
         (5, MAX_WATERMARK, "late"),
     ],
 )
-def test_verdict_at_the_edges(lateness: int, watermark: int, verdict: Verdict) -> None:
-    assert judge(WINDOW, lateness, watermark) == verdict
+def test_verdict_at_the_edges(lateness: int, watermark: int, verdict: Lateness) -> None:
+    assert lateness_of(WINDOW, lateness, watermark) == verdict
     assert is_late(WINDOW, lateness, watermark) == (verdict == "late")
     assert is_expired(WINDOW, lateness, watermark) == (verdict == "late")
     assert is_due(WINDOW, watermark) == (watermark >= 9)

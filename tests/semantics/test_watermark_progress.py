@@ -376,7 +376,7 @@ class TestTheEndOfASource:
     def test_a_splits_own_end_goes_before_the_sources(self) -> None:
         state = after(IDLING, SourceState(), {"a": 50, "b": 10}, now=0)
         end = SourceEnd(caught_up=False, splits={"a": False, "b": True, "never seen": True})
-        told = end.tell({"a": SplitObservation(1, 60)}, state)
+        told = end.annotate({"a": SplitObservation(1, 60)}, state)
         assert told == {"a": SplitObservation(1, 60, caught_up=False), "b": SplitObservation(0, None, caught_up=True)}
         found = advance(IDLING, state, told, processing_time=100, caught_up=end.caught_up)
         assert {name: split.idle for name, split in found.splits.items()} == {"a": False, "b": True}

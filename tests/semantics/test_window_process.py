@@ -13,8 +13,8 @@ import pytest
 
 from tidemark.errors import CorruptStoreError, DefinitionError, DurationError, FormatError, UserCodeError
 from tidemark.semantics.process.evictors import CountEvictor
-from tidemark.semantics.process.function_calls import FunctionState, Row, WindowContext, WindowFunction, call_function
 from tidemark.semantics.process.key_epoch import Arrival
+from tidemark.semantics.process.window_function_calls import FunctionState, Row, WindowContext, WindowFunction, call_function
 from tidemark.semantics.process.window_process import WindowProcess, run_key
 from tidemark.semantics.triggers.builtin_triggers import CountTrigger, EachEpochTrigger, EventTimeTrigger, PurgingTrigger
 from tidemark.semantics.triggers.fired_panes import Deadlines, Firing

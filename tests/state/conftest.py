@@ -8,7 +8,7 @@ import pytest
 
 from tidemark.semantics.watermarks.watermarks import SourceState, SplitState
 from tidemark.state.log.joblog import JobLog
-from tidemark.state.log.owners import current_owner
+from tidemark.state.log.process_identity import current_owner
 from tidemark.state.log.progress import EpochProgress, OperatorProgress, OutputProgress, SourceProgress, SplitProgress
 from tidemark.state.log.records import (
     EpochRecord,

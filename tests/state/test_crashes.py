@@ -23,7 +23,7 @@ DRIVER = """
 import sys
 from tidemark.state.status.history import HistoryWriter
 from tidemark.state.log.joblog import JobLog
-from tidemark.state.log.owners import current_owner
+from tidemark.state.log.process_identity import current_owner
 from tidemark.state.gc.pins import Pins
 from tidemark.state.log.progress import EpochProgress
 from tidemark.state.log.records import EpochRecord, OperatorState, StateFile

@@ -11,7 +11,7 @@ import pytest
 from tidemark.errors import FormatError, JobRunningError
 from tidemark.state.log.heartbeat import Heartbeat, read_heartbeat, write_heartbeat
 from tidemark.state.log.joblog import JobLog
-from tidemark.state.log.owners import current_owner, known_dead, process_birth
+from tidemark.state.log.process_identity import current_owner, is_known_dead, process_start_token
 from tidemark.state.log.records import OwnerInfo
 from tidemark.state.store.layout import HEARTBEAT
 
@@ -98,26 +98,26 @@ def test_a_newer_releases_heartbeat_is_not_overrun(log: JobLog, owner: OwnerInfo
 
 
 def test_a_living_process_of_this_host_is_alive(owner: OwnerInfo) -> None:
-    assert not known_dead(owner)
-    assert not known_dead(replace(owner, started=""))
+    assert not is_known_dead(owner)
+    assert not is_known_dead(replace(owner, started=""))
 
 
 def test_a_killed_process_frees_the_job_at_once(log: JobLog, owner: OwnerInfo) -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
-        victim = replace(owner, pid=child.pid, started=process_birth(child.pid) or "")
+        victim = replace(owner, pid=child.pid, started=process_start_token(child.pid) or "")
         log.acquire(victim)
         with pytest.raises(JobRunningError, match=f"process {child.pid}"):
             log.acquire(owner)
         child.kill()
         # Dead but not reaped yet is dead: wait for the end without reaping.
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-        assert known_dead(victim)
+        assert is_known_dead(victim)
         assert log.acquire(owner).term == 2
     finally:
         child.kill()
         child.communicate()
-    assert known_dead(victim)
+    assert is_known_dead(victim)
 
 
 def test_a_reused_pid_is_another_process(log: JobLog, owner: OwnerInfo) -> None:
@@ -126,10 +126,10 @@ def test_a_reused_pid_is_another_process(log: JobLog, owner: OwnerInfo) -> None:
 
 
 def test_nothing_is_known_of_processes_on_other_hosts(elsewhere: OwnerInfo) -> None:
-    assert not known_dead(replace(elsewhere, pid=2**22 + 1))
+    assert not is_known_dead(replace(elsewhere, pid=2**22 + 1))
 
 
 def test_this_process_is_the_current_owner() -> None:
     owner = current_owner("r")
     assert (owner.pid, owner.run_id) == (os.getpid(), "r")
-    assert owner.started == process_birth(os.getpid())
+    assert owner.started == process_start_token(os.getpid())

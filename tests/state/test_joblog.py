@@ -8,7 +8,7 @@ from typing import Protocol
 import pytest
 
 from tidemark.errors import CorruptStoreError, FencedError, FormatError, JobRunningError, StateMismatchError, StoreError
-from tidemark.state.encoding.envelope import seal
+from tidemark.state.encoding.envelope import encode_envelope
 from tidemark.state.gc.retention import plan_retention, retire
 from tidemark.state.log.joblog import Driver, JobLog
 from tidemark.state.log.records import EpochRecord, OwnerInfo, ParentRef, StateFile
@@ -246,7 +246,7 @@ def test_the_same_append_again_is_the_same_commit(log: JobLog, owner: OwnerInfo,
     driver.append(make_record(0))
     data = log.store.get(record_path(1))
     assert log.slots.append(1, data)
-    assert not log.slots.append(1, seal("epoch", {}))
+    assert not log.slots.append(1, encode_envelope("epoch", {}))
     assert log.store.get(record_path(1)) == data
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tidemark.errors import CorruptStoreError, FormatError, RecordTooLargeError
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
-from tidemark.state.encoding.codec import from_plain, to_plain
-from tidemark.state.encoding.envelope import canonical, seal, sha256, unseal
+from tidemark.state.encoding.codec import from_jsonable, to_jsonable
+from tidemark.state.encoding.envelope import canonical, decode_envelope, encode_envelope, sha256
 from tidemark.state.log.epoch_codec import (
     OPERATOR_BOUND,
     RECORD_LIMIT,
@@ -81,12 +81,12 @@ def test_golden_files_are_written_and_read_as_ever(name: str, make_record: MakeR
         assert encode_epoch(record, base, shelf.write)[0] == frozen
     elif name == "term-1":
         term = TermRecord(3, owner, 1_700_000_000_000, 2, "00ff")
-        assert seal("term", to_plain(term)) == frozen
-        assert from_plain(TermRecord, unseal(frozen, kind="term", path="p")[1], path="p") == term
+        assert encode_envelope("term", to_jsonable(term)) == frozen
+        assert from_jsonable(TermRecord, decode_envelope(frozen, kind="term", path="p")[1], path="p") == term
     else:
         beat = Heartbeat(3, owner, 1_700_000_000_000, 12)
-        assert seal("heartbeat", to_plain(beat)) == frozen
-        assert from_plain(Heartbeat, unseal(frozen, kind="heartbeat", path="p")[1], path="p") == beat
+        assert encode_envelope("heartbeat", to_jsonable(beat)) == frozen
+        assert from_jsonable(Heartbeat, decode_envelope(frozen, kind="heartbeat", path="p")[1], path="p") == beat
 
 
 def test_positions_of_sinks_have_a_golden_record(make_record: MakeRecord, make_file: MakeFile) -> None:
@@ -101,8 +101,8 @@ def test_positions_of_sinks_have_a_golden_record(make_record: MakeRecord, make_f
 
 
 def test_the_golden_segment_is_written_as_ever(make_file: MakeFile) -> None:
-    files = [to_plain(make_file(0)), to_plain(make_file(1))]
-    assert seal("segment", {"files": files}) == (GOLDEN / "segment-1.json").read_bytes()
+    files = [to_jsonable(make_file(0)), to_jsonable(make_file(1))]
+    assert encode_envelope("segment", {"files": files}) == (GOLDEN / "segment-1.json").read_bytes()
 
 
 @st.composite
@@ -180,8 +180,8 @@ def test_files_have_one_order(make_file: MakeFile) -> None:
 
 
 def resealed(data: bytes, **changes: object) -> bytes:
-    _, body = unseal(data, kind="epoch", path="p")
-    return seal("epoch", {**body, **changes})
+    _, body = decode_envelope(data, kind="epoch", path="p")
+    return encode_envelope("epoch", {**body, **changes})
 
 
 def with_format(data: bytes, version: object) -> bytes:
@@ -205,13 +205,13 @@ def with_format(data: bytes, version: object) -> bytes:
         (lambda data: with_format(data, None), "does not match its checksum"),
         (lambda data: data.replace(b'"epoch":7', b'"epoch":1e999', 1), "does not match its checksum"),
         (lambda data: re.sub(rb'"sha256":"\w+"', b'"sha256":[7]', data), "does not match its checksum"),
-        (lambda _: seal("pin", {}), "is of kind 'pin'"),
+        (lambda _: encode_envelope("pin", {}), "is of kind 'pin'"),
         (lambda data: resealed(data, epoch="seven"), "EpochRecord.epoch is 'seven'"),
         (lambda data: resealed(data, epoch=True), "EpochRecord.epoch is True"),
         (lambda data: resealed(data, later=1), "unknown later"),
         (lambda data: resealed(data, operators=[]), "operators is not a table"),
         (lambda data: resealed(data, operators={"u": {}}), "_Difference is None"),
-        (lambda _: seal("epoch", {"job": "taxi"}), "sources is not a table|operators is not a table"),
+        (lambda _: encode_envelope("epoch", {"job": "taxi"}), "sources is not a table|operators is not a table"),
     ],
 )
 def test_damage_is_refused_and_named(damage: Callable[[bytes], bytes], message: str, make_record: MakeRecord, make_file: MakeFile) -> None:
@@ -234,10 +234,10 @@ def test_no_flipped_bit_goes_unseen(where: int, bit: int) -> None:
 def test_what_is_written_otherwise_has_the_same_checksum() -> None:
     frozen = (GOLDEN / "heartbeat-1.json").read_bytes()
     content = json.loads(frozen)
-    found = unseal(frozen, kind="heartbeat", path="p")
-    assert canonical(content) == frozen == seal(content["kind"], content["body"])
+    found = decode_envelope(frozen, kind="heartbeat", path="p")
+    assert canonical(content) == frozen == encode_envelope(content["kind"], content["body"])
     for other in (json.dumps(content, indent=2), json.dumps(dict(reversed(content.items())))):
-        assert unseal(other.encode(), kind="heartbeat", path="p") == found
+        assert decode_envelope(other.encode(), kind="heartbeat", path="p") == found
 
 
 def test_a_newer_format_is_refused_whatever_else_is_in_it(make_record: MakeRecord) -> None:
@@ -252,7 +252,7 @@ def test_a_damaged_segment_is_refused(make_record: MakeRecord, make_file: MakeFi
     files = tuple(make_file(number) for number in range(500))
     data, _ = encode_epoch(make_record(7, files=files), {}, shelf.write)
     path, held = next(iter(shelf.held.items()))
-    for broken in (b"", held[:-2], held.replace(b'"rows":10', b'"rows":11', 1), seal("segment", {"files": []})):
+    for broken in (b"", held[:-2], held.replace(b'"rows":10', b'"rows":11', 1), encode_envelope("segment", {"files": []})):
         shelf.held[path] = broken
         with pytest.raises(CorruptStoreError, match="segments/"):
             shelf.decode(data)
@@ -260,13 +260,13 @@ def test_a_damaged_segment_is_refused(make_record: MakeRecord, make_file: MakeFi
 
 def test_a_difference_that_drops_what_is_not_there_is_refused(make_record: MakeRecord) -> None:
     data, _ = encode_epoch(make_record(7), {}, Shelf().write)
-    _, body = unseal(data, kind="epoch", path="p")
+    _, body = decode_envelope(data, kind="epoch", path="p")
     operators = dict(body["operators"])  # type: ignore[call-overload]
     operators["hourly"] = {**operators["hourly"], "files": {"segment": None, "added": [], "dropped": ["state/x"]}}
     with pytest.raises(CorruptStoreError, match="drops state/x"):
-        Shelf().decode(seal("epoch", {**body, "operators": operators}))
+        Shelf().decode(encode_envelope("epoch", {**body, "operators": operators}))
 
 
 @given(st.text(st.characters(codec=None, categories=None)))
 def test_any_text_survives(text: str) -> None:
-    assert unseal(seal("x", {"text": text}), kind="x", path="p")[1] == {"text": text}
+    assert decode_envelope(encode_envelope("x", {"text": text}), kind="x", path="p")[1] == {"text": text}

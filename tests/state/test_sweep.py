@@ -17,7 +17,7 @@ from tidemark.state.gc.pins import Pins
 from tidemark.state.gc.retention import retire
 from tidemark.state.gc.sweep import plan_sweep, referenced_files, sweep
 from tidemark.state.log.joblog import Driver, JobLog
-from tidemark.state.log.owners import current_owner
+from tidemark.state.log.process_identity import current_owner
 from tidemark.state.log.progress import EpochProgress
 from tidemark.state.log.records import EpochRecord, OperatorState, OwnerInfo, SourceLogFile, SourceLogRef, StateFile
 from tidemark.state.store.layout import pin_path, record_path

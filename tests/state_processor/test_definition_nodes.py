@@ -13,7 +13,7 @@ from tidemark.errors import StateMismatchError
 from tidemark.graph.operators.registry import encode
 from tidemark.graph.operators.window.definition_decoder import functions_of, node_of_definition
 from tidemark.spark.operators.base.partials import Partials
-from tidemark.spark.operators.window.steps import step_of
+from tidemark.spark.operators.window.runtimes import window_runtime_of
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -25,7 +25,7 @@ def test_an_operator_comes_back_from_its_definition(kind: str) -> None:
     assert [name for name, _ in found.keys] == [name for name, _ in node.keys]
     assert Partials(found).columns == Partials(node).columns
     plain = [dataclasses.replace(each, function=None) if each.aggregates else each for each in (node, found)]
-    assert type(step_of(plain[0])) is type(step_of(plain[1]))
+    assert type(window_runtime_of(plain[0])) is type(window_runtime_of(plain[1]))
 
 
 def test_windows_of_a_kind_that_is_not_known_are_said() -> None:

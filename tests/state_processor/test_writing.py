@@ -16,7 +16,7 @@ from tidemark.errors import CorruptStoreError, DefinitionError, UserCodeError
 from tidemark.savepoints.core.savepoint_store import SavepointStore
 from tidemark.savepoints.export.importing import import_savepoint
 from tidemark.savepoints.model.restore import Restore
-from tidemark.spark.operators.session.session_deferral import PUT_OFF
+from tidemark.spark.operators.session.session_deferral import DEFERRED
 from tidemark.spark.state_api.savepoint_writer import SavepointWriter
 from tidemark.state.store.store import JobStore
 from tidemark.testing.manual_clock import ManualClock
@@ -171,7 +171,7 @@ def test_what_sessions_put_off_is_changed_too(spark: SparkSession, tmp_path: Pat
     job = tm.Job("job", outputs={"s": tm.memory(sums, f"{tmp_path}/s")}, store=str(tmp_path / "store"))
     tm.run(job, spark=spark, clock=ManualClock(NOW), handle_signals=False)
     stored = tm.savepoint(job)
-    assert any(file.part == PUT_OFF for file in stored.record.operators["s"].files)
+    assert any(file.part == DEFERRED for file in stored.record.operators["s"].files)
     writer = tm.changed_savepoint(f"{tmp_path}/changed", stored, spark=spark)
     folder = writer.map("s", lambda rows: rows.withColumn("total__sum", rows["total__sum"] * 2)).write()
     found = tm.savepoint(folder).read_window("s", spark).collect()

@@ -23,13 +23,13 @@ from tidemark.control.upgrade.code_check import Maps
 from tidemark.control.upgrade.upgrade_request import begin_upgrade
 from tidemark.errors import PublishError, RewindError, SavepointInUseError, UnknownSavepointError, UpgradeError
 from tidemark.savepoints.core.savepoint_store import SavepointStore
-from tidemark.savepoints.export.export_format import encoded
+from tidemark.savepoints.export.export_format import encode_record
 from tidemark.savepoints.model.restore import Restore
 from tidemark.savepoints.model.savepoint import SavepointInfo
 from tidemark.savepoints.model.verdict import Verdict
 from tidemark.savepoints.rewind import rewinding
 from tidemark.savepoints.rewind.rewinding import require_possible, rewind
-from tidemark.state.encoding.codec import to_plain
+from tidemark.state.encoding.codec import to_jsonable
 
 RENAMED = Maps({"hourly": "hourly"})
 """A map, so that the new code is restored from the savepoint after the job was put back to it."""
@@ -108,7 +108,7 @@ def import_changed(savepoints: SavepointStore, *, dropped: int) -> set[str]:
     head = savepoints.pins.find().record
     files = head.operators["hourly"].files
     fixed = replace(head, operators={"hourly": replace(head.operators["hourly"], files=files[:-dropped])}, outputs={})
-    savepoints.pins.adopt("fixed", encoded(fixed)[0], about=to_plain(SavepointInfo("imported")))
+    savepoints.pins.adopt("fixed", encode_record(fixed)[0], about=to_jsonable(SavepointInfo("imported")))
     return {file.path for file in files[-dropped:]}
 
 
@@ -140,7 +140,7 @@ def test_a_rewind_begun_while_the_new_code_was_judged_is_ended_first(tmp_path: P
 
     def judge(*of: Any) -> Verdict:
         with monkeypatch.context() as patched, suppress(PublishError):
-            patched.setattr(rewinding, "put_back", stops)
+            patched.setattr(rewinding, "revert_table", stops)
             rewind(world.store, JOB, "base", clock=world.clock)
         return fits(*of)
 

@@ -16,8 +16,8 @@ from tidemark.control.observed import leases
 from tidemark.control.observed.leases import LEASE_MS, upgrade_lease
 from tidemark.control.upgrade.upgrade_coordinator import Upgrading
 from tidemark.errors import NotReachedError, UpgradeError
-from tidemark.savepoints.model.rewind_note import read_rewind
-from tidemark.state.log.owners import current_owner
+from tidemark.savepoints.model.rewind_journal import read_rewind
+from tidemark.state.log.process_identity import current_owner
 from tidemark.state.log.records import OwnerInfo
 
 # -------------------------------------------------------------------------------------------------------------------- leases

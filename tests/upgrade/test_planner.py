@@ -27,7 +27,7 @@ from tidemark.control.upgrade.upgrade_plan import Execute, Transition, UpgradeDe
 from tidemark.errors import EngineError, StoreError
 from tidemark.locations import Location
 from tidemark.savepoints.model.restore import Restore
-from tidemark.savepoints.model.upgrade_note import UpgradeNote, read_upgrade, write_upgrade
+from tidemark.savepoints.model.upgrade_lock import UpgradeLock, read_upgrade_lock, write_upgrade_lock
 from tidemark.state.store.layout import UPGRADE
 from tidemark.state.store.store import JobStore
 
@@ -140,10 +140,10 @@ def test_the_form_of_what_is_kept_is_for_ever() -> None:
     store = JobStore(Location.parse("s3://bucket/jobs"), MemoryStore())
     folder = store.at("fares")
     kept = step("reverting", stopped=True)
-    check, note = UpgradeCheck("u1", "rows", passed=False, at=NOW, text="7 lost"), UpgradeNote("u1", ("before-u1", "good"), NOW)
+    check, lock = UpgradeCheck("u1", "rows", passed=False, at=NOW, text="7 lost"), UpgradeLock("u1", ("before-u1", "good"), NOW)
     create_step(store, kept)
     report_upgrade_check(store, "fares", check)
-    write_upgrade(folder, note)
+    write_upgrade_lock(folder, lock)
     record_blocker(store, kept, StoreError("the store is away", fix="bring it back"), by="ada", now=NOW)
     paths = {
         "upgrade-1": numbered(UPGRADES, 5),
@@ -154,7 +154,7 @@ def test_the_form_of_what_is_kept_is_for_ever() -> None:
     for name, path in paths.items():
         assert json.loads((GOLDEN / f"{name}.json").read_bytes()) == json.loads(folder.get(path)), name
         folder.put(path, (GOLDEN / f"{name}.json").read_bytes())
-    assert (newest_step(store, "fares"), read_upgrade_checks(store, "fares", "u1"), read_upgrade(folder)) == (kept, (check,), note)
+    assert (newest_step(store, "fares"), read_upgrade_checks(store, "fares", "u1"), read_upgrade_lock(folder)) == (kept, (check,), lock)
     trouble = UpgradeBlocker(5, NOW, NOW, "ada", StoreError.code, f"[{StoreError.code}] the store is away. Fix: bring it back")
     assert read_blocker(store, kept) == trouble
 

@@ -17,7 +17,7 @@ from tidemark.control.client.job_client import JobClient
 from tidemark.control.desired.attempts import claim_attempt
 from tidemark.errors import DefinitionError, RewindError, SavepointInUseError
 from tidemark.savepoints.core.savepoint_store import SavepointStore
-from tidemark.savepoints.model.rewind_note import read_rewind, require_no_rewind
+from tidemark.savepoints.model.rewind_journal import read_rewind, require_no_rewind
 from tidemark.savepoints.rewind.rewinding import rewind
 from tidemark.state.status.status import write_failure
 

@@ -143,7 +143,7 @@ def test_a_restore_that_was_not_made_yet_is_not_made_after_it(world: UpgradeWorl
     wishes(world).start(JOB)
     world.run(world.reconciler(), 20)
     assert world.rows()[:3] == [(0, OLD), (1, OLD), (2, OLD)]
-    assert not any(hold.job == JOB for hold in SavepointStore(world.store, JOB, world.clock).holds("old"))
+    assert not any(reference.job == JOB for reference in SavepointStore(world.store, JOB, world.clock).file_references("old"))
 
 
 def test_what_refuses_it_leaves_a_restore_that_was_not_made_yet(world: UpgradeWorld) -> None:

@@ -18,7 +18,7 @@ from tidemark.control.observed.leases import LEASE_MS
 from tidemark.control.reconcile.reconciler import Reconciler
 from tidemark.errors import RewindError, UpgradeError
 from tidemark.savepoints.core.savepoint_store import SavepointStore
-from tidemark.savepoints.model.rewind_note import RewindNote, read_rewind, write_rewind
+from tidemark.savepoints.model.rewind_journal import RewindJournal, read_rewind, write_rewind
 from tidemark.savepoints.rewind.rewind_abort import abort_rewind
 from tidemark.savepoints.rewind.rewinding import rewind
 
@@ -104,8 +104,8 @@ def test_when_another_upgrade_was_begun(tmp_path: Path) -> None:
 def test_who_gives_a_rewind_up_leaves_alone_what_is_an_upgrades(tmp_path: Path) -> None:
     world = suspended(UpgradeWorld(tmp_path).started())
     folder = world.store.at(JOB)
-    note = RewindNote("rewind-1", "base", "l1", 1, {}, 0)
-    assert write_rewind(folder, note)
+    journal = RewindJournal("rewind-1", "base", "l1", 1, {}, 0)
+    assert write_rewind(folder, journal)
 
     def begun() -> None:
         # The rewind has come to its end, and an upgrade goes back in its turn.
@@ -114,13 +114,13 @@ def test_who_gives_a_rewind_up_leaves_alone_what_is_an_upgrades(tmp_path: Path) 
         upgrading = world.upgrading()
         while step_of(world).step != "starting":
             upgrading.advance(step_of(world))
-        assert write_rewind(folder, note)
+        assert write_rewind(folder, journal)
 
     hook = asleep_before_a_term(world, None, begun)
     store = WatchedStore(world.store.location, world.store.objects, world.store.prefix, hook)
     with pytest.raises(UpgradeError, match="an upgrade of the job is under way"):
         abort_rewind(store, JOB, clock=world.clock)
-    assert read_rewind(folder) == note
+    assert read_rewind(folder) == journal
 
 
 def test_a_step_of_an_upgrade_is_none_where_there_is_none(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from tidemark.control.reconcile.reconciler import Reconciler, ReconcileReport
 from tidemark.control.upgrade import upgrade_worker
 from tidemark.control.view.view_builder import view_of
 from tidemark.errors import EngineError, RewindError, TidemarkError
-from tidemark.savepoints.model.upgrade_note import UpgradeNote, read_upgrade, write_upgrade
+from tidemark.savepoints.model.upgrade_lock import UpgradeLock, read_upgrade_lock, write_upgrade_lock
 
 WRITES = ("create control/upgrades", "create control/specs", "create refs", "create log", "put refs", "delete ('refs")
 """What an upgrade does to the store, but for leases. Tables are put back between two of them."""
@@ -193,9 +193,9 @@ def test_a_note_that_was_left_behind_goes_with_the_next_command(tmp_path: Path) 
     world.begin()
     end = supervise(world, world.reconciler())
     folder = world.store.at(JOB)
-    write_upgrade(folder, UpgradeNote(end.upgrade.identity, (end.upgrade.savepoint,), end.at))
+    write_upgrade_lock(folder, UpgradeLock(end.upgrade.identity, (end.upgrade.savepoint,), end.at))
     assert world.upgrading().go_on(JOB, timeout_ms=0) == end
-    assert read_upgrade(folder) is None
+    assert read_upgrade_lock(folder) is None
 
 
 def test_what_stands_against_it_is_said_and_tried_again_after_a_while(tmp_path: Path) -> None:

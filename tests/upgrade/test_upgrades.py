@@ -32,12 +32,12 @@ from tidemark.errors import (
     UpgradeError,
 )
 from tidemark.savepoints.core.savepoint_store import SavepointStore
-from tidemark.savepoints.model.rewind_note import read_rewind
-from tidemark.savepoints.model.upgrade_note import read_upgrade
+from tidemark.savepoints.model.rewind_journal import read_rewind
+from tidemark.savepoints.model.upgrade_lock import read_upgrade_lock
 from tidemark.savepoints.model.verdict import Finding, OperatorVerdict, Verdict
 from tidemark.savepoints.rewind.rewinding import rewind
 from tidemark.state.log.records import EpochRecord
-from tidemark.state.store.sealed import create_sealed
+from tidemark.state.store.documents import create_document
 from tidemark.state.store.store import JobStore
 
 TEN_MINUTES = 600_000
@@ -53,7 +53,7 @@ def check_end(world: UpgradeWorld, end: UpgradeStep) -> None:
     news = [code for _, code in rows].count(NEW)
     assert [code for _, code in rows] == [OLD] * (len(rows) - news) + [NEW] * news
     assert (end.step == "done") == (news > 0) == (world.spec.code == NEW)
-    assert read_upgrade(world.store.at(JOB)) is None
+    assert read_upgrade_lock(world.store.at(JOB)) is None
     world.run(world.reconciler(), 60, every=10)
     after = world.rows()
     assert [epoch for epoch, _ in after] == list(range(len(after)))
@@ -180,7 +180,7 @@ def test_what_cannot_be_is_refused_and_nothing_is_changed(tmp_path: Path) -> Non
     with pytest.raises(JobRunningError, match="was not started here"):
         world.begin()
     by_hand.release()
-    assert (newest_step(world.store, JOB), read_upgrade(world.store.at(JOB))) == (None, None)
+    assert (newest_step(world.store, JOB), read_upgrade_lock(world.store.at(JOB))) == (None, None)
 
 
 def test_what_looks_like_a_secret_is_refused_unless_the_spec_has_it_already(tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_what_looks_like_a_secret_is_refused_unless_the_spec_has_it_already(tmp_
     assert newest_step(world.store, JOB) is None
     # As a release kept it that did not look so closely.
     kept = SpecGeneration(2, START, "ada", "old", replace(world.spec, variables={"API_TOKEN": "x1y2z3-secret"}))
-    assert create_sealed(world.store.at(JOB), numbered(SPECS, 2), kind=SPEC_KIND, value=kept)
+    assert create_document(world.store.at(JOB), numbered(SPECS, 2), kind=SPEC_KIND, value=kept)
     with pytest.raises(DefinitionError, match="the value of API_TOKEN looks like a secret"):
         world.begin(variables={"API_TOKEN": "another-secret"})
     world.begin()

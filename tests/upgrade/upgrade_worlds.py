@@ -24,10 +24,10 @@ from tidemark.control.upgrade.upgrade_request import UpgradeRequest, begin_upgra
 from tidemark.errors import EngineError, NotReachedError, TidemarkError
 from tidemark.savepoints.core.savepoint_store import SavepointStore
 from tidemark.savepoints.model.restore import Restore
-from tidemark.savepoints.model.restore_marks import is_restore_due
-from tidemark.savepoints.model.rewind_note import require_no_rewind
+from tidemark.savepoints.model.restore_history import is_restore_due
+from tidemark.savepoints.model.rewind_journal import require_no_rewind
 from tidemark.savepoints.model.verdict import Verdict
-from tidemark.savepoints.restore.restoring import begin_lineage, prepared
+from tidemark.savepoints.restore.restoring import begin_lineage, prepare_restore
 from tidemark.state.delta.delta_tags import EPOCH, LINEAGE
 from tidemark.state.log.progress import EpochProgress
 from tidemark.state.log.records import EpochRecord, OperatorState, OutputRecord, StagedFile, StateFile
@@ -105,7 +105,7 @@ class UpgradeWorld(World):
     def _begin(self, process: Process, restore: Restore | None) -> None:
         assert process.term is not None
         if restore is not None and is_restore_due(self.store.at(JOB), process.term.last, restore):
-            savepoint, record = prepared(self.store, process.term, restore)
+            savepoint, record = prepare_restore(self.store, process.term, restore)
             begin_lineage(process.term, restore, savepoint, record)
         elif process.term.last is not None:
             self.publish(process.term.last)

@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 import tidemark as tm
-from tidemark.graph.checks.propagation import state_columns
+from tidemark.graph.checks.schema_inference import state_columns
 from tidemark.graph.operators.registry import encode
 from tidemark.graph.operators.state_names import ELEMENT_ORDER
-from tidemark.graph.operators.window.execution import is_native
+from tidemark.graph.operators.window.execution import is_incremental
 from tidemark.graph.operators.window.node import WindowNode
-from tidemark.savepoints.compatibility.judging import verdict
+from tidemark.savepoints.compatibility.state_check import check_compatibility
 from tidemark.savepoints.model.stored_types import type_of_ddl
 from tidemark.savepoints.model.verdict import OperatorVerdict, Verdict
 from tidemark.semantics.watermarks.watermarks import SourceState
@@ -48,7 +48,7 @@ def stored_state(node: WindowNode, **files: int) -> OperatorState:
         {"name": name, "type": type_of_ddl(kind or "") or {"type": "udt"}, "nullable": True, "metadata": {}}
         for name, kind in (state_columns(node) or {}).items()
     ]
-    own = ["__tm_start"] if is_native(node) else [ELEMENT_ORDER, "__tm_start"]
+    own = ["__tm_start"] if is_incremental(node) else [ELEMENT_ORDER, "__tm_start"]
     fields += [{"name": name, "type": "long", "nullable": True, "metadata": {}} for name in own]
     definition = json.loads(json.dumps({**encode(node), "schema": {"type": "struct", "fields": fields}}))
     found = [
@@ -74,7 +74,7 @@ def judged(before: Declare, after: Declare, *, old: str = SCHEMA, new: str = SCH
 
 def whole(before: tm.Stream, after: tm.Stream, **maps: Any) -> Verdict:
     """Return the verdict on a job with one operator."""
-    return verdict(record_of(before, **maps.pop("files", {})), job_of(after), **maps)
+    return check_compatibility(record_of(before, **maps.pop("files", {})), job_of(after), **maps)
 
 
 def columns(**names: str | None) -> Mapping[str, Mapping[str, str | None]]:

@@ -19,7 +19,7 @@ from tidemark.errors import StoreError, UnknownJobError
 from tidemark.savepoints.compatibility.checking import check
 from tidemark.savepoints.core.savepoint_store import SavepointStore
 from tidemark.state.log.joblog import JobLog
-from tidemark.state.log.owners import current_owner
+from tidemark.state.log.process_identity import current_owner
 from tidemark.state.store.store import JobStore
 
 COUNT, FARES = tm.count(), tm.sum("fare")

@@ -20,7 +20,7 @@ from tidemark.errors import StateMismatchError, UpgradeError
 from tidemark.savepoints.core.savepoint_store import SavepointStore
 from tidemark.spark.env import session
 from tidemark.state.log.joblog import JobLog
-from tidemark.state.log.owners import current_owner
+from tidemark.state.log.process_identity import current_owner
 from tidemark.state.store.store import JobStore
 
 CODE: Final = f"""

@@ -12,10 +12,10 @@ import tidemark as tm
 from tests.verdict.stored import SCHEMA, Declare, columns, job_of, judged, node_of, record_of, trips, whole
 from tidemark.errors import StateMismatchError
 from tidemark.graph.operators.state_names import ELEMENT_ORDER
-from tidemark.graph.operators.window.execution import is_native
-from tidemark.savepoints.compatibility.judging import verdict
+from tidemark.graph.operators.window.execution import is_incremental
+from tidemark.savepoints.compatibility.state_check import check_compatibility
 from tidemark.savepoints.model.verdict import OperatorVerdict
-from tidemark.state.encoding.codec import to_plain
+from tidemark.state.encoding.codec import to_jsonable
 
 
 def each(elements: Any, context: Any) -> list[dict[str, object]]:
@@ -318,10 +318,10 @@ def test_changes(name: str) -> None:
     text = "\n".join(each.text() for each in found.findings)
     for part in change.says:
         assert part in text
-    state = json.loads(json.dumps(to_plain(found.rewrite)))
+    state = json.loads(json.dumps(to_jsonable(found.rewrite)))
     nothing = {"renamed": {}, "dropped": [], "widened": {}, "added": [], "without_function": False}
     assert state == {**nothing, **change.state}
-    json.loads(json.dumps(to_plain(found)))
+    json.loads(json.dumps(to_jsonable(found)))
 
 
 def test_every_finding_is_there_at_once() -> None:
@@ -340,8 +340,8 @@ def test_every_finding_is_there_at_once() -> None:
 
 def test_types_that_spark_told_count_more_than_those_of_the_graph() -> None:
     record, job = record_of(hourly(n=COUNT)(trips())), job_of(hourly(n=COUNT)(trips()))
-    assert verdict(record, job, types={"w": {"key_zone": "long", "n__count": "long"}}).status == "migrates"
-    assert verdict(record, job, types={"w": {"key_zone": "integer", "n__count": "integer"}}).status == "incompatible"
+    assert check_compatibility(record, job, types={"w": {"key_zone": "long", "n__count": "long"}}).status == "migrates"
+    assert check_compatibility(record, job, types={"w": {"key_zone": "integer", "n__count": "integer"}}).status == "incompatible"
 
 
 def test_combinations_that_are_told_apart_go_by_their_order_and_not_by_their_names() -> None:
@@ -358,7 +358,7 @@ def test_combinations_that_are_told_apart_go_by_their_order_and_not_by_their_nam
 
     def found(kind: str) -> OperatorVerdict:
         types = {"w": {"key_zone": "integer", column["name"]: combinations("places", kind)}}
-        return verdict(record, job_of(after), columns=columns(seats="places"), types=types).operator("w")
+        return check_compatibility(record, job_of(after), columns=columns(seats="places"), types=types).operator("w")
 
     assert found("integer").status == "migrates"
     assert found("integer").rewrite.widened == {column["name"]: combinations("places")}
@@ -369,7 +369,7 @@ def test_elements_that_an_earlier_build_kept_are_told_from_a_change_of_the_job()
     record, job = record_of(KINDS["count"](trips())), job_of(KINDS["count"](trips()))
     schema = record.operators["w"].definition["schema"]
     schema["fields"].append({"name": ELEMENT_ORDER, "type": "long", "nullable": True, "metadata": {}})  # type: ignore[index]
-    (finding,) = verdict(record, job).operator("w").findings
+    (finding,) = check_compatibility(record, job).operator("w").findings
     assert finding.what == "the stored windows hold elements, as those of an earlier build did; now they are to hold partial results"
 
 
@@ -377,10 +377,10 @@ def test_an_operator_that_never_stored_anything_takes_any_columns() -> None:
     record = record_of(hourly(n=COUNT)(trips()))
     empty = record.operators["w"]
     empty.definition.pop("schema")  # type: ignore[attr-defined]
-    found = verdict(record, job_of(hourly(n=COUNT, f=FARES)(trips()))).operator("w")
+    found = check_compatibility(record, job_of(hourly(n=COUNT, f=FARES)(trips()))).operator("w")
     assert (found.status, found.rewrite.added) == ("migrates", ())
 
 
 def test_what_keeps_elements_is_known_without_spark() -> None:
-    keeping = {name for name, declare in KINDS.items() if not is_native(node_of(declare(trips())))}
+    keeping = {name for name, declare in KINDS.items() if not is_incremental(node_of(declare(trips())))}
     assert keeping == {"purging session", "process", "evicting"}

@@ -23,14 +23,14 @@ from tidemark.control.model.spec import JobSpec
 from tidemark.control.upgrade.code_check import Maps, judge_code
 from tidemark.errors import SinkError, StateMismatchError
 from tidemark.savepoints.compatibility.checking import check
-from tidemark.savepoints.compatibility.judging import verdict
-from tidemark.savepoints.delta.result_tables import judge_outputs
+from tidemark.savepoints.compatibility.state_check import check_compatibility
+from tidemark.savepoints.delta.result_tables import check_outputs
 from tidemark.savepoints.model.table_columns import Stored, column_findings
 from tidemark.savepoints.model.verdict import OutputVerdict, Verdict
 from tidemark.state.delta.delta_tags import EPOCH, LINEAGE
-from tidemark.state.encoding.codec import from_plain, to_plain
+from tidemark.state.encoding.codec import from_jsonable, to_jsonable
 from tidemark.state.log.joblog import JobLog
-from tidemark.state.log.owners import current_owner
+from tidemark.state.log.process_identity import current_owner
 from tidemark.state.log.records import EpochRecord, OutputRecord, RestoreRef
 from tidemark.state.log.totals import Totals, empty_totals
 from tidemark.state.store.store import JobStore
@@ -152,7 +152,7 @@ def output(found: Verdict) -> OutputVerdict:
 
 def judged(folder: Path, changed: tm.Job, stored: EpochRecord | None = None) -> Verdict:
     stored = stored or record(folder, n=COUNT)
-    return verdict(stored, changed, outputs=judge_outputs(changed, stored))
+    return check_compatibility(stored, changed, outputs=check_outputs(changed, stored))
 
 
 @pytest.mark.parametrize("kind", ["delta", "upsert"])
@@ -162,7 +162,7 @@ def test_an_aggregate_more_gives_the_table_a_column(tmp_path: Path, kind: str) -
     assert (found.status, output(found).status) == ("migrates", "migrates")
     found.require()
     assert f"  output    out    migrates: the table at {tmp_path / 'out'}\n    the table gets column 'top' (DOUBLE)" in found.text()
-    assert from_plain(Verdict, json.loads(json.dumps(to_plain(found))), path="-") == found
+    assert from_jsonable(Verdict, json.loads(json.dumps(to_jsonable(found))), path="-") == found
     assert DeltaTable(str(tmp_path / "out")).version() == 0
     same = judged(tmp_path, job(tmp_path, kind, n=COUNT))
     assert (same.status, output(same).findings, "output" in same.text()) == ("compatible", (), False)
@@ -192,7 +192,7 @@ def test_only_a_table_that_the_job_wrote_to_follows(tmp_path: Path) -> None:
         replace(stored, outputs={"out": OutputRecord("delta", str(tmp_path / "elsewhere"))}),
     ):
         assert not judged(tmp_path, changed, other).fits
-        assert all(each.fits for each in judge_outputs(changed, other, stored)), "the newest epoch had it there"
+        assert all(each.fits for each in check_outputs(changed, other, stored)), "the newest epoch had it there"
         assert judged(tmp_path, job(tmp_path, n=COUNT), other).fits
 
 
@@ -244,9 +244,9 @@ def test_columns_that_only_the_running_job_knows_are_unknown(tmp_path: Path) -> 
     write(tmp_path)
     stream = trips().transform(lambda rows: rows)
     changed = tm.Job("taxi", outputs={"out": tm.delta(stream, str(tmp_path / "out"))}, store=str(tmp_path / "store"))
-    found = judge_outputs(changed, record(tmp_path, n=COUNT))
+    found = check_outputs(changed, record(tmp_path, n=COUNT))
     assert [each.status for each in found] == ["unknown"]
-    told = judge_outputs(changed, record(tmp_path, n=COUNT), known={"out": {**dict.fromkeys(ROW.column_names), "top": "double"}})
+    told = check_outputs(changed, record(tmp_path, n=COUNT), known={"out": {**dict.fromkeys(ROW.column_names), "top": "double"}})
     assert [finding.what for finding in told[0].findings] == ["the table gets column 'top' (DOUBLE)"]
 
 

@@ -1,6 +1,6 @@
 from .api.sinks import guarantee as guarantee
 from .checks.column_lineage import lineage as lineage
-from .checks.propagation import schema_of as schema_of
+from .checks.schema_inference import schema_of as schema_of
 from .expressions.expression_text import describe_expression as describe_expression
 from .job.code_version import code_version as code_version
 from .job.job import Job as Job

@@ -13,9 +13,9 @@ from .log.progress import format_progress as format_progress
 from .log.totals import Totals as Totals
 from .log.totals import add_epoch as add_epoch
 from .log.totals import empty_totals as empty_totals
-from .status.epochs_after import epoch_numbered as epoch_numbered
-from .status.epochs_after import epochs_after as epochs_after
 from .status.history import read_history as read_history
+from .status.history_reader import epoch_numbered as epoch_numbered
+from .status.history_reader import epochs_after as epochs_after
 from .status.status import JobStatus as JobStatus
 from .status.status import read_status as read_status
 from .store.layout import PINS as PINS

@@ -10,8 +10,8 @@ from typing import Final
 
 from tidemark.errors import DefinitionError
 from tidemark.graph.api.streams import Stream
+from tidemark.graph.model.call_site import call_site
 from tidemark.graph.model.nodes import OutputTag, StatefulNode
-from tidemark.graph.model.places import user_place
 from tidemark.graph.operators.registry import kind_of
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from tidemark.testing.operators.contract import Arrived, Emitted, Folds, Row
@@ -51,7 +51,7 @@ class OperatorHarness:
             raise DefinitionError(
                 "OperatorHarness is not given the stream of an operator with state",
                 fix="pass what .aggregate(...), .process(...) or their .uid(...) return, before any .select or .filter",
-                place=user_place(),
+                place=call_site(),
             )
         self._node = node
         self._operator = pure_operator(node, folds)

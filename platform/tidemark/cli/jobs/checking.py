@@ -10,7 +10,7 @@ from tidemark.cli.program.options import echo_json, existing_store, json_option,
 from tidemark.control.desired.job_import import load_job
 from tidemark.savepoints.compatibility.checking import HEAD, check
 from tidemark.savepoints.model.verdict import Verdict
-from tidemark.state.encoding.codec import to_plain
+from tidemark.state.encoding.codec import to_jsonable
 
 
 @click.command("check", cls=YesNoCommand)
@@ -53,4 +53,4 @@ def check_job(
 
 def plain_verdict(found: Verdict) -> dict[str, object]:
     """Return a verdict as plain JSON, with what follows from it."""
-    return {"status": found.status, "fits": found.fits, **to_plain(found)}
+    return {"status": found.status, "fits": found.fits, **to_jsonable(found)}

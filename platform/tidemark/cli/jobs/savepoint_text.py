@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from tidemark.clock import format_ms
 from tidemark.savepoints.core.differences import Counted, SavepointDifference
-from tidemark.savepoints.core.limits import Restorable
+from tidemark.savepoints.core.expiry import Restorable
 from tidemark.savepoints.model.savepoint import Savepoint
-from tidemark.state.encoding.codec import to_plain
-from tidemark.state.gc.holds import Hold
+from tidemark.state.encoding.codec import to_jsonable
+from tidemark.state.gc.file_references import FileReference
 
 _COLUMNS = ("savepoint", "epoch", "taken", "kind", "state rows", "state bytes", "restorable until", "note")
 NO_LONGER = "no longer"
@@ -22,7 +22,7 @@ def savepoint_table(savepoints: Sequence[Savepoint], restorable: Sequence[Restor
     return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
 
 
-def savepoint_text(savepoint: Savepoint, holds: Sequence[Hold], restorable: Restorable) -> str:
+def savepoint_text(savepoint: Savepoint, holds: Sequence[FileReference], restorable: Restorable) -> str:
     """Return all there is to say of a savepoint."""
     info, record = savepoint.info, savepoint.record
     lines = [str(savepoint), f"  code version {info.code_version or '-'}, watermark {format_ms(record.progress.watermark)}"]
@@ -39,9 +39,9 @@ def savepoint_text(savepoint: Savepoint, holds: Sequence[Hold], restorable: Rest
         lines.append(f"  source {name}: {counts.get('read', 0)} rows read")
     for name, table in sorted(info.tables.items()):
         lines.append(f"  output {name}: version {table.version} of {table.location}, kept until {format_ms(table.until)}")
-    lines += [f"  held for job {hold.job} since {format_ms(hold.held_at)}" for hold in holds]
+    lines += [f"  held for job {reference.job} since {format_ms(reference.held_at)}" for reference in holds]
     lines.append(f"  {_how_long(restorable)}")
-    inputs = [limit for limit in restorable.limits if limit.what == "input"]
+    inputs = [expiry for expiry in restorable.limits if expiry.what == "input"]
     lines += [f"    {limit}" + (f", until {format_ms(limit.until)}" if limit.until is not None else "") for limit in inputs]
     return "\n".join(lines)
 
@@ -59,7 +59,7 @@ def difference_text(found: SavepointDifference) -> str:
     return "\n".join(lines)
 
 
-def plain_savepoint(savepoint: Savepoint, restorable: Restorable, holds: Sequence[Hold] = ()) -> dict[str, object]:
+def plain_savepoint(savepoint: Savepoint, restorable: Restorable, holds: Sequence[FileReference] = ()) -> dict[str, object]:
     """Return a savepoint as plain JSON; of its record the numbers, not the lists of files."""
     record = savepoint.record
     return {
@@ -70,10 +70,10 @@ def plain_savepoint(savepoint: Savepoint, restorable: Restorable, holds: Sequenc
         "lineage": record.lineage,
         "restorable_until": restorable.until,
         "restorable": not restorable.lost,
-        "limits": to_plain(restorable.limits),
+        "limits": to_jsonable(restorable.limits),
         "watermarks": {uid: state.watermark for uid, state in record.operators.items()},
-        "held_for": sorted({hold.job for hold in holds}),
-        **to_plain(savepoint.info),
+        "held_for": sorted({reference.job for reference in holds}),
+        **to_jsonable(savepoint.info),
     }
 
 

@@ -27,7 +27,7 @@ from tidemark.control.launch.launchers import launchers_here
 from tidemark.control.model.spec import AlertThresholds, JobSpec, LauncherName
 from tidemark.errors import DefinitionError
 from tidemark.state.log.progress import MissingEpochs
-from tidemark.state.store.local_files import near
+from tidemark.state.store.local_files import describe_nearest_folder
 from tidemark.state.store.store import JobStore
 
 
@@ -122,7 +122,7 @@ def _require_places(given: Given) -> None:
     for option, path in (*(("--code-path", path) for path in given["code_paths"]), ("--folder", given["folder"] or ".")):
         place = Path(absolute_path(path))
         if "://" not in path and not place.exists():
-            raise DefinitionError(f"{option} {place} is not there", fix=f"give one that is: {near(place)}")
+            raise DefinitionError(f"{option} {place} is not there", fix=f"give one that is: {describe_nearest_folder(place)}")
 
 
 def _spec(job: str, given: Given) -> JobSpec:

@@ -17,7 +17,7 @@ from tidemark.control.view.view_builder import damaged_view, view_of
 from tidemark.durations import to_ms
 from tidemark.errors import CorruptStoreError, DefinitionError, FormatError, TidemarkError, UnknownJobError
 from tidemark.names import validate_name
-from tidemark.state.encoding.codec import to_plain
+from tidemark.state.encoding.codec import to_jsonable
 from tidemark.state.store.layout import LOG, job_folder
 from tidemark.state.store.root_store import DEFAULT_STORE, STORE_VARIABLE, is_default, root_store
 from tidemark.state.store.store import JobStore
@@ -155,7 +155,7 @@ def unknown_job(name: str, root: JobStore) -> UnknownJobError:
 
 def echo_json(value: object) -> None:
     """Print a value as one line of JSON."""
-    click.echo(json.dumps(to_plain(value)))
+    click.echo(json.dumps(to_jsonable(value)))
 
 
 def _has_log(root: JobStore, job: str) -> bool:

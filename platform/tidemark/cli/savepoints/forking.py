@@ -13,7 +13,7 @@ from tidemark.cli.program.options import absolute_path, echo_json, existing_stor
 from tidemark.control.forks import forks
 from tidemark.control.forks.discarding import discard as discard_fork
 from tidemark.control.launch.launchers import launchers_here
-from tidemark.state.encoding.codec import to_plain
+from tidemark.state.encoding.codec import to_jsonable
 
 
 @click.command()
@@ -96,7 +96,7 @@ def diff(job: str, other: str, store: str | None, *, output: str, keys: tuple[st
         views(root, name)
     found = forks.diff_output(root, job, other, output, keys=keys, samples=samples)
     if as_json:
-        click.echo(json.dumps(to_plain(found), default=str))
+        click.echo(json.dumps(to_jsonable(found), default=str))
     else:
         click.echo(found.text())
     if not found.equal:

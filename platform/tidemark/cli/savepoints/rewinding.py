@@ -17,7 +17,7 @@ from tidemark.control.rewind.rewind_job import Rewinder
 from tidemark.errors import DefinitionError
 from tidemark.savepoints.rewind.rewind_plan import RewindPlan
 from tidemark.savepoints.rewind.rewinding import preview_rewind
-from tidemark.state.encoding.codec import to_plain
+from tidemark.state.encoding.codec import to_jsonable
 from tidemark.state.store.store import JobStore
 
 
@@ -63,7 +63,7 @@ def rewind(
     if dry_run:
         plan = preview_rewind(root, job, name)
         if as_json:
-            echo_json(to_plain(plan))
+            echo_json(to_jsonable(plan))
         else:
             click.echo(_plan_text(plan))
         if plan.refusals:
@@ -102,9 +102,9 @@ def rescale(job: str, parallelism: int, store: str | None, *, wait: bool, timeou
 
 
 def _abort(root: JobStore, job: str, *, by: str, as_json: bool) -> None:
-    note = Rewinder(root, launchers_here(), timeout_ms=0, by=by, on_progress=None if as_json else click.echo).abort(job)
+    journal = Rewinder(root, launchers_here(), timeout_ms=0, by=by, on_progress=None if as_json else click.echo).abort(job)
     if as_json:
-        echo_json({"job": job, "savepoint": note.savepoint, "aborted": True})
+        echo_json({"job": job, "savepoint": journal.savepoint, "aborted": True})
 
 
 def _plan_text(plan: RewindPlan) -> str:

@@ -18,7 +18,7 @@ from tidemark.savepoints.core.savepoint_store import SavepointStore
 from tidemark.savepoints.export.export_format import CopyProgress, OnCopy
 from tidemark.savepoints.export.exporting import export_savepoint
 from tidemark.savepoints.export.importing import import_savepoint
-from tidemark.state.encoding.codec import to_plain
+from tidemark.state.encoding.codec import to_jsonable
 
 _SECTIONS: Final[Sections] = {
     "Savepoints": entries(
@@ -108,7 +108,7 @@ def list_savepoints(job: str, store: str | None, *, as_json: bool) -> None:
 def show(job: str, name: str, store: str | None, *, as_json: bool) -> None:
     """Show all there is to say of a savepoint. JOB is a job's name, NAME the savepoint's."""
     found = _savepoints(store, job)
-    item, holds = found.get(name), found.holds(name)
+    item, holds = found.get(name), found.file_references(name)
     (restorable,) = found.restorable(item)
     if as_json:
         echo_json(plain_savepoint(item, restorable, holds))
@@ -182,7 +182,7 @@ def diff(job: str, name: str, other: str, store: str | None, *, as_json: bool) -
     """Show what changed from one savepoint of a job to another."""
     found = _savepoints(store, job).diff(name, other)
     if as_json:
-        echo_json(to_plain(found))
+        echo_json(to_jsonable(found))
     else:
         click.echo(difference_text(found))
 

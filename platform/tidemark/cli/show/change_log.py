@@ -10,7 +10,7 @@ from tidemark.control.desired.attempts import attempt_numbers, read_attempt
 from tidemark.control.desired.spec_store import read_generations
 from tidemark.control.model.spec import JobSpec, SpecGeneration
 from tidemark.control.observed.observe import read_control_status
-from tidemark.state.encoding.codec import to_plain
+from tidemark.state.encoding.codec import to_jsonable
 from tidemark.state.store.store import JobStore
 
 
@@ -69,5 +69,5 @@ def _asked(before: JobSpec | None, made: SpecGeneration) -> str:
 
 
 def _shown(value: object) -> str:
-    text = str(to_plain(value))
+    text = str(to_jsonable(value))
     return text if len(text) <= 60 else f"{text[:59]}…"

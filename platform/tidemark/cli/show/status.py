@@ -18,7 +18,7 @@ from tidemark.control.launch.launchers import launchers_here
 from tidemark.control.launch.log_follower import follow_log
 from tidemark.control.model.view import UNHEALTHY, JobView
 from tidemark.control.observed.observe import Observation
-from tidemark.state.encoding.codec import to_plain
+from tidemark.state.encoding.codec import to_jsonable
 from tidemark.state.log.progress import encode_progress
 from tidemark.state.status.history import read_history
 
@@ -113,7 +113,7 @@ def logs(job: str, store: str | None, lines: int, *, follow: bool) -> None:
 
 def _plain(seen: Observation, view: JobView) -> dict[str, Any]:
     """Return the view as JSON, with what the driver itself last wrote."""
-    return {**to_plain(view), "driver": to_plain(seen.driver)}
+    return {**to_jsonable(view), "driver": to_jsonable(seen.driver)}
 
 
 def _text(seen: Observation, view: JobView) -> str:

@@ -15,7 +15,7 @@ from tidemark.clock import format_ms
 from tidemark.control.model.view import Health, JobView
 from tidemark.durations import short_duration
 from tidemark.state.log.progress import EpochProgress
-from tidemark.state.status.load import Waiting
+from tidemark.state.status.driver_load import Backlog
 
 _STYLES: Final[Mapping[Health, str]] = {
     "ok": "green",
@@ -75,7 +75,7 @@ def _progress_of_drain(view: JobView) -> list[Text]:
 def _sources(view: JobView) -> Table:
     table = _table("source", "split", "watermark", "lag", "rows", "malformed", "waiting")
     for name, source in view.sources.items():
-        waits = _waits(view.pressure.waiting.get(name, Waiting()))
+        waits = _waits(view.pressure.waiting.get(name, Backlog()))
         row = (_instant(source.watermark), _lag(source.lag_ms), f"{source.rows_read:,}", f"{source.rows_malformed:,}", waits)
         table.add_row(escape(name), "", *row)
         for split, at in source.splits.items():
@@ -85,7 +85,7 @@ def _sources(view: JobView) -> Table:
     return table
 
 
-def _waits(waiting: Waiting) -> str:
+def _waits(waiting: Backlog) -> str:
     """Return what waits in the one count that the source is best known by: files, else rows (Kafka), else bytes."""
     counts = (("files", waiting.files), ("rows", waiting.rows), ("bytes", waiting.bytes))
     return next((f"{count:,} {what}" for what, count in counts if count is not None), "-")

@@ -12,8 +12,8 @@ from typing import Final
 from tidemark.control.model.paths import ATTEMPTS, CLAIMS, STARTS, WARNINGS, number_in, numbered
 from tidemark.control.model.records import Attempt, Claim, ProcessHandle
 from tidemark.errors import FencedError
+from tidemark.state.store.documents import create_document, read_document
 from tidemark.state.store.layout import job_folder
-from tidemark.state.store.sealed import create_sealed, read_sealed
 from tidemark.state.store.store import JobStore
 
 ATTEMPT: Final = "attempt"
@@ -22,17 +22,17 @@ CLAIM: Final = "claim"
 
 def create_attempt(store: JobStore, job: str, attempt: Attempt) -> bool:
     """Create an attempt; False where somebody else did. ``store`` is the root store."""
-    return create_sealed(store.at(job_folder(job)), numbered(ATTEMPTS, attempt.number), kind=ATTEMPT, value=attempt)
+    return create_document(store.at(job_folder(job)), numbered(ATTEMPTS, attempt.number), kind=ATTEMPT, value=attempt)
 
 
 def read_attempt(store: JobStore, job: str, number: int) -> Attempt | None:
     """Return an attempt, None where there is none."""
-    return read_sealed(store.at(job_folder(job)), numbered(ATTEMPTS, number), kind=ATTEMPT, form=Attempt)
+    return read_document(store.at(job_folder(job)), numbered(ATTEMPTS, number), kind=ATTEMPT, form=Attempt)
 
 
 def read_claim(store: JobStore, job: str, number: int) -> Claim | None:
     """Return the claim of an attempt, None where there is none yet."""
-    return read_sealed(store.at(job_folder(job)), numbered(CLAIMS, number), kind=CLAIM, form=Claim)
+    return read_document(store.at(job_folder(job)), numbered(CLAIMS, number), kind=CLAIM, form=Claim)
 
 
 def newest_attempt(store: JobStore, job: str) -> int:
@@ -61,7 +61,7 @@ def claim_attempt(store: JobStore, job: str, number: int, *, process: ProcessHan
     """
     by = f"process {process.pid} on host {process.host!r}"
     folder = store.at(job_folder(job))
-    if not create_sealed(folder, numbered(CLAIMS, number), kind=CLAIM, value=Claim(number, at, by, process)):
+    if not create_document(folder, numbered(CLAIMS, number), kind=CLAIM, value=Claim(number, at, by, process)):
         claim = read_claim(store, job, number)
         raise _not_ours(job, number, f"belongs to {claim.by}" if claim and claim.process else "was given up before its process came")
     require_newest(store, job, number)
@@ -85,7 +85,7 @@ def require_newest(store: JobStore, job: str, number: int) -> None:
 def abandon_attempt(store: JobStore, job: str, number: int, *, by: str, at: int) -> bool:
     """Make sure that no process will ever run an attempt; False where one claimed it before."""
     folder = store.at(job_folder(job))
-    if create_sealed(folder, numbered(CLAIMS, number), kind=CLAIM, value=Claim(number, at, by)):
+    if create_document(folder, numbered(CLAIMS, number), kind=CLAIM, value=Claim(number, at, by)):
         return True
     claim = read_claim(store, job, number)
     return claim is not None and claim.process is None

@@ -14,10 +14,10 @@ from tidemark.control.desired.spec_checks import checked_spec
 from tidemark.control.model.paths import SPECS, number_in, numbered
 from tidemark.control.model.spec import JobSpec, SpecGeneration
 from tidemark.errors import CorruptStoreError, SpecConflictError, TidemarkError, UnknownJobError
-from tidemark.savepoints.restore.wished_restores import hold_for, let_go_for
+from tidemark.savepoints.restore.pending_restores import release_for, retain_for
 from tidemark.state.encoding.free_text import require_no_secret
+from tidemark.state.store.documents import create_document, read_document
 from tidemark.state.store.layout import job_folder
-from tidemark.state.store.sealed import create_sealed, read_sealed
 from tidemark.state.store.store import JobStore
 
 KIND: Final = "spec"
@@ -59,7 +59,7 @@ def read_generation(store: JobStore, job: str, generation: int) -> SpecGeneratio
         FormatError: a newer release wrote it.
     """
     try:
-        return read_sealed(store.at(job_folder(job)), numbered(SPECS, generation), kind=KIND, form=SpecGeneration)
+        return read_document(store.at(job_folder(job)), numbered(SPECS, generation), kind=KIND, form=SpecGeneration)
     except CorruptStoreError as error:
         fix = "restore the file from a backup, or delete it: the generation before it then counts again; without one submit the job again"
         raise CorruptStoreError(error.what, fix=fix, job=job, place=error.place) from error
@@ -105,12 +105,12 @@ def change_spec(
         made = SpecGeneration(newest.generation + 1 if newest is not None else 1, clock.now_ms(), by, why, spec)
         before = newest.spec.restore if newest is not None else None
         if spec.restore is not None and spec.restore != before:
-            hold_for(store, job, spec.restore, now_ms=made.at)
-        if create_sealed(folder, numbered(SPECS, made.generation), kind=KIND, value=made):
+            retain_for(store, job, spec.restore, now_ms=made.at)
+        if create_document(folder, numbered(SPECS, made.generation), kind=KIND, value=made):
             # What is not deleted now is deleted later; the wish stands.
             with contextlib.suppress(TidemarkError):
                 if before is not None and before != spec.restore:
-                    let_go_for(store, job, before)
+                    release_for(store, job, before)
                 if made.generation % _TIDY_EVERY == 0:
                     _delete_old(store, job, below=made.generation - KEPT_GENERATIONS + 1)
             return made

@@ -42,9 +42,9 @@ from tidemark.control.model.standby_files import OUT as STANDBY_OUT
 from tidemark.control.model.standby_files import Standby, assigned_attempt
 from tidemark.errors import DefinitionError, EngineError, FencedError, JobRunningError, StateMismatchError, StoreError, TidemarkError
 from tidemark.graph.job.job import Job
-from tidemark.savepoints.model.isolation import isolated
+from tidemark.savepoints.model.isolation import redirect_outputs
 from tidemark.state.encoding.redaction import redacted, without_secrets
-from tidemark.state.log.owners import current_owner, process_birth
+from tidemark.state.log.process_identity import current_owner, process_start_token
 from tidemark.state.log.progress import EpochProgress
 from tidemark.state.status.status import read_status, write_failure
 from tidemark.state.store.store import JobStore
@@ -278,7 +278,7 @@ def _generation(store: JobStore, name: str, number: int) -> SpecGeneration:
 def _load(spec: JobSpec) -> Job:
     job = load_job(spec.code)
     if spec.outputs_root is not None:
-        return isolated(job, name=spec.job, root=spec.outputs_root)
+        return redirect_outputs(job, name=spec.job, root=spec.outputs_root)
     if job.name != spec.job:
         raise DefinitionError(
             f"{spec.code} is job {job.name!r}, and was submitted as {spec.job!r}",
@@ -318,7 +318,7 @@ def _this_process(launcher: str, log: Path | None) -> ProcessHandle:
     pid, leader = os.getpid(), os.getsid(0)
     known = leader if launcher == NAME and leader == os.getppid() else pid
     return ProcessHandle(
-        launcher, socket.gethostname(), known, started=process_birth(known) or "", log=str(log) if log is not None else None
+        launcher, socket.gethostname(), known, started=process_start_token(known) or "", log=str(log) if log is not None else None
     )
 
 

@@ -17,16 +17,16 @@ from tidemark.errors import CorruptStoreError, DefinitionError, SavepointInUseEr
 from tidemark.locations import Location, stays_within
 from tidemark.savepoints.model.isolation import overlaps
 from tidemark.savepoints.model.restore import Restore
-from tidemark.savepoints.restore.loans import give_up
-from tidemark.savepoints.restore.wished_restores import let_go_for
-from tidemark.state.gc.holds import Holds
+from tidemark.savepoints.restore.pending_restores import release_for
+from tidemark.savepoints.restore.shared_files import release_all
+from tidemark.state.gc.file_references import FileReferences
 from tidemark.state.gc.pins import Pins
 from tidemark.state.log.joblog import Driver, JobLog
-from tidemark.state.log.owners import current_owner
+from tidemark.state.log.process_identity import current_owner
 from tidemark.state.log.records import EpochRecord
+from tidemark.state.store.documents import read_document, write_document
 from tidemark.state.store.layout import DISCARD, LOG, job_folder
-from tidemark.state.store.local_files import linked
-from tidemark.state.store.sealed import read_sealed, write_sealed
+from tidemark.state.store.local_files import links_in_the_way
 from tidemark.state.store.store import JobStore
 
 logger = logging.getLogger("tidemark")
@@ -57,7 +57,7 @@ def read_discard(folder: JobStore) -> DiscardNote | None:
     Raises:
         CorruptStoreError: the note is damaged.
     """
-    return read_sealed(folder, DISCARD, kind=KIND, form=DiscardNote)
+    return read_document(folder, DISCARD, kind=KIND, form=DiscardNote)
 
 
 def require_fork_of(origin: ForkOrigin | None, name: str, job: str) -> None:
@@ -167,7 +167,7 @@ def _begin(store: JobStore, driver: Driver, name: str, generation: SpecGeneratio
     origin = generation.spec.origin
     note = DiscardNote(tuple(apart), driver.log.clock.now_ms(), generation.spec.restore, origin.job if origin is not None else "")
     driver.confirm()
-    write_sealed(driver.log.store, DISCARD, kind=KIND, value=note)
+    write_document(driver.log.store, DISCARD, kind=KIND, value=note)
     crash_point("discard-noted")
     return note
 
@@ -188,9 +188,9 @@ def _delete(store: JobStore, name: str, begun: DiscardNote) -> tuple[str, ...]:
         _remove_table(place)
     crash_point("discard-tables-gone")
     with suppress(CorruptStoreError):
-        give_up(folder, name)
+        release_all(folder, name)
     if begun.restore is not None:
-        let_go_for(store, name, begun.restore)
+        release_for(store, name, begun.restore)
     # Nobody starts what has no spec. The note goes last.
     folder.remove_folder(CONTROL)
     crash_point("discard-specs-gone")
@@ -216,7 +216,7 @@ def _require_of(origin: str, name: str, job: str) -> None:
 
 
 def _require_no_readers(folder: JobStore, name: str) -> None:
-    holders = sorted({hold.job for hold in Holds(folder).list()} - {name})
+    holders = sorted({reference.job for reference in FileReferences(folder).list()} - {name})
     if holders:
         raise SavepointInUseError(f"the state of {name!r} is read by {', '.join(holders)}", fix="discard these first", job=name)
 
@@ -237,7 +237,7 @@ def _require_no_links(folder: JobStore, root: str, tables: list[str]) -> None:
         within, outputs = f"{Location.parse(root)}/", JobStore.open(root)
         links += [link for place in tables for link in outputs.links(place.removeprefix(within))]
     if links:
-        raise linked(sorted(set(links)))
+        raise links_in_the_way(sorted(set(links)))
 
 
 def _remove_table(place: str) -> None:

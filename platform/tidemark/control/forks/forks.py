@@ -20,7 +20,7 @@ from tidemark.names import validate_name
 from tidemark.savepoints.core.savepoint_store import SavepointStore
 from tidemark.savepoints.delta.row_diff import Earlier, RowDiff, diff_tables
 from tidemark.savepoints.delta.table_versions import open_table, savepoint_versions
-from tidemark.savepoints.model.isolation import require_apart
+from tidemark.savepoints.model.isolation import require_disjoint
 from tidemark.savepoints.model.restore import Restore, require_uids
 from tidemark.savepoints.model.savepoint import Savepoint
 from tidemark.state.log.joblog import newest_epoch
@@ -256,7 +256,7 @@ def _key_entries(keys: object) -> list[dict[str, object]]:
 def _require_apart(store: JobStore, job: str, savepoint: Savepoint, name: str, outputs: str) -> None:
     head, root = newest_epoch(store, job), Location.parse(outputs)
     names = {*savepoint.record.outputs, *(head.outputs if head is not None else ())}
-    require_apart(name, sorted(str(root.joined(output)) for output in names), locations_of_other_jobs(store, name))
+    require_disjoint(name, sorted(str(root.joined(output)) for output in names), locations_of_other_jobs(store, name))
 
 
 def _require_new(store: JobStore, name: str, newest: SpecGeneration | None) -> None:

@@ -20,7 +20,7 @@ from tidemark.control.model.spec import JobSpec, SpecGeneration
 from tidemark.control.model.standby_files import assign_attempt, read_standby
 from tidemark.errors import LaunchError
 from tidemark.state.encoding.redaction import redacted, without_secrets
-from tidemark.state.log.owners import born_since_boot, known_dead, process_birth
+from tidemark.state.log.process_identity import is_known_dead, process_start_token, started_since_boot
 from tidemark.state.log.records import OwnerInfo
 
 DRIVER: Final = "tidemark.control.driver.driver"
@@ -77,7 +77,7 @@ class LocalLauncher:
                 place=str(files.logs),
             ) from without_secrets(error)
         # One that is gone already must not be taken for another that gets its number later.
-        return ProcessHandle(self._name, self._host, pid, started=process_birth(pid) or f"{pid} is gone", log=str(files.log))
+        return ProcessHandle(self._name, self._host, pid, started=process_start_token(pid) or f"{pid} is gone", log=str(files.log))
 
     def _hand_to_standby(self, spec: SpecGeneration, attempt: Attempt, files: RunFolder) -> ProcessHandle | None:
         """Hand the attempt to the process that stands by for just this spec; None where there is none, and one is to be started."""
@@ -119,7 +119,7 @@ class LocalLauncher:
             return "unknown"
         self._reap(handle)
         owner = OwnerInfo(handle.host, handle.pid, handle.started)
-        if known_dead(owner):
+        if is_known_dead(owner):
             self._alive.pop(handle.pid, None)
             return "gone"
         self._alive[handle.pid] = owner
@@ -127,7 +127,7 @@ class LocalLauncher:
 
     def any_driver_ended(self) -> bool:
         """Say whether a driver that was alive when it was last probed has ended since; of each it is said once."""
-        ended = [pid for pid, owner in tuple(self._alive.items()) if known_dead(owner)]
+        ended = [pid for pid, owner in tuple(self._alive.items()) if is_known_dead(owner)]
         for pid in ended:
             self._alive.pop(pid, None)
         return bool(ended)
@@ -148,7 +148,7 @@ class LocalLauncher:
 
     def driver_pid(self, handle: ProcessHandle) -> int | None:
         """Return the pid of the driver's Python, None where it does not live."""
-        alive = handle.pid is not None and not known_dead(OwnerInfo(handle.host, handle.pid, handle.started))
+        alive = handle.pid is not None and not is_known_dead(OwnerInfo(handle.host, handle.pid, handle.started))
         return handle.pid if alive else None
 
     def kill(self, handle: ProcessHandle) -> None:
@@ -158,7 +158,7 @@ class LocalLauncher:
         """
         if not self._is_here(handle) or handle.pid is None:
             return
-        if known_dead(OwnerInfo(handle.host, handle.pid, handle.started)):
+        if is_known_dead(OwnerInfo(handle.host, handle.pid, handle.started)):
             self._kill_leftovers(handle, handle.pid)
         else:
             with suppress(ProcessLookupError, PermissionError):
@@ -179,7 +179,7 @@ class LocalLauncher:
     def _kill_leftovers(self, handle: ProcessHandle, leader: int) -> None:
         """End what is left of the session that a driver led; who has its number by now, and does not come from it, is left alone."""
         info = process_info(leader)
-        if (info is None or info.is_zombie) and handle.log is not None and born_since_boot(handle.started):
+        if (info is None or info.is_zombie) and handle.log is not None and started_since_boot(handle.started):
             kill_session(leader, mark=f"{_MARK}={handle.log}")
 
     def _reap(self, handle: ProcessHandle) -> None:

@@ -20,7 +20,7 @@ from tidemark.control.model.standby_files import OUT, Standby, assigned_attempt,
 from tidemark.control.observed.observe import read_control_status
 from tidemark.errors import TidemarkError
 from tidemark.state.log.heartbeat import read_heartbeat
-from tidemark.state.log.owners import process_birth
+from tidemark.state.log.process_identity import process_start_token
 from tidemark.state.store.layout import job_folder
 from tidemark.state.store.store import JobStore
 
@@ -42,7 +42,7 @@ def wait_for_attempt(store: JobStore, generation: SpecGeneration, folder: Path, 
         folder: of the driver's log.
         clock: for the pauses.
     """
-    standby = Standby(os.getpid(), process_birth(os.getpid()) or "", generation.generation, ready=True)
+    standby = Standby(os.getpid(), process_start_token(os.getpid()) or "", generation.generation, ready=True)
     write_standby(folder, standby)
     logger.info("stands by for %s", generation.spec.job)
     last_seen, polls = clock.now_ms(), 0
@@ -129,7 +129,7 @@ class StandbyKeeper:
             return
         self._tried_at = now
         self._pid = self._spawn(spec)
-        write_standby(self.log.parent, Standby(self._pid, process_birth(self._pid) or "", spec.generation))
+        write_standby(self.log.parent, Standby(self._pid, process_start_token(self._pid) or "", spec.generation))
 
     def _wanted_spec(self) -> SpecGeneration | None:
         """Return the newest spec, None where it wants another driver than this one, or none."""

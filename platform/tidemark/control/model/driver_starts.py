@@ -13,8 +13,8 @@ from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.control.model.paths import STARTS, numbered
 from tidemark.control.model.records import Attempt, DriverStart
 from tidemark.errors import TidemarkError
+from tidemark.state.store.documents import read_intact_document, write_document
 from tidemark.state.store.layout import job_folder
-from tidemark.state.store.sealed import read_undamaged, write_sealed
 from tidemark.state.store.store import JobStore
 
 logger = logging.getLogger("tidemark")
@@ -123,7 +123,7 @@ class StartReport:
 
 def write_start(store: JobStore, job: str, start: DriverStart) -> None:
     """Say how far a start is, over what was said before. ``store`` is the root store."""
-    write_sealed(store.at(job_folder(job)), numbered(STARTS, start.attempt), kind=KIND, value=start)
+    write_document(store.at(job_folder(job)), numbered(STARTS, start.attempt), kind=KIND, value=start)
 
 
 def read_start(store: JobStore, job: str, attempt: int) -> DriverStart | None:
@@ -132,4 +132,4 @@ def read_start(store: JobStore, job: str, attempt: int) -> DriverStart | None:
     Raises:
         FormatError: a newer release wrote it.
     """
-    return read_undamaged(store.at(job_folder(job)), numbered(STARTS, attempt), kind=KIND, form=DriverStart)
+    return read_intact_document(store.at(job_folder(job)), numbered(STARTS, attempt), kind=KIND, form=DriverStart)

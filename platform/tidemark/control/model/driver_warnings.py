@@ -6,8 +6,8 @@ from typing import Final
 
 from tidemark.control.model.paths import WARNINGS, numbered
 from tidemark.control.model.records import DriverWarning
+from tidemark.state.store.documents import read_intact_document, write_document
 from tidemark.state.store.layout import job_folder
-from tidemark.state.store.sealed import read_undamaged, write_sealed
 from tidemark.state.store.store import JobStore
 
 KIND: Final = "driver-warning"
@@ -15,7 +15,7 @@ KIND: Final = "driver-warning"
 
 def write_warning(store: JobStore, job: str, warning: DriverWarning) -> None:
     """Say what an attempt's driver has to do without, over what it said before. ``store`` is the root store."""
-    write_sealed(store.at(job_folder(job)), numbered(WARNINGS, warning.attempt), kind=KIND, value=warning)
+    write_document(store.at(job_folder(job)), numbered(WARNINGS, warning.attempt), kind=KIND, value=warning)
 
 
 def delete_warning(store: JobStore, job: str, attempt: int) -> None:
@@ -29,4 +29,4 @@ def read_warning(store: JobStore, job: str, attempt: int) -> DriverWarning | Non
     Raises:
         FormatError: a newer release wrote it.
     """
-    return read_undamaged(store.at(job_folder(job)), numbered(WARNINGS, attempt), kind=KIND, form=DriverWarning)
+    return read_intact_document(store.at(job_folder(job)), numbered(WARNINGS, attempt), kind=KIND, form=DriverWarning)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tidemark.control.model.spec import StopMode
-from tidemark.state.encoding.codec import later
+from tidemark.state.encoding.codec import added_field
 from tidemark.state.log.records import OwnerInfo
 
 Lifecycle = Literal["created", "starting", "running", "draining", "suspended", "failing", "failed", "finished", "upgrading"]
@@ -63,7 +63,7 @@ class Failure:
     code: str
     message: str
     transient: bool
-    committed: int | None = later(None)
+    committed: int | None = added_field(None)
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class ControlStatus:
     suspicion: Suspicion | None = None
     counted_from: int = 0
     asked: StopMode | None = None
-    told_at: int | None = later(None)
+    told_at: int | None = added_field(None)
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ class Lease:
     number: int
     holder: str
     until: int
-    owner: OwnerInfo | None = later(None)  # noqa: RUF009 - it returns a field
+    owner: OwnerInfo | None = added_field(None)  # noqa: RUF009 - it returns a field
 
     @property
     def holder_text(self) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tidemark.savepoints.model.restore import Restore
-from tidemark.state.encoding.codec import later
+from tidemark.state.encoding.codec import added_field
 from tidemark.state.log.progress import MissingEpochs
 
 DesiredState = Literal["running", "suspended"]
@@ -148,12 +148,12 @@ class JobSpec:
     alerts: AlertThresholds = AlertThresholds()
     start_timeout_ms: int = 300_000
     hang_after_ms: int | None = None
-    restore: Restore | None = later(None)  # noqa: RUF009 - it returns a field
-    outputs_root: str | None = later(None)
-    for_rewind: bool = later(False)
-    forked: ForkOrigin | None = later(None)  # noqa: RUF009 - it returns a field
-    missing_epochs: MissingEpochsRequest | None = later(None)  # noqa: RUF009 - it returns a field
-    standby: bool = later(False)
+    restore: Restore | None = added_field(None)  # noqa: RUF009 - it returns a field
+    outputs_root: str | None = added_field(None)
+    for_rewind: bool = added_field(False)
+    forked: ForkOrigin | None = added_field(None)  # noqa: RUF009 - it returns a field
+    missing_epochs: MissingEpochsRequest | None = added_field(None)  # noqa: RUF009 - it returns a field
+    standby: bool = added_field(False)
 
     @property
     def origin(self) -> ForkOrigin | None:

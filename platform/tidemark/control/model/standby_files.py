@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from tidemark.state.log.owners import known_dead
+from tidemark.state.log.process_identity import is_known_dead
 from tidemark.state.log.records import OwnerInfo
 
 OFFER: Final = "standby.json"
@@ -38,7 +38,7 @@ class Standby:
     @property
     def is_alive(self) -> bool:
         """Whether the process is there."""
-        return bool(self.started) and not known_dead(OwnerInfo(socket.gethostname(), self.pid, self.started))
+        return bool(self.started) and not is_known_dead(OwnerInfo(socket.gethostname(), self.pid, self.started))
 
 
 def write_standby(folder: Path, standby: Standby) -> None:

@@ -10,8 +10,8 @@ from tidemark.control.model.paths import UPGRADE_BLOCKER
 from tidemark.control.model.upgrade_records import UpgradeStep
 from tidemark.errors import TidemarkError
 from tidemark.state.encoding.redaction import redacted
+from tidemark.state.store.documents import read_intact_document, write_document
 from tidemark.state.store.layout import job_folder
-from tidemark.state.store.sealed import read_undamaged, write_sealed
 from tidemark.state.store.store import JobStore
 
 KIND: Final = "upgrade-trouble"
@@ -44,7 +44,7 @@ def record_blocker(store: JobStore, step: UpgradeStep, error: TidemarkError, *, 
         known = read_blocker(store, step)
         since = known.since if known is not None and known.code == error.code else now
         made = UpgradeBlocker(step.number, since, now, by, error.code, redacted(str(error)))
-        write_sealed(store.at(job_folder(step.upgrade.job)), UPGRADE_BLOCKER, kind=KIND, value=made)
+        write_document(store.at(job_folder(step.upgrade.job)), UPGRADE_BLOCKER, kind=KIND, value=made)
 
 
 def read_blocker(store: JobStore, step: UpgradeStep) -> UpgradeBlocker | None:
@@ -53,5 +53,5 @@ def read_blocker(store: JobStore, step: UpgradeStep) -> UpgradeBlocker | None:
     Raises:
         FormatError: a newer release wrote it.
     """
-    found = read_undamaged(store.at(job_folder(step.upgrade.job)), UPGRADE_BLOCKER, kind=KIND, form=UpgradeBlocker)
+    found = read_intact_document(store.at(job_folder(step.upgrade.job)), UPGRADE_BLOCKER, kind=KIND, form=UpgradeBlocker)
     return found if found is not None and found.step == step.number else None

@@ -14,8 +14,8 @@ from tidemark.control.model.spec import JobSpec
 from tidemark.errors import TidemarkError
 from tidemark.names import validate_name
 from tidemark.state.encoding.redaction import redacted
+from tidemark.state.store.documents import create_document, read_document, write_document
 from tidemark.state.store.layout import job_folder
-from tidemark.state.store.sealed import create_sealed, read_sealed, write_sealed
 from tidemark.state.store.store import JobStore
 
 KIND: Final = "upgrade"
@@ -164,13 +164,13 @@ def newest_step(store: JobStore, job: str) -> UpgradeStep | None:
 
 def read_step(store: JobStore, job: str, number: int) -> UpgradeStep | None:
     """Return one record, None where there is none."""
-    return read_sealed(store.at(job_folder(job)), numbered(UPGRADES, number), kind=KIND, form=UpgradeStep)
+    return read_document(store.at(job_folder(job)), numbered(UPGRADES, number), kind=KIND, form=UpgradeStep)
 
 
 def create_step(store: JobStore, step: UpgradeStep) -> bool:
     """Write the next record; False where somebody else was faster, or went on already."""
     folder = store.at(job_folder(step.upgrade.job))
-    made = create_sealed(folder, numbered(UPGRADES, step.number), kind=KIND, value=step)
+    made = create_document(folder, numbered(UPGRADES, step.number), kind=KIND, value=step)
     if made and step.ended:
         # What is not deleted now is deleted after the next upgrade.
         with contextlib.suppress(TidemarkError):
@@ -187,14 +187,14 @@ def report_upgrade_check(store: JobStore, job: str, check: UpgradeCheck) -> None
     """
     path = f"{UPGRADE_CHECKS}/{validate_name('upgrade', check.upgrade)}/{validate_name('check', check.check)}.json"
     # A program's text, which may quote what it was given; what was found counts all the same.
-    write_sealed(store.at(job_folder(job)), path, kind=CHECK_KIND, value=replace(check, text=redacted(check.text)))
+    write_document(store.at(job_folder(job)), path, kind=CHECK_KIND, value=replace(check, text=redacted(check.text)))
 
 
 def read_upgrade_checks(store: JobStore, job: str, identity: str) -> tuple[UpgradeCheck, ...]:
     """Return what checks said of an upgrade's new code, by name. ``store`` is the root store."""
     folder = store.at(job_folder(job))
     files = folder.list(f"{UPGRADE_CHECKS}/{validate_name('upgrade', identity)}")
-    found = (read_sealed(folder, file.path, kind=CHECK_KIND, form=UpgradeCheck) for file in files)
+    found = (read_document(folder, file.path, kind=CHECK_KIND, form=UpgradeCheck) for file in files)
     return tuple(check for check in found if check is not None)
 
 

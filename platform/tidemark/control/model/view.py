@@ -15,7 +15,7 @@ from tidemark.control.model.spec import JobSpec
 from tidemark.control.model.standby_view import StandbyView
 from tidemark.control.model.upgrade_records import Step
 from tidemark.state.log.totals import Totals, empty_totals
-from tidemark.state.status.load import Waiting
+from tidemark.state.status.driver_load import Backlog
 
 JobState = Literal["created", "starting", "running", "draining", "upgrading", "stopped", "failing", "failed", "finished", "dead", "damaged"]
 """Where a job is, in the one word that every command, page and metric uses. It is derived from all that can be seen when somebody asks.
@@ -85,7 +85,7 @@ class Backpressure:
     waiting_files: int | None = None
     waiting_bytes: int | None = None
     waiting_rows: int | None = None
-    waiting: Mapping[str, Waiting] = field(default_factory=dict)
+    waiting: Mapping[str, Backlog] = field(default_factory=dict)
     catch_up_ms: int | None = None
     intake: float = 1.0
 

@@ -17,10 +17,10 @@ from tidemark.clock import Clock
 from tidemark.control.model.paths import LEASES, UPGRADE_LEASES, number_in, numbered
 from tidemark.control.model.records import Lease
 from tidemark.errors import TidemarkError
-from tidemark.state.log.owners import current_owner, known_dead
+from tidemark.state.log.process_identity import current_owner, is_known_dead
 from tidemark.state.log.records import OwnerInfo
+from tidemark.state.store.documents import create_document, read_intact_document
 from tidemark.state.store.layout import job_folder
-from tidemark.state.store.sealed import create_sealed, read_undamaged
 from tidemark.state.store.store import JobStore
 
 KIND: Final = "lease"
@@ -140,7 +140,7 @@ def _take(store: JobStore, folder: str, *, holder: str, now: int, owner: OwnerIn
     if newest is not None and _is_of_another(newest, holder, now):
         return None
     lease = Lease((numbers[-1] if numbers else 0) + 1, holder, now + LEASE_MS, owner)
-    if not create_sealed(store, numbered(folder, lease.number), kind=KIND, value=lease):
+    if not create_document(store, numbered(folder, lease.number), kind=KIND, value=lease):
         return None
     after = _numbers(store, folder)
     if after and after[-1] > lease.number:
@@ -153,16 +153,16 @@ def _take(store: JobStore, folder: str, *, holder: str, now: int, owner: OwnerIn
 
 def _is_of_another(lease: Lease, holder: str, now: int) -> bool:
     """Say whether another process has a lease, and may be alive."""
-    return lease.holder != holder and is_held(lease, now) and not (lease.owner is not None and known_dead(lease.owner))
+    return lease.holder != holder and is_held(lease, now) and not (lease.owner is not None and is_known_dead(lease.owner))
 
 
 def _release(store: JobStore, folder: str, lease: Lease) -> None:
     ended = Lease(lease.number + 1, lease.holder, 0)
-    create_sealed(store, numbered(folder, ended.number), kind=KIND, value=ended)
+    create_document(store, numbered(folder, ended.number), kind=KIND, value=ended)
 
 
 def _read(store: JobStore, folder: str, number: int) -> Lease | None:
-    return read_undamaged(store, numbered(folder, number), kind=KIND, form=Lease)
+    return read_intact_document(store, numbered(folder, number), kind=KIND, form=Lease)
 
 
 def _numbers(store: JobStore, folder: str) -> tuple[int, ...]:

@@ -31,11 +31,11 @@ from tidemark.control.model.upgrade_records import UpgradeStep, read_step
 from tidemark.errors import CorruptStoreError
 from tidemark.names import is_name
 from tidemark.state.log.heartbeat import Heartbeat, read_heartbeat
-from tidemark.state.log.owners import known_dead
+from tidemark.state.log.process_identity import is_known_dead
 from tidemark.state.log.progress import EpochProgress
 from tidemark.state.status.status import JobStatus, read_status
+from tidemark.state.store.documents import read_document, write_document
 from tidemark.state.store.layout import job_folder
-from tidemark.state.store.sealed import read_sealed, write_sealed
 from tidemark.state.store.store import JobStore, ListedFile
 
 logger = logging.getLogger("tidemark")
@@ -180,7 +180,7 @@ class Observer:
             claim=claim,
             driver=driver,
             heartbeat=heartbeat,
-            heartbeat_process_gone=heartbeat is not None and known_dead(heartbeat.owner),
+            heartbeat_process_gone=heartbeat is not None and is_known_dead(heartbeat.owner),
             handle=handle,
             process=process,
             exit_code=launcher.exit_code(handle) if launcher is not None and handle is not None and process == "gone" else None,
@@ -269,7 +269,7 @@ def read_control_status(store: JobStore, job: str) -> ControlStatus | None:
         FormatError: a newer release wrote it.
     """
     try:
-        return read_sealed(store.at(job_folder(job)), CONTROL_STATUS, kind=STATUS_KIND, form=ControlStatus)
+        return read_document(store.at(job_folder(job)), CONTROL_STATUS, kind=STATUS_KIND, form=ControlStatus)
     except CorruptStoreError as error:
         logger.warning("%s: the control status is made anew: %s", job, error)
         return None
@@ -277,7 +277,7 @@ def read_control_status(store: JobStore, job: str) -> ControlStatus | None:
 
 def write_control_status(store: JobStore, status: ControlStatus) -> None:
     """Write what is about to be done. ``store`` is the root store."""
-    write_sealed(store.at(job_folder(status.job)), CONTROL_STATUS, kind=STATUS_KIND, value=status)
+    write_document(store.at(job_folder(status.job)), CONTROL_STATUS, kind=STATUS_KIND, value=status)
 
 
 def job_names(store: JobStore) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ from tidemark.control.reconcile.effective_status import STATES
 from tidemark.control.reconcile.plan import after_failure, plan
 from tidemark.errors import LaunchError, StoreError, TidemarkError
 from tidemark.state.encoding.redaction import redacted, without_secrets
-from tidemark.state.log.owners import current_owner
+from tidemark.state.log.process_identity import current_owner
 from tidemark.state.store.store import JobStore
 
 logger = logging.getLogger("tidemark")

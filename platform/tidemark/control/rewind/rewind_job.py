@@ -16,10 +16,10 @@ from tidemark.control.rewind.publishing import publisher
 from tidemark.control.rewind.rename_replay import is_rename_replay, reapply_renames, renames_text
 from tidemark.crashpoints import crash_point
 from tidemark.errors import RewindError
-from tidemark.savepoints.model.restore_marks import is_restore_due
-from tidemark.savepoints.model.rewind_note import RewindNote, is_put_back, read_rewind
+from tidemark.savepoints.model.restore_history import is_restore_due
+from tidemark.savepoints.model.rewind_journal import RewindJournal, is_rewound_to, read_rewind
 from tidemark.savepoints.rewind.rewind_abort import abort_rewind
-from tidemark.savepoints.rewind.rewinding import Tell, require_possible, rewind
+from tidemark.savepoints.rewind.rewinding import OnProgress, require_possible, rewind
 from tidemark.state.log.joblog import newest_epoch
 from tidemark.state.log.records import EpochRecord
 from tidemark.state.store.layout import job_folder
@@ -54,7 +54,7 @@ class Rewinder:
     timeout_ms: int
     by: str = ""
     clock: Clock = SYSTEM_CLOCK
-    on_progress: Tell | None = None
+    on_progress: OnProgress | None = None
     on_status: Callable[[JobView], None] | None = None
 
     def rewind(self, job: str, name: str, *, stop: bool, why: str = "") -> RewindResult:
@@ -85,7 +85,7 @@ class Rewinder:
         crash_point("rewind-done")
         submitted = read_spec(self.store, job)
         # Of one that was put back before this command was given again it is not known any more what it had before.
-        before = None if last is None or is_put_back(last, name) else last
+        before = None if last is None or is_rewound_to(last, name) else last
         again = reapply_renames(submitted.spec.restore, head, savepoint=name, before=before) if submitted is not None else None
         if again is None:
             self._drop_pending_restore(job, name, renames=True)
@@ -103,15 +103,15 @@ class Rewinder:
         started = wishes.start(job, why or f"rewound to {name}", restore=again)
         return RewindResult(head, started, self._wait(started, "running"))
 
-    def abort(self, job: str) -> RewindNote:
+    def abort(self, job: str) -> RewindJournal:
         """Give up a rewind that was begun and has put no table back, and start the job if it was stopped for that.
 
         Raises:
             TidemarkError: as ``savepoints.rewind_abort.abort_rewind``.
         """
-        note = abort_rewind(self.store, job, clock=self.clock, tell=self._report)
-        self._restart_job(job, f"the rewind to {note.savepoint} was given up")
-        return note
+        journal = abort_rewind(self.store, job, clock=self.clock, on_progress=self._report)
+        self._restart_job(job, f"the rewind to {journal.savepoint} was given up")
+        return journal
 
     def _revert_job(self, job: str, name: str, why: str, *, starts: bool) -> EpochRecord:
         """Put a job back that does not run; where that is refused, the job is started again if it was stopped for it."""
@@ -130,7 +130,7 @@ class Rewinder:
                 by=self.by or current_user(),
                 why=why,
                 clock=self.clock,
-                tell=self.on_progress,
+                on_progress=self.on_progress,
                 publish=publisher(self.store, job),
                 require=begun,
             )

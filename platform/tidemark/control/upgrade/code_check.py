@@ -20,11 +20,11 @@ from tidemark.control.launch.local_launcher import resolve_code_paths
 from tidemark.control.model.spec import JobSpec
 from tidemark.errors import DefinitionError, TidemarkError, UpgradeError
 from tidemark.savepoints.compatibility.checking import HEAD, stored_epoch
-from tidemark.savepoints.compatibility.judging import verdict
-from tidemark.savepoints.delta.result_tables import judge_outputs
-from tidemark.savepoints.model.isolation import isolated
+from tidemark.savepoints.compatibility.state_check import check_compatibility
+from tidemark.savepoints.delta.result_tables import check_outputs
+from tidemark.savepoints.model.isolation import redirect_outputs
 from tidemark.savepoints.model.verdict import Verdict
-from tidemark.state.encoding.codec import from_plain, to_plain
+from tidemark.state.encoding.codec import from_jsonable, to_jsonable
 from tidemark.state.encoding.redaction import redacted
 from tidemark.state.log.joblog import newest_epoch
 from tidemark.state.store.store import JobStore
@@ -69,7 +69,7 @@ def judge_code(store: JobStore, spec: JobSpec, maps: Maps, against: str = HEAD, 
     """
     folder = str(Path(spec.folder).expanduser()) if spec.folder is not None else None
     paths = [str(path) for path in resolve_code_paths(spec)] + [path for path in (os.environ.get("PYTHONPATH"),) if path]
-    asked = (spec.job, spec.code, against, of or spec.job, spec.outputs_root or "", json.dumps(to_plain(maps)))
+    asked = (spec.job, spec.code, against, of or spec.job, spec.outputs_root or "", json.dumps(to_jsonable(maps)))
     command = [sys.executable, "-m", _PROGRAM, store.uri, *asked]
     environment = {**os.environ, **spec.variables, **({"PYTHONPATH": os.pathsep.join(paths)} if paths else {})}
     try:
@@ -83,7 +83,7 @@ def judge_code(store: JobStore, spec: JobSpec, maps: Maps, against: str = HEAD, 
         raise _not_judged(spec, str(json.loads(said)))
     if done.returncode or said is None:
         raise _not_judged(spec, redacted(done.stderr.strip().rpartition("\n")[2]) or f"exit code {done.returncode}")
-    return from_plain(Verdict, json.loads(said), path=f"the verdict on {spec.code}")
+    return from_jsonable(Verdict, json.loads(said), path=f"the verdict on {spec.code}")
 
 
 def _not_judged(spec: JobSpec, why: str) -> UpgradeError:
@@ -101,10 +101,10 @@ def main(arguments: list[str]) -> int:
         parser.add_argument(name)
     given = parser.parse_args(arguments)
     try:
-        maps = from_plain(Maps, json.loads(given.maps), path="the arguments")
+        maps = from_jsonable(Maps, json.loads(given.maps), path="the arguments")
         job = load_job(given.code)
         if given.outputs:
-            job = isolated(job, name=given.job, root=given.outputs)
+            job = redirect_outputs(job, name=given.job, root=given.outputs)
         if job.name != given.job:
             raise DefinitionError(
                 f"{given.code} is job {job.name!r}, not {given.job!r}",
@@ -113,18 +113,18 @@ def main(arguments: list[str]) -> int:
             )
         root = JobStore.open(given.store)
         record = stored_epoch(root, given.of, given.against)
-        found = verdict(
+        found = check_compatibility(
             record,
             job,
             uids=maps.uids,
             columns=maps.columns,
             allow_non_restored_state=maps.allow_non_restored_state,
-            outputs=judge_outputs(job, record, newest_epoch(root, given.job)),
+            outputs=check_outputs(job, record, newest_epoch(root, given.job)),
         )
     except TidemarkError as error:
         sys.stdout.write(f"{_MARK}{json.dumps(redacted(str(error)))}\n")
         return _REFUSED
-    sys.stdout.write(f"{_MARK}{json.dumps(to_plain(found))}\n")
+    sys.stdout.write(f"{_MARK}{json.dumps(to_jsonable(found))}\n")
     return 0
 
 

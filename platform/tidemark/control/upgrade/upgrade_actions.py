@@ -16,11 +16,11 @@ from tidemark.control.rewind.publishing import publisher
 from tidemark.control.upgrade.upgrade_plan import matches_target, rollback_spec, with_code_of
 from tidemark.errors import InvalidNameError, RewindError, TidemarkError
 from tidemark.savepoints.core.savepoint_store import SavepointStore
-from tidemark.savepoints.model.rewind_note import RewindNote, is_put_back, read_rewind, require_no_rewind
+from tidemark.savepoints.model.rewind_journal import RewindJournal, is_rewound_to, read_rewind, require_no_rewind
 from tidemark.savepoints.model.savepoint import Savepoint
-from tidemark.savepoints.model.upgrade_note import UpgradeNote, read_upgrade, remove_upgrade, write_upgrade
+from tidemark.savepoints.model.upgrade_lock import UpgradeLock, read_upgrade_lock, remove_upgrade_lock, write_upgrade_lock
 from tidemark.savepoints.rewind.rewind_abort import abort_rewind
-from tidemark.savepoints.rewind.rewinding import Tell, rewind
+from tidemark.savepoints.rewind.rewinding import OnProgress, rewind
 from tidemark.state.encoding.redaction import redacted
 from tidemark.state.log.joblog import JobLog
 from tidemark.state.log.records import EpochRecord
@@ -87,7 +87,7 @@ def take_savepoint(store: JobStore, step: UpgradeStep, clock: Clock) -> Savepoin
     return savepoints.get(upgrade.savepoint)
 
 
-def revert_job(store: JobStore, step: UpgradeStep, name: str, clock: Clock, on_progress: Tell | None = None) -> None:
+def revert_job(store: JobStore, step: UpgradeStep, name: str, clock: Clock, on_progress: OnProgress | None = None) -> None:
     """Put the job back to a savepoint with its tables, unless it is there and nothing was committed since.
 
     A rewind to another savepoint may be half done, where the upgrade was aborted in the middle of it; that is ended first.
@@ -110,7 +110,7 @@ def revert_job(store: JobStore, step: UpgradeStep, name: str, clock: Clock, on_p
     _rewind(store, step, name, clock, on_progress)
 
 
-def abort(store: JobStore, step: UpgradeStep, clock: Clock, on_progress: Tell | None = None) -> bool:
+def abort(store: JobStore, step: UpgradeStep, clock: Clock, on_progress: OnProgress | None = None) -> bool:
     """Give up a rewind that was begun when somebody accepted the new code; False where a table is put back already.
 
     Raises:
@@ -135,12 +135,12 @@ def switch_code(store: JobStore, step: UpgradeStep, clock: Clock) -> None:
 def unlock_job(store: JobStore, step: UpgradeStep) -> None:
     """Take away the note of an upgrade that has come to its end; another one's stays."""
     folder = store.at(job_folder(step.upgrade.job))
-    note = read_upgrade(folder)
-    if note is not None and note.identity == step.upgrade.identity:
-        remove_upgrade(folder)
+    lock = read_upgrade_lock(folder)
+    if lock is not None and lock.identity == step.upgrade.identity:
+        remove_upgrade_lock(folder)
 
 
-def _end_rewind(store: JobStore, step: UpgradeStep, begun: RewindNote, clock: Clock, on_progress: Tell | None) -> None:
+def _end_rewind(store: JobStore, step: UpgradeStep, begun: RewindJournal, clock: Clock, on_progress: OnProgress | None) -> None:
     """End a rewind that was begun: as if it had not been, or, where a table is back already, by going on with it."""
     try:
         _abort(store, step, clock, on_progress)
@@ -150,19 +150,19 @@ def _end_rewind(store: JobStore, step: UpgradeStep, begun: RewindNote, clock: Cl
             _rewind(store, step, begun.savepoint, clock, on_progress)
 
 
-def _abort(store: JobStore, step: UpgradeStep, clock: Clock, on_progress: Tell | None) -> None:
+def _abort(store: JobStore, step: UpgradeStep, clock: Clock, on_progress: OnProgress | None) -> None:
     upgrade = step.upgrade
     abort_rewind(
         store,
         upgrade.job,
         clock=clock,
-        tell=on_progress or (lambda _: None),
+        on_progress=on_progress or (lambda _: None),
         upgrade=upgrade.identity,
         require=lambda: _require_newest(store, step),
     )
 
 
-def _rewind(store: JobStore, step: UpgradeStep, name: str, clock: Clock, on_progress: Tell | None) -> None:
+def _rewind(store: JobStore, step: UpgradeStep, name: str, clock: Clock, on_progress: OnProgress | None) -> None:
     upgrade = step.upgrade
     rewind(
         store,
@@ -171,7 +171,7 @@ def _rewind(store: JobStore, step: UpgradeStep, name: str, clock: Clock, on_prog
         by=redacted(upgrade.by),
         why=f"upgrade to {code_text(upgrade.after)}",
         clock=clock,
-        tell=on_progress,
+        on_progress=on_progress,
         upgrade=upgrade.identity,
         kept=upgrade.savepoint,
         # What the new code left goes for good; what the old code ended with is the way back.
@@ -187,12 +187,12 @@ def _is_at(head: EpochRecord | None, savepoint: Savepoint) -> bool:
     # A savepoint that was changed and imported is of the same epoch, and has another state.
     if head is None or (head.epoch, head.operators) != (stored.epoch, stored.operators):
         return False
-    return head.lineage == stored.lineage or is_put_back(head, savepoint.name)
+    return head.lineage == stored.lineage or is_rewound_to(head, savepoint.name)
 
 
 def _write_note(store: JobStore, upgrade: Upgrade) -> None:
     names = tuple(name for name in (upgrade.savepoint, upgrade.back_to) if name)
-    write_upgrade(store.at(job_folder(upgrade.job)), UpgradeNote(upgrade.identity, names, upgrade.at))
+    write_upgrade_lock(store.at(job_folder(upgrade.job)), UpgradeLock(upgrade.identity, names, upgrade.at))
 
 
 def _change(store: JobStore, step: UpgradeStep, clock: Clock, change: Callable[[JobSpec], JobSpec]) -> None:

@@ -25,7 +25,7 @@ from tidemark.control.upgrade.upgrade_observation import was_reverted
 from tidemark.control.upgrade.upgrade_plan import UpgradeDecision, Wait
 from tidemark.durations import format_duration
 from tidemark.errors import NotReachedError, UpgradeError
-from tidemark.savepoints.model.rewind_note import RewindNote, read_rewind
+from tidemark.savepoints.model.rewind_journal import RewindJournal, read_rewind
 from tidemark.state.encoding.free_text import require_no_secret
 from tidemark.state.store.layout import job_folder
 from tidemark.state.store.store import JobStore
@@ -213,7 +213,7 @@ def _not_reached(step: UpgradeStep, why: str, timeout_ms: int) -> NotReachedErro
     )
 
 
-def _not_acceptable(step: UpgradeStep, rewind: RewindNote | None) -> UpgradeError:
+def _not_acceptable(step: UpgradeStep, rewind: RewindJournal | None) -> UpgradeError:
     """Return why the new code cannot be accepted, and what to do instead."""
     job, code = step.upgrade.job, step.upgrade.after.code
     again = f"then upgrade again: `tidemark upgrade {job} --to {code}`"

@@ -7,7 +7,7 @@ from tidemark.control.model.spec import SpecGeneration
 from tidemark.control.model.upgrade_records import Upgrade, UpgradeStep, read_upgrade_checks
 from tidemark.control.observed.observe import Observation
 from tidemark.control.upgrade.upgrade_plan import RewindState, UpgradeObservation
-from tidemark.savepoints.model.rewind_note import is_put_back, read_rewind
+from tidemark.savepoints.model.rewind_journal import is_rewound_to, read_rewind
 from tidemark.state.log.joblog import newest_epoch
 from tidemark.state.store.layout import job_folder
 from tidemark.state.store.store import JobStore
@@ -50,7 +50,7 @@ def rewind_state(store: JobStore, upgrade: Upgrade) -> RewindState:
 def was_reverted(store: JobStore, upgrade: Upgrade) -> bool:
     """Say whether a job is put back to the savepoint of its upgrade: of what the new code left nothing is there any more."""
     head = newest_epoch(store, upgrade.job)
-    return head is not None and is_put_back(head, upgrade.savepoint)
+    return head is not None and is_rewound_to(head, upgrade.savepoint)
 
 
 def _good_epochs(step: UpgradeStep, seen: Observation) -> int:

@@ -22,8 +22,8 @@ from tidemark.errors import JobRunningError, UpgradeError
 from tidemark.names import validate_name
 from tidemark.savepoints.compatibility.checking import HEAD
 from tidemark.savepoints.model.restore import Restore
-from tidemark.savepoints.model.restore_marks import is_restore_due
-from tidemark.savepoints.model.rewind_note import require_no_rewind
+from tidemark.savepoints.model.restore_history import is_restore_due
+from tidemark.savepoints.model.rewind_journal import require_no_rewind
 from tidemark.savepoints.rewind.rewinding import preview_rewind
 from tidemark.state.encoding.free_text import require_no_secret
 from tidemark.state.log.joblog import JobLog

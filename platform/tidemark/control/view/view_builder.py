@@ -18,7 +18,7 @@ from tidemark.errors import CorruptStoreError, FormatError, TidemarkError
 from tidemark.state.log.joblog import DEFAULT_LEASE_MS
 from tidemark.state.log.progress import EpochProgress, SourceProgress
 from tidemark.state.log.totals import Totals, empty_totals
-from tidemark.state.status.load import Load, Recent, Waiting
+from tidemark.state.status.driver_load import Backlog, Load, Recent
 from tidemark.state.status.status import JobStatus
 
 
@@ -276,15 +276,15 @@ def _pressure(observation: Observation, load: Load | None, recent: Recent | None
     )
 
 
-def _all_is_read(driver: JobStatus | None, waiting: Mapping[str, Waiting]) -> bool:
+def _all_is_read(driver: JobStatus | None, waiting: Mapping[str, Backlog]) -> bool:
     """Return whether every source tells what waits, and nothing does: what lags then is the input."""
     if driver is None or driver.last is None or not driver.last.sources:
         return False
-    told = [_known_counts(waiting.get(name, Waiting())) for name in driver.last.sources]
+    told = [_known_counts(waiting.get(name, Backlog())) for name in driver.last.sources]
     return all(counts and not any(counts) for counts in told)
 
 
-def _known_counts(waiting: Waiting) -> list[int]:
+def _known_counts(waiting: Backlog) -> list[int]:
     return [count for count in (waiting.files, waiting.bytes, waiting.rows) if count is not None]
 
 

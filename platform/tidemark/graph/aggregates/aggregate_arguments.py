@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidemark.errors import DefinitionError
-from tidemark.graph.model.places import user_place
+from tidemark.graph.model.call_site import call_site
 
 
 def sql_argument(function: str, expression: object) -> str:
@@ -16,7 +16,7 @@ def sql_argument(function: str, expression: object) -> str:
         raise DefinitionError(
             f"{function}({expression!r}): the argument is not an SQL expression",
             fix=f"pass a column or any SQL expression over the columns as text, such as {function}('fare')",
-            place=user_place(),
+            place=call_site(),
         )
     return expression.strip()
 
@@ -30,38 +30,38 @@ def in_template(expression: str) -> str:
     return "(" + expression.replace("{", "{{").replace("}", "}}") + ")"
 
 
-def number_between(function: str, name: str, value: object, *, least: float, most: float) -> float:
+def number_between(function: str, name: str, value: object, *, minimum: float, maximum: float) -> float:
     """Return a number that lies in a range, bounds included.
 
     Raises:
         DefinitionError: it is not a number or lies outside.
     """
-    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not minimum <= value <= maximum:
         raise DefinitionError(
-            f"{function}: {name}={value!r} is not a number from {least:g} to {most:g}",
-            fix=f"pass {name} from {least:g} to {most:g}{_as_share(value, most)}",
-            place=user_place(),
+            f"{function}: {name}={value!r} is not a number from {minimum:g} to {maximum:g}",
+            fix=f"pass {name} from {minimum:g} to {maximum:g}{_as_share(value, maximum)}",
+            place=call_site(),
         )
     return value
 
 
-def _as_share(value: object, most: float) -> str:
+def _as_share(value: object, maximum: float) -> str:
     """Return what a number was meant to be where it is a percentage and a share is asked for."""
-    if most == 1 and isinstance(value, int | float) and 1 < value <= 100:
+    if maximum == 1 and isinstance(value, int | float) and 1 < value <= 100:
         return f", such as {value / 100:g} for {value:g} per cent"
     return ""
 
 
-def whole_number(function: str, name: str, value: object, *, least: int, most: int) -> int:
+def whole_number(function: str, name: str, value: object, *, minimum: int, maximum: int) -> int:
     """Return a whole number that lies in a range, bounds included.
 
     Raises:
         DefinitionError: it is not a whole number or lies outside.
     """
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+    if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= maximum:
         raise DefinitionError(
-            f"{function}: {name}={value!r} is not a whole number from {least} to {most}",
-            fix=f"pass {name} from {least} to {most}",
-            place=user_place(),
+            f"{function}: {name}={value!r} is not a whole number from {minimum} to {maximum}",
+            fix=f"pass {name} from {minimum} to {maximum}",
+            place=call_site(),
         )
     return value

@@ -11,7 +11,7 @@ from typing import TypeVar
 from tidemark.errors import DefinitionError
 from tidemark.graph.aggregates.aggregate_arguments import in_template, sql_argument
 from tidemark.graph.model.aggregates import Aggregate, Partial, PythonFunction
-from tidemark.graph.model.places import user_place
+from tidemark.graph.model.call_site import call_site
 
 State = TypeVar("State")
 _declared = itertools.count(1)
@@ -34,7 +34,7 @@ def sql_aggregate(partials: Mapping[str, tuple[str, str]], result: str) -> Aggre
     """
     if not partials:
         raise DefinitionError(
-            "sql_aggregate: no partials are given", fix="pass partials={'total': ('sum(x)', 'sum({total})')}", place=user_place()
+            "sql_aggregate: no partials are given", fix="pass partials={'total': ('sum(x)', 'sum({total})')}", place=call_site()
         )
     names = frozenset(partials)
     for name, (create, merge) in partials.items():
@@ -42,7 +42,7 @@ def sql_aggregate(partials: Mapping[str, tuple[str, str]], result: str) -> Aggre
             raise DefinitionError(
                 f"sql_aggregate: a partial may not be named {name!r}",
                 fix="use letters, digits and underscores, and not 'order'",
-                place=user_place(),
+                place=call_site(),
             )
         _check_placeholders(f"create of {name!r}", create, frozenset({"order"}))
         _check_placeholders(f"merge of {name!r}", merge, names)
@@ -60,14 +60,14 @@ def _check_placeholders(what: str, template: str, allowed: frozenset[str]) -> No
         raise DefinitionError(
             f"sql_aggregate: the braces in {what}, {text!r}, do not match ({error})",
             fix=f"write {listed}, and braces of SQL itself twice",
-            place=user_place(),
+            place=call_site(),
         ) from error
     unknown = sorted(found - allowed)
     if unknown:
         raise DefinitionError(
             f"sql_aggregate: {{{unknown[0]}}} in {what}, {text!r}, stands for nothing",
             fix=f"write {listed}, and braces of SQL itself twice",
-            place=user_place(),
+            place=call_site(),
         )
 
 
@@ -103,18 +103,18 @@ def python_aggregate(
     for name, function in (("create", create), ("add", add), ("merge", merge), ("result", result)):
         if not callable(function):
             raise DefinitionError(
-                f"python_aggregate: {name}={function!r} cannot be called", fix=f"pass a function as {name}", place=user_place()
+                f"python_aggregate: {name}={function!r} cannot be called", fix=f"pass a function as {name}", place=call_site()
             )
     for name, text in (("state", state), ("returns", returns)):
         if not text.strip():
             raise DefinitionError(
-                f"python_aggregate: {name}={text!r} is not a type", fix=f"pass an SQL type, such as {name}='BIGINT'", place=user_place()
+                f"python_aggregate: {name}={text!r} is not a type", fix=f"pass an SQL type, such as {name}='BIGINT'", place=call_site()
             )
     if isinstance(arguments, str) or not arguments:
         raise DefinitionError(
             f"python_aggregate: arguments={arguments!r} is not a list of SQL expressions",
             fix="pass a list, such as arguments=['fare']",
-            place=user_place(),
+            place=call_site(),
         )
     values = tuple(sql_argument("python_aggregate", each) for each in arguments)
     # Unique in this process; names do not enter what is recorded of an aggregate.

@@ -10,8 +10,8 @@ import math
 from tidemark.graph.aggregates.aggregate_arguments import in_template, number_between, sql_argument
 from tidemark.graph.model.aggregates import Aggregate, Partial
 
-_LEAST_ERROR = 0.001
-_MOST_ERROR = 0.25
+_MIN_ERROR = 0.001
+_MAX_ERROR = 0.25
 
 
 def collect_set(expression: str) -> Aggregate:
@@ -48,7 +48,7 @@ def approx_count_distinct(expression: str, *more: str, relative_error: float = 0
         DefinitionError: relative_error is out of range.
     """
     arguments = tuple(sql_argument("approx_count_distinct", each) for each in (expression, *more))
-    error = number_between("approx_count_distinct", "relative_error", relative_error, least=_LEAST_ERROR, most=_MOST_ERROR)
+    error = number_between("approx_count_distinct", "relative_error", relative_error, minimum=_MIN_ERROR, maximum=_MAX_ERROR)
     # 1.04 / sqrt(2 ** registers) is the standard error of HyperLogLog.
     registers = math.ceil(2 * math.log2(1.04 / error))
     # Hashed first: the sketch takes few types, a cast to text depends on the session's time zone, and -0.0 and 0.0 have one hash.

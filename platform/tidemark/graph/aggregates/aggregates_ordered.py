@@ -11,7 +11,7 @@ from typing import Literal
 from tidemark.graph.aggregates.aggregate_arguments import in_template, sql_argument, whole_number
 from tidemark.graph.model.aggregates import Aggregate, Partial
 
-MOST_TOP = 100_000
+MAX_TOP_K = 100_000
 """The greatest ``k`` of ``top_k``; Spark's own limit."""
 
 
@@ -73,7 +73,7 @@ def top_k(expression: str, k: int, by: str | None = None) -> Aggregate:
         DefinitionError: k is not a whole number from 1 to 100,000.
     """
     argument = sql_argument("top_k", expression)
-    most = whole_number("top_k", "k", k, least=1, most=MOST_TOP)
+    most = whole_number("top_k", "k", k, minimum=1, maximum=MAX_TOP_K)
     merge = f"slice(sort_array(flatten(collect_list({{top}})), false), 1, {most})"
     value = in_template(argument)
     if by is None:

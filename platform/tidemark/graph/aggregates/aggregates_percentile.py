@@ -16,11 +16,11 @@ from decimal import Decimal
 from tidemark.errors import DefinitionError
 from tidemark.graph.aggregates.aggregate_arguments import in_template, number_between, sql_argument
 from tidemark.graph.model.aggregates import Aggregate, Partial
-from tidemark.graph.model.places import user_place
+from tidemark.graph.model.call_site import call_site
 
-LEAST_RELATIVE_ERROR = 0.001
-_MOST_RELATIVE_ERROR = 0.5
-_MOST_ITEMS = 1_000_000  # what approx_top_k_accumulate can track
+MIN_RELATIVE_ERROR = 0.001
+_MAX_RELATIVE_ERROR = 0.5
+_MAX_ITEMS = 1_000_000  # what approx_top_k_accumulate can track
 _LARGEST = 1.7976931348623157e308
 _SMALLEST_NORMAL = 2.2250738585072014e-308
 
@@ -43,7 +43,7 @@ class Buckets:
     @property
     def smallest(self) -> float:
         """The least magnitude that is told from zero: so that all buckets can be tracked."""
-        span = (_MOST_ITEMS // 2 - 4) * self.log_gamma
+        span = (_MAX_ITEMS // 2 - 4) * self.log_gamma
         return max(_SMALLEST_NORMAL, math.exp(math.log(_LARGEST) - span))
 
     @property
@@ -101,12 +101,12 @@ def approx_percentile(expression: str, p: float | Sequence[float], relative_erro
         DefinitionError: p or relative_error is out of range, or no p is given.
     """
     argument = sql_argument("approx_percentile", expression)
-    shares = [number_between("approx_percentile", "p", each, least=0, most=1) for each in (p if isinstance(p, Sequence) else (p,))]
+    shares = [number_between("approx_percentile", "p", each, minimum=0, maximum=1) for each in (p if isinstance(p, Sequence) else (p,))]
     if not shares:
         raise DefinitionError(
-            "approx_percentile: p is an empty list", fix="pass a share from 0 to 1 or several, such as p=[0.5, 0.99]", place=user_place()
+            "approx_percentile: p is an empty list", fix="pass a share from 0 to 1 or several, such as p=[0.5, 0.99]", place=call_site()
         )
-    error = number_between("approx_percentile", "relative_error", relative_error, least=LEAST_RELATIVE_ERROR, most=_MOST_RELATIVE_ERROR)
+    error = number_between("approx_percentile", "relative_error", relative_error, minimum=MIN_RELATIVE_ERROR, maximum=_MAX_RELATIVE_ERROR)
     buckets, value = Buckets(error), in_template(argument)
     create = f"approx_top_k_accumulate({buckets.of(value)}, {buckets.tracked}) FILTER (WHERE {value} IS NOT NULL)"
     partial = Partial("buckets", create, f"approx_top_k_combine({{buckets}}, {buckets.tracked})")

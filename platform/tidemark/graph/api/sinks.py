@@ -10,8 +10,8 @@ from tidemark.errors import DefinitionError
 from tidemark.graph.checks.side_outputs import check_has_rows
 from tidemark.graph.checks.upsert_keys import upsert_keys
 from tidemark.graph.expressions.expression_text import shortened
+from tidemark.graph.model.call_site import call_site
 from tidemark.graph.model.nodes import ConsoleSpec, DeltaSpec, MemorySpec, Output, ParquetSpec, SinkSpec
-from tidemark.graph.model.places import user_place
 from tidemark.names import as_text
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def console(stream: Stream, *, rows: int = 20) -> Output:
         DefinitionError: not a stream, or fewer than one row.
     """
     if type(rows) is not int or rows < 1:
-        raise DefinitionError(f"console(rows={rows!r}) prints nothing", fix="give 1 row or more", place=user_place())
+        raise DefinitionError(f"console(rows={rows!r}) prints nothing", fix="give 1 row or more", place=call_site())
     return _output("console", stream, ConsoleSpec(rows=rows))
 
 
@@ -122,19 +122,19 @@ def _text(sink: str, argument: str, value: object, stream: object) -> str:
         raise DefinitionError(
             f"{sink}(...) is given its {argument} {stream!r} first, and then {shortened(repr(value))}",
             fix=f"the stream comes first: {example}",
-            place=user_place(),
+            place=call_site(),
         )
     raise DefinitionError(
         f"{sink}({argument}={shortened(repr(value))}) names no place to write to",
         fix=as_text(value, f"give a {argument}, such as {example}"),
-        place=user_place(),
+        place=call_site(),
     )
 
 
 def _output(sink: str, stream: Stream, spec: SinkSpec) -> Output:
     from tidemark.graph.api.streams import Stream
 
-    place = user_place()
+    place = call_site()
     if not isinstance(stream, Stream):
         raise DefinitionError(
             f"{sink}(...) is given {type(stream).__name__}, not a stream",

@@ -9,8 +9,8 @@ from tidemark.errors import DefinitionError
 from tidemark.graph.api.streams import Stream
 from tidemark.graph.expressions.ddl import parse_schema
 from tidemark.graph.expressions.expression_text import shortened
+from tidemark.graph.model.call_site import call_site
 from tidemark.graph.model.nodes import ElementsSpec, FilesSpec, FormatSpec, OutputTag, RateSpec, SourceNode, SourceSpec
-from tidemark.graph.model.places import user_place
 from tidemark.names import as_text, is_blank
 from tidemark.semantics.watermarks.watermarks import WatermarkStrategy
 
@@ -40,7 +40,7 @@ def source(name: str, spec: SourceSpec, *, watermarks: WatermarkStrategy, malfor
         ColumnError: the timestamp or ``split_by`` names a column that the source does not have.
         ExpressionError: the timestamp is not an SQL expression, or not one of a time.
     """
-    return Stream(SourceNode(name=name, spec=spec, watermarks=watermarks, malformed_to=malformed_to, place=user_place()))
+    return Stream(SourceNode(name=name, spec=spec, watermarks=watermarks, malformed_to=malformed_to, place=call_site()))
 
 
 def from_elements(rows: Sequence[Row] | None = None, *, schema: str, epochs: Sequence[Sequence[Row]] | None = None) -> ElementsSpec:
@@ -57,7 +57,7 @@ def from_elements(rows: Sequence[Row] | None = None, *, schema: str, epochs: Seq
     >>> from_elements([{"zone": 7, "fare": 2.5}], schema="zone INT, fare DOUBLE").batches
     (((7, 2.5),),)
     """
-    place = user_place()
+    place = call_site()
     if (rows is None) == (epochs is None):
         raise DefinitionError(
             "from_elements(...) takes rows or epochs, exactly one of them", fix="pass rows=[...], or epochs=[[...], [...]]", place=place
@@ -104,7 +104,7 @@ def files(
     Raises:
         DefinitionError: no path, an unknown format, no schema or an unreadable one, a limit below 1, two limits, or one among the options.
     """
-    place = user_place()
+    place = call_site()
     if is_blank(path):
         raise DefinitionError(
             f"files(path={path!r}) names no folder", fix=as_text(path, "give the folder the files arrive in"), place=place
@@ -161,7 +161,7 @@ def streaming_format(
     >>> streaming_format("kafka", options={"subscribe": "rides"}, max_rows_per_epoch=100_000).options["maxOffsetsPerTrigger"]
     '100000'
     """
-    place = user_place()
+    place = call_site()
     if is_blank(format):
         raise DefinitionError(f"streaming_format({format!r}) names no format", fix="give a name, such as 'kafka'", place=place)
     if schema is not None:
@@ -215,7 +215,7 @@ def rate(*, rows_per_second: int, partitions: int | None = None) -> RateSpec:
     >>> rate(rows_per_second=100).rows_per_second
     100
     """
-    place = user_place()
+    place = call_site()
     if type(rows_per_second) is not int:
         raise DefinitionError(f"rows_per_second={rows_per_second!r} is not a whole number", fix="give 1 or more", place=place)
     _check_limit("rows_per_second", rows_per_second, place)

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidemark.errors import DefinitionError
-from tidemark.graph.api.windowed import KeyedStream, WindowedStream
+from tidemark.graph.api.windowed_stream import KeyedStream, WindowedStream
 from tidemark.graph.checks.descriptions import describe_node
-from tidemark.graph.checks.propagation import schema_of
+from tidemark.graph.checks.schema_inference import schema_of
 from tidemark.graph.checks.side_outputs import check_has_rows, emitter_of
 from tidemark.graph.checks.validation import check_node, check_uid
 from tidemark.graph.expressions.expression_text import shortened
 from tidemark.graph.expressions.expressions import named_expressions
 from tidemark.graph.expressions.name_checks import check_tag
+from tidemark.graph.model.call_site import call_site
 from tidemark.graph.model.nodes import (
     ExplodeNode,
     Expression,
@@ -30,7 +31,6 @@ from tidemark.graph.model.nodes import (
     UnionNode,
     WithColumnsNode,
 )
-from tidemark.graph.model.places import user_place
 from tidemark.graph.model.unknown_members import unknown_member
 from tidemark.graph.model.wrong_calls import checked_methods
 from tidemark.graph.model.wrong_operators import without_rows
@@ -75,7 +75,7 @@ class Stream:
             ColumnError: a column does not exist.
             ExpressionError: SQL that cannot be parsed or is not an expression over one row.
         """
-        place = user_place()
+        place = call_site()
         return Stream(SelectNode(inputs=(self.node,), columns=named_expressions("select", columns, named, place), place=place))
 
     def with_columns(self, **named: Expression) -> Stream:
@@ -85,7 +85,7 @@ class Stream:
             ColumnError: a column does not exist.
             ExpressionError: SQL that cannot be parsed or is not an expression over one row.
         """
-        return Stream(WithColumnsNode(inputs=(self.node,), columns=tuple(named.items()), place=user_place()))
+        return Stream(WithColumnsNode(inputs=(self.node,), columns=tuple(named.items()), place=call_site()))
 
     def filter(self, condition: Expression, *, rejects_to: OutputTag | None = None) -> Stream:
         """Keep the rows for which the condition is true; send the others (false or null) to a side output, if one is named.
@@ -94,7 +94,7 @@ class Stream:
             ColumnError: a column does not exist.
             ExpressionError: the condition cannot be parsed or is not a condition.
         """
-        return Stream(FilterNode(inputs=(self.node,), condition=condition, rejects_to=rejects_to, place=user_place()))
+        return Stream(FilterNode(inputs=(self.node,), condition=condition, rejects_to=rejects_to, place=call_site()))
 
     def explode(self, expression: Expression, *, as_: str, outer: bool = False) -> Stream:
         """Make one row per item of an array, in the column ``as_`` beside all others; of a map, per entry (``key``, ``value``).
@@ -107,7 +107,7 @@ class Stream:
         Raises:
             ColumnError: a column does not exist, or ``as_`` does already.
         """
-        return Stream(ExplodeNode(inputs=(self.node,), expression=expression, as_=as_, outer=outer, place=user_place()))
+        return Stream(ExplodeNode(inputs=(self.node,), expression=expression, as_=as_, outer=outer, place=call_site()))
 
     def map(self, function: Callable[..., object], *, returns: str, batches: bool = False) -> Stream:
         """Turn each row into another with a Python function, run on Arrow batches.
@@ -121,7 +121,7 @@ class Stream:
         Raises:
             DefinitionError: ``returns`` cannot be read, or the function is not callable.
         """
-        return Stream(FunctionNode(inputs=(self.node,), kind="map", function=function, schema=returns, batches=batches, place=user_place()))
+        return Stream(FunctionNode(inputs=(self.node,), kind="map", function=function, schema=returns, batches=batches, place=call_site()))
 
     def flat_map(self, function: Callable[..., object], *, returns: str) -> Stream:
         """Turn each row into any number of others; the function takes a dict and returns an iterable of dicts.
@@ -129,7 +129,7 @@ class Stream:
         Raises:
             DefinitionError: ``returns`` cannot be read, or the function is not callable.
         """
-        return Stream(FunctionNode(inputs=(self.node,), kind="flat_map", function=function, schema=returns, place=user_place()))
+        return Stream(FunctionNode(inputs=(self.node,), kind="flat_map", function=function, schema=returns, place=call_site()))
 
     def transform(self, function: Callable[[DataFrame], DataFrame], *, columns: tuple[str, ...] | list[str] | None = None) -> Stream:
         """Apply a function from DataFrame to DataFrame, called once per epoch, to an epoch's rows.
@@ -141,7 +141,7 @@ class Stream:
             columns: names of the resulting columns, so that later expressions can be checked; None leaves them unknown.
         """
         names = None if columns is None else tuple(columns)
-        return Stream(TransformNode(inputs=(self.node,), function=function, columns=names, place=user_place()))
+        return Stream(TransformNode(inputs=(self.node,), function=function, columns=names, place=call_site()))
 
     def split(self, branches: Mapping[OutputTag, Expression], *, otherwise: OutputTag | None = None) -> Stream:
         """Send each row to the first branch whose condition is true; take the branches with ``side_output(tag)``.
@@ -153,7 +153,7 @@ class Stream:
         Raises:
             ColumnError: a column does not exist.
         """
-        place = user_place()
+        place = call_site()
         if not isinstance(branches, Mapping):
             raise DefinitionError(
                 f"split is given {branches!r}, not conditions by tag", fix="give {tm.OutputTag('big'): 'fare > 100', ...}", place=place
@@ -166,7 +166,7 @@ class Stream:
         Raises:
             DefinitionError: the streams have different columns.
         """
-        place = user_place()
+        place = call_site()
         for other in others:
             if not isinstance(other, Stream):
                 raise DefinitionError(
@@ -181,7 +181,7 @@ class Stream:
             ColumnError: a column does not exist.
             DefinitionError: no column is named.
         """
-        place = user_place()
+        place = call_site()
         if not columns and not named:
             raise DefinitionError("key_by() names no column", fix="name at least one, or use .window_all(...)", place=place)
         check_has_rows(self.node, place)
@@ -195,7 +195,7 @@ class Stream:
         Raises:
             DefinitionError: not a window assigner.
         """
-        place = user_place()
+        place = call_site()
         check_assigner(assigner, place)
         return WindowedStream(node=self.node, keys=(), assigner=assigner, place=place)
 
@@ -205,7 +205,7 @@ class Stream:
         Raises:
             DefinitionError: nothing before this point emits the tag.
         """
-        place = user_place()
+        place = call_site()
         check_tag(tag, "side_output", place)
         return Stream(SideOutputNode(inputs=(emitter_of(self.node, tag, place),), tag=tag, place=place))
 
@@ -217,6 +217,6 @@ class Stream:
         Raises:
             InvalidNameError: the uid is not allowed.
         """
-        place = user_place()
+        place = call_site()
         check_uid(self.node, uid, place)
         return Stream(dataclasses.replace(self.node, uid=uid))

@@ -9,9 +9,9 @@ from tidemark.durations import Duration, to_ms
 from tidemark.errors import DefinitionError
 from tidemark.graph.aggregates.aggregate_arguments import whole_number
 from tidemark.graph.api.thresholds import finite
-from tidemark.graph.api.window_triggers import MOST_ELEMENTS
+from tidemark.graph.api.window_triggers import MAX_ELEMENTS
 from tidemark.graph.expressions.function_checks import check_takes
-from tidemark.graph.model.places import placed, user_place
+from tidemark.graph.model.call_site import call_site, with_call_site
 from tidemark.semantics.process.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
 
 _CALLS = {
@@ -34,8 +34,8 @@ def count_evictor(n: int, *, after: bool = False) -> CountEvictor:
     >>> count_evictor(10).count
     10
     """
-    with placed(user_place()):
-        return CountEvictor(whole_number("count_evictor", "n", n, least=1, most=MOST_ELEMENTS), after)
+    with with_call_site(call_site()):
+        return CountEvictor(whole_number("count_evictor", "n", n, minimum=1, maximum=MAX_ELEMENTS), after)
 
 
 def time_evictor(size: Duration, *, after: bool = False) -> TimeEvictor:
@@ -51,7 +51,7 @@ def time_evictor(size: Duration, *, after: bool = False) -> TimeEvictor:
     >>> time_evictor("5 minutes").size_ms
     300000
     """
-    return TimeEvictor(to_ms(size, what="size", minimum=1, place=user_place()), after)
+    return TimeEvictor(to_ms(size, what="size", minimum=1, place=call_site()), after)
 
 
 def delta_evictor(threshold: float, delta: Callable[..., float], *, after: bool = False) -> DeltaEvictor:
@@ -68,8 +68,8 @@ def delta_evictor(threshold: float, delta: Callable[..., float], *, after: bool 
     >>> delta_evictor(10, lambda element, last: last["speed"] - element["speed"]).threshold
     10
     """
-    place = user_place()
-    with placed(place):
+    place = call_site()
+    with with_call_site(place):
         fix = f"pass a function of two elements: {_CALLS['delta_evictor']}"
         check_takes(delta, "delta_evictor", count=2, fix=fix, place=place)
         return DeltaEvictor(finite("delta_evictor", threshold), delta, after)

@@ -10,7 +10,7 @@ from tidemark.graph.expressions.ddl import parse_schema
 from tidemark.graph.expressions.function_checks import check_takes
 from tidemark.graph.expressions.name_checks import check_column_names
 from tidemark.graph.model.aggregates import Aggregate
-from tidemark.graph.model.places import user_place
+from tidemark.graph.model.call_site import call_site
 from tidemark.graph.operators.window.node import WindowFunction
 
 _FIX = "pass a function of the elements and the context: {call}(function, returns='n BIGINT')"
@@ -40,7 +40,7 @@ def window_function(function: Callable[..., object], returns: str, *, batches: b
     >>> window_function(spread, "spread DOUBLE").returns
     'spread DOUBLE'
     """
-    return _declared("window_function", function, returns, batches=batches, place=user_place())
+    return _declared("window_function", function, returns, batches=batches, place=call_site())
 
 
 def process_function(function: Callable[..., object] | WindowFunction, returns: str | None, place: str) -> WindowFunction:

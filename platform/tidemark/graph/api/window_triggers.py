@@ -10,7 +10,7 @@ from tidemark.errors import DefinitionError
 from tidemark.graph.aggregates.aggregate_arguments import whole_number
 from tidemark.graph.api.thresholds import finite
 from tidemark.graph.expressions.function_checks import check_takes
-from tidemark.graph.model.places import placed, user_place
+from tidemark.graph.model.call_site import call_site, with_call_site
 from tidemark.semantics.triggers.builtin_triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
@@ -24,7 +24,7 @@ from tidemark.semantics.triggers.builtin_triggers import (
 )
 from tidemark.semantics.triggers.triggers import Trigger
 
-MOST_ELEMENTS = 2**53
+MAX_ELEMENTS = 2**53
 """The greatest number of elements that a trigger or an evictor counts to."""
 
 _PROTOCOL = ("can_merge", "on_element", "on_event_time", "on_processing_time", "on_epoch_end", "on_merge", "describe")
@@ -43,7 +43,7 @@ def event_time_trigger(*, early: Trigger | None = None, late: Trigger | None = N
     >>> event_time_trigger(early=count_trigger(100)).early.count
     100
     """
-    place = user_place()
+    place = call_site()
     given = {name: value if value is None else require_trigger(value, name, place) for name, value in (("early", early), ("late", late))}
     return EventTimeTrigger(**given)
 
@@ -65,7 +65,7 @@ def continuous_event_time_trigger(interval: Duration) -> ContinuousEventTimeTrig
     >>> continuous_event_time_trigger("10 minutes").interval_ms
     600000
     """
-    return ContinuousEventTimeTrigger(to_ms(interval, what="interval", minimum=1, place=user_place()))
+    return ContinuousEventTimeTrigger(to_ms(interval, what="interval", minimum=1, place=call_site()))
 
 
 def continuous_processing_time_trigger(interval: Duration) -> ContinuousProcessingTimeTrigger:
@@ -83,7 +83,7 @@ def continuous_processing_time_trigger(interval: Duration) -> ContinuousProcessi
     >>> continuous_processing_time_trigger("1 minute").interval_ms
     60000
     """
-    return ContinuousProcessingTimeTrigger(to_ms(interval, what="interval", minimum=1, place=user_place()))
+    return ContinuousProcessingTimeTrigger(to_ms(interval, what="interval", minimum=1, place=call_site()))
 
 
 def count_trigger(n: int) -> CountTrigger:
@@ -97,8 +97,8 @@ def count_trigger(n: int) -> CountTrigger:
     >>> count_trigger(100).count
     100
     """
-    with placed(user_place()):
-        return CountTrigger(whole_number("count_trigger", "n", n, least=1, most=MOST_ELEMENTS))
+    with with_call_site(call_site()):
+        return CountTrigger(whole_number("count_trigger", "n", n, minimum=1, maximum=MAX_ELEMENTS))
 
 
 def delta_trigger(threshold: float, delta: Callable[..., float]) -> DeltaTrigger:
@@ -116,8 +116,8 @@ def delta_trigger(threshold: float, delta: Callable[..., float]) -> DeltaTrigger
     >>> delta_trigger(10, lambda last, element: element["speed"] - last["speed"]).threshold
     10
     """
-    place = user_place()
-    with placed(place):
+    place = call_site()
+    with with_call_site(place):
         fix = "pass a function of two elements: tm.delta_trigger(10, lambda last, element: element['speed'] - last['speed'])"
         check_takes(delta, "delta_trigger", count=2, fix=fix, place=place)
         return DeltaTrigger(finite("delta_trigger", threshold), delta)
@@ -144,7 +144,7 @@ def purging_trigger(trigger: Trigger) -> PurgingTrigger:
     >>> purging_trigger(count_trigger(10)).inner.count
     10
     """
-    place = user_place()
+    place = call_site()
     inner = require_trigger(trigger, "purging_trigger", place)
     if isinstance(inner, PurgingTrigger):
         raise DefinitionError(f"purging_trigger({inner.describe()}) purges twice", fix="wrap the trigger once", place=place)

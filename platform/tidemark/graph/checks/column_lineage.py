@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidemark.graph.checks.propagation import schema_of
+from tidemark.graph.checks.schema_inference import schema_of
 from tidemark.graph.expressions.column_origins import NO_ORIGINS, ColumnOrigins, merged
 from tidemark.graph.model.nodes import (
     ExplodeNode,

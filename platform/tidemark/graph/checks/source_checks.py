@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import get_args
 
 from tidemark.errors import DefinitionError, ExpressionError
-from tidemark.graph.checks.propagation import schema_of
+from tidemark.graph.checks.schema_inference import schema_of
 from tidemark.graph.expressions.expression_types import type_of
 from tidemark.graph.expressions.expressions import Site, check_columns, parse_row_expression, parse_sql, unknown_column
 from tidemark.graph.expressions.name_checks import check_column_names, check_tag

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from tidemark.errors import ColumnError, DefinitionError
-from tidemark.graph.checks.propagation import schema_of
+from tidemark.graph.checks.schema_inference import schema_of
 from tidemark.graph.model.nodes import Expression, FilterNode, Node, SelectNode, StatefulNode, WithColumnsNode
 from tidemark.graph.operators.registry import kind_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidemark.errors import ColumnError, DefinitionError, ExpressionError
-from tidemark.graph.checks.propagation import input_schemas, schema_of
+from tidemark.graph.checks.schema_inference import input_schemas, schema_of
 from tidemark.graph.checks.side_outputs import check_has_rows
 from tidemark.graph.checks.source_checks import check_source
 from tidemark.graph.expressions.ddl import parse_schema

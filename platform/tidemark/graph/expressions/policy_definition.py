@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, is_dataclass
 
-from tidemark.graph.expressions.function_text import function_text, text_hash
+from tidemark.graph.expressions.function_fingerprint import function_text, text_hash
 
 
-def rule_definition(rule: object) -> dict[str, object]:
+def policy_definition(rule: object) -> dict[str, object]:
     """Return a trigger's or evictor's kind and settings; what is None goes without saying.
 
     Functions are hashed. One of the user's own also has a hash of its class's text.
 
     >>> from tidemark.semantics.triggers.builtin_triggers import CountTrigger, EventTimeTrigger
-    >>> rule_definition(EventTimeTrigger(early=CountTrigger(100)))
+    >>> policy_definition(EventTimeTrigger(early=CountTrigger(100)))
     {'kind': 'EventTimeTrigger', 'early': {'kind': 'CountTrigger', 'count': 100}}
     """
     kind = type(rule)
     settings = {name: _setting(value) for name, value in _fields(rule).items() if value is not None}
-    return {"kind": kind.__qualname__, **own_text(kind), **settings}
+    return {"kind": kind.__qualname__, **source_hash(kind), **settings}
 
 
 def settings_of(value: object) -> dict[str, object]:
@@ -42,9 +42,9 @@ def _setting(value: object) -> object:
         return [_setting(item) for item in value]
     if callable(value):
         return f"function {text_hash(function_text(value))}"
-    return rule_definition(value)
+    return policy_definition(value)
 
 
-def own_text(kind: type) -> dict[str, str]:
+def source_hash(kind: type) -> dict[str, str]:
     """Return a hash of the text of a class of the user's own, nothing of one of Tidemark's."""
     return {} if kind.__module__.split(".")[0] == "tidemark" else {"text": text_hash(function_text(kind))}

@@ -9,7 +9,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from tidemark.graph.checks.side_outputs import tags_of
-from tidemark.graph.expressions.function_text import function_text
+from tidemark.graph.expressions.function_fingerprint import function_text
 from tidemark.graph.expressions.policy_definition import settings_of
 from tidemark.graph.model.nodes import (
     DeltaSpec,

@@ -9,8 +9,8 @@ from tidemark.errors import DefinitionError
 from tidemark.graph.api.sinks import guarantee
 from tidemark.graph.checks.descriptions import describe_node, describe_sink, describe_watermarks
 from tidemark.graph.checks.side_outputs import tags_of
+from tidemark.graph.model.call_site import call_site
 from tidemark.graph.model.nodes import FilterNode, Node, Output, OutputTag, SideOutputNode, SourceNode, SplitNode, StatefulNode
-from tidemark.graph.model.places import user_place
 from tidemark.graph.operators.registry import kind_of
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def explain(job: Job, format: str = "text") -> str:
         return "\n".join(_text(job))
     if format == "mermaid":
         return "\n".join(_mermaid(job))
-    raise DefinitionError(f"explain(format={format!r}) is not a format", fix="use 'text' or 'mermaid'", job=job.name, place=user_place())
+    raise DefinitionError(f"explain(format={format!r}) is not a format", fix="use 'text' or 'mermaid'", job=job.name, place=call_site())
 
 
 def _drawn(job: Job) -> dict[Node, int]:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Literal, cast
 
 from tidemark.errors import DefinitionError, TidemarkError
 from tidemark.graph.job.job_checks import check_job
+from tidemark.graph.model.call_site import call_site
 from tidemark.graph.model.nodes import Node, Output, SourceNode, walk
-from tidemark.graph.model.places import user_place
 from tidemark.graph.model.unknown_members import unknown_member
 from tidemark.graph.model.wrong_calls import checked_methods
 
@@ -51,7 +51,7 @@ class Job:
 
     def __post_init__(self) -> None:
         """Check the whole job and freeze what was passed."""
-        place, name = user_place(), cast("object", self.name)
+        place, name = call_site(), cast("object", self.name)
         try:
             check_job(self, place)
         except TidemarkError as error:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final, Literal
 
 from tidemark.errors import UnknownMemberError
-from tidemark.graph.model.places import user_place
+from tidemark.graph.model.call_site import call_site
 
 Kind = Literal["stream", "keyed stream", "windowed stream", "output", "job", "package"]
 
@@ -110,13 +110,13 @@ def unknown_member(owner: object, name: str, kind: Kind, known: Collection[str])
         return AttributeError(plain, name=name, obj=owner)
     fix = _misplaced(name, kind) or _other_word(name, kind)
     if fix is not None:
-        return UnknownMemberError(f"a {kind} has no {name!r}", fix=fix, place=user_place())
+        return UnknownMemberError(f"a {kind} has no {name!r}", fix=fix, place=call_site())
     names = sorted(each for each in known if not each.startswith("_"))
     near = difflib.get_close_matches(name.lower(), names, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     listed = f"a {kind} has {', '.join(names)}"
     fix = f"write {near[0]!r}; {listed}" if near else f"use what there is: {listed}"
-    return UnknownMemberError(f"a {kind} has no {name!r}{hint}", fix=fix, place=user_place())
+    return UnknownMemberError(f"a {kind} has no {name!r}{hint}", fix=fix, place=call_site())
 
 
 def unknown_name(name: str, known: Iterable[str]) -> AttributeError:
@@ -126,7 +126,7 @@ def unknown_name(name: str, known: Iterable[str]) -> AttributeError:
     near = difflib.get_close_matches(name, known, n=1)
     if name.startswith("_") or not (fix or near):
         return AttributeError(plain)
-    return UnknownMemberError(plain, fix=fix or f"write tm.{near[0]}", place=user_place())
+    return UnknownMemberError(plain, fix=fix or f"write tm.{near[0]}", place=call_site())
 
 
 def _bare(name: str) -> str:

@@ -14,7 +14,7 @@ from types import FunctionType
 from typing import Final, ParamSpec, TypeVar
 
 from tidemark.errors import DefinitionError
-from tidemark.graph.model.places import user_place
+from tidemark.graph.model.call_site import call_site
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -105,7 +105,7 @@ def _refused(function: Callable[..., object], args: tuple[object, ...], kwargs: 
     called = _name(function)
     unknown = [name for name in kwargs if name not in parameters and name.lower() in _NOT_HERE]
     instead = "".join(f"{_NOT_HERE[name.lower()]}; " for name in unknown)
-    return DefinitionError(f"{called}(...) {' and '.join(wrong)}", fix=f"{instead}write {_written(called, ours)}", place=user_place())
+    return DefinitionError(f"{called}(...) {' and '.join(wrong)}", fix=f"{instead}write {_written(called, ours)}", place=call_site())
 
 
 def _surplus(ours: list[Parameter], args: tuple[object, ...]) -> list[str]:

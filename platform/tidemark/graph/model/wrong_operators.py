@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, Literal, NoReturn, TypeVar
 
 from tidemark.errors import DefinitionError
-from tidemark.graph.model.places import user_place
+from tidemark.graph.model.call_site import call_site
 
 T = TypeVar("T")
 
@@ -57,7 +57,7 @@ def without_rows(kind: Literal["stream", "keyed stream", "windowed stream"]) -> 
     subject = f"a {kind} is no DataFrame, and"
 
     def item(_: object, key: object) -> NoReturn:
-        raise DefinitionError(f"{subject} has no [{reprlib.repr(key)}]", fix=_SQL, place=user_place())
+        raise DefinitionError(f"{subject} has no [{reprlib.repr(key)}]", fix=_SQL, place=call_site())
 
     def decorate(owner: type[T]) -> type[T]:
         members = {"__getitem__": item, **{name: _refusing(f"{subject} {what}", fix) for name, (what, fix) in _PROTOCOLS.items()}}
@@ -84,6 +84,6 @@ def _without_operators(owner: type[T], subject: str, fix: Callable[[str], str]) 
 
 def _refusing(message: str, fix: str) -> Callable[..., NoReturn]:
     def refuse(*_: object) -> NoReturn:
-        raise DefinitionError(message, fix=fix, place=user_place())
+        raise DefinitionError(message, fix=fix, place=call_site())
 
     return refuse

@@ -8,7 +8,7 @@ from typing import Final
 from tidemark.errors import ExpressionError
 from tidemark.graph.expressions.expression_types import expression_type, type_of
 from tidemark.graph.expressions.expressions import Site, check_columns, parse_row_expression
-from tidemark.graph.expressions.function_text import function_text, text_hash
+from tidemark.graph.expressions.function_fingerprint import function_text, text_hash
 from tidemark.graph.model.nodes import Expression
 from tidemark.graph.model.schema import Schema, SchemaColumn
 from tidemark.graph.operators.changes import Definition, entries

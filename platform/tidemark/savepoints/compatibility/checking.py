@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from tidemark.errors import UnknownJobError
 from tidemark.graph.job.job import Job, require_job
-from tidemark.graph.model.places import user_place
+from tidemark.graph.model.call_site import call_site
 from tidemark.graph.operators.changes import SAME, Names
-from tidemark.savepoints.compatibility.judging import verdict
+from tidemark.savepoints.compatibility.state_check import check_compatibility
 from tidemark.savepoints.core.savepoint_store import SavepointStore
-from tidemark.savepoints.delta.result_tables import judge_outputs
+from tidemark.savepoints.delta.result_tables import check_outputs
 from tidemark.savepoints.model.verdict import Verdict
 from tidemark.state.log.joblog import newest_epoch
 from tidemark.state.log.records import EpochRecord
@@ -54,11 +54,11 @@ def check(
         UnknownSavepointError: it has no such savepoint.
         DefinitionError: a map names what is not there.
     """
-    require_job(job, "tm.check", user_place())
+    require_job(job, "tm.check", call_site())
     root = root_store(store, job.store, make=False)
     record = stored_epoch(root, of or job.name, against)
-    outputs = judge_outputs(job, record, newest_epoch(root, job.name))
-    return verdict(record, job, uids=uids, columns=columns, allow_non_restored_state=allow_non_restored_state, outputs=outputs)
+    outputs = check_outputs(job, record, newest_epoch(root, job.name))
+    return check_compatibility(record, job, uids=uids, columns=columns, allow_non_restored_state=allow_non_restored_state, outputs=outputs)
 
 
 def stored_epoch(root: JobStore, job: str, against: str = HEAD) -> EpochRecord:

@@ -13,14 +13,14 @@ from pathlib import Path
 from tidemark.durations import short_duration
 from tidemark.errors import SinkError, TidemarkError
 from tidemark.locations import Location
-from tidemark.savepoints.core.limits import Limit, Restorable, SeenFile, files_limit
-from tidemark.savepoints.core.source_files import FileLooks, require_in_sight, seen_files
-from tidemark.savepoints.delta.table_versions import commits_back, kept_ms, open_table
-from tidemark.savepoints.model.positions import sources_of
+from tidemark.savepoints.core.expiry import Expiry, ReadFile, Restorable, files_expiry
+from tidemark.savepoints.core.source_files import FileExistence, require_visible, source_files_read
+from tidemark.savepoints.delta.table_versions import commits_back, open_table, retention_ms
+from tidemark.savepoints.model.offset_log_sources import offset_log_sources
 from tidemark.savepoints.model.savepoint import Savepoint
 from tidemark.savepoints.model.source_kinds import OF_FILES, kind_of_position
 from tidemark.state.log.joblog import JobLog
-from tidemark.state.log.offsets import log_offset, positions
+from tidemark.state.log.offset_log import log_offset, positions
 from tidemark.state.log.records import EpochRecord, SourceLogRef
 from tidemark.state.status.status import SourceStatus, read_status
 from tidemark.state.store.layout import job_folder
@@ -44,21 +44,21 @@ class Restorability:
         self._job = job
         self._folder = root.at(job_folder(job))
         self._now = now_ms
-        self._there = FileLooks()
-        self._seen: dict[SourceLogRef, tuple[SeenFile, ...]] = {}
+        self._there = FileExistence()
+        self._seen: dict[SourceLogRef, tuple[ReadFile, ...]] = {}
 
     def of(self, savepoint: Savepoint) -> Restorable:
         """Return what is known of a savepoint of the job."""
         tables = (
-            Limit("table", name, "kept", f"version {table.version} is kept by the table's settings", table.until)
+            Expiry("table", name, "kept", f"version {table.version} is kept by the table's settings", table.until)
             for name, table in sorted(savepoint.info.tables.items())
         )
         record = savepoint.record
         now_at = positions(record.offsets)
-        inputs = (self._input(name, now_at.get(name), record) for name in sources_of(record.offsets))
+        inputs = (self._input(name, now_at.get(name), record) for name in offset_log_sources(record.offsets))
         return Restorable((*tables, *inputs))
 
-    def _input(self, name: str, position: object, record: EpochRecord) -> Limit:
+    def _input(self, name: str, position: object, record: EpochRecord) -> Expiry:
         kind = self._sources.get(name)
         try:
             unread = position is None and kind is not None and kind.kind in OF_FILES
@@ -67,12 +67,12 @@ class Restorability:
             if isinstance(position, Mapping) and _VERSION in position and kind is not None and kind.location is not None:
                 return self._versions(name, kind.location, position)
         except (TidemarkError, OSError) as error:
-            return Limit("input", name, "unknown", error.what if isinstance(error, TidemarkError) else str(error))
+            return Expiry("input", name, "unknown", error.what if isinstance(error, TidemarkError) else str(error))
         if kind is not None and kind.kind == "rate":
-            return Limit("input", name, "kept", "its rows are made anew")
-        return Limit("input", name, "unknown", f"how long {kind.kind if kind is not None else 'it'} keeps its input is not known here")
+            return Expiry("input", name, "kept", "its rows are made anew")
+        return Expiry("input", name, "unknown", f"how long {kind.kind if kind is not None else 'it'} keeps its input is not known here")
 
-    def _files(self, name: str, offset: int, record: EpochRecord) -> Limit:
+    def _files(self, name: str, offset: int, record: EpochRecord) -> Expiry:
         head = self._head
         later = self._read_by(head, name) if head is not None else ()
         if head is not None and head.lineage == record.lineage and head.epoch >= record.epoch and name in head.source_logs:
@@ -81,39 +81,39 @@ class Restorability:
         else:
             own = self._read_by(record, name)
             every, read = tuple({file.address: file for file in (*own, *later)}.values()), {file.address for file in own}
-        require_in_sight(every)
-        return files_limit(name, every, read, self._there, now_ms=self._now)
+        require_visible(every)
+        return files_expiry(name, every, read, self._there, now_ms=self._now)
 
-    def _read_by(self, record: EpochRecord, name: str) -> tuple[SeenFile, ...]:
+    def _read_by(self, record: EpochRecord, name: str) -> tuple[ReadFile, ...]:
         """Return the files that a source had read by an epoch; none of a source that the job did not have then."""
         log, offset = record.source_logs.get(name, SourceLogRef()), log_offset(positions(record.offsets).get(name))
         if log not in self._seen:
-            self._seen[log] = seen_files(self._folder, log)
+            self._seen[log] = source_files_read(self._folder, log)
         return tuple(file for file in self._seen[log] if file.batch <= offset)
 
-    def _versions(self, name: str, location: str, position: Mapping[str, object]) -> Limit:
+    def _versions(self, name: str, location: str, position: Mapping[str, object]) -> Expiry:
         """Return what is known of a Delta table that is read: the version that comes next, and the files that it names."""
         try:
             table = open_table(name, location)
         except SinkError:
-            return Limit("input", name, "unknown", f"its table at {location} cannot be read")
+            return Expiry("input", name, "unknown", f"its table at {location} cannot be read")
         if table is None:
             place, why = Location.parse(location), f"there is no table at {location}"
             if place.scheme == "file" and not Path(place.path).parent.is_dir():
-                return Limit("input", name, "unknown", f"{why}, as seen from here")
-            return Limit("input", name, "lost", why)
+                return Expiry("input", name, "unknown", f"{why}, as seen from here")
+            return Expiry("input", name, "lost", why)
         metadata = table.metadata()
         if str(position.get(_TABLE, metadata.id)) != str(metadata.id):
-            return Limit("input", name, "lost", f"the table at {location} is another one than that it has read")
-        version, kept = int(str(position[_VERSION])), kept_ms(metadata.configuration)
+            return Expiry("input", name, "lost", f"the table at {location} is another one than that it has read")
+        version, kept = int(str(position[_VERSION])), retention_ms(metadata.configuration)
         since: int | None = self._now
         if version <= table.version():
             commit = next(commits_back(location, version), None)
             if commit is None:
-                return Limit("input", name, "lost", f"version {version} of its table, which comes next, is gone from the table's log")
+                return Expiry("input", name, "lost", f"version {version} of its table, which comes next, is gone from the table's log")
             since = commit.at
         # A file cannot have been given up before it was added, so none goes sooner than that.
-        return Limit(
+        return Expiry(
             "input", name, "kept", f"its table keeps what it gives up for {short_duration(kept)}", None if since is None else since + kept
         )
 

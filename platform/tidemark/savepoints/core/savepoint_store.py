@@ -12,16 +12,16 @@ from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.errors import InvalidNameError, SavepointInUseError, SinkError, UnknownSavepointError
 from tidemark.names import validate_name
 from tidemark.savepoints.core.differences import SavepointDifference, difference
-from tidemark.savepoints.core.limits import Restorable
+from tidemark.savepoints.core.expiry import Restorable
 from tidemark.savepoints.core.restorable import Restorability
 from tidemark.savepoints.core.retention import SavepointRetention, plan_disposal
 from tidemark.savepoints.delta.table_versions import table_versions
-from tidemark.savepoints.model.rewind_note import how_to_end, read_rewind
+from tidemark.savepoints.model.rewind_journal import how_to_end, read_rewind
 from tidemark.savepoints.model.savepoint import Kind, Savepoint, SavepointInfo, TableVersion, info_of, savepoint_of
-from tidemark.savepoints.model.upgrade_note import read_upgrade
-from tidemark.state.encoding.codec import to_plain
+from tidemark.savepoints.model.upgrade_lock import read_upgrade_lock
+from tidemark.state.encoding.codec import to_jsonable
 from tidemark.state.encoding.free_text import require_no_secret
-from tidemark.state.gc.holds import Hold, Holds
+from tidemark.state.gc.file_references import FileReference, FileReferences
 from tidemark.state.gc.pins import LaterLineages, Pins, RetainedEpoch
 from tidemark.state.log.joblog import JobLog
 from tidemark.state.log.records import EpochRecord
@@ -29,8 +29,8 @@ from tidemark.state.store.layout import job_folder, pin_path
 from tidemark.state.store.store import JobStore
 
 _TRIES: Final = 100
-_LOOKS: Final = 10
-_LOOK_SECONDS: Final = 0.1
+_POLLS: Final = 10
+_POLL_SECONDS: Final = 0.1
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class SavepointStore:
         found = self.pins.find(epoch, lineage=lineage)
         info = replace(info_of(found.record), kind=kind, by=by, note=note, labels=dict(labels or {}), tables=self._tables(found))
         if name is not None:
-            return savepoint_of(self.job, self.pins.pin(name, found, about=to_plain(info)))
+            return savepoint_of(self.job, self.pins.pin(name, found, about=to_jsonable(info)))
         return self._take_unnamed(found, info)
 
     def require_free(self, name: str) -> None:
@@ -129,10 +129,10 @@ class SavepointStore:
         Raises:
             CorruptStoreError: one is damaged.
         """
-        found, rewind = self.kept(), read_rewind(self.folder)
+        found, rewind = self.all_protected(), read_rewind(self.folder)
         return tuple(savepoint for savepoint in found if rewind is None or savepoint.name != rewind.pin)
 
-    def kept(self) -> tuple[Savepoint, ...]:
+    def all_protected(self) -> tuple[Savepoint, ...]:
         """Return all whose files and versions of tables are to be left alone, oldest first: also what a rewind keeps for itself.
 
         Raises:
@@ -144,8 +144,8 @@ class SavepointStore:
     def lineages_after(self, record: EpochRecord) -> LaterLineages:
         """Return the lineages that came after an epoch; also the one that a rewind puts tables back for, before it begins."""
         # In this order: the note goes when its lineage is in the log.
-        note, later = read_rewind(self.folder), self.pins.lineages_after(record)
-        begins = {note.lineage} - {record.lineage} if note is not None else set()
+        journal, later = read_rewind(self.folder), self.pins.lineages_after(record)
+        begins = {journal.lineage} - {record.lineage} if journal is not None else set()
         return replace(later, names=later.names | begins)
 
     def records_after(self, record: EpochRecord) -> Iterator[EpochRecord]:
@@ -167,9 +167,9 @@ class SavepointStore:
         """Return what finds that out of one savepoint after the other, as of now, without looking at anything twice."""
         return Restorability(self.store, self.job, now_ms=self.clock.now_ms())
 
-    def holds(self, name: str) -> tuple[Hold, ...]:
+    def file_references(self, name: str) -> tuple[FileReference, ...]:
         """Return the holds that were made for a savepoint: of the jobs that were restored from it and still read its files."""
-        return tuple(hold for hold in Holds(self.folder).list() if hold.savepoint == name)
+        return tuple(reference for reference in FileReferences(self.folder).list() if reference.savepoint == name)
 
     def dispose(self, name: str) -> Savepoint:
         """Dispose of a savepoint and return what it was. What only it kept goes with a later sweep; what other jobs read stays.
@@ -193,10 +193,10 @@ class SavepointStore:
         Raises:
             CorruptStoreError: a savepoint or a hold is damaged; nothing was disposed of.
         """
-        savepoints = self.kept()
-        used = {*self._in_use(), *(hold.savepoint for hold in Holds(self.folder).list())}
-        gone = plan_disposal(savepoints, retention or SavepointRetention(), used=used, now_ms=self.clock.now_ms())
-        return tuple(savepoint for savepoint in gone if self.pins.remove(savepoint.name))
+        savepoints = self.all_protected()
+        used = {*self._in_use(), *(reference.savepoint for reference in FileReferences(self.folder).list())}
+        disposed = plan_disposal(savepoints, retention or SavepointRetention(), used=used, now_ms=self.clock.now_ms())
+        return tuple(savepoint for savepoint in disposed if self.pins.remove(savepoint.name))
 
     def diff(self, name: str, other: str) -> SavepointDifference:
         """Return what changed from one savepoint to another.
@@ -208,7 +208,7 @@ class SavepointStore:
 
     def _in_use(self) -> Mapping[str, SavepointInUseError]:
         """Return the savepoints that a rewind or an upgrade under way needs, with the error that says so, by name."""
-        found, rewind, upgrade = {}, read_rewind(self.folder), read_upgrade(self.folder)
+        found, rewind, upgrade = {}, read_rewind(self.folder), read_upgrade_lock(self.folder)
         for name in upgrade.savepoints if upgrade is not None else ():
             what = f"an upgrade that may go back to savepoint {name!r} is under way"
             found[name] = SavepointInUseError(what, fix=f"let it be finished first: `tidemark upgrade {self.job}`", job=self.job)
@@ -221,17 +221,17 @@ class SavepointStore:
         """Return the versions of an epoch's tables; one that a driver is just about to publish is waited for a moment."""
         record = found.record
         staged = {name for name, output in record.outputs.items() if output.sink == "delta" and output.files}
-        later, looks = self.lineages_after(record), 0
+        later, polls = self.lineages_after(record), 0
         try:
             while True:
-                tables, looks = table_versions(record, later, now_ms=self.clock.now_ms()), looks + 1
+                tables, polls = table_versions(record, later, now_ms=self.clock.now_ms()), polls + 1
                 before, later = later, self.lineages_after(record)
                 if later != before:
                     # A rewind that was begun meanwhile may have put back some of the tables.
                     continue
-                if staged <= set(tables) or looks == _LOOKS or not self.pins.log.is_driven():
+                if staged <= set(tables) or polls == _POLLS or not self.pins.log.is_driven():
                     return tables
-                self.clock.sleep(_LOOK_SECONDS)
+                self.clock.sleep(_POLL_SECONDS)
         except SinkError:
             # The state is what a savepoint is for; a rewind looks for the version again, and says what is wrong.
             return {}
@@ -241,7 +241,7 @@ class SavepointStore:
         first = f"sp-{found.record.epoch}-{stamp:%Y%m%dT%H%M%SZ}"
         for number in range(1, _TRIES):
             try:
-                return savepoint_of(self.job, self.pins.pin(first if number == 1 else f"{first}-{number}", found, about=to_plain(info)))
+                return savepoint_of(self.job, self.pins.pin(first if number == 1 else f"{first}-{number}", found, about=to_jsonable(info)))
             except InvalidNameError:
                 continue
         raise InvalidNameError(f"{_TRIES} savepoints {first!r} were taken in one second", fix="give a name", job=self.job)

@@ -12,17 +12,17 @@ from urllib.parse import unquote
 
 from tidemark.errors import StoreError
 from tidemark.locations import Location
-from tidemark.savepoints.core.limits import SeenFile
+from tidemark.savepoints.core.expiry import ReadFile
 from tidemark.state.log.records import SourceLogRef
 from tidemark.state.store.store import JobStore
 
-MOST_BYTES: Final = 64 * 1024 * 1024
+MAX_BYTES: Final = 64 * 1024 * 1024
 """A log that is longer is not read only to say how long its files are kept."""
 
 _THREADS: Final = 32
 
 
-def seen_files(folder: JobStore, log: SourceLogRef) -> tuple[SeenFile, ...]:
+def source_files_read(folder: JobStore, log: SourceLogRef) -> tuple[ReadFile, ...]:
     """Return the files that a source's log has, oldest entry first.
 
     Args:
@@ -33,15 +33,15 @@ def seen_files(folder: JobStore, log: SourceLogRef) -> tuple[SeenFile, ...]:
         StoreError: the log is too long, is gone, or cannot be read.
     """
     size = sum(file.bytes for file in log.files)
-    if size > MOST_BYTES:
+    if size > MAX_BYTES:
         raise StoreError(f"its log of {size:,} bytes is too long to be looked through", fix="look at the files yourself")
-    found: dict[str, SeenFile] = {}
+    found: dict[str, ReadFile] = {}
     for file in log.files:
         try:
             # A version, then a line of JSON for each file.
             lines = folder.get(file.path).decode().splitlines()[1:]
             entries = [json.loads(line) for line in lines if line]
-            found |= {entry["path"]: SeenFile(entry["path"], int(entry["timestamp"]), int(entry["batchId"])) for entry in entries}
+            found |= {entry["path"]: ReadFile(entry["path"], int(entry["timestamp"]), int(entry["batchId"])) for entry in entries}
         except (FileNotFoundError, ValueError, KeyError, TypeError) as error:
             raise StoreError(
                 f"the copy of its log, {folder.location.joined(file.path)}, cannot be read",
@@ -50,8 +50,8 @@ def seen_files(folder: JobStore, log: SourceLogRef) -> tuple[SeenFile, ...]:
     return tuple(found.values())
 
 
-class FileLooks:
-    """Looks whether files of sources are there, at each only once; a ``limits.Looks``.
+class FileExistence:
+    """Looks whether files of sources are there, at each only once; a ``expiry.Looks``.
 
     Raises, when called:
         StoreError: they cannot be looked at from here.
@@ -68,12 +68,12 @@ class FileLooks:
         if len(new) > 1 and not _is_local(new[0]):
             self._store_of(new[0])  # once, before the threads ask for it
             with ThreadPoolExecutor(min(_THREADS, len(new)), thread_name_prefix="tidemark-look") as threads:
-                self._known.update(zip(new, threads.map(self._look, new), strict=True))
+                self._known.update(zip(new, threads.map(self._exists, new), strict=True))
         else:
-            self._known.update((address, self._look(address)) for address in new)
+            self._known.update((address, self._exists(address)) for address in new)
         return [self._known[address] for address in addresses]
 
-    def _look(self, address: str) -> bool:
+    def _exists(self, address: str) -> bool:
         if not _is_local(address):
             return self._store_of(address).exists(unquote(address).partition("://")[2].partition("/")[2])
         try:
@@ -89,7 +89,7 @@ class FileLooks:
         return self._stores[root]
 
 
-def require_in_sight(files: Sequence[SeenFile]) -> None:
+def require_visible(files: Sequence[ReadFile]) -> None:
     """Make sure that local files would be seen from here: on another machine than the driver's all of them look as if they were gone.
 
     Raises:

@@ -17,10 +17,10 @@ from tidemark.state.store.store import JobStore
 _ENTRY: Final = re.compile(r"(\d{20})\.json")
 _CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint\..*")
 _LAST_CHECKPOINT: Final = "_last_checkpoint"
-_LEAST_BYTES: Final = 3
+_MIN_BYTES: Final = 3
 """No action of an entry is shorter."""
 
-_LOOKED_AT: Final = 200
+_MAX_CHECKED_ENTRIES: Final = 200
 """So many of the newest entries: what is older lies behind a checkpoint, and is not read to open a table."""
 
 _DAMAGED: Final = (
@@ -77,7 +77,7 @@ def require_no_empty_entry(output: str, location: str) -> None:
     checkpoint = max((int(found[1]) for file in files if (found := _CHECKPOINT.fullmatch(file.path))), default=-1)
     for file in files:
         found = _ENTRY.fullmatch(file.path)
-        if found and file.size < _LEAST_BYTES and int(found[1]) > checkpoint:
+        if found and file.size < _MIN_BYTES and int(found[1]) > checkpoint:
             raise damaged(output, location, file.path)
 
 
@@ -94,7 +94,7 @@ def damaged_entry(location: str) -> str | None:
     with suppress(TidemarkError, OSError):
         log = JobStore.open(location, make=False).at("_delta_log")
         names = sorted(name for file in log.list() if _ENTRY.fullmatch(name := file.path))
-        return next((name for name in reversed(names[-_LOOKED_AT:]) if not _is_whole(log.get(name))), None)
+        return next((name for name in reversed(names[-_MAX_CHECKED_ENTRIES:]) if not _is_whole(log.get(name))), None)
     return None
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tidemark.errors import TidemarkError, UnknownStoreError
-from tidemark.savepoints.delta.table_position import Lost
-from tidemark.state.encoding.codec import later
+from tidemark.savepoints.delta.table_position import LostEpochs
+from tidemark.state.encoding.codec import added_field
 from tidemark.state.log.records import EpochRecord, OutputRecord, ParentRef, SinkPosition
-from tidemark.state.store.sealed import read_sealed
+from tidemark.state.store.documents import read_document
 from tidemark.state.store.store import JobStore
 
 KIND: Final = "published"
@@ -32,7 +32,7 @@ class FolderNote:
     count: int
     lineage: str
     epoch: int
-    moving: ParentRef | None = later(None)  # noqa: RUF009 - it returns a field
+    moving: ParentRef | None = added_field(None)  # noqa: RUF009 - it returns a field
 
     @property
     def epochs(self) -> tuple[tuple[str, int], ...]:
@@ -70,10 +70,10 @@ def read_note(
         CorruptStoreError: it is damaged.
         StoreError: it cannot be read.
     """
-    note = read_sealed(store, note_path(job, output), kind=KIND, form=FolderNote)
+    note = read_document(store, note_path(job, output), kind=KIND, form=FolderNote)
     if note is not None:
         return note
-    former = read_sealed(store, f"{STAGED}/published-{job}-{output}.json", kind=KIND, form=FolderNote)
+    former = read_document(store, f"{STAGED}/published-{job}-{output}.json", kind=KIND, form=FolderNote)
     if former is None or "-" not in f"{job}{output}":
         return former
     ours = former.lineage in lineages or (known is not None and (former.folder == known.table or former.lineage == known.lineage))
@@ -90,14 +90,14 @@ def position_after(record: EpochRecord, output: str) -> SinkPosition | None:
     return SinkPosition(before.table, count, "", record.lineage, record.epoch, count)
 
 
-def lost_since(known: SinkPosition, note: FolderNote | None) -> Lost | None:
+def lost_since(known: SinkPosition, note: FolderNote | None) -> LostEpochs | None:
     """Return what a folder has lost of what a job knows of it, by its note; None where nothing."""
     if note is None:
-        return Lost(-1, "it has no note of what was published to it; it was deleted, emptied or replaced")
+        return LostEpochs(-1, "it has no note of what was published to it; it was deleted, emptied or replaced")
     if known.table and note.folder != known.table:
-        return Lost(note.count, "it is another folder", other=True)
+        return LostEpochs(note.count, "it is another folder", other=True)
     if note.count < known.version:
-        return Lost(note.count, "an older copy of it was restored")
+        return LostEpochs(note.count, "an older copy of it was restored")
     return None
 
 
@@ -109,7 +109,7 @@ def kept_position(record: EpochRecord, output: str, stored: OutputRecord) -> Out
     return replace(stored, before=position)
 
 
-def folder_lost(record: EpochRecord, output: str, *, published: bool = True) -> Lost | None:
+def folder_lost(record: EpochRecord, output: str, *, published: bool = True) -> LostEpochs | None:
     """Return what the folder of an output has lost of an epoch and those before it, by its note; None where nothing or not known.
 
     Args:
@@ -124,7 +124,7 @@ def folder_lost(record: EpochRecord, output: str, *, published: bool = True) -> 
     try:
         note = read_note(JobStore.open(stored.location, make=False), record.job, output, known)
     except UnknownStoreError:
-        return Lost(-1, "there is no such folder any more")
+        return LostEpochs(-1, "there is no such folder any more")
     except TidemarkError as error:
-        return Lost(-1, error.what)
+        return LostEpochs(-1, error.what)
     return lost_since(known, note)

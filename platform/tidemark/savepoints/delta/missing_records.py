@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tidemark.savepoints.delta.table_changes import Shown
-from tidemark.savepoints.model.rewind_note import IDENTITY
+from tidemark.savepoints.delta.table_changes import ShownEpochs
+from tidemark.savepoints.model.rewind_journal import IDENTITY
 from tidemark.state.log.records import EpochRecord, ParentRef
 
 
@@ -17,12 +17,12 @@ class Retained:
 
     Args:
         records: oldest first.
-        whole: whether none came before them.
+        complete: whether none came before them.
         accepted: lineages and numbers of those that somebody accepted as missing; they are never published again.
     """
 
     records: tuple[EpochRecord, ...]
-    whole: bool
+    complete: bool
     accepted: frozenset[tuple[str, int]] = frozenset()
 
 
@@ -56,7 +56,7 @@ def retained_of(records: Iterable[EpochRecord], output: str, *, sink: str, locat
     return Retained(tuple(reversed(found)), oldest is not None and _is_first(oldest), there)
 
 
-def missing_of(retained: Retained, shown: Shown) -> tuple[EpochRecord, ...]:
+def missing_of(retained: Retained, shown: ShownEpochs) -> tuple[EpochRecord, ...]:
     """Return the retained epochs that a table does not show, oldest first; none where its log does not tell."""
     if shown.unclear or (not shown.complete and not any((record.lineage, record.epoch) in shown.epochs for record in retained.records)):
         return ()
@@ -64,7 +64,7 @@ def missing_of(retained: Retained, shown: Shown) -> tuple[EpochRecord, ...]:
     return tuple(record for record, place in zip(retained.records, places, strict=True) if place is None)
 
 
-def to_publish_again(retained: Retained, shown: Shown, *, in_order: bool) -> tuple[tuple[EpochRecord, ...], str]:
+def epochs_to_republish(retained: Retained, shown: ShownEpochs, *, in_order: bool) -> tuple[tuple[EpochRecord, ...], str]:
     """Return the epochs to publish again, oldest first, and why that cannot be done, in words; empty where it can.
 
     None are to be where the table shows all of them, such as after a start that published them and ended before the job's log noted it.
@@ -85,7 +85,7 @@ def to_publish_again(retained: Retained, shown: Shown, *, in_order: bool) -> tup
     places = _places(records, shown)
     numbers = [number for number, place in enumerate(places) if place is None]
     # What is older than an epoch that was accepted as missing was accepted with it.
-    if shown.complete and places[0] is None and not retained.whole and records[0] is retained.records[0]:
+    if shown.complete and places[0] is None and not retained.complete and records[0] is retained.records[0]:
         start = records[0].epoch
         if not any(epoch < start for _, epoch in shown.epochs):
             return (), f"the job's log does not retain the epochs before {start}, which are missing, too"
@@ -97,7 +97,7 @@ def to_publish_again(retained: Retained, shown: Shown, *, in_order: bool) -> tup
 _BEFORE_ALL: Final = -1
 
 
-def _places(records: Sequence[EpochRecord], shown: Shown) -> list[int | None]:
+def _places(records: Sequence[EpochRecord], shown: ShownEpochs) -> list[int | None]:
     """Return where in the table's order each epoch stands, None for one that is missing."""
     order = {epoch: number for number, epoch in enumerate(shown.order)}
     keys = [(record.lineage, record.epoch) for record in records]

@@ -18,7 +18,7 @@ from tidemark.locations import Location
 from tidemark.savepoints.delta.table_versions import commits_back, open_table
 from tidemark.savepoints.model.stored_types import stored_columns, type_of_ddl
 from tidemark.savepoints.model.table_columns import Columns, Stored, column_findings
-from tidemark.savepoints.model.table_demands import asks_too_much
+from tidemark.savepoints.model.table_features import unsupported_features
 from tidemark.savepoints.model.verdict import Finding, Fit, OutputVerdict
 from tidemark.state.delta.delta_tags import CREATED, JOB, MAINTENANCE
 from tidemark.state.log.parquet_files import parquet_schema
@@ -44,7 +44,7 @@ class ParquetColumns:
     columns: Columns
 
 
-def judge_outputs(
+def check_outputs(
     job: Job, record: EpochRecord, head: EpochRecord | None = None, known: Mapping[str, Columns] | None = None
 ) -> tuple[OutputVerdict, ...]:
     """Return whether the rows of a job's outputs fit what is where they go; outputs that go where nothing is are left out.
@@ -61,14 +61,14 @@ def judge_outputs(
         match output.sink:
             case DeltaSpec(path, mode, keys):
                 place = str(Location.parse(path))
-                own = any(each.job == job.name and had_place(each, name, place) for each in (record, head) if each is not None)
+                own = any(each.job == job.name and has_written_to(each, name, place) for each in (record, head) if each is not None)
                 found.append(_delta(name, place, wanted, keys=keys if mode == "upsert" else None, own=own, job=job.name))
             case ParquetSpec(path):
                 found.append(_parquet(name, str(Location.parse(path)), wanted))
     return tuple(each for each in found if each is not None)
 
 
-def judge_table(
+def check_table(
     name: str, table: DeltaTable, place: str, wanted: Columns, *, keys: Collection[str] | None, own: Callable[[], bool]
 ) -> OutputVerdict:
     """Return whether rows fit a Delta table.
@@ -87,16 +87,16 @@ def judge_table(
     follows = wanted.keys() == columns.keys() or (own() and _written_by_tidemark(table, place))
     stored = Stored("table", columns, follows, _OTHER_TABLE, required, keys or ())
     rows = {"type": "struct", "fields": [{"name": key, "type": kind, "nullable": True, "metadata": {}} for key, kind in wanted.items()]}
-    demands = (Finding(each, "incompatible", fix=_OFF) for each in asks_too_much(table, rows, replacing=keys is not None))
+    demands = (Finding(each, "incompatible", fix=_OFF) for each in unsupported_features(table, rows, replacing=keys is not None))
     return _verdict(name, "delta", place, (*column_findings(wanted, stored), *demands))
 
 
-def judge_folder(name: str, columns: Columns, place: str, wanted: Columns) -> OutputVerdict:
+def check_folder(name: str, columns: Columns, place: str, wanted: Columns) -> OutputVerdict:
     """Return whether rows fit a folder of Parquet files: readers take the columns of one file for those of all, so none may differ."""
     return _verdict(name, "parquet", place, column_findings(wanted, Stored("folder", columns, follows=False, fix=_OTHER_FOLDER)))
 
 
-def had_place(record: EpochRecord | None, output: str, place: str) -> bool:
+def has_written_to(record: EpochRecord | None, output: str, place: str) -> bool:
     """Say whether a job's output has had rows for a place already, by what one of its epochs says.
 
     An epoch names the places of all outputs, also of those that had no rows yet. A job that was put back counts from there again, though
@@ -146,7 +146,7 @@ def _delta(name: str, place: str, wanted: Columns | None, *, keys: Collection[st
         return _unknown(name, "delta", place, error.what)
     if table is None or is_blank(table, place, job):
         return None
-    return _no_columns(name, "delta", place) if wanted is None else judge_table(name, table, place, wanted, keys=keys, own=lambda: own)
+    return _no_columns(name, "delta", place) if wanted is None else check_table(name, table, place, wanted, keys=keys, own=lambda: own)
 
 
 def _parquet(name: str, place: str, wanted: Columns | None) -> OutputVerdict | None:
@@ -158,7 +158,7 @@ def _parquet(name: str, place: str, wanted: Columns | None) -> OutputVerdict | N
         return _unknown(name, "parquet", place, error.what)
     if found is None or found.path == COLUMNS_FILE:
         return None
-    return _no_columns(name, "parquet", place) if wanted is None else judge_folder(name, found.columns, place, wanted)
+    return _no_columns(name, "parquet", place) if wanted is None else check_folder(name, found.columns, place, wanted)
 
 
 def _no_columns(name: str, sink: str, place: str) -> OutputVerdict:

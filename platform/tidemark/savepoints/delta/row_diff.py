@@ -233,10 +233,10 @@ def _sample(engine: QueryBuilder, sides: _Sides, key: str) -> RowSample:
 
 def _without(rows: Sequence[Mapping[str, object]], others: Sequence[Mapping[str, object]]) -> list[Mapping[str, object]]:
     """Return rows but those of the others, each as often as it is there."""
-    left, gone = [], list(others)
+    left, removed = [], list(others)
     for row in rows:
-        if row in gone:
-            gone.remove(row)
+        if row in removed:
+            removed.remove(row)
         else:
             left.append(row)
     return left

@@ -15,7 +15,7 @@ from tidemark.state.log.records import SinkPosition
 
 
 @dataclass(frozen=True)
-class Judged:
+class ContentCheck:
     """What became of published rows.
 
     Args:
@@ -37,14 +37,14 @@ class _Content:
     loss: str | None = None
 
 
-def judge(
+def check_content(
     position: SinkPosition,
     entries: Iterable[Entry],
     *,
     job: str,
     has_staged: Callable[[], bool] = lambda: True,
     needed: Callable[[str, int], bool] = lambda _lineage, _epoch: True,
-) -> Judged:
+) -> ContentCheck:
     """Return whether a table holds what a job published to it.
 
     Args:
@@ -71,7 +71,7 @@ def judge(
             elif entry.removes_staged:
                 others.append(str(entry))
         contents[entry.version] = now
-    return Judged(now.since, now.loss, tuple(others))
+    return ContentCheck(now.since, now.loss, tuple(others))
 
 
 def _restored(entry: Entry, now: _Content, last: int, position: SinkPosition, contents: dict[int, _Content]) -> _Content:
@@ -96,7 +96,7 @@ def _is_lost(entry: Entry, has_staged: Callable[[], bool]) -> bool:
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownEpochs:
     """Which epochs a table's newest version shows.
 
     Args:
@@ -117,7 +117,7 @@ class Shown:
         return frozenset(self.order)
 
 
-def shown_epochs(entry_at: Callable[[int], Entry | None], newest: int, *, job: str, seen: int = -1) -> Shown:
+def shown_epochs(entry_at: Callable[[int], Entry | None], newest: int, *, job: str, seen: int = -1) -> ShownEpochs:
     """Return which epochs of a job a table shows: back from the newest version, and past what a RESTORE or a rewind left out.
 
     Args:
@@ -128,9 +128,9 @@ def shown_epochs(entry_at: Callable[[int], Entry | None], newest: int, *, job: s
     """
     found: dict[tuple[str, int], Entry] = {}
 
-    def shown(*, complete: bool, unclear: str = "") -> Shown:
+    def shown(*, complete: bool, unclear: str = "") -> ShownEpochs:
         again = {epoch: entry.version for epoch, entry in found.items() if REPUBLISHED in entry.tags}
-        return Shown(tuple(reversed(found)), complete, unclear, again)
+        return ShownEpochs(tuple(reversed(found)), complete, unclear, again)
 
     version = newest
     restored: Entry | None = None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from deltalake import DeltaTable
 
-from tidemark.savepoints.delta.table_changes import judge
+from tidemark.savepoints.delta.table_changes import check_content
 from tidemark.savepoints.delta.table_entries import STAGED, Entry, read_entries, read_entry
 from tidemark.savepoints.delta.table_versions import open_table
 from tidemark.state.log.records import EpochRecord, SinkPosition
@@ -23,7 +23,7 @@ _DIGITS = 32
 
 
 @dataclass(frozen=True)
-class Lost:
+class LostEpochs:
     """Epochs that a table no longer holds: its version, -1 where there is none, and why, in words; ``other`` for another table.
 
     The files of an epoch lie with the table from when they are staged, so they are gone with it.
@@ -64,7 +64,7 @@ def is_continued(position: SinkPosition, store: JobStore) -> bool | None:
     return None if entry is None else _checksum(entry) == position.entry
 
 
-def lost_at_once(position: SinkPosition, table: DeltaTable | None, application: str, *, continued: bool | None) -> Lost | None:
+def lost_at_once(position: SinkPosition, table: DeltaTable | None, application: str, *, continued: bool | None) -> LostEpochs | None:
     """Return what a table has lost whose log does not continue what a job saw of it; to be called where ``is_continued`` is not true.
 
     Args:
@@ -74,28 +74,30 @@ def lost_at_once(position: SinkPosition, table: DeltaTable | None, application: 
         continued: what ``is_continued`` said.
     """
     if table is None:
-        return Lost(-1, "there is no table any more")
+        return LostEpochs(-1, "there is no table any more")
     version = table.version()
     other = str(table.metadata().id) != position.table
     if version < position.version:
-        return Lost(
+        return LostEpochs(
             version, "it is another table" if other else "its log ends there: an older copy was restored, or entries were deleted", other
         )
     done = table.transaction_version(application)
     if continued is False or (continued is None and (done is None or done < position.epoch)):
-        return Lost(version, "it is another table" if other else f"its version {position.version} is not the one that the job saw", other)
+        return LostEpochs(
+            version, "it is another table" if other else f"its version {position.version} is not the one that the job saw", other
+        )
     return None
 
 
-def followed(
+def follow_log(
     position: SinkPosition,
     table: DeltaTable,
     store: JobStore,
     *,
     job: str,
-    say: Callable[[str], None] = lambda _: None,
+    on_change: Callable[[str], None] = lambda _: None,
     needed: Callable[[str, int], bool] = lambda _lineage, _epoch: True,
-) -> SinkPosition | Lost:
+) -> SinkPosition | LostEpochs:
     """Return where a table stands at its newest version, by what its log says since a position; or what it has lost.
 
     Args:
@@ -103,8 +105,8 @@ def followed(
         table: at its newest version.
         store: at the table.
         job: its name.
-        say: is called with each partial change that somebody else made.
-        needed: which epochs have to be there, as in ``judge``.
+        on_change: is called with each partial change that somebody else made.
+        needed: which epochs have to be there, as in ``check_content``.
 
     Raises:
         SinkError: an entry is damaged.
@@ -114,16 +116,16 @@ def followed(
     if newest <= position.version:
         return position
     entries = read_entries(store, position.version + 1, newest)
-    judged = judge(position, entries, job=job, has_staged=lambda: _has_staged(table), needed=needed)
-    for other in judged.others:
-        say(other)
-    if judged.loss is not None:
-        return Lost(newest, judged.loss)
+    check = check_content(position, entries, job=job, has_staged=lambda: _has_staged(table), needed=needed)
+    for other in check.others:
+        on_change(other)
+    if check.loss is not None:
+        return LostEpochs(newest, check.loss)
     last = entries[-1] if entries and entries[-1].version == newest else None
-    return replace(position, table=str(table.metadata().id), version=newest, entry=_checksum(last), since=judged.since)
+    return replace(position, table=str(table.metadata().id), version=newest, entry=_checksum(last), since=check.since)
 
 
-def lost_of_record(record: EpochRecord, output: str, *, only: bool = True) -> Lost | None:
+def lost_of_record(record: EpochRecord, output: str, *, only: bool = True) -> LostEpochs | None:
     """Return what the table of an output has lost since an epoch was committed; None where nothing, or where it is not known.
 
     Args:
@@ -140,7 +142,7 @@ def lost_of_record(record: EpochRecord, output: str, *, only: bool = True) -> Lo
         return None
     table = open_table(output, stored.location)
     if table is None:
-        return Lost(-1, "there is no table any more") if position.epoch >= 0 or stored.files else None
+        return LostEpochs(-1, "there is no table any more") if position.epoch >= 0 or stored.files else None
     store = JobStore.open(stored.location)
     continued = is_continued(position, store)
     if continued is not True:
@@ -151,8 +153,8 @@ def lost_of_record(record: EpochRecord, output: str, *, only: bool = True) -> Lo
     def needed(lineage: str, epoch: int) -> bool:
         return not only or (lineage == record.lineage and epoch <= record.epoch)
 
-    found = followed(position, table, store, job=record.job, needed=needed)
-    return found if isinstance(found, Lost) else None
+    found = follow_log(position, table, store, job=record.job, needed=needed)
+    return found if isinstance(found, LostEpochs) else None
 
 
 def _has_staged(table: DeltaTable) -> bool:

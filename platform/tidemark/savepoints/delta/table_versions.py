@@ -188,14 +188,14 @@ def savepoint_versions(
     """
     stored, noted = savepoint.record, savepoint.info.tables
     unknown = {
-        name: _then(stored.outputs.get(name), output)
+        name: _as_of(stored.outputs.get(name), output)
         for name, output in outputs.items()
         if output.sink == "delta" and name not in noted and output.location
     }
     return {**table_versions(replace(stored, outputs=unknown), later, now_ms=now_ms), **noted}
 
 
-def _then(stored: OutputRecord | None, now: OutputRecord) -> OutputRecord:
+def _as_of(stored: OutputRecord | None, now: OutputRecord) -> OutputRecord:
     """Return an output as an older epoch has it; one that was no table of the job's then had no rows."""
     return stored if stored is not None and stored.sink == "delta" and stored.location else replace(now, files=())
 
@@ -215,7 +215,7 @@ def _version(name: str, location: str, record: EpochRecord, later: LaterLineages
     version, follower = table.version(), None
     shown: Commit | None = None
     # At that version the job saw, before it committed the epoch, that all was there.
-    looked = _looked_at(record.outputs[name])
+    looked = _as_checked(record.outputs[name])
     before = {record.lineage, record.parent.lineage if record.parent is not None else None}
     for commit in commits_back(location, version):
         if commit.disorders:
@@ -238,7 +238,7 @@ def _version(name: str, location: str, record: EpochRecord, later: LaterLineages
     return _table_version(table, location, version, follower, now_ms)
 
 
-def _looked_at(output: OutputRecord) -> int | None:
+def _as_checked(output: OutputRecord) -> int | None:
     return output.before.version if output.before is not None else None
 
 
@@ -254,14 +254,14 @@ def _searched(
 def _table_version(table: DeltaTable, location: str, version: int, follower: Commit | None, now_ms: int) -> TableVersion:
     since = now_ms if follower is None or follower.at is None else follower.at
     metadata = table.metadata()
-    return TableVersion(location, version, since + kept_ms(metadata.configuration), str(metadata.id))
+    return TableVersion(location, version, since + retention_ms(metadata.configuration), str(metadata.id))
 
 
 def _shows(commit: Commit | None, record: EpochRecord) -> bool:
     return commit is not None and commit.lineage == record.lineage and commit.tags.get(EPOCH) == str(record.epoch)
 
 
-def kept_ms(configuration: Mapping[str, str | None]) -> int:
+def retention_ms(configuration: Mapping[str, str | None]) -> int:
     """Return for how long (milliseconds) a table's settings keep what an older version needs."""
     return min(_interval_ms(configuration.get(key), default) for key, default in _KEPT.items())
 

@@ -24,8 +24,8 @@ from tidemark.savepoints.model.savepoint import SavepointInfo
 from tidemark.state.encoding.envelope import damaged, sha256
 from tidemark.state.log.epoch_codec import SegmentRef, decode_epoch, encode_epoch
 from tidemark.state.log.records import EpochRecord, OperatorState, SourceLogRef
+from tidemark.state.store.documents import read_document, write_document
 from tidemark.state.store.layout import SOURCES, STATE, is_source_log, segment_path
-from tidemark.state.store.sealed import read_sealed, write_sealed
 from tidemark.state.store.store import JobStore
 
 KIND: Final = "savepoint-export"
@@ -100,7 +100,7 @@ def with_paths(record: EpochRecord, state: Mapping[tuple[str, str], str], source
     )
 
 
-def encoded(record: EpochRecord) -> tuple[bytes, dict[str, bytes]]:
+def encode_record(record: EpochRecord) -> tuple[bytes, dict[str, bytes]]:
     """Return a record's bytes, and those of its segments by path."""
     segments: dict[str, bytes] = {}
 
@@ -142,7 +142,7 @@ def copy_all(
 
 def write_index(target: JobStore, index: ExportIndex) -> None:
     """Write the index, which makes the folder an export."""
-    write_sealed(target, INDEX, kind=KIND, value=index)
+    write_document(target, INDEX, kind=KIND, value=index)
 
 
 def read_index(source: JobStore) -> ExportIndex | None:
@@ -152,7 +152,7 @@ def read_index(source: JobStore) -> ExportIndex | None:
         CorruptStoreError: it is damaged.
         FormatError: a newer release wrote it.
     """
-    return read_sealed(source, INDEX, kind=KIND, form=ExportIndex)
+    return read_document(source, INDEX, kind=KIND, form=ExportIndex)
 
 
 def require_index(source: JobStore) -> ExportIndex:

@@ -18,15 +18,15 @@ from tidemark.savepoints.export.export_format import (
     ExportIndex,
     OnCopy,
     copy_all,
-    encoded,
+    encode_record,
     read_index,
     with_paths,
     write_index,
 )
 from tidemark.savepoints.model.savepoint import Savepoint, SavepointInfo
-from tidemark.state.encoding.codec import from_plain, to_plain
-from tidemark.state.encoding.envelope import seal, sha256, unseal
-from tidemark.state.gc.inventory import home_of
+from tidemark.state.encoding.codec import from_jsonable, to_jsonable
+from tidemark.state.encoding.envelope import decode_envelope, encode_envelope, sha256
+from tidemark.state.gc.state_file_check import owner_store
 from tidemark.state.log.records import EpochRecord, StateFile
 from tidemark.state.store.store import JobStore
 
@@ -56,27 +56,27 @@ def export_savepoint(folder: JobStore, savepoint: Savepoint, to: str, *, on_copy
         return there
     known = _notes(target, savepoint)
     record, wanted = _relocated(folder, savepoint)
-    tell = _Telling(wanted, on_copy)
+    reporter = _ProgressReporter(wanted, on_copy)
     sizes = {file.path: file.size for file in target.list() if file.path in known}
     copies = []
     for home, path, file in wanted:
         noted = known.get(file.path)
         if noted is not None and sizes.get(file.path) == noted.bytes:
-            tell(noted)
+            reporter(noted)
         else:
             copies.append((home, path, file))
 
     def done(file: ExportedFile) -> None:
-        target.put(_note_path(file.path), seal(NOTE, to_plain(file)))
+        target.put(_note_path(file.path), encode_envelope(NOTE, to_jsonable(file)))
         crash_point("export-copied")
-        tell(file)
+        reporter(file)
 
     copied = {file.path: file for file in copy_all(copies, target, done=done)}
     files = [copied.get(file.path) or known[file.path] for _, _, file in wanted]
     return _finish(target, record, savepoint.info, files, job=savepoint.job, name=savepoint.name, at=savepoint.taken_at)
 
 
-def seal_export(target: JobStore, record: EpochRecord, info: SavepointInfo, *, job: str, name: str, at: int) -> ExportIndex:
+def finish_export(target: JobStore, record: EpochRecord, info: SavepointInfo, *, job: str, name: str, at: int) -> ExportIndex:
     """Make an export of a folder whose state files were written in place.
 
     Args:
@@ -92,7 +92,7 @@ def seal_export(target: JobStore, record: EpochRecord, info: SavepointInfo, *, j
     return _finish(target, record, info, [_summed(target, path) for path in paths], job=job, name=name, at=at)
 
 
-class _Telling:
+class _ProgressReporter:
     """Adds up what is there and tells it."""
 
     def __init__(self, wanted: Iterable[tuple[JobStore, str, ExportedFile]], on_copy: OnCopy | None) -> None:
@@ -114,7 +114,7 @@ def _relocated(folder: JobStore, savepoint: Savepoint) -> tuple[EpochRecord, lis
     stored = savepoint.record
     files = [file for operator in stored.operators.values() for file in operator.files]
     state = {(file.owner, file.path): _path_of(file) for file in files}
-    wanted = [(home_of(folder, file), file.path, ExportedFile(_path_of(file), file.bytes, "")) for file in files]
+    wanted = [(owner_store(folder, file), file.path, ExportedFile(_path_of(file), file.bytes, "")) for file in files]
     logs = [file for log in stored.source_logs.values() for file in log.files]
     wanted += [(folder, file.path, ExportedFile(file.path, file.bytes, file.sha256)) for file in logs]
     return with_paths(stored, state, {file.path: file.path for file in logs}), wanted
@@ -128,7 +128,7 @@ def _path_of(file: StateFile) -> str:
 def _finish(
     target: JobStore, record: EpochRecord, info: SavepointInfo, files: list[ExportedFile], *, job: str, name: str, at: int
 ) -> ExportIndex:
-    data, segments = encoded(record)
+    data, segments = encode_record(record)
     small = {**segments, RECORD: data}
     for path, content in small.items():
         target.put(path, content)
@@ -147,16 +147,16 @@ def _notes(target: JobStore, savepoint: Savepoint) -> dict[str, ExportedFile]:
     first = f"{PARTIAL}/savepoint.json"
     listed = [file.path for file in target.list()]
     if not listed:
-        target.put(first, seal(NOTE, whose))
+        target.put(first, encode_envelope(NOTE, whose))
         return {}
     if first not in listed:
         raise _other(target, "other files")
-    _, found = unseal(target.get(first), kind=NOTE, path=first)
+    _, found = decode_envelope(target.get(first), kind=NOTE, path=first)
     # Older releases did not note when it was taken.
     if found != {key: whose.get(key) for key in found}:
         raise _other(target, f"half an export of job {found.get('job')!r}, epoch {found.get('epoch')}")
     notes = [path for path in listed if path.startswith(f"{PARTIAL}/") and path != first]
-    files = [from_plain(ExportedFile, unseal(target.get(path), kind=NOTE, path=path)[1], path=path) for path in notes]
+    files = [from_jsonable(ExportedFile, decode_envelope(target.get(path), kind=NOTE, path=path)[1], path=path) for path in notes]
     return {file.path: file for file in files}
 
 

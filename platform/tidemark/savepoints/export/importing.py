@@ -15,16 +15,16 @@ from tidemark.savepoints.export.export_format import (
     ExportedFile,
     OnCopy,
     copy_all,
-    encoded,
+    encode_record,
     read_record,
     require_index,
     with_paths,
 )
 from tidemark.savepoints.model.savepoint import Savepoint
-from tidemark.state.encoding.codec import to_plain
+from tidemark.state.encoding.codec import to_jsonable
 from tidemark.state.encoding.envelope import damaged
 from tidemark.state.encoding.free_text import require_no_secret
-from tidemark.state.gc.holds import Hold, Holds
+from tidemark.state.gc.file_references import FileReference, FileReferences
 from tidemark.state.log.records import EpochRecord
 from tidemark.state.store.layout import pin_path, source_folder
 from tidemark.state.store.store import JobStore
@@ -60,8 +60,8 @@ def import_savepoint(
         )
     stored = read_record(origin, index)
     record, copies = _relocated(stored, {file.path: file for file in index.files}, secrets.token_hex(6), origin)
-    data, segments = encoded(record)
-    hold = Hold(
+    data, segments = encode_record(record)
+    reference = FileReference(
         f"import-{secrets.token_hex(8)}",
         savepoints.job,
         savepoints.clock.now_ms(),
@@ -69,24 +69,24 @@ def import_savepoint(
         (*(file.path for _, file in copies), *segments),
         lasting=False,
     )
-    Holds(folder).put(hold)
+    FileReferences(folder).put(reference)
     try:
-        told = [0, 0]
+        copied = [0, 0]
 
         def done(file: ExportedFile) -> None:
-            told[0], told[1] = told[0] + 1, told[1] + file.bytes
+            copied[0], copied[1] = copied[0] + 1, copied[1] + file.bytes
             crash_point("import-copied")
             if on_copy is not None:
-                on_copy(CopyProgress(told[0], len(copies), told[1], sum(item.bytes for _, item in copies)))
+                on_copy(CopyProgress(copied[0], len(copies), copied[1], sum(item.bytes for _, item in copies)))
 
         copy_all(((origin, path, file) for path, file in copies), folder, done=done)
         for path, content in segments.items():
             folder.put(path, content)
         # The versions are of the tables of the job that it comes from.
         info = replace(index.info, kind="imported", by=by, imported_from=str(origin.location), tables={})
-        savepoints.pins.adopt(chosen, data, about=to_plain(info))
+        savepoints.pins.adopt(chosen, data, about=to_jsonable(info))
     finally:
-        Holds(folder).remove(hold.name)
+        FileReferences(folder).remove(reference.name)
     return savepoints.get(chosen)
 
 

@@ -12,7 +12,7 @@ from tidemark.graph.model.nodes import DeltaSpec, MemorySpec, Output, ParquetSpe
 from tidemark.locations import Location
 
 
-def isolated(job: Job, *, name: str, root: str) -> Job:
+def redirect_outputs(job: Job, *, name: str, root: str) -> Job:
     """Return the job under another name, with its tables and folders under another root: each as ``<root>/<output>``.
 
     What it prints is printed as ever; what it keeps in memory is kept under the fork's name.
@@ -32,11 +32,11 @@ def isolated(job: Job, *, name: str, root: str) -> Job:
         return sink
 
     outputs = {key: Output(output.node, moved(key, output.sink), output.place) for key, output in job.outputs.items()}
-    require_apart(name, _places(outputs), {f"job {job.name!r}": _places(job.outputs)})
+    require_disjoint(name, _places(outputs), {f"job {job.name!r}": _places(job.outputs)})
     return replace(job, name=name, outputs=outputs)
 
 
-def require_apart(name: str, places: Collection[str], others: Mapping[str, Collection[str]]) -> None:
+def require_disjoint(name: str, places: Collection[str], others: Mapping[str, Collection[str]]) -> None:
     """Make sure that a fork's results lie in no place of somebody else's, around none and within none.
 
     Args:

@@ -9,13 +9,13 @@ from types import UnionType
 from typing import Literal, get_args
 
 from tidemark.errors import DefinitionError, StateMismatchError
-from tidemark.graph.model.places import user_place
+from tidemark.graph.model.call_site import call_site
 from tidemark.graph.model.wrong_calls import checked_methods
 from tidemark.names import is_blank
-from tidemark.savepoints.model.positions import sources_of, without_sources
+from tidemark.savepoints.model.offset_log_sources import offset_log_sources, without_sources
 from tidemark.savepoints.model.restore_words import LEAVE_BEHIND, by_restore
 from tidemark.savepoints.model.savepoint import Savepoint
-from tidemark.state.log.offsets import positions
+from tidemark.state.log.offset_log import positions
 from tidemark.state.log.progress import EpochProgress
 from tidemark.state.log.records import EpochRecord, OperatorState, OutputRecord, ParentRef, RestoreRef, SourceLogRef
 from tidemark.state.log.totals import Totals
@@ -71,7 +71,7 @@ class Restore:
 
 
 @dataclass(frozen=True)
-class Claimed:
+class RestoreTargets:
     """What a job has for stored state and positions to belong to."""
 
     operators: Collection[str]
@@ -79,7 +79,7 @@ class Claimed:
 
 
 def restored_record(
-    savepoint: Savepoint, restore: Restore, *, job: str, term: int, lineage: str, claimed: Claimed | None = None
+    savepoint: Savepoint, restore: Restore, *, job: str, term: int, lineage: str, targets: RestoreTargets | None = None
 ) -> EpochRecord:
     """Return the record that a lineage begins with: the savepoint's epoch once more, with nothing for the outputs.
 
@@ -91,23 +91,23 @@ def restored_record(
         job: the job that goes on.
         term: of its driver.
         lineage: the new lineage's token.
-        claimed: what the job has; None where that is not known yet, and the next start is to find out.
+        targets: what the job has; None where that is not known yet, and the next start is to find out.
 
     Raises:
         DefinitionError: the map of uids names what is not there.
         StateMismatchError: state or positions belong to nothing in the job, and were not to be left out.
     """
     stored = savepoint.record
-    require_uids(savepoint, restore.uids, claimed)
+    require_uids(savepoint, restore.uids, targets)
     names = {uid: restore.uids.get(uid, uid) for uid in stored.operators}
-    kept_uids = {old: new for old, new in names.items() if claimed is None or new in claimed.operators}
-    unread = set() if claimed is None else {*sources_of(stored.offsets), *stored.sources} - set(claimed.sources)
+    kept_uids = {old: new for old, new in names.items() if targets is None or new in targets.operators}
+    unread = set() if targets is None else {*offset_log_sources(stored.offsets), *stored.sources} - set(targets.sources)
     lost = sorted(set(names) - set(kept_uids))
     # Of a source that never had input nothing is lost.
     missed = sorted(unread & set(positions(stored.offsets)))
     if (lost or missed) and not restore.allow_non_restored_state:
-        raise _not_restored(savepoint, job, lost, missed, claimed)
-    progress = _quiet(stored.progress, kept_uids, unread)
+        raise _not_restored(savepoint, job, lost, missed, targets)
+    progress = _without_activity(stored.progress, kept_uids, unread)
     return replace(
         stored,
         job=job,
@@ -118,20 +118,20 @@ def restored_record(
         progress=replace(progress, job=job, lineage=lineage),
         source_logs={name: log for name, log in stored.source_logs.items() if name not in unread},
         sources={name: state for name, state in stored.sources.items() if name not in unread},
-        operators={new: _moved(stored.operators[old], savepoint.job, job) for old, new in kept_uids.items()},
+        operators={new: _relocated(stored.operators[old], savepoint.job, job) for old, new in kept_uids.items()},
         outputs=_emptied(stored.outputs) if savepoint.job == job else {},
         totals=_renamed(stored.totals, names),
         restored=RestoreRef(restore.identity, savepoint.job, savepoint.name),
     )
 
 
-def require_uids(savepoint: Savepoint, uids: Mapping[str, str], claimed: Claimed | None = None) -> None:
+def require_uids(savepoint: Savepoint, uids: Mapping[str, str], targets: RestoreTargets | None = None) -> None:
     """Make sure that a map of uids names operators that there are, and no two the same.
 
     Args:
         savepoint: whose operators stand on the left.
         uids: new ones by stored ones.
-        claimed: what the job has; None where that is not known yet.
+        targets: what the job has; None where that is not known yet.
 
     Raises:
         DefinitionError: it does not.
@@ -140,15 +140,15 @@ def require_uids(savepoint: Savepoint, uids: Mapping[str, str], claimed: Claimed
     for old, new in uids.items():
         if old not in stored:
             raise DefinitionError(
-                f"uids= maps {old!r}, and savepoint {savepoint.name!r} has no such operator{_near(old, stored)}",
+                f"uids= maps {old!r}, and savepoint {savepoint.name!r} has no such operator{_similar(old, stored)}",
                 fix=f"name one that it has: {', '.join(sorted(stored)) or 'none'}",
                 job=savepoint.job,
                 uid=old,
             )
-        if claimed is not None and new not in claimed.operators:
+        if targets is not None and new not in targets.operators:
             raise DefinitionError(
-                f"uids= maps {old!r} to {new!r}, and the job has no such operator{_near(new, claimed.operators)}",
-                fix=f"name one that it has: {', '.join(sorted(claimed.operators)) or 'none'}",
+                f"uids= maps {old!r} to {new!r}, and the job has no such operator{_similar(new, targets.operators)}",
+                fix=f"name one that it has: {', '.join(sorted(targets.operators)) or 'none'}",
                 job=savepoint.job,
                 uid=new,
             )
@@ -169,7 +169,7 @@ def _is_map(value: object, of: type | UnionType) -> bool:
 
 
 def _not_a(given: str, wanted: str, example: str) -> DefinitionError:
-    return DefinitionError(f"tm.Restore({given}) is not {wanted}", fix=f"write {example}", place=user_place())
+    return DefinitionError(f"tm.Restore({given}) is not {wanted}", fix=f"write {example}", place=call_site())
 
 
 def with_source_logs(record: EpochRecord, logs: Mapping[str, SourceLogRef]) -> EpochRecord:
@@ -182,7 +182,7 @@ def _emptied(outputs: Mapping[str, OutputRecord]) -> dict[str, OutputRecord]:
     return {name: OutputRecord(output.sink, output.location) for name, output in outputs.items()}
 
 
-def _moved(state: OperatorState, owner: str, job: str) -> OperatorState:
+def _relocated(state: OperatorState, owner: str, job: str) -> OperatorState:
     """Return the state with its files named by the job they lie with, seen from another one."""
 
     def owner_of(file_owner: str) -> str:
@@ -192,16 +192,16 @@ def _moved(state: OperatorState, owner: str, job: str) -> OperatorState:
     return replace(state, files=tuple(replace(file, owner=owner_of(file.owner)) for file in state.files))
 
 
-def _near(name: str, names: Iterable[str]) -> str:
+def _similar(name: str, names: Iterable[str]) -> str:
     close = difflib.get_close_matches(name, list(names), n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 
-def _not_restored(savepoint: Savepoint, job: str, lost: list[str], unread: list[str], claimed: Claimed | None) -> StateMismatchError:
+def _not_restored(savepoint: Savepoint, job: str, lost: list[str], unread: list[str], targets: RestoreTargets | None) -> StateMismatchError:
     stored = savepoint.record
     rows = {uid: sum(file.rows for file in stored.operators[uid].files) for uid in lost}
     parts = [f"state of {uid!r} ({count:,} rows)" for uid, count in rows.items()] + [f"the position of source {name!r}" for name in unread]
-    new = sorted(set(claimed.operators) - set(stored.operators)) if claimed is not None else []
+    new = sorted(set(targets.operators) - set(stored.operators)) if targets is not None else []
     old, now = (lost[0], new[0]) if lost and new else ("OLD", "NEW")
     hint = by_restore(f"uids={{{old!r}: {now!r}}}", f"--map {old}={now}")
     return StateMismatchError(
@@ -213,7 +213,7 @@ def _not_restored(savepoint: Savepoint, job: str, lost: list[str], unread: list[
     )
 
 
-def _quiet(progress: EpochProgress, uids: Mapping[str, str], unread: Collection[str]) -> EpochProgress:
+def _without_activity(progress: EpochProgress, uids: Mapping[str, str], unread: Collection[str]) -> EpochProgress:
     """Return the progress of an epoch in which nothing was read or written; watermarks and sizes stay."""
     sources = {
         name: replace(

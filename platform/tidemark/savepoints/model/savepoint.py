@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tidemark.clock import format_ms
-from tidemark.state.encoding.codec import from_plain, later
+from tidemark.state.encoding.codec import added_field, from_jsonable
 from tidemark.state.gc.pins import Pin
 from tidemark.state.log.records import EpochRecord
 from tidemark.state.store.layout import pin_path
@@ -32,7 +32,7 @@ class TableVersion:
     location: str
     version: int
     until: int | None = None
-    table: str | None = later(None)
+    table: str | None = added_field(None)
 
 
 @dataclass(frozen=True)
@@ -105,5 +105,5 @@ def savepoint_of(job: str, pin: Pin) -> Savepoint:
     Raises:
         CorruptStoreError: what it says cannot be read.
     """
-    info = info_of(pin.record) if pin.about is None else from_plain(SavepointInfo, pin.about, path=pin_path(pin.name))
+    info = info_of(pin.record) if pin.about is None else from_jsonable(SavepointInfo, pin.about, path=pin_path(pin.name))
     return Savepoint(job, pin.name, pin.pinned_at, info, pin.record)

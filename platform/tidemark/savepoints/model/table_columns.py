@@ -65,7 +65,7 @@ class _Case:
                 yield Finding(what, "incompatible", fix=f"spell it {other!r} in a select behind the last operator")
             else:
                 yield self._new(name, kind)
-        for name in self._gone:
+        for name in self._removed:
             yield self._missing(name)
 
     def _retyped(self, name: str, now: object, then: object) -> Iterator[Finding]:
@@ -105,7 +105,7 @@ class _Case:
         return [name for name in self.wanted if name not in self.stored.columns and self._spelled(name) is None]
 
     @property
-    def _gone(self) -> list[str]:
+    def _removed(self) -> list[str]:
         lowered = {name.lower() for name in self.wanted}
         return [name for name in self.stored.columns if name.lower() not in lowered]
 

@@ -111,14 +111,14 @@ class OutputVerdict:
         return "the table at" if self.sink == "delta" else "the files in"
 
     @property
-    def against(self) -> tuple[Finding, ...]:
+    def blockers(self) -> tuple[Finding, ...]:
         """The findings that stand against it."""
         return tuple(finding for finding in self.findings if finding.fit == "incompatible")
 
     @property
     def reasons(self) -> str:
         """What stands against it, in words."""
-        return "; ".join(finding.what for finding in self.against)
+        return "; ".join(finding.what for finding in self.blockers)
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class Verdict:
         return "migrates" if self.rewrites or changing else "compatible"
 
     @property
-    def stranger(self) -> bool:
+    def shares_nothing(self) -> bool:
         """Whether nothing that is stored belongs to anything in the job, as of two jobs that share a name."""
         statuses = {*(each.status for each in self.operators), *(each.status for each in self.sources)}
         return bool(self.sources) and "dropped" in statuses and statuses <= {"new", "dropped"}
@@ -180,17 +180,17 @@ class Verdict:
             StateMismatchError: it may not; the message has every finding that stands against it.
             SinkError: nothing but what is at the outputs' places stands against it.
         """
-        against = list(self._against())
+        blockers = list(self._blockers())
         refused = [each for each in self.outputs if not each.fits]
-        if not against and refused:
-            raise refusal(refused, job=self.job)
-        if not against:
+        if not blockers and refused:
+            raise incompatible_outputs_error(refused, job=self.job)
+        if not blockers:
             return
-        against += [(each.name, "output", finding) for each in refused for finding in each.against]
-        named = {uid for uid, _, _ in against}
-        what = "the stored state does not fit the job: " + "; ".join(f"{kind} {uid!r}: {each.what}" for uid, kind, each in against)
-        fixes = _fixes(each for _, _, each in against)
-        if self.stranger:
+        blockers += [(each.name, "output", finding) for each in refused for finding in each.blockers]
+        named = {uid for uid, _, _ in blockers}
+        what = "the stored state does not fit the job: " + "; ".join(f"{kind} {uid!r}: {each.what}" for uid, kind, each in blockers)
+        fixes = _fixes(each for _, _, each in blockers)
+        if self.shares_nothing:
             what, fixes = f"{_STRANGER} T{what[1:]}", f"give this job another name, or another store; if it is the same: {fixes}"
         raise StateMismatchError(
             what,
@@ -204,20 +204,20 @@ class Verdict:
         """Return the verdict for a terminal: a line for each operator, source, and output with something to say; one for each finding."""
         shown = [("operator", each) for each in self.operators] + [("source", each) for each in self.sources]
         lines = [f"job {self.job!r} against epoch {self.epoch} of lineage {self.lineage}: {self.status}"]
-        if self.stranger and not self.fits:
+        if self.shares_nothing and not self.fits:
             lines.append(f"  {_STRANGER}")
-        told = [output for output in self.outputs if output.findings]
-        width = max((*(len(_name(each)) for _, each in shown), *(len(output.name) for output in told)), default=0)
+        with_findings = [output for output in self.outputs if output.findings]
+        width = max((*(len(_name(each)) for _, each in shown), *(len(output.name) for output in with_findings)), default=0)
         for kind, each in shown:
             status = f"{each.status}, left behind" if each.left else each.status
             lines.append(f"  {kind:8}  {_name(each):{width}}  {status}")
             lines += [f"    {finding.text()}" for finding in each.findings]
-        for output in told:
+        for output in with_findings:
             lines.append(f"  {'output':8}  {output.name:{width}}  {output.status}: {output.noun} {output.place}")
             lines += [f"    {finding.text()}" for finding in output.findings]
         return "\n".join(lines)
 
-    def _against(self) -> Iterator[tuple[str, str, Finding]]:
+    def _blockers(self) -> Iterator[tuple[str, str, Finding]]:
         for operator in self.operators:
             if not operator.fits:
                 yield from ((operator.uid, "operator", each) for each in operator.findings if each.fit == "incompatible")
@@ -226,12 +226,12 @@ class Verdict:
                 yield from ((source.name, "source", each) for each in source.findings if each.fit == "incompatible")
 
 
-def refusal(outputs: Sequence[OutputVerdict], *, job: str | None = None, file: str = "") -> SinkError:
+def incompatible_outputs_error(outputs: Sequence[OutputVerdict], *, job: str | None = None, file: str = "") -> SinkError:
     """Return the error that says why the rows of some outputs cannot go where they are to; ``file`` is one that was looked at."""
     first = outputs[0] if len(outputs) == 1 else None
     return SinkError(
         "; ".join(f"output {each.name!r} does not fit {each.noun} {each.place}: {each.reasons}" for each in outputs),
-        fix=_fixes(finding for each in outputs for finding in each.against),
+        fix=_fixes(finding for each in outputs for finding in each.blockers),
         job=job,
         uid=first.name if first is not None else None,
         place="/".join(filter(None, (first.place, file))) if first is not None else None,

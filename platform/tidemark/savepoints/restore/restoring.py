@@ -8,21 +8,21 @@ from dataclasses import replace
 from tidemark.crashpoints import crash_point
 from tidemark.errors import CorruptStoreError, UnknownSavepointError
 from tidemark.savepoints.core.savepoint_store import SavepointStore
-from tidemark.savepoints.model.restore import Claimed, Restore, restored_record, with_source_logs
-from tidemark.savepoints.model.restore_marks import note_restored
+from tidemark.savepoints.model.restore import Restore, RestoreTargets, restored_record, with_source_logs
+from tidemark.savepoints.model.restore_history import record_restore
 from tidemark.savepoints.model.savepoint import Savepoint
-from tidemark.savepoints.restore.loans import borrow
-from tidemark.savepoints.restore.wished_restores import let_go_for
+from tidemark.savepoints.restore.pending_restores import release_for
+from tidemark.savepoints.restore.shared_files import acquire_files
 from tidemark.state.encoding.envelope import damaged, sha256
-from tidemark.state.gc.inventory import require_state_files
+from tidemark.state.gc.state_file_check import require_state_files
 from tidemark.state.log.joblog import Driver
 from tidemark.state.log.records import EpochRecord, SourceLogFile, SourceLogRef
 from tidemark.state.store.layout import job_folder, source_folder
 from tidemark.state.store.store import JobStore
 
 
-def prepared(
-    root: JobStore, driver: Driver, restore: Restore, *, claimed: Claimed | None = None, lineage: str | None = None
+def prepare_restore(
+    root: JobStore, driver: Driver, restore: Restore, *, targets: RestoreTargets | None = None, lineage: str | None = None
 ) -> tuple[Savepoint, EpochRecord]:
     """Return the savepoint, and the record that the lineage would begin with; nothing is written.
 
@@ -30,7 +30,7 @@ def prepared(
         root: the root store.
         driver: of the job that is to be restored.
         restore: how.
-        claimed: what the job has for state and positions to belong to; None leaves that to the next start.
+        targets: what the job has for state and positions to belong to; None leaves that to the next start.
         lineage: the new lineage's token; a new one by default.
 
     Raises:
@@ -43,7 +43,7 @@ def prepared(
     savepoint = SavepointStore(root, restore.job or log.job, log.clock).get(restore.savepoint)
     token = lineage or secrets.token_hex(8)
     named = replace(restore, identity=restore.identity or f"restore-{token}")
-    return savepoint, restored_record(savepoint, named, job=log.job, term=driver.term, lineage=token, claimed=claimed)
+    return savepoint, restored_record(savepoint, named, job=log.job, term=driver.term, lineage=token, targets=targets)
 
 
 def begin_lineage(driver: Driver, restore: Restore, savepoint: Savepoint, record: EpochRecord) -> EpochRecord:
@@ -53,23 +53,23 @@ def begin_lineage(driver: Driver, restore: Restore, savepoint: Savepoint, record
         driver: of the job; nobody else may append under its term.
         restore: what was asked for.
         savepoint: from which.
-        record: as ``prepared`` gave it; its operators may have been migrated since.
+        record: as ``prepare_restore`` gave it; its operators may have been migrated since.
 
     Raises:
         FencedError: a newer driver has begun.
         CorruptStoreError: a file of the savepoint's is missing, or the savepoint was disposed of meanwhile; nothing was appended.
     """
     folder = driver.log.store
-    note_restored(folder, driver.last)
-    borrow(driver, savepoint, record, claim=restore.mode == "claim")
-    home = folder if savepoint.job == driver.log.job else folder.beside(job_folder(savepoint.job))
+    record_restore(folder, driver.last)
+    acquire_files(driver, savepoint, record, claim=restore.mode == "claim")
+    home = folder if savepoint.job == driver.log.job else folder.sibling(job_folder(savepoint.job))
     whole = with_source_logs(record, _copied_logs(home, folder, record)) if home is not folder else record
     require_whole(folder, whole)
     _require_still_there(driver, savepoint)
     driver.append(whole)
     crash_point("restored")
-    note_restored(folder, whole)
-    let_go_for(folder.above, driver.log.job, restore)
+    record_restore(folder, whole)
+    release_for(folder.parent, driver.log.job, restore)
     return whole
 
 
@@ -92,7 +92,7 @@ def require_whole(folder: JobStore, record: EpochRecord) -> None:
 def _require_still_there(driver: Driver, savepoint: Savepoint) -> None:
     """Make sure that the savepoint kept its files until this job did: from now on holds, or the job's own record, keep them."""
     try:
-        there: Savepoint | None = SavepointStore(driver.log.store.above, savepoint.job, driver.log.clock).get(savepoint.name)
+        there: Savepoint | None = SavepointStore(driver.log.store.parent, savepoint.job, driver.log.clock).get(savepoint.name)
     except UnknownSavepointError:
         there = None
     # Another one of its name keeps other files.

@@ -14,12 +14,12 @@ from dataclasses import replace
 from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.crashpoints import crash_point
 from tidemark.errors import RewindError, TidemarkError
-from tidemark.savepoints.model.rewind_note import RewindNote, read_rewind, remove_rewind, write_tries
-from tidemark.savepoints.model.upgrade_note import require_no_upgrade
-from tidemark.savepoints.rewind.rewind_tables import keep_as_it_is, moved
+from tidemark.savepoints.model.rewind_journal import RewindJournal, read_rewind, remove_rewind, write_tries
+from tidemark.savepoints.model.upgrade_lock import require_no_upgrade
+from tidemark.savepoints.rewind.rewind_tables import applied_change, fence_aborted_rewind
 from tidemark.state.gc.pins import Pins
 from tidemark.state.log.joblog import JobLog
-from tidemark.state.log.owners import current_owner
+from tidemark.state.log.process_identity import current_owner
 from tidemark.state.log.records import EpochRecord
 from tidemark.state.store.layout import job_folder
 from tidemark.state.store.store import JobStore
@@ -30,17 +30,17 @@ def abort_rewind(
     job: str,
     *,
     clock: Clock = SYSTEM_CLOCK,
-    tell: Callable[[str], None] = lambda _: None,
+    on_progress: Callable[[str], None] = lambda _: None,
     upgrade: str = "",
     require: Callable[[], None] = lambda: None,
-) -> RewindNote:
+) -> RewindJournal:
     """Give up the rewind of a job that was begun and is not done; returns what it was to do. No table and no state is changed.
 
     Args:
         root: the root store.
         job: the job's name.
         clock: the time.
-        tell: is told of each step.
+        on_progress: is told of each step.
         upgrade: the upgrade that gives it up, by its identity.
         require: raises where it is not to be given up any more; called first, and once more when nobody else can go on with it.
 
@@ -60,54 +60,54 @@ def abort_rewind(
     try:
         require()
         require_no_upgrade(folder, job, but=upgrade)
-        note = _require(folder, job)
-        _require_unmoved(note, driver.last, job)
-        note = replace(note, tries=note.tries + 1)
-        write_tries(folder, note)
+        journal = _require(folder, job)
+        _require_nothing_applied(journal, driver.last, job)
+        journal = replace(journal, tries=journal.tries + 1)
+        write_tries(folder, journal)
         crash_point("rewind-given-up")
-        for output, version in note.tables.items():
+        for output, version in journal.tables.items():
             driver.beat()
-            reason = keep_as_it_is(output, version, note, driver.last)
+            reason = fence_aborted_rewind(output, version, journal, driver.last)
             if reason is not None:
-                raise _refused(note, [reason], job)
+                raise _refused(journal, [reason], job)
             crash_point("rewind-table-kept")
         # Not the note of somebody who came after: who slept until now does nothing more.
         driver.confirm()
         # In this order: a rewind whose note is there may be gone on with, and needs what its pin keeps.
-        remove_rewind(folder, note.identity)
+        remove_rewind(folder, journal.identity)
         crash_point("rewind-note-gone")
-        if note.pin:
-            Pins(log).remove(note.pin)
+        if journal.pin:
+            Pins(log).remove(journal.pin)
     finally:
         with suppress(TidemarkError):
             driver.release()
     epoch = f"after epoch {driver.last.epoch}" if driver.last is not None else "from its beginning"
-    tell(f"the rewind to {note.savepoint} is given up: no table was put back, and {job} goes on {epoch}")
-    return note
+    on_progress(f"the rewind to {journal.savepoint} is given up: no table was put back, and {job} goes on {epoch}")
+    return journal
 
 
-def _require(folder: JobStore, job: str) -> RewindNote:
-    note = read_rewind(folder)
-    if note is None:
+def _require(folder: JobStore, job: str) -> RewindJournal:
+    journal = read_rewind(folder)
+    if journal is None:
         raise RewindError("no rewind of the job is under way", fix="nothing is to be given up; see `tidemark status`", job=job)
-    return note
+    return journal
 
 
-def _require_unmoved(note: RewindNote, head: EpochRecord | None, job: str) -> None:
+def _require_nothing_applied(journal: RewindJournal, head: EpochRecord | None, job: str) -> None:
     """Make sure that nothing of the rewind can be seen yet, and name all that can."""
-    if head is not None and head.restored is not None and head.restored.identity == note.identity:
-        raise _refused(note, ["tables and state are put back already, only its note is left"], job)
-    found = (moved(output, version, note, head) for output, version in note.tables.items())
+    if head is not None and head.restored is not None and head.restored.identity == journal.identity:
+        raise _refused(journal, ["tables and state are put back already, only its note is left"], job)
+    found = (applied_change(output, version, journal, head) for output, version in journal.tables.items())
     reasons = [reason for reason in found if reason is not None]
     if reasons:
-        raise _refused(note, reasons, job)
+        raise _refused(journal, reasons, job)
 
 
-def _refused(note: RewindNote, reasons: list[str], job: str) -> RewindError:
+def _refused(journal: RewindJournal, reasons: list[str], job: str) -> RewindError:
     return RewindError(
-        f"the rewind to savepoint {note.savepoint!r} cannot be given up any more: {'; '.join(reasons)}",
-        fix=f"let it go on to its end (`tidemark rewind {job} --to {note.savepoint}`); "
+        f"the rewind to savepoint {journal.savepoint!r} cannot be given up any more: {'; '.join(reasons)}",
+        fix=f"let it go on to its end (`tidemark rewind {job} --to {journal.savepoint}`); "
         "the savepoint that it took of what there was before is the way back",
         job=job,
-        epoch=note.epoch,
+        epoch=journal.epoch,
     )

@@ -15,21 +15,21 @@ from tidemark.locations import Location
 from tidemark.savepoints.delta.folder_note import folder_lost
 from tidemark.savepoints.delta.table_position import lost_of_record
 from tidemark.savepoints.delta.table_versions import Commit, commits_back, open_table, savepoint_versions, shows, table_versions
-from tidemark.savepoints.model.rewind_note import FORMER
+from tidemark.savepoints.model.rewind_journal import FORMER
 from tidemark.savepoints.model.savepoint import Savepoint, TableVersion
 from tidemark.state.delta.delta_tags import JOB
 from tidemark.state.gc.pins import LaterLineages
 from tidemark.state.log.records import EpochRecord, OutputRecord
 from tidemark.state.store.store import JobStore
 
-NOT_TAKEN_BACK = {
+NOT_REVERTED = {
     "parquet": "files that were written since stay in the folder, and their rows come again",
     "console": "what was printed stays printed",
     "memory": "it lives within one process and begins anew with it",
 }
 
 
-OF_OTHERS = "versions of somebody else's since"
+FOREIGN_COMMITS = "versions of somebody else's since"
 
 
 @dataclass(frozen=True)
@@ -100,13 +100,13 @@ def plan_rewind(
         if version is not None:
             # Another job may have been given the place since.
             own = {stored.lineage, *later.names} if name.endswith(FORMER) else None
-            reasons, moved = _against(name, version, table, savepoint.job, own)
+            reasons, moved = _obstacles(name, version, table, savepoint.job, own)
             refusals += reasons
             if moved and not reasons:
                 changed.append(name)
-    left = {name: _why_left(stored, head, name, output) for name, output in outputs.items() if output.sink != "delta"}
-    for name, output in _bygone(between, outputs).items():
-        found = _of_bygone(name, output, savepoint, later, now_ms=now_ms)
+    left = {name: _why_not_reverted(stored, head, name, output) for name, output in outputs.items() if output.sink != "delta"}
+    for name, output in _former_outputs(between, outputs).items():
+        found = _version_of_former(name, output, savepoint, later, now_ms=now_ms)
         if isinstance(found, str):
             left[name] = f"what was written to it since stays: {found}"
         elif found is not None:
@@ -115,9 +115,9 @@ def plan_rewind(
     return RewindPlan(savepoint.name, stored.epoch, head.epoch, tables, tuple(changed), left, tuple(refusals), tuple(unpublished))
 
 
-def _why_left(stored: EpochRecord, head: EpochRecord, name: str, output: OutputRecord) -> str:
+def _why_not_reverted(stored: EpochRecord, head: EpochRecord, name: str, output: OutputRecord) -> str:
     """Return what it means that an output is not put back; a folder that lost files of the savepoint's is refused by the next start."""
-    meaning = NOT_TAKEN_BACK.get(output.sink, "it is no table")
+    meaning = NOT_REVERTED.get(output.sink, "it is no table")
     # The newest epoch is published first, where it is not.
     lost = folder_lost(stored, name, published=(stored.lineage, stored.epoch) != (head.lineage, head.epoch))
     if lost is None:
@@ -126,12 +126,12 @@ def _why_left(stored: EpochRecord, head: EpochRecord, name: str, output: OutputR
     return f"{meaning}; and {gap}: {lost.why}; the next start refuses that (TM302) unless it is told what to do about it"
 
 
-def shown(commits: Iterable[Commit]) -> list[Commit]:
+def content_commits(commits: Iterable[Commit]) -> list[Commit]:
     """Return commits of a table but those that changed nothing of what it says."""
     return [commit for commit in commits if commit.epoch is not None or commit.foreign]
 
 
-def standing(commits: Iterable[Commit]) -> list[Commit]:
+def effective_commits(commits: Iterable[Commit]) -> list[Commit]:
     """Return commits of a table, newest first, without those that somebody undid since by a RESTORE to a version before them."""
     found: list[Commit] = []
     for commit in commits:
@@ -146,7 +146,7 @@ def commits_since(version: TableVersion, newest: int) -> list[Commit]:
     return list(takewhile(lambda commit: commit.version > version.version, commits_back(version.location, newest)))
 
 
-def is_cut_off(version: TableVersion, newest: int, since: Sequence[Commit]) -> bool:
+def has_missing_commits(version: TableVersion, newest: int, since: Sequence[Commit]) -> bool:
     """Say whether commits since a version are missing: their entries are gone, so that nobody can tell what they did."""
     return len(since) < newest - version.version
 
@@ -165,7 +165,7 @@ def _with_former_tables(savepoint: Savepoint, head: EpochRecord) -> Savepoint:
     return replace(savepoint, record=replace(savepoint.record, outputs=outputs), info=replace(savepoint.info, tables=tables))
 
 
-def _bygone(between: Iterable[EpochRecord], outputs: Mapping[str, OutputRecord]) -> dict[str, OutputRecord]:
+def _former_outputs(between: Iterable[EpochRecord], outputs: Mapping[str, OutputRecord]) -> dict[str, OutputRecord]:
     """Return the tables that were outputs only between the savepoint and now, as former ones."""
     places = {Location.parse(output.location) for output in outputs.values() if output.sink == "delta" and output.location is not None}
     found: dict[str, OutputRecord] = {}
@@ -181,8 +181,10 @@ def _bygone(between: Iterable[EpochRecord], outputs: Mapping[str, OutputRecord])
     return found
 
 
-def _of_bygone(name: str, output: OutputRecord, savepoint: Savepoint, later: LaterLineages, *, now_ms: int) -> TableVersion | str | None:
-    """Return the version that a table of ``_bygone`` is put back to, why it cannot be, or None where there is nothing to do."""
+def _version_of_former(
+    name: str, output: OutputRecord, savepoint: Savepoint, later: LaterLineages, *, now_ms: int
+) -> TableVersion | str | None:
+    """Return the version that a table of ``_former_outputs`` is put back to, why it cannot be, or None where there is nothing to do."""
     stored = savepoint.record
     try:
         table = open_table(name, str(output.location))
@@ -193,7 +195,7 @@ def _of_bygone(name: str, output: OutputRecord, savepoint: Savepoint, later: Lat
         return None
     if version is None:
         return f"no version of it is known to show nothing later than epoch {stored.epoch}"
-    reasons, moved = _against(name, version, table, savepoint.job, {stored.lineage, *later.names})
+    reasons, moved = _obstacles(name, version, table, savepoint.job, {stored.lineage, *later.names})
     return "; ".join(reasons) if reasons else version if moved else None
 
 
@@ -219,7 +221,7 @@ def _unversioned(name: str, location: str, table: DeltaTable | None, stored: Epo
     return [f"output {name!r}: epoch {stored.epoch} has rows for it, and there is no table at {location}"]
 
 
-def _against(name: str, version: TableVersion, table: DeltaTable | None, job: str, own: Collection[str] | None) -> tuple[list[str], bool]:
+def _obstacles(name: str, version: TableVersion, table: DeltaTable | None, job: str, own: Collection[str] | None) -> tuple[list[str], bool]:
     """Return why a table cannot be put back to a version, and whether it says anything else now.
 
     Args:
@@ -238,15 +240,15 @@ def _against(name: str, version: TableVersion, table: DeltaTable | None, job: st
     if newest < version.version:
         return [f"{place} is at version {newest}, which comes before version {version.version}: it was made anew"], False
     commits = commits_since(version, newest)
-    since = shown(standing(commits))
+    since = content_commits(effective_commits(commits))
     theirs = [commit for commit in since if not commit.keeps(version.version)]
     foreign = [
         commit for commit in theirs if commit.epoch is None or commit.of_other(job) or (own is not None and commit.epoch[0] not in own)
     ]
     if foreign:
         listed = ", ".join(f"{commit.version} ({_maker(commit, job)})" for commit in foreign[:3])
-        return [f"{place} has {OF_OTHERS}, which would be undone: {listed}"], True
-    if is_cut_off(version, newest, commits):
+        return [f"{place} has {FOREIGN_COMMITS}, which would be undone: {listed}"], True
+    if has_missing_commits(version, newest, commits):
         return [f"{place} no longer has version {version.version}: its log was cleaned up"], True
     if not since:
         return [], False

@@ -13,16 +13,16 @@ from deltalake.exceptions import DeltaError
 
 from tidemark.errors import PublishError, RewindError
 from tidemark.savepoints.delta.table_versions import Commit, open_table
-from tidemark.savepoints.model.rewind_note import FORMER, RewindNote
+from tidemark.savepoints.model.rewind_journal import FORMER, RewindJournal
 from tidemark.savepoints.model.savepoint import TableVersion
-from tidemark.savepoints.rewind.rewind_plan import commits_since, is_cut_off, shown, standing
+from tidemark.savepoints.rewind.rewind_plan import commits_since, content_commits, effective_commits, has_missing_commits
 from tidemark.state.delta.delta_hooks import KEEP_LOG
 from tidemark.state.delta.delta_tags import EPOCH, GIVEN_UP, JOB, LINEAGE, MAINTENANCE, REWIND
 from tidemark.state.encoding.redaction import redacted, without_secrets
 from tidemark.state.log.records import EpochRecord
 
 
-def put_back(job: str, output: str, version: TableVersion, note: RewindNote) -> bool:
+def revert_table(job: str, output: str, version: TableVersion, journal: RewindJournal) -> bool:
     """Put a table of a job's back, unless that was done; returns whether it had to be.
 
     Raises:
@@ -38,13 +38,13 @@ def put_back(job: str, output: str, version: TableVersion, note: RewindNote) -> 
             place=version.location,
         )
     after = commits_since(version, table.version())
-    if any(_given_up_since(commit, note) for commit in after):
+    if any(_was_aborted_since(commit, journal) for commit in after):
         raise RewindError("the rewind was given up meanwhile", fix="begin it anew if it is wanted", uid=output, place=version.location)
     # Of one that needed nothing the commit that closes it tells, or what the job has published since: who slept may come late.
-    if any(commit.lineage == note.lineage or commit.tags.get(REWIND) == note.identity for commit in after):
+    if any(commit.lineage == journal.lineage or commit.tags.get(REWIND) == journal.identity for commit in after):
         return False
-    since = shown(standing(after))
-    if is_cut_off(version, table.version(), after):
+    since = content_commits(effective_commits(after))
+    if has_missing_commits(version, table.version(), after):
         raise RewindError(
             f"the table of output {output!r} does not tell any more what was done to it: its log was cleaned up",
             fix="put the entries of its log back from a backup, or write a version of the table (Delta's RESTORE) that has what it had "
@@ -62,15 +62,15 @@ def put_back(job: str, output: str, version: TableVersion, note: RewindNote) -> 
         )
     try:
         if since:
-            tags = {JOB: job, LINEAGE: note.lineage, EPOCH: str(note.epoch), REWIND: note.identity}
-            closing = _closing(output, note)
+            tags = {JOB: job, LINEAGE: journal.lineage, EPOCH: str(journal.epoch), REWIND: journal.identity}
+            closing = _closing(output, journal)
             table.restore(
                 version.version,
                 commit_properties=CommitProperties(custom_metadata=tags, app_transactions=[closing] if closing else None),
                 post_commithook_properties=KEEP_LOG,
             )
         else:
-            _close(table, output, note)
+            _close(table, output, journal)
     except (DeltaError, OSError) as error:
         text = redacted(str(error)).splitlines()
         raise PublishError(
@@ -82,24 +82,26 @@ def put_back(job: str, output: str, version: TableVersion, note: RewindNote) -> 
     return bool(since)
 
 
-def moved(output: str, version: TableVersion, note: RewindNote, head: EpochRecord | None) -> str | None:
+def applied_change(output: str, version: TableVersion, journal: RewindJournal, head: EpochRecord | None) -> str | None:
     """Return what a rewind did to a table already that cannot be undone, None where that is nothing.
 
     Args:
         output: of the job.
         version: that the table is to be put back to.
-        note: of the rewind.
+        journal: of the rewind.
         head: the job's newest epoch.
 
     Raises:
         SinkError: the table cannot be read.
     """
     table = open_table(output, version.location)
-    return _moved(table, output, version, note, head) if table is not None else f"the table of output {output!r} is gone"
+    return _applied_change(table, output, version, journal, head) if table is not None else f"the table of output {output!r} is gone"
 
 
-def keep_as_it_is(output: str, version: TableVersion, note: RewindNote, head: EpochRecord | None, *, tries: int = 3) -> str | None:
-    """Commit to a table that the rewind is given up, so that one that is asleep does nothing to it; returns what ``moved`` does.
+def fence_aborted_rewind(
+    output: str, version: TableVersion, journal: RewindJournal, head: EpochRecord | None, *, tries: int = 3
+) -> str | None:
+    """Commit to a table that the rewind is given up, so that one that is asleep does nothing to it; returns what ``applied_change`` does.
 
     Raises:
         SinkError: the table cannot be read.
@@ -107,17 +109,17 @@ def keep_as_it_is(output: str, version: TableVersion, note: RewindNote, head: Ep
     """
     table = open_table(output, version.location)
     if table is None:
-        return moved(output, version, note, head)
-    reason = _moved(table, output, version, note, head)
+        return applied_change(output, version, journal, head)
+    reason = _applied_change(table, output, version, journal, head)
     if reason is not None:
         return reason
     try:
-        _commit_nothing(table, {GIVEN_UP: f"{note.identity}/{note.tries}"}, _as_it_is(table, output, note))
+        _commit_nothing(table, {GIVEN_UP: f"{journal.identity}/{journal.tries}"}, _current_transaction(table, output, journal))
     except (DeltaError, OSError) as error:
         if tries == 1:
             raise _not_written(output, version, error) from without_secrets(error)
         # Who rewinds may have been faster: look again.
-        return keep_as_it_is(output, version, note, head, tries=tries - 1)
+        return fence_aborted_rewind(output, version, journal, head, tries=tries - 1)
     return None
 
 
@@ -131,45 +133,45 @@ def _not_written(output: str, version: TableVersion, error: Exception) -> Publis
     )
 
 
-def _moved(table: DeltaTable, output: str, version: TableVersion, note: RewindNote, head: EpochRecord | None) -> str | None:
+def _applied_change(table: DeltaTable, output: str, version: TableVersion, journal: RewindJournal, head: EpochRecord | None) -> str | None:
     newest = table.version()
     after = commits_since(version, newest)
-    if is_cut_off(version, newest, after):
+    if has_missing_commits(version, newest, after):
         return f"the table of output {output!r} does not tell any more what was done to it: its log was cleaned up"
-    own = [commit for commit in after if commit.tags.get(REWIND) == note.identity]
+    own = [commit for commit in after if commit.tags.get(REWIND) == journal.identity]
     if any(commit.lineage is not None for commit in own):
         return f"the table of output {output!r} is put back already, to version {version.version}"
     # The newest epoch has rows for the place that an output has now; a former one showed all before it had another.
     staged = not output.endswith(FORMER) and (head is None or output not in head.outputs or bool(head.outputs[output].files))
     if own and staged:
-        epoch = f"epoch {note.ended.epoch}" if note.ended is not None else "the newest epoch"
+        epoch = f"epoch {journal.ended.epoch}" if journal.ended is not None else "the newest epoch"
         return f"the table of output {output!r} is closed to {epoch} already, which it does not show yet"
     return None
 
 
-def _given_up_since(commit: Commit, note: RewindNote) -> bool:
+def _was_aborted_since(commit: Commit, journal: RewindJournal) -> bool:
     """Say whether a commit gives a rewind up, and whoever goes on with it now did not know."""
     identity, _, number = commit.tags.get(GIVEN_UP, "").rpartition("/")
-    return identity == note.identity and int(number) > note.tries
+    return identity == journal.identity and int(number) > journal.tries
 
 
-def _as_it_is(table: DeltaTable, output: str, note: RewindNote) -> Transaction | None:
+def _current_transaction(table: DeltaTable, output: str, journal: RewindJournal) -> Transaction | None:
     """Return the transaction by which a table is closed, as it stands now: of two who commit it at once one fails."""
-    closing = _closing(output, note)
+    closing = _closing(output, journal)
     if closing is None:
         return None
     done = table.transaction_version(closing.app_id)
     return Transaction(closing.app_id, done if done is not None else -1)
 
 
-def _close(table: DeltaTable, output: str, note: RewindNote) -> None:
+def _close(table: DeltaTable, output: str, journal: RewindJournal) -> None:
     """Commit the transaction alone to a table that needs nothing else, if it does not have it."""
-    closing = _closing(output, note)
+    closing = _closing(output, journal)
     if closing is None:
         return
     done = table.transaction_version(closing.app_id)
     if done is None or done < closing.version:
-        _commit_nothing(table, {REWIND: note.identity}, closing)
+        _commit_nothing(table, {REWIND: journal.identity}, closing)
 
 
 def _commit_nothing(table: DeltaTable, tags: Mapping[str, str], transaction: Transaction | None) -> None:
@@ -186,6 +188,6 @@ def _commit_nothing(table: DeltaTable, tags: Mapping[str, str], transaction: Tra
     )
 
 
-def _closing(output: str, note: RewindNote) -> Transaction | None:
+def _closing(output: str, journal: RewindJournal) -> Transaction | None:
     """Return the transaction of the last epoch that goes, as its publication has it; None where an older release began the rewind."""
-    return Transaction(f"{note.ended.lineage}/{output.partition(FORMER)[0]}", note.ended.epoch) if note.ended is not None else None
+    return Transaction(f"{journal.ended.lineage}/{output.partition(FORMER)[0]}", journal.ended.epoch) if journal.ended is not None else None

@@ -1,6 +1,6 @@
 """Rewinding: a job and its result tables back to a savepoint. Starts no JVM, and needs no code of the job's.
 
-What is to be done is written down first (``rewind_note``), and every step may be done twice: whoever is interrupted is followed by
+What is to be done is written down first (``rewind_journal``), and every step may be done twice: whoever is interrupted is followed by
 somebody who gives the same command. Readers who want all tables of one epoch filter by the epoch that is committed.
 """
 
@@ -19,23 +19,23 @@ from tidemark.savepoints.delta.folder_note import kept_position
 from tidemark.savepoints.delta.table_position import position_of
 from tidemark.savepoints.delta.table_versions import open_table
 from tidemark.savepoints.model.restore import Restore
-from tidemark.savepoints.model.rewind_note import IDENTITY, RewindNote, how_to_end, read_rewind, remove_rewind, write_rewind
+from tidemark.savepoints.model.rewind_journal import IDENTITY, RewindJournal, how_to_end, read_rewind, remove_rewind, write_rewind
 from tidemark.savepoints.model.savepoint import Savepoint
-from tidemark.savepoints.model.upgrade_note import require_no_upgrade
-from tidemark.savepoints.restore.restoring import begin_lineage, prepared, require_whole
-from tidemark.savepoints.rewind.rewind_plan import OF_OTHERS, RewindPlan, plan_rewind
-from tidemark.savepoints.rewind.rewind_tables import put_back
-from tidemark.state.encoding.codec import to_plain
+from tidemark.savepoints.model.upgrade_lock import require_no_upgrade
+from tidemark.savepoints.restore.restoring import begin_lineage, prepare_restore, require_whole
+from tidemark.savepoints.rewind.rewind_plan import FOREIGN_COMMITS, RewindPlan, plan_rewind
+from tidemark.savepoints.rewind.rewind_tables import revert_table
+from tidemark.state.encoding.codec import to_jsonable
 from tidemark.state.encoding.free_text import require_no_secret
 from tidemark.state.gc.pins import Pins
 from tidemark.state.log.joblog import Driver, JobLog
-from tidemark.state.log.owners import current_owner
+from tidemark.state.log.process_identity import current_owner
 from tidemark.state.log.records import EpochRecord, OutputRecord, ParentRef, RestoreRef
 from tidemark.state.status.status import write_rewound
 from tidemark.state.store.layout import job_folder
 from tidemark.state.store.store import JobStore
 
-Tell = Callable[[str], None]
+OnProgress = Callable[[str], None]
 """Is told of each step, in words."""
 
 Publish = Callable[[Driver, EpochRecord, Collection[str]], Mapping[str, str]]
@@ -71,11 +71,11 @@ def require_possible(root: JobStore, job: str, name: str, *, clock: Clock = SYST
     """
     folder = root.at(job_folder(job))
     require_no_upgrade(folder, job)
-    note = read_rewind(folder)
-    if note is None:
+    journal = read_rewind(folder)
+    if journal is None:
         _require_no_refusal(preview_rewind(root, job, name, clock=clock), job)
     else:
-        _require_same(folder, note, name, job)
+        _require_same(folder, journal, name, job)
 
 
 def rewind(
@@ -86,7 +86,7 @@ def rewind(
     by: str = "",
     why: str = "",
     clock: Clock = SYSTEM_CLOCK,
-    tell: Tell | None = None,
+    on_progress: OnProgress | None = None,
     upgrade: str = "",
     kept: str = "",
     although_unpublished: bool = False,
@@ -102,7 +102,7 @@ def rewind(
         by: who does it.
         why: what for.
         clock: the time.
-        tell: is told of each step.
+        on_progress: is told of each step.
         upgrade: the upgrade that it is a step of, by its identity.
         kept: a savepoint that was taken just before; while it is of the newest epoch, no other is taken.
         although_unpublished: whether rows of the newest epoch that a table does not show yet may be dropped for good.
@@ -128,35 +128,35 @@ def rewind(
     driver = log.acquire(
         current_owner("rewind"), instead=f"let a submitted job be stopped for it: `tidemark rewind {job} --to {name} --stop`"
     )
-    say = tell or (lambda _: None)
+    report = on_progress or (lambda _: None)
     try:
         # Once more: since the first look the job may have gone on, and have been stopped by its owner.
         require()
         require_no_upgrade(log.store, job, but=upgrade)
-        note = read_rewind(log.store)
-        if note is None:
+        journal = read_rewind(log.store)
+        if journal is None:
             store = SavepointStore(root, job, clock)
-            plan = _possible(store, driver, name, say=say, although_unpublished=although_unpublished, publish=publish)
-            note = _begin(store, driver, plan, by=by, why=why, kept=kept, say=say)
-            _require_wanted(driver, note, require, upgrade)
+            plan = _possible(store, driver, name, report=report, although_unpublished=although_unpublished, publish=publish)
+            journal = _begin(store, driver, plan, by=by, why=why, kept=kept, report=report)
+            _require_wanted(driver, journal, require, upgrade)
         else:
-            _require_same(log.store, note, name, job)
-            say(f"going on with the rewind to {name} that was begun")
-        for output, version in note.tables.items():
+            _require_same(log.store, journal, name, job)
+            report(f"going on with the rewind to {name} that was begun")
+        for output, version in journal.tables.items():
             driver.beat()
-            if put_back(job, output, version, note):
-                say(f"table of {output} is back at version {version.version}")
+            if revert_table(job, output, version, journal):
+                report(f"table of {output} is back at version {version.version}")
             crash_point("rewind-table-back")
         crash_point("rewind-tables-back")
-        head = _restored(root, driver, note)
+        head = _restored(root, driver, journal)
         crash_point("rewind-restored")
         # Who slept until now must not touch what somebody does who came after.
         driver.confirm()
         write_rewound(root, head)
-        if note.pin:
-            Pins(log).remove(note.pin)
-        remove_rewind(log.store, note.identity)
-        say(f"{job} goes on after epoch {head.epoch}, as lineage {head.lineage}")
+        if journal.pin:
+            Pins(log).remove(journal.pin)
+        remove_rewind(log.store, journal.identity)
+        report(f"{job} goes on after epoch {head.epoch}, as lineage {head.lineage}")
         return head
     finally:
         with suppress(TidemarkError):
@@ -164,7 +164,7 @@ def rewind(
 
 
 def _possible(
-    store: SavepointStore, driver: Driver, name: str, *, say: Tell, although_unpublished: bool, publish: Publish | None
+    store: SavepointStore, driver: Driver, name: str, *, report: OnProgress, although_unpublished: bool, publish: Publish | None
 ) -> RewindPlan:
     """Return what is to be done, once it may be: what is committed and not shown yet is published before."""
     head = _require_head(driver.last, store.job)
@@ -172,7 +172,7 @@ def _possible(
     _require_no_refusal(plan, store.job)
     if publish is not None and not although_unpublished:
         if plan.unpublished:
-            say(f"epoch {head.epoch}, which is committed, is published first: {', '.join(plan.unpublished)}")
+            report(f"epoch {head.epoch}, which is committed, is published first: {', '.join(plan.unpublished)}")
         try:
             lost = publish(driver, head, plan.unpublished)
         except TidemarkError as error:
@@ -183,7 +183,7 @@ def _possible(
                 epoch=head.epoch,
             ) from error
         for output, what in lost.items():
-            say(f"epoch {head.epoch} of output {output} is not published first: {what}")
+            report(f"epoch {head.epoch} of output {output} is not published first: {what}")
         plan = _plan(store, store.get(name), head, although_unpublished=False)
         # What a place has lost is no epoch that can still be published, and no reason against going back to where the place is.
         plan = replace(plan, unpublished=tuple(output for output in plan.unpublished if output not in lost))
@@ -194,21 +194,21 @@ def _possible(
     return plan
 
 
-def _begin(store: SavepointStore, driver: Driver, plan: RewindPlan, *, by: str, why: str, kept: str, say: Tell) -> RewindNote:
+def _begin(store: SavepointStore, driver: Driver, plan: RewindPlan, *, by: str, why: str, kept: str, report: OnProgress) -> RewindJournal:
     """Keep what there is now, and write down what is to be done."""
     name = plan.savepoint
     savepoint, head = store.get(name), _require_head(driver.last, store.job)
     for output, meaning in plan.left.items():
-        say(f"output {output} is not put back: {meaning}")
+        report(f"output {output} is not put back: {meaning}")
     if not _is_of(store, kept, head):
         before = store.take(kind="before-rewind", by=by, note=why or f"before the rewind to {name}")
-        say(f"savepoint {before.name} keeps what there is now")
+        report(f"savepoint {before.name} keeps what there is now")
     lineage = secrets.token_hex(8)
     pin = f"{IDENTITY}{lineage}"
     # The savepoint may be disposed of until the note is there: the rewind keeps what it needs itself.
     info = replace(savepoint.info, kind="before-rewind", by=by, note=f"kept until the rewind to {name} is done")
-    store.pins.copy(name, pin, pinned_at=savepoint.taken_at, record=savepoint.record, about=to_plain(info))
-    note = RewindNote(
+    store.pins.copy(name, pin, pinned_at=savepoint.taken_at, record=savepoint.record, about=to_jsonable(info))
+    journal = RewindJournal(
         f"{IDENTITY}{lineage}",
         name,
         lineage,
@@ -222,13 +222,13 @@ def _begin(store: SavepointStore, driver: Driver, plan: RewindPlan, *, by: str, 
     )
     # Who slept since it began its term must not leave a note behind that nobody looks after.
     driver.confirm()
-    if not write_rewind(store.folder, note):
+    if not write_rewind(store.folder, journal):
         store.pins.remove(pin)
         raise RewindError(
             "another rewind was begun just now", fix="see what it does; then give the command again", job=store.job, epoch=plan.epoch
         )
     crash_point("rewind-noted")
-    return note
+    return journal
 
 
 def _is_of(store: SavepointStore, name: str, head: EpochRecord) -> bool:
@@ -239,7 +239,7 @@ def _is_of(store: SavepointStore, name: str, head: EpochRecord) -> bool:
     return (record.lineage, record.epoch) == (head.lineage, head.epoch)
 
 
-def _require_wanted(driver: Driver, note: RewindNote, require: Callable[[], None], upgrade: str) -> None:
+def _require_wanted(driver: Driver, journal: RewindJournal, require: Callable[[], None], upgrade: str) -> None:
     """Make sure that a rewind that was just begun is wanted still; otherwise it is as if it had not been."""
     try:
         require()
@@ -247,8 +247,8 @@ def _require_wanted(driver: Driver, note: RewindNote, require: Callable[[], None
     except TidemarkError:
         driver.confirm()
         # In this order: a rewind whose note is there may be gone on with, and needs what its pin keeps.
-        remove_rewind(driver.log.store, note.identity)
-        Pins(driver.log).remove(note.pin)
+        remove_rewind(driver.log.store, journal.identity)
+        Pins(driver.log).remove(journal.pin)
         raise
 
 
@@ -266,7 +266,7 @@ def _plan(store: SavepointStore, savepoint: Savepoint, head: EpochRecord, *, alt
 def _require_no_refusal(plan: RewindPlan, job: str) -> None:
     if plan.refusals:
         name = plan.savepoint
-        others = any(OF_OTHERS in reason for reason in plan.refusals)
+        others = any(FOREIGN_COMMITS in reason for reason in plan.refusals)
         undo = " (others' versions: undo them by a RESTORE to the version before them, and make them again afterwards)" if others else ""
         raise RewindError(
             f"the job cannot be put back to savepoint {name!r} with its tables: {'; '.join(plan.refusals)}",
@@ -277,27 +277,29 @@ def _require_no_refusal(plan: RewindPlan, job: str) -> None:
         )
 
 
-def _require_same(folder: JobStore, note: RewindNote, name: str, job: str) -> None:
-    if note.savepoint != name:
+def _require_same(folder: JobStore, journal: RewindJournal, name: str, job: str) -> None:
+    if journal.savepoint != name:
         raise RewindError(
-            f"a rewind of the job to savepoint {note.savepoint!r} was begun and is not done", fix=how_to_end(folder, job, note), job=job
+            f"a rewind of the job to savepoint {journal.savepoint!r} was begun and is not done",
+            fix=how_to_end(folder, job, journal),
+            job=job,
         )
 
 
-def _restored(root: JobStore, driver: Driver, note: RewindNote) -> EpochRecord:
+def _restored(root: JobStore, driver: Driver, journal: RewindJournal) -> EpochRecord:
     last = driver.last
-    if last is not None and last.restored is not None and last.restored.identity == note.identity:
+    if last is not None and last.restored is not None and last.restored.identity == journal.identity:
         return last
-    restore = Restore(note.pin or note.savepoint, identity=note.identity)
-    savepoint, record = prepared(root, driver, restore, lineage=note.lineage)
-    outputs = {name: _at_position(name, output, note, savepoint.record) for name, output in record.outputs.items()}
-    named = replace(record, restored=RestoreRef(note.identity, savepoint.job, note.savepoint), outputs=outputs)
+    restore = Restore(journal.pin or journal.savepoint, identity=journal.identity)
+    savepoint, record = prepare_restore(root, driver, restore, lineage=journal.lineage)
+    outputs = {name: _at_position(name, output, journal, savepoint.record) for name, output in record.outputs.items()}
+    named = replace(record, restored=RestoreRef(journal.identity, savepoint.job, journal.savepoint), outputs=outputs)
     return begin_lineage(driver, restore, savepoint, named)
 
 
-def _at_position(name: str, output: OutputRecord, note: RewindNote, stored: EpochRecord) -> OutputRecord:
+def _at_position(name: str, output: OutputRecord, journal: RewindJournal, stored: EpochRecord) -> OutputRecord:
     """Return an output with where its table stands now that it is back, so that the job's next start finds it there."""
-    version = note.tables.get(name)
+    version = journal.tables.get(name)
     table = open_table(name, version.location) if version is not None else None
     if version is None or table is None or version.location != output.location:
         return kept_position(stored, name, output) if name in stored.outputs else output

@@ -14,7 +14,7 @@ from typing import Literal
 
 from tidemark.semantics.watermarks.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 
-Judgement = Literal["kept", "duplicates", "late"]
+DeduplicationOutcome = Literal["kept", "duplicates", "late"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Deduplication:
     within_ms: int
     allowed_lateness_ms: int = 0
 
-    def judge(self, time: int, kept: Iterable[int], watermark: int) -> Judgement:
+    def outcome_of(self, time: int, kept: Iterable[int], watermark: int) -> DeduplicationOutcome:
         """Return what becomes of an element.
 
         Args:
@@ -64,13 +64,13 @@ class DeduplicationByElement:
         self._watermark = MIN_WATERMARK
         self._kept: dict[tuple[object, ...], list[int]] = {}
 
-    def process(self, key: tuple[object, ...], time: int) -> Judgement:
+    def process(self, key: tuple[object, ...], time: int) -> DeduplicationOutcome:
         """Take an element, in the contract's order."""
         kept = self._kept.get(key, [])
-        judged = self._rule.judge(time, kept, self._watermark)
-        if judged == "kept":
+        outcome = self._rule.outcome_of(time, kept, self._watermark)
+        if outcome == "kept":
             self._kept.setdefault(key, []).append(time)
-        return judged
+        return outcome
 
     def advance_watermark(self, watermark: int) -> None:
         """End the epoch: forget what no later element can repeat."""

@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 
 from tidemark.errors import CorruptStoreError
-from tidemark.semantics.process.function_calls import FunctionState, WindowFunction, call_function
 from tidemark.semantics.process.key_epoch import Arrival
+from tidemark.semantics.process.window_function_calls import FunctionState, WindowFunction, call_function
 from tidemark.semantics.triggers.fired_panes import Deadlines, FiredPane, Firing
 from tidemark.semantics.triggers.window_state import HeldElement, KeyState, write_state
 from tidemark.semantics.watermarks.lateness import is_expired, is_late

@@ -10,7 +10,7 @@ from typing import NamedTuple, cast
 
 from tidemark.errors import CorruptStoreError, UserCodeError
 from tidemark.semantics.process.evictors import Evictor, TimedRow
-from tidemark.semantics.process.function_calls import FunctionState, WindowFunction, call_function
+from tidemark.semantics.process.window_function_calls import FunctionState, WindowFunction, call_function
 from tidemark.semantics.triggers.fired_panes import Deadlines, FiredPane, Firing
 from tidemark.semantics.triggers.panes import ReplacedSession, in_order, next_index, pane_timing
 from tidemark.semantics.triggers.trigger_calls import DueTimers, StoredContext
@@ -20,7 +20,7 @@ from tidemark.semantics.user_lines import defined_at
 from tidemark.semantics.watermarks.lateness import cleanup_time, due_time, is_expired, is_late
 from tidemark.semantics.watermarks.operator_clock import OperatorClock
 from tidemark.semantics.watermarks.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
-from tidemark.semantics.windows.removed_elements import all_of, bury, united
+from tidemark.semantics.windows.element_ranges import add_tombstone, all_of, united
 from tidemark.semantics.windows.windows import GLOBAL_WINDOW, MergingWindowAssigner, Window, WindowAssigner
 
 
@@ -46,7 +46,7 @@ class TimeKeyEpoch:
         key: Mapping[str, object],
         state: KeyState,
         clock: OperatorClock,
-        gone: int = MIN_WATERMARK,
+        expired_until: int = MIN_WATERMARK,
     ) -> None:
         self._assigner = assigner
         self._merger = cast("MergingWindowAssigner", assigner) if assigner.merging else None
@@ -60,7 +60,7 @@ class TimeKeyEpoch:
         self._functions = FunctionState(state.function, merging=assigner.merging)
         self._through = order_of(clock.epoch + 1, 0) - 1
         self._unfired: list[Firing] = []
-        self._gone = gone
+        self._expired_until = expired_until
         # They were kept for a greater lateness than is allowed now.
         self._forget([window for window in state.windows if self._is_over(window)], order_of(clock.epoch, 0) - 1)
 
@@ -107,7 +107,7 @@ class TimeKeyEpoch:
             while buffer and buffer[0].timestamp < window.start:
                 buffer.popleft()
             while ahead is not None and ahead.timestamp < window.end:
-                if ahead.timestamp >= window.start and self._state.alive(ahead.timestamp, ahead.order):
+                if ahead.timestamp >= window.start and self._state.is_live(ahead.timestamp, ahead.order):
                     buffer.append(ahead)
                 ahead = next(source, None)
             state = self._state.windows[window]
@@ -130,7 +130,7 @@ class TimeKeyEpoch:
         self._forget([window for window in kept.windows if is_expired(window, self._lateness, watermark)], self._through)
         if not kept.windows:
             # No stored element is alive: the next one of the key begins a new life.
-            kept.born, kept.graves = self._through + 1, ()
+            kept.born, kept.tombstones = self._through + 1, ()
         self._functions.forget_expired(self._lateness, watermark)
         kept.function = self._functions.to_json()
         return write_state(kept)
@@ -151,7 +151,7 @@ class TimeKeyEpoch:
 
     def _is_over(self, window: Window) -> bool:
         """Return whether a window takes nothing more; greater lateness does not bring back one that is gone."""
-        return is_late(window, self._lateness, self._clock.before) or due_time(window) <= self._gone
+        return is_late(window, self._lateness, self._clock.before) or due_time(window) <= self._expired_until
 
     def _forget(self, expired: Sequence[Window], through: int) -> None:
         """Forget windows; what was stored of them up to an order no session takes up again."""
@@ -160,7 +160,7 @@ class TimeKeyEpoch:
             del kept.windows[window]
         if self._merger is not None:
             for window in expired:
-                kept.graves = bury(kept.graves, window, through, kept.windows)
+                kept.tombstones = add_tombstone(kept.tombstones, window, through, kept.windows)
 
     def _window_for(self, assigned: Window) -> WindowState | None:
         """Return the window that takes an element, merged from others where it joins sessions, or None if it is over."""
@@ -211,32 +211,34 @@ class TimeKeyEpoch:
         state.held, state.removed = 0, all_of(state.window, self._through)
 
     def _pane(self, firing: Firing, state: WindowState, members: list[HeldElement]) -> Iterator[FiredPane]:
-        gone = self._evicted(members, after=False)
-        rows = self._rows(firing, [member for place, member in enumerate(members) if place not in gone])
+        evicted = self._evicted(members, after=False)
+        rows = self._rows(firing, [member for place, member in enumerate(members) if place not in evicted])
         time = max(member.timestamp for member in members) if state.window == GLOBAL_WINDOW else state.window.max_timestamp
         yield FiredPane(firing.window, firing.timing, firing.index, time, firing.replaces, rows)
         for _ in rows:
             pass  # Rows that were not taken: the function runs to its end all the same.
-        gone |= self._evicted(members, after=True)
+        evicted |= self._evicted(members, after=True)
         if firing.purge:
             self._purge(state)
-        elif gone:
+        elif evicted:
             orders = [member.order for member in members]
-            survivors = [order for place, order in enumerate(orders) if place not in gone]
+            survivors = [order for place, order in enumerate(orders) if place not in evicted]
             state.held = len(survivors)
             state.removed = state.removed.with_survivors(state.window, self._through, held=orders, survivors=survivors)
 
     def _evicted(self, members: list[HeldElement], *, after: bool) -> frozenset[int]:
         if self._evictor is None or self._evictor.after != after:
             return frozenset()
-        gone: object = self._evictor.evicted([TimedRow(member.timestamp, member.row) for member in members])
-        if not isinstance(gone, AbstractSet) or not all(isinstance(place, Integral) and 0 <= int(place) < len(members) for place in gone):
+        evicted: object = self._evictor.evicted([TimedRow(member.timestamp, member.row) for member in members])
+        if not isinstance(evicted, AbstractSet) or not all(
+            isinstance(place, Integral) and 0 <= int(place) < len(members) for place in evicted
+        ):
             raise UserCodeError(
-                f"evictor {self._evictor.describe()} answered {gone!r}, not a set of places from 0 to {len(members) - 1}",
+                f"evictor {self._evictor.describe()} answered {evicted!r}, not a set of places from 0 to {len(members) - 1}",
                 fix="return a frozenset of the places of the elements that go",
                 place=defined_at(getattr(type(self._evictor), "evicted", None)),
             )
-        return frozenset(gone)
+        return frozenset(evicted)
 
     def _rows(self, firing: Firing, shown: list[HeldElement]) -> Iterator[object]:
         if self._function is None:

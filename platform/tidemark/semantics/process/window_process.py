@@ -35,8 +35,8 @@ from typing import Literal, NamedTuple, Protocol
 from tidemark.errors import DefinitionError
 from tidemark.semantics.process.count_process import CountKeyEpoch
 from tidemark.semantics.process.evictors import Evictor
-from tidemark.semantics.process.function_calls import WindowFunction
 from tidemark.semantics.process.key_epoch import Arrival, TimeKeyEpoch
+from tidemark.semantics.process.window_function_calls import WindowFunction
 from tidemark.semantics.triggers.builtin_triggers import default_trigger
 from tidemark.semantics.triggers.fired_panes import Deadlines, FiredPane, Firing
 from tidemark.semantics.triggers.triggers import Trigger
@@ -95,8 +95,8 @@ class WindowProcess:
     """Settings of the windows of an operator, and the beginning of each key's epoch.
 
     Without a trigger the assigner's own default decides. ``function`` makes rows of a pane's elements; without one, a pane's rows are its
-    elements themselves (``HeldElement``), for an engine that aggregates them. ``gone`` is the last time of the last window whose state was
-    gone before the epoch, where that was under less lateness than is allowed now: a window that is gone does not come back.
+    elements themselves (``HeldElement``), for an engine that aggregates them. ``expired_until`` is the last time of the last window whose
+    state was gone before the epoch, where that was under less lateness than is allowed now: a window that is gone does not come back.
 
     Raises:
         DefinitionError: count windows with a trigger, an evictor or lateness; a trigger that cannot merge, for sessions.
@@ -107,7 +107,7 @@ class WindowProcess:
     evictor: Evictor | None = None
     function: WindowFunction | None = None
     allowed_lateness_ms: int = 0
-    gone: int = MIN_WATERMARK
+    expired_until: int = MIN_WATERMARK
 
     def __post_init__(self) -> None:
         if isinstance(self.assigner, CountWindows) and (self.trigger, self.evictor, self.allowed_lateness_ms) != (None, None, 0):
@@ -155,7 +155,7 @@ class WindowProcess:
             key=key,
             state=kept,
             clock=clock,
-            gone=self.gone,
+            expired_until=self.expired_until,
         )
 
     def sorted_elements(self, stored: Iterable[HeldElement], taken: Iterable[HeldElement]) -> Iterator[HeldElement]:

@@ -11,7 +11,7 @@ from typing import Generic
 
 from tidemark.errors import DefinitionError
 from tidemark.semantics.process.evictors import Evictor
-from tidemark.semantics.process.function_calls import WindowFunction
+from tidemark.semantics.process.window_function_calls import WindowFunction
 from tidemark.semantics.reference.reference_counts import CountOperator
 from tidemark.semantics.reference.reference_operator import OpenWindow, Operator, WindowOperator
 from tidemark.semantics.reference.reference_results import Accumulator, Element, Fold, Results

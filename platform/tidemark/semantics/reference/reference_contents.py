@@ -9,7 +9,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from tidemark.errors import UserCodeError
 from tidemark.semantics.triggers.panes import ReplacedSession
-from tidemark.semantics.triggers.trigger_calls import MOST_FIRINGS
+from tidemark.semantics.triggers.trigger_calls import MAX_FIRINGS
 from tidemark.semantics.triggers.triggers import Trigger, TriggerResult, TriggerValue
 from tidemark.semantics.watermarks.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from tidemark.semantics.windows.windows import TimeDomain, Window
@@ -126,7 +126,7 @@ def ask_at_epoch_end(trigger: Trigger, window: Window, contents: Contents[Item],
         if due:
             timer = due[0]
             fired[timer] += 1
-            if fired[timer] > MOST_FIRINGS:
+            if fired[timer] > MAX_FIRINGS:
                 raise UserCodeError(f"{trigger.describe()} sets {timer} again, which would not end", fix="set it at a later time")
             contents.timers -= {timer}
             call = trigger.on_event_time if timer[0] == "event" else trigger.on_processing_time

@@ -177,10 +177,10 @@ class WindowOperator(Generic[Accumulator]):
 
     def _pane(self, key: Key, window: Window, contents: Contents[Element], before: int) -> Pane:
         """Make a pane, and drop what is evicted."""
-        held, gone = contents.elements, frozenset[int]()
+        held, evicted = contents.elements, frozenset[int]()
         if self._evictor is not None:
-            gone = self._evictor.evicted([TimedRow(taken.timestamp, taken.element.value) for taken in held])
-        stay = [taken for place, taken in enumerate(held) if place not in gone]
+            evicted = self._evictor.evicted([TimedRow(taken.timestamp, taken.element.value) for taken in held])
+        stay = [taken for place, taken in enumerate(held) if place not in evicted]
         shown = held if self._evictor is not None and self._evictor.after else stay
         timing, index = pane_timing(window, before=before, after=self.watermark), contents.panes
         result = self._results.of_pane(key, window, shown, times=self._times, timing=timing, index=index)

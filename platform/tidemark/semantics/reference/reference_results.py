@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from tidemark.semantics.process.function_calls import WindowContext, WindowFunction
+from tidemark.semantics.process.window_function_calls import WindowContext, WindowFunction
 from tidemark.semantics.reference.reference_contents import OperatorTimes, Taken
 from tidemark.semantics.triggers.panes import PaneTiming
 from tidemark.semantics.watermarks.lateness import is_expired

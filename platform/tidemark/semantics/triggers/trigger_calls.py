@@ -12,7 +12,7 @@ from tidemark.semantics.triggers.window_state import WindowState
 from tidemark.semantics.watermarks.operator_clock import OperatorClock
 from tidemark.semantics.windows.windows import TimeDomain, Window
 
-MOST_FIRINGS: Final = 1_000
+MAX_FIRINGS: Final = 1_000
 """How often one timer may fire in an epoch: a trigger that sets it anew each time would never let the epoch end."""
 
 
@@ -107,7 +107,7 @@ class DueTimers:
         timers = self._state.event if domain == "event" else self._state.processing
         timers.discard(time)
         self._fired[domain, time] += 1
-        if self._fired[domain, time] > MOST_FIRINGS:
+        if self._fired[domain, time] > MAX_FIRINGS:
             raise UserCodeError(
                 f"{self._trigger.describe()} sets its {domain}-time timer at {time} again each time it fires, which would not end",
                 fix="set the next timer at a later time",

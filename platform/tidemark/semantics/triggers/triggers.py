@@ -12,7 +12,7 @@ from typing import Protocol, TypeAlias
 from tidemark.semantics.windows.windows import TimeDomain, Window
 
 TriggerValue: TypeAlias = "int | float | str | list[object] | dict[str, object]"
-"""What a trigger may keep: numbers and texts, a row, and lists and dicts of them, as far as ``stored_values`` can write them."""
+"""What a trigger may keep: numbers and texts, a row, and lists and dicts of them, as far as ``state_values`` can write them."""
 
 
 class TriggerResult(Flag):

@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 from tidemark.errors import CorruptStoreError, FormatError
 from tidemark.semantics.triggers.panes import ReplacedSession
 from tidemark.semantics.triggers.triggers import TriggerResult, TriggerValue
-from tidemark.semantics.windows.removed_elements import NOTHING_REMOVED, Area, RemovedElements, removed_from_json
-from tidemark.semantics.windows.stored_values import dump, from_json, to_json
+from tidemark.semantics.windows.element_ranges import NOTHING_REMOVED, ElementRange, RemovedElements, removed_from_json
+from tidemark.semantics.windows.state_values import dump, from_json, to_json
 from tidemark.semantics.windows.windows import GLOBAL_WINDOW, Window
 
 FORMAT: Final = 2
@@ -62,23 +62,23 @@ class WindowState:
 class KeyState:
     """What is kept of one key.
 
-    ``born`` is the least order that a living element can have: others are left from windows that are gone. ``graves`` are where sessions
-    expired. ``counted`` is for count windows: how many elements the key has had. ``function`` is the window function's part.
+    ``born`` is the least order that a living element can have: others are left from windows that are gone. ``tombstones`` are where
+    sessions expired. ``counted`` is for count windows: how many elements the key has had. ``function`` is the window function's part.
     """
 
     born: int
     windows: dict[Window, WindowState] = field(default_factory=dict)
-    graves: tuple[Area, ...] = ()
+    tombstones: tuple[ElementRange, ...] = ()
     counted: int = 0
     function: Mapping[str, object] = field(default_factory=dict)
 
     def holds(self, timestamp: int, order: int) -> bool:
         """Return whether any window of the key has a stored element."""
-        return self.alive(timestamp, order) and any(state.holds(timestamp, order) for state in self.windows.values())
+        return self.is_live(timestamp, order) and any(state.holds(timestamp, order) for state in self.windows.values())
 
-    def alive(self, timestamp: int, order: int) -> bool:
+    def is_live(self, timestamp: int, order: int) -> bool:
         """Return whether a stored element is of this life of the key, and in no grave."""
-        return order >= self.born and not any(area.covers(timestamp, order) for area in self.graves)
+        return order >= self.born and not any(area.covers(timestamp, order) for area in self.tombstones)
 
 
 def order_of(epoch: int, place: int) -> int:
@@ -98,8 +98,8 @@ def write_state(state: KeyState) -> str | None:
     written: dict[str, object] = {"format": FORMAT if bounded else _STARTS_ONLY}
     if state.windows:
         written |= {"born": state.born, "windows": [_window_json(window) for window in state.windows.values()]}
-    if state.graves:
-        written["graves"] = [[area.start, area.end, area.through] for area in state.graves]
+    if state.tombstones:
+        written["graves"] = [[area.start, area.end, area.through] for area in state.tombstones]
     if state.counted:
         written["counted"] = state.counted
     if state.function:
@@ -133,7 +133,7 @@ def read_state(text: str | None, epoch: int) -> KeyState:
     return KeyState(
         born=written.get("born", order_of(epoch, 0)),
         windows={window.window: window for window in windows},
-        graves=tuple(Area(*area) for area in written.get("graves", [])),
+        tombstones=tuple(ElementRange(*area) for area in written.get("graves", [])),
         counted=written.get("counted", 0),
         function=written.get("function", {}),
     )

@@ -11,7 +11,7 @@ from typing import Literal
 from tidemark.semantics.watermarks.watermark_strategy import MAX_WATERMARK
 from tidemark.semantics.windows.windows import Window
 
-Verdict = Literal["on_time", "late_accepted", "late"]
+Lateness = Literal["on_time", "late_accepted", "late"]
 """Of an element and a window: before the window is due; after that but within the allowed lateness; beyond it."""
 
 
@@ -56,7 +56,7 @@ def is_expired(window: Window, allowed_lateness_ms: int, watermark: int) -> bool
     return cleanup_time(window, allowed_lateness_ms) <= watermark
 
 
-def judge(window: Window, allowed_lateness_ms: int, watermark: int) -> Verdict:
+def lateness_of(window: Window, allowed_lateness_ms: int, watermark: int) -> Lateness:
     """Return the verdict on an element for one of its windows; arguments as for ``is_late``.
 
     >>> [judge(Window(0, 10), 5, watermark) for watermark in (8, 9, 13, 14)]

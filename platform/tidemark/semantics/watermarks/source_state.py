@@ -29,22 +29,22 @@ class SplitObservation:
 class SourceEnd:
     """How far an epoch read a source: to its end or not, as a whole and, where that is known, by split.
 
-    ``looked_at`` is the processing time of which that is true, None for the epoch's own: a drain fixes at its begin what it will read.
+    ``polled_at`` is the processing time of which that is true, None for the epoch's own: a drain fixes at its begin what it will read.
     ``known`` is false where what was read does not tell, and ``caught_up`` is the answer that does less harm.
     """
 
     caught_up: bool = True
     splits: Mapping[str, bool] = field(default_factory=dict)
-    looked_at: int | None = None
+    polled_at: int | None = None
     known: bool = True
 
-    def tell(self, observed: Mapping[str, SplitObservation], state: SourceState) -> dict[str, SplitObservation]:
+    def annotate(self, observed: Mapping[str, SplitObservation], state: SourceState) -> dict[str, SplitObservation]:
         """Return what an epoch observed with what is known of each split's end; only splits that were ever seen to have rows count."""
-        told = dict(observed)
+        annotated = dict(observed)
         for split, caught_up in self.splits.items():
             if split in observed or split in state.splits:
-                told[split] = replace(told.get(split, SplitObservation(0, None)), caught_up=caught_up)
-        return told
+                annotated[split] = replace(annotated.get(split, SplitObservation(0, None)), caught_up=caught_up)
+        return annotated
 
 
 @dataclass(frozen=True)

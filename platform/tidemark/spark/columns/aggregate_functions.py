@@ -16,7 +16,7 @@ from tidemark.graph.model.aggregates import Aggregate, PythonFunction
 from tidemark.graph.model.nodes import Node
 from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.user_lines import defined_at
-from tidemark.spark.columns.user_values import MisfitError, fitted
+from tidemark.spark.columns.user_values import MisfitError, coerce_values
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,7 +51,7 @@ class TypedFunction:
         """
         returned = self.function(*values)
         try:
-            return fitted([returned], self.arrow)[0]
+            return coerce_values([returned], self.arrow)[0]
         except MisfitError as misfit:
             raise UserCodeError(f"{self.what} returned {misfit}", fix=self.fix, uid=self.uid, place=self.place) from None
 

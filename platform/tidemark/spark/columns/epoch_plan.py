@@ -33,8 +33,10 @@ class Checkpoint:
         """
         if record is None:
             return cls()
-        told = {node.name: with_splits_of(node.watermarks, record.sources[node.name]) for node in sources if node.name in record.sources}
-        return cls({**record.sources, **told}, record.operators)
+        by_split = {
+            node.name: with_splits_of(node.watermarks, record.sources[node.name]) for node in sources if node.name in record.sources
+        }
+        return cls({**record.sources, **by_split}, record.operators)
 
 
 @dataclass(frozen=True)

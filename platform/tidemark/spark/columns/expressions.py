@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 TIME = "__tm_time"
 SPLIT = "__tm_split"
 POSITION = "__tm_position"
-VERDICT = "__tm_verdict"
+ROW_STATUS = "__tm_verdict"
 START = "__tm_start"
 ROWS = "__tm_rows"
 REASON = "__tm_reason"
@@ -26,7 +26,7 @@ RAW = "__tm_raw"
 META = "__tm_meta"
 SOURCE = "__tm_source"
 HIDDEN = (TIME, SPLIT, POSITION)
-MOST_PIECES: Final = 1 << 16
+MAX_PIECES: Final = 1 << 16
 """So many rows made of one have places of their own; those after them share the last."""
 _NAME = re.compile(r"\w+|`[^`]+`")
 
@@ -54,8 +54,8 @@ def nth_position(number: str) -> str:
 
     What depends on order orders the rows that one row becomes by this.
     """
-    bits = MOST_PIECES.bit_length() - 1
-    row = f"shiftleft({POSITION}.row, {bits}) | CAST(least({number}, {MOST_PIECES - 1}) AS BIGINT)"
+    bits = MAX_PIECES.bit_length() - 1
+    row = f"shiftleft({POSITION}.row, {bits}) | CAST(least({number}, {MAX_PIECES - 1}) AS BIGINT)"
     return f"named_struct('origin', {POSITION}.origin, 'block', {POSITION}.block, 'row', {row})"
 
 

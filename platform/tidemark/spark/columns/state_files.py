@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.types import StructType
 
-from tidemark.state.gc.inventory import home_of
+from tidemark.state.gc.state_file_check import owner_store
 from tidemark.state.log.parquet_files import ParquetSummary, describe_parquet
 from tidemark.state.log.records import StateFile
 from tidemark.state.store.store import JobStore
@@ -52,7 +52,7 @@ def read_files(spark: SparkSession, store: JobStore, files: Iterable[StateFile],
     ``store`` is the store at the folder of the job whose record names the files; some may lie with another job.
     """
     reader = spark.read.schema(schema).option("parquet.page.verify-checksum.enabled", "true")
-    return reader.parquet(*(home_of(store, file).spark_uri(file.path) for file in files))
+    return reader.parquet(*(owner_store(store, file).spark_uri(file.path) for file in files))
 
 
 def overlapping(files: Sequence[StateFile], low: int, high: int) -> list[StateFile]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def united(parts: Sequence[DataFrame], *, uid: str, place: str) -> DataFrame:
+def union_rows(parts: Sequence[DataFrame], *, uid: str, place: str) -> DataFrame:
     """Return the rows of several streams, their columns matched by name.
 
     Args:

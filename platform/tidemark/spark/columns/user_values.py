@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _NONE: Final = type(None)
-_MOST_SHOWN: Final = 80
+_MAX_SHOWN: Final = 80
 
-Fit = Callable[[list[object]], list[object]]
+Coercion = Callable[[list[object]], list[object]]
 """Takes values that are not None, returns them as their type has them; the same list if they are so already."""
 
 
@@ -40,7 +40,7 @@ class MisfitError(ValueError):
     def __str__(self) -> str:
         """Return it as words that go after "returned"."""
         text = " ".join(repr(self.value).split())
-        shown = text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 2]} …"
+        shown = text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 2]} …"
         kind = "" if self.value is None else f" ({type(self.value).__name__})"
         at = f" as {'.'.join(self.path)!r}" if self.path else ""
         return f"{shown}{kind}{at}, which does not fit {self.type_name}"
@@ -50,7 +50,7 @@ class MisfitColumnError(ValueError):
     """A batch has not the columns that were declared, or one of another type; in words that go after "a batch whose"."""
 
 
-def fitted(values: list[object], arrow: pa.DataType, *, nullable: bool = True) -> list[object]:
+def coerce_values(values: list[object], arrow: pa.DataType, *, nullable: bool = True) -> list[object]:
     """Return values as Arrow and Spark take them without loss; the same list where all of them are so already.
 
     Whole floats are integers, integers that a float has exactly are floats, NumPy's scalars are what they hold.
@@ -59,18 +59,18 @@ def fitted(values: list[object], arrow: pa.DataType, *, nullable: bool = True) -
         MisfitError: one does not fit.
     """
     if _NONE not in set(map(type, values)):
-        return _fit_of(arrow)(values)
+        return _coercion_of(arrow)(values)
     if not nullable:
         raise MisfitError(None, f"{_sql(arrow)} NOT NULL")
     present = [value for value in values if value is not None]
-    found = _fit_of(arrow)(present)
+    found = _coercion_of(arrow)(present)
     if found is present:
         return values
     following = iter(found)
     return [None if value is None else next(following) for value in values]
 
 
-def fitted_batch(rows: Sequence[Mapping[str, object]], schema: pa.Schema) -> pa.RecordBatch:
+def coerce_batch(rows: Sequence[Mapping[str, object]], schema: pa.Schema) -> pa.RecordBatch:
     """Return rows as a batch; columns that a row does not name are null in it.
 
     Raises:
@@ -83,9 +83,9 @@ def fitted_batch(rows: Sequence[Mapping[str, object]], schema: pa.Schema) -> pa.
     for field in schema:
         values = [row.get(field.name) for row in rows]
         if _NONE in set(map(type, values)):
-            _look_for_mistyped(rows, field.name, schema.names)
+            _raise_for_mistyped(rows, field.name, schema.names)
         try:
-            columns.append(pa.array(fitted(values, field.type, nullable=field.nullable), type=field.type))
+            columns.append(pa.array(coerce_values(values, field.type, nullable=field.nullable), type=field.type))
         except MisfitError as misfit:
             raise misfit.within(field.name) from None
     return pa.RecordBatch.from_arrays(columns, schema=schema)
@@ -135,14 +135,14 @@ def _family(arrow: pa.DataType) -> object:
     return next((name for name, tests in families if any(test(arrow) for test in tests)), arrow.id)
 
 
-def _look_for_mistyped(rows: Sequence[Mapping[str, object]], name: str, names: Sequence[str]) -> None:
+def _raise_for_mistyped(rows: Sequence[Mapping[str, object]], name: str, names: Sequence[str]) -> None:
     for row in rows:
         if name not in row and (unknown := [each for each in row if each not in names]):
             raise MisfitError(dict(row), f"the columns {', '.join(names)}: it has {unknown[0]!r}, and no {name!r}")
 
 
 @functools.lru_cache(maxsize=1_000)
-def _fit_of(arrow: pa.DataType) -> Fit:
+def _coercion_of(arrow: pa.DataType) -> Coercion:
     """Return what looks at the values of a type; of types that Python has nothing for, at nothing."""
     import pyarrow.types as is_a
 
@@ -275,7 +275,7 @@ _LEAVES: Final[tuple[tuple[str, frozenset[type], Callable[[pa.DataType, object],
 def _lists(arrow: pa.DataType, values: list[object]) -> list[object]:
     lists: list[Sequence[object]] = [value if type(value) is list else _as_list(value, arrow) for value in values]
     items = list(chain.from_iterable(lists))
-    found = fitted(items, arrow.value_type, nullable=arrow.value_field.nullable)
+    found = coerce_values(items, arrow.value_type, nullable=arrow.value_field.nullable)
     same = found is items and all(map(_same, lists, values))
     return values if same else _cut(found, map(len, lists))
 
@@ -291,8 +291,8 @@ def _as_list(value: object, arrow: pa.DataType) -> Sequence[object]:
 def _maps(arrow: pa.DataType, values: list[object]) -> list[object]:
     maps = [value if type(value) is dict else _as_dict(value, arrow) for value in values]
     keys, items = list(chain.from_iterable(maps)), list(chain.from_iterable(each.values() for each in maps))
-    found_keys = fitted(keys, arrow.key_type, nullable=False)
-    found = fitted(items, arrow.item_type, nullable=arrow.item_field.nullable)
+    found_keys = coerce_values(keys, arrow.key_type, nullable=False)
+    found = coerce_values(items, arrow.item_type, nullable=arrow.item_field.nullable)
     if found_keys is keys and found is items and all(map(_same, maps, values)):
         return values
     counts = list(map(len, maps))
@@ -317,7 +317,7 @@ def _structs(arrow: pa.DataType, values: list[object]) -> list[object]:
     for field in arrow:
         column = [row.get(field.name) for row in rows]
         try:
-            found = fitted(column, field.type, nullable=field.nullable)
+            found = coerce_values(column, field.type, nullable=field.nullable)
         except MisfitError as misfit:
             raise misfit.within(field.name) from None
         same = same and found is column

@@ -25,7 +25,7 @@ logger = logging.getLogger("tidemark")
 Value = TypeVar("Value")
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_LOOK_SECONDS = 0.2
+_POLL_SECONDS = 0.2
 """A signal that comes to another thread than the main one does not wake it, so it looks up now and then."""
 
 
@@ -57,7 +57,7 @@ def run_interruptibly(work: Callable[[], Value], stopping: threading.Event, *, h
         except BaseException as error:  # noqa: BLE001  # raised in the thread that waits
             finished.put(_Outcome(error=error))
 
-    with _asking_signals(stopping, wanted=handle_signals) as asked:
+    with _stop_on_signals(stopping, wanted=handle_signals) as asked:
         outcome = _wait_for(apart, finished, stopping, asked)
     if outcome.error is not None:
         raise outcome.error
@@ -69,7 +69,7 @@ def _wait_for(
 ) -> _Outcome[Value]:
     started = False
     try:
-        with _held_back():
+        with _deferring_signals():
             InheritableThread(apart, name="tidemark-run", daemon=True).start()
             started = True
         return _taken(finished)
@@ -88,11 +88,11 @@ def _taken(finished: queue.SimpleQueue[_Outcome[Value]]) -> _Outcome[Value]:
     # Not Thread.join: an exception that is raised into it makes Python take the thread for ended.
     while True:
         with contextlib.suppress(queue.Empty):
-            return finished.get(timeout=_LOOK_SECONDS)
+            return finished.get(timeout=_POLL_SECONDS)
 
 
 @contextlib.contextmanager
-def _asking_signals(stopping: threading.Event, *, wanted: bool) -> Iterator[threading.Event]:
+def _stop_on_signals(stopping: threading.Event, *, wanted: bool) -> Iterator[threading.Event]:
     """Let SIGINT and SIGTERM ask for a stop; the event is set once one of them has, and a second one interrupts at once."""
     asked = threading.Event()
     if not wanted:
@@ -111,7 +111,7 @@ def _asking_signals(stopping: threading.Event, *, wanted: bool) -> Iterator[thre
 
 
 @contextlib.contextmanager
-def _held_back() -> Iterator[None]:
+def _deferring_signals() -> Iterator[None]:
     """Let no signal raise within the block, which calls the JVM; those that come are handled at its end."""
     came: list[int] = []
     with _handled_by(lambda number, _frame: came.append(number)):

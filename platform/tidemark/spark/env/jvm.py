@@ -26,7 +26,7 @@ from tidemark.errors import TidemarkError
 from tidemark.spark.env.start_errors import ended_java
 from tidemark.spark.env.uncaught import in_one_line
 from tidemark.state.encoding.redaction import redacted, without_secrets
-from tidemark.state.log.owners import known_dead
+from tidemark.state.log.process_identity import is_known_dead
 from tidemark.state.log.records import OwnerInfo
 from tidemark.state.status.log_folder import log_folder
 
@@ -37,7 +37,7 @@ _QUIET_MS: Final = 60 * 60 * 1000
 _LAST_LINES: Final = 4
 _ENDING_SECONDS: Final = 5
 """How long a JVM may take to end once it answers no more."""
-_LONGEST_LINE: Final = 300
+_MAX_LINE: Final = 300
 _ASIDE: Final = re.compile(
     r"\t|    at |WARNING: |\d\d/\d\d/\d\d \d\d:\d\d:\d\d (?:TRACE|DEBUG|INFO|WARN|ERROR|FATAL) |.*\blog4j"
     r"|Setting default log level|To adjust logging level"
@@ -96,7 +96,7 @@ def _launch(settings: Mapping[str, str], log: Path) -> None:
         except (PySparkRuntimeError, OSError) as error:
             printed = _printed(log, begin)
             what = "Java ended before Spark could start in it"
-            raise ended_java(what, last_words(log, begin), printed, settings, str(log)) from without_secrets(error)
+            raise ended_java(what, last_lines(log, begin), printed, settings, str(log)) from without_secrets(error)
     _printing = log, begin
     pyspark.SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001  # the only way to hand over a gateway before there is a context
     _keep_off_console(log)
@@ -114,7 +114,7 @@ def ended_while_starting(settings: Mapping[str, str]) -> TidemarkError | None:
         log, begin = _printing
         printed = _printed(log, begin)
         logged = _LOGGED.findall(printed)
-        said = redacted(logged[-1][:_LONGEST_LINE].rstrip(".")) if logged else last_words(log, begin)
+        said = redacted(logged[-1][:_MAX_LINE].rstrip(".")) if logged else last_lines(log, begin)
         return ended_java("Java ended while Spark started in it", said, printed, settings, str(log))
 
 
@@ -135,10 +135,10 @@ def _forget_ended() -> bool:
     return True
 
 
-def last_words(log: Path, begin: int) -> str:
+def last_lines(log: Path, begin: int) -> str:
     """Return the newest lines that the JVM printed as one, without the traces of its exceptions, and without what Spark logs."""
     before_usage = _USAGE.split(_printed(log, begin))[0]
-    lines = [line.strip()[:_LONGEST_LINE] for line in before_usage.splitlines() if line.strip() and not _ASIDE.match(line)]
+    lines = [line.strip()[:_MAX_LINE] for line in before_usage.splitlines() if line.strip() and not _ASIDE.match(line)]
     return redacted("; ".join(lines[-_LAST_LINES:]).rstrip(".")) or "it printed nothing"
 
 
@@ -181,7 +181,7 @@ def _is_in_use(log: Path) -> bool:
     Machines may share the folder, and the processes of others are not seen from here.
     """
     pid = log.stem.rpartition("-")[2]
-    if pid.isdecimal() and not known_dead(OwnerInfo(socket.gethostname(), int(pid))):
+    if pid.isdecimal() and not is_known_dead(OwnerInfo(socket.gethostname(), int(pid))):
         return True
     try:
         return log.stat().st_mtime * 1000 > SYSTEM_CLOCK.now_ms() - _QUIET_MS
@@ -190,7 +190,7 @@ def _is_in_use(log: Path) -> bool:
 
 
 @contextmanager
-def shown_to_start() -> Iterator[None]:
+def startup_animation() -> Iterator[None]:
     """Let something move on a terminal as long as the block takes, which waits for Spark."""
     if not sys.stderr.isatty():
         yield

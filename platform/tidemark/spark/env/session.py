@@ -18,7 +18,7 @@ from tidemark.spark.columns.error_text import first_line
 from tidemark.spark.env.class_archive import archive_options
 from tidemark.spark.env.hadoop_settings import leave_out_yarn
 from tidemark.spark.env.java import ensure_java
-from tidemark.spark.env.jvm import ended_while_starting, shown_to_start, start_jvm
+from tidemark.spark.env.jvm import ended_while_starting, start_jvm, startup_animation
 from tidemark.spark.env.local_files import set_modes_by_call
 from tidemark.spark.env.start_errors import JAVA_OPTIONS, shown_setting, wrong_setting
 from tidemark.state.encoding.redaction import without_secrets
@@ -108,7 +108,7 @@ def build_session(
     if active is not None:
         return active
     settings = start_settings(master, app_name=app_name, conf=conf)
-    with shown_to_start():
+    with startup_animation():
         start_jvm(settings, log=log)
         builder = SparkSession.builder
         for key, value in settings.items():
@@ -172,7 +172,7 @@ def local_checkpoints(spark: SparkSession) -> Iterator[None]:
     try:
         yield
     finally:
-        _put_back(spark, {_CHECKPOINT_FILES: earlier})
+        _restore_settings(spark, {_CHECKPOINT_FILES: earlier})
 
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
@@ -199,10 +199,10 @@ def engine_settings(spark: SparkSession) -> Iterator[None]:
             else:
                 # A session whose JVM is gone has no settings any more; what ended the job is the error to be seen.
                 with suppress(Py4JError, OSError):
-                    _put_back(spark, before)
+                    _restore_settings(spark, before)
 
 
-def _put_back(spark: SparkSession, before: Mapping[str, str | None]) -> None:
+def _restore_settings(spark: SparkSession, before: Mapping[str, str | None]) -> None:
     for key, earlier in before.items():
         if earlier is None:
             spark.conf.unset(key)

@@ -31,23 +31,23 @@ class BackgroundJobs:
     def __init__(self, pool: ThreadPoolExecutor, spark: SparkSession) -> None:
         self._pool = pool
         self._spark = spark
-        self._begun: list[Future[None]] = []
+        self._submitted: list[Future[None]] = []
 
-    def begin(self, work: Callable[[], None]) -> None:
+    def submit(self, work: Callable[[], None]) -> None:
         """Begin work in another thread; its Spark jobs belong to the group of the calling thread, as if it ran here."""
-        self._begun.append(self._pool.submit(inheritable_thread_target(self._spark)(work)))
+        self._submitted.append(self._pool.submit(inheritable_thread_target(self._spark)(work)))
 
-    def finish(self) -> None:
+    def join(self) -> None:
         """Wait for all that was begun, and raise what the first of it raised."""
         self.wait()
-        for work in self._begun:
+        for work in self._submitted:
             work.result()
 
-    def give_up(self) -> None:
+    def discard(self) -> None:
         """Wait for all that was begun, and forget it."""
         self.wait()
-        self._begun.clear()
+        self._submitted.clear()
 
     def wait(self) -> None:
         """Wait for all that was begun, whatever comes of it."""
-        wait(self._begun)
+        wait(self._submitted)

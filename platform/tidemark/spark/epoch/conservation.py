@@ -18,7 +18,7 @@ from tidemark.graph.model.nodes import (
     UnionNode,
     WithColumnsNode,
 )
-from tidemark.spark.columns.tallies import ALIVE, MALFORMED, Figures
+from tidemark.spark.columns.row_counts import MALFORMED, PASSING, RowCounts
 from tidemark.spark.epoch.stateless import StatelessPlan
 from tidemark.spark.epoch.topology import Topology
 from tidemark.spark.operators.base.contract import InputCounts
@@ -27,7 +27,7 @@ from tidemark.state.log.records import OutputRecord
 
 
 @dataclass
-class Balance:
+class ConservationCheck:
     """Counts of one epoch.
 
     ``input_counts`` (by port) and ``emitted`` (rows of results) are by operator, ``staged`` by output name; all exact.
@@ -43,23 +43,23 @@ class Balance:
     unstaged: list[SideOutputNode] = field(default_factory=list)
     recounted: bool = False
 
-    def figures(self, node: Node) -> Figures | None:
+    def counts_of(self, node: Node) -> RowCounts | None:
         """Return the tally of the pass that ends at a node, if that pass ran."""
-        tally = self.rows.tallies.get(id(node))
-        return tally.figures() if tally else None
+        counter = self.rows.row_counters.get(id(node))
+        return counter.counts() if counter else None
 
-    def alive(self, node: Node) -> int:
+    def rows_emitted(self, node: Node) -> int:
         """Return how many rows a node emitted."""
         if not self.rows.available(node):
             return 0
         if isinstance(node, UnionNode):
-            return sum(self.alive(parent) for parent in node.inputs)
+            return sum(self.rows_emitted(parent) for parent in node.inputs)
         if isinstance(node, SideOutputNode):
             return self.side_rows(node)
         if isinstance(node, StatefulNode):
             return self.emitted.get(id(node), 0)
-        figures = self.figures(node)
-        return figures.alive if figures else 0
+        row_counts = self.counts_of(node)
+        return row_counts.passing if row_counts else 0
 
     def side_rows(self, node: SideOutputNode) -> int:
         """Return how many rows a side output has."""
@@ -68,21 +68,23 @@ class Balance:
             counter = emitter.counter_of(node.tag)
             return sum(counts.others.get(counter, 0) for counts in self.input_counts.get(id(emitter), {}).values())
         if isinstance(emitter, SplitNode):
-            figures = self.figures(emitter)
+            row_counts = self.counts_of(emitter)
             tags = [tag.name for tag, _ in emitter.branches]
             branch = tags.index(node.tag.name) if node.tag.name in tags else len(tags)
-            return figures.verdicts.get(branch, 0) if figures else 0
-        verdict = MALFORMED if isinstance(emitter, SourceNode) else self.rows.verdict(emitter) if isinstance(emitter, FilterNode) else ALIVE
+            return row_counts.by_status.get(branch, 0) if row_counts else 0
+        status = (
+            MALFORMED if isinstance(emitter, SourceNode) else self.rows.status_of(emitter) if isinstance(emitter, FilterNode) else PASSING
+        )
         end = self.end_of(emitter)
-        figures = self.figures(end) if end is not None else None
-        return figures.verdicts.get(verdict, 0) if figures else 0
+        row_counts = self.counts_of(end) if end is not None else None
+        return row_counts.by_status.get(status, 0) if row_counts else 0
 
     def end_of(self, node: Node) -> Node | None:
         """Return the node that ends the pass in which a source or filter is counted."""
         if isinstance(node, SourceNode):
             return self.rows.ends.get(node.name)
         for end in self.topology.nodes:
-            if id(end) in self.rows.tallies and any(found is node for found in self.topology.chain(end)[1]):
+            if id(end) in self.rows.row_counters and any(found is node for found in self.topology.fused_path(end)[1]):
                 return end
         return None
 
@@ -99,17 +101,17 @@ class Balance:
     def transforms(self) -> dict[str, TransformProgress]:
         """Return how many rows went into every transform and came out of it."""
         return {
-            self.topology.name(node): TransformProgress(self.alive(node.input), self._came_out(node))
+            self.topology.name(node): TransformProgress(self.rows_emitted(node.input), self._rows_out(node))
             for node in self.topology.nodes
             if isinstance(node, TransformNode)
         }
 
-    def _came_out(self, node: TransformNode) -> int:
+    def _rows_out(self, node: TransformNode) -> int:
         """Return the rows of the pass that begins with what a transform returned."""
         for end in self.topology.nodes:
-            figures = self.figures(end)
-            if figures is not None and self.topology.chain(end)[0] is node:
-                return figures.total
+            row_counts = self.counts_of(end)
+            if row_counts is not None and self.topology.fused_path(end)[0] is node:
+                return row_counts.total
         return 0
 
     def check(self) -> None:
@@ -119,32 +121,32 @@ class Balance:
             ConservationError: rows were lost or made; nothing of the epoch may be committed.
         """
         for node in self.topology.nodes:
-            tally = self.rows.tallies.get(id(node))
-            if tally is not None:
-                figures = tally.figures()
-                self._require(node, figures.total, sum(figures.verdicts.values()))
+            counter = self.rows.row_counters.get(id(node))
+            if counter is not None:
+                row_counts = counter.counts()
+                self._require(node, row_counts.total, sum(row_counts.by_status.values()))
             if isinstance(node, StatefulNode):
                 counts = self.input_counts.get(id(node), {})
                 for port in node.ports:
                     if port.name in counts:
-                        self._hold(port.node, counts[port.name].rows, node)
+                        self._compare(port.node, counts[port.name].rows, node)
         for name, record in self.staged.items():
             source = _same_rows(self.topology.outputs[name].node)
             if source is not None:
-                self._hold(source, record.rows, source)
+                self._compare(source, record.rows, source)
         # A recount may have found side rows where there seemed to be none, and nobody staged them.
         for gate in self.unstaged:
             self._require(gate, self.side_rows(gate), 0)
 
-    def _hold(self, node: Node, exact: int, where: Node) -> None:
-        if self.alive(node) == exact:
+    def _compare(self, node: Node, exact: int, where: Node) -> None:
+        if self.rows_emitted(node) == exact:
             return
         self.recounted = True
-        for found, tally in self.rows.tallies.items():
+        for found, counter in self.rows.row_counters.items():
             again = next(item for item in self.topology.nodes if id(item) == found)
             if not isinstance(again, SplitNode):
-                tally.recount(self.rows.marked(again))
-        self._require(where, self.alive(node), exact)
+                counter.recount(self.rows.rows_and_filtered(again))
+        self._require(where, self.rows_emitted(node), exact)
 
     def _require(self, node: Node, rows_in: int, rows_out: int) -> None:
         if rows_in != rows_out:
@@ -157,25 +159,25 @@ class Balance:
 
     def _filter(self, node: FilterNode) -> FilterProgress:
         end = self.end_of(node)
-        figures = self.figures(end) if end is not None else None
+        row_counts = self.counts_of(end) if end is not None else None
         tag = node.rejects_to.name if node.rejects_to else None
-        if end is None or figures is None:
+        if end is None or row_counts is None:
             return FilterProgress(0, 0, 0, tag)
-        before = figures.verdicts.get(MALFORMED, 0)
-        for found in self.topology.chain(end)[1]:
-            rejected = figures.verdicts.get(self.rows.verdict(found), 0)
+        before = row_counts.by_status.get(MALFORMED, 0)
+        for found in self.topology.fused_path(end)[1]:
+            rejected = row_counts.by_status.get(self.rows.status_of(found), 0)
             if found is node:
-                rows_in = figures.total - before
+                rows_in = row_counts.total - before
                 return FilterProgress(rows_in, rows_in - rejected, rejected, tag)
             before += rejected
         return FilterProgress(0, 0, 0, tag)
 
     def _split(self, node: SplitNode) -> FilterProgress:
-        figures = self.figures(node)
-        if figures is None:
+        row_counts = self.counts_of(node)
+        if row_counts is None:
             return FilterProgress(0, 0, 0)
-        rest = 0 if node.otherwise else figures.verdicts.get(len(node.branches), 0)
-        return FilterProgress(figures.total, figures.total - rest, rest)
+        rest = 0 if node.otherwise else row_counts.by_status.get(len(node.branches), 0)
+        return FilterProgress(row_counts.total, row_counts.total - rest, rest)
 
 
 def _same_rows(node: Node) -> Node | None:

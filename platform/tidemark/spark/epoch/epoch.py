@@ -25,15 +25,15 @@ from tidemark.semantics.watermarks.watermarks import (
     operator_watermark,
 )
 from tidemark.spark.columns.epoch_plan import EpochPlan
-from tidemark.spark.columns.tallies import observe_splits
+from tidemark.spark.columns.row_counts import observe_splits
 from tidemark.spark.epoch.background_jobs import BackgroundJobs, thread_pool
-from tidemark.spark.epoch.conservation import Balance
+from tidemark.spark.epoch.conservation import ConservationCheck
 from tidemark.spark.epoch.schedule import EpochSchedule, Pass, What, build_schedule
 from tidemark.spark.epoch.stateless import StatelessPlan
 from tidemark.spark.epoch.topology import Topology
 from tidemark.spark.operators.base.contract import OperatorContext, OperatorRuntime, PortInput
 from tidemark.spark.sinks.sinks import BoundSink
-from tidemark.spark.sources.intake import take_in
+from tidemark.spark.sources.intake import prepare_batch
 from tidemark.state.log.records import OperatorState, OutputRecord
 from tidemark.state.store.store import JobStore
 
@@ -45,18 +45,18 @@ if TYPE_CHECKING:
 class RuntimeContext:
     """What all epochs of a run share.
 
-    ``store`` is the job's folder; ``steps`` are by ``id(node)``, ``definitions`` by uid as they are recorded, ``sinks`` by output name.
-    ``varies`` says which nodes could give other rows when they are read again; filled in as epochs ask. ``expected`` are the side outputs
-    that had rows in the epoch before. ``pool`` are the threads for work beside the epoch's own.
+    ``store`` is the job's folder; ``runtimes`` are by ``id(node)``, ``definitions`` by uid as they are recorded, ``sinks`` by output name.
+    ``nondeterministic`` says which nodes could give other rows when they are read again; filled in as epochs ask. ``expected`` are the side
+    outputs that had rows in the epoch before. ``pool`` are the threads for work beside the epoch's own.
     """
 
     store: JobStore
     topology: Topology
-    steps: Mapping[int, OperatorRuntime]
+    runtimes: Mapping[int, OperatorRuntime]
     definitions: Mapping[str, Mapping[str, object]]
     sinks: Mapping[str, BoundSink]
     clock: Clock
-    varies: dict[int, bool] = field(default_factory=dict)
+    nondeterministic: dict[int, bool] = field(default_factory=dict)
     expected: set[str] = field(default_factory=set)
     pool: ThreadPoolExecutor = field(default_factory=thread_pool)
 
@@ -84,22 +84,24 @@ class EpochRun:
         self.observed: dict[str, dict[str, SplitObservation]] = {}
         self._context = context
         self._spark = spark
-        self._beside = BackgroundJobs(context.pool, spark)
+        self._background = BackgroundJobs(context.pool, spark)
         self._timing = threading.Lock()
         self._begin(plan.strict)
 
     def _begin(self, strict: frozenset[str]) -> None:
         """Start the epoch, or start it again: what was staged until now is nobody's, and swept one day."""
         plan, topology = self.plan, self.topology
-        self._beside.give_up()
+        self._background.discard()
         self.outputs.clear()
         self.early: dict[str, SideOutputNode] = {}
         self.observed.clear()
         self._staged: set[str] = set()
         self._emitting: dict[int, tuple[Observation, float]] = {}
-        self.operators = {id(node): self._context.steps[id(node)].begin(self._setting(topology.name(node))) for node in topology.operators}
+        self.operators = {
+            id(node): self._context.runtimes[id(node)].begin(self._operator_context(topology.name(node))) for node in topology.operators
+        }
         self.intakes = {
-            source.name: take_in(
+            source.name: prepare_batch(
                 source,
                 plan.batches[source.name],
                 plan.processing_time,
@@ -115,12 +117,12 @@ class EpochRun:
             self.intakes,
             {name: tuple(split for split in state.splits if split) for name, state in plan.before.sources.items()},
             lambda node, counter, inputs: self.operators[id(node)].side_rows(counter, inputs),
-            self._context.varies,
+            self._context.nondeterministic,
             run=self._count_rows,
         )
-        self.balance = Balance(topology, self.rows)
+        self.conservation = ConservationCheck(topology, self.rows)
 
-    def _setting(self, uid: str) -> OperatorContext:
+    def _operator_context(self, uid: str) -> OperatorContext:
         definition = self._context.definitions[uid]
         return OperatorContext(
             spark=self._spark,
@@ -140,39 +142,39 @@ class EpochRun:
             ConservationError: rows were lost or made.
         """
         try:
-            self._take_in()
-            self._make(self._context.schedule.rest)
-            self._beside.finish()
+            self._read_input()
+            self._run_passes(self._context.schedule.rest)
+            self._background.join()
             self._discard_empty_prestaged()
             for name, sink in self._context.sinks.items():
-                self.outputs.setdefault(name, sink.nothing())
+                self.outputs.setdefault(name, sink.empty_record())
             crash_point("outputs-staged")
-            self.balance.staged = {name: record for name, record in self.outputs.items() if record.files}
-            self.balance.unstaged = self._gates_passed_by()
+            self.conservation.staged = {name: record for name, record in self.outputs.items() if record.files}
+            self.conservation.unstaged = self._gates_passed_by()
             with self._stage("check"):
-                self.balance.check()
-                if self.balance.recounted:
+                self.conservation.check()
+                if self.conservation.recounted:
                     # What is said of splits came of the same counts.
                     self.observed.clear()
                     self._advance_sources()
         finally:
-            self._beside.wait()
+            self._background.wait()
             self.rows.release()
 
-    def _take_in(self) -> None:
+    def _read_input(self) -> None:
         """Read the input; once more, strictly, where rows too far ahead of processing time are found, or may have made it fail."""
         try:
-            self._make(self._context.schedule.input)
+            self._run_passes(self._context.schedule.input)
         except PySparkException:
             ahead = frozenset(name for name, intake in self.intakes.items() if not intake.strict and intake.bounded)
             if not ahead:
                 raise
         else:
-            ahead = self._ahead()
+            ahead = self._sources_ahead()
         if ahead:
             self.rows.release()
             self._begin(self.plan.strict | ahead)
-            self._make(self._context.schedule.input)
+            self._run_passes(self._context.schedule.input)
 
     @contextmanager
     def _stage(self, name: str) -> Iterator[None]:
@@ -180,13 +182,13 @@ class EpochRun:
         try:
             yield
         finally:
-            self._took(name, begun)
+            self._record_duration(name, begun)
 
-    def _took(self, name: str, begun: float) -> None:
+    def _record_duration(self, name: str, begun: float) -> None:
         with self._timing:
             self.stages[name] = self.stages.get(name, 0) + round((self._context.clock.monotonic() - begun) * 1000)
 
-    def _ahead(self) -> frozenset[str]:
+    def _sources_ahead(self) -> frozenset[str]:
         """Return the sources that took in rows too far ahead of processing time."""
         return frozenset(
             name
@@ -195,7 +197,7 @@ class EpochRun:
             and any((seen.max_event_time or intake.latest) > intake.latest for seen in self._observe(intake.node).values())
         )
 
-    def _make(self, passes: Iterable[Pass]) -> None:
+    def _run_passes(self, passes: Iterable[Pass]) -> None:
         """Make passes one after the other, each if what it asks for is there."""
         handlers: dict[What, Callable[[Pass], None]] = {
             "process": self._process,
@@ -210,30 +212,30 @@ class EpochRun:
         for each in passes:
             handlers[each.what](each)
 
-    def _process(self, made: Pass) -> None:
+    def _process(self, planned: Pass) -> None:
         """Take input into an operator's state."""
-        node = _operator_of(made)
+        node = _operator_of(planned)
         ports = [port for port in node.ports if self.rows.available(port.node)]
         if ports:
-            with self._stage(f"absorb {made.subject}"):
+            with self._stage(f"absorb {planned.subject}"):
                 self.operators[id(node)].process_batch({port.name: self._port_input(node, port) for port in ports})
                 self._collect_input_counts(node)
 
     def _port_input(self, node: StatefulNode, port: Port) -> PortInput:
-        fused = self.rows.with_dead(port.node) if self.operators[id(node)].step.can_fuse_counts else None
+        fused = self.rows.rows_with_status(port.node) if self.operators[id(node)].runtime.can_fuse_counts else None
         return PortInput(*fused) if fused else PortInput(self.rows.rows(port.node))
 
     def _collect_input_counts(self, node: StatefulNode) -> None:
         """Take over what became of an operator's input, as soon as it is known."""
         counts = self.operators[id(node)].input_counts
         if counts is not None:
-            self.balance.input_counts[id(node)] = counts
+            self.conservation.input_counts[id(node)] = counts
 
-    def _count(self, made: Pass) -> None:
+    def _count(self, planned: Pass) -> None:
         """Tally the rows of a source or filter that no pass reads, unless a side output that was expected did."""
-        emitter = _node_of(made)
-        empty = made.gate is not None and self.balance.side_rows(made.gate) == 0
-        if self.rows.available(emitter) and id(emitter) not in self.rows.tallies and not empty:
+        emitter = _node_of(planned)
+        empty = planned.gate is not None and self.conservation.side_rows(planned.gate) == 0
+        if self.rows.available(emitter) and id(emitter) not in self.rows.row_counters and not empty:
             self._count_rows(self.rows.rows(emitter))
 
     def _count_rows(self, rows: DataFrame) -> None:
@@ -245,58 +247,58 @@ class EpochRun:
         with self._stage("watermarks"):
             self._advance_sources()
 
-    def _emit(self, made: Pass) -> None:
+    def _emit(self, planned: Pass) -> None:
         """Ask an operator for what is due at its watermark; nothing of it need have run yet."""
-        node = _operator_of(made)
+        node = _operator_of(planned)
         run = self.operators[id(node)]
         inputs = [self.sources[source.name] for source in self.topology.upstream_sources(node)]
         observation = Observation()
-        event_time = operator_watermark(run.setting.before.watermark, inputs)
-        with self._stage(f"fire {made.subject}"):
+        event_time = operator_watermark(run.context.before.watermark, inputs)
+        with self._stage(f"fire {planned.subject}"):
             results = run.emit(run.watermark_of(event_time), observation)
         self._collect_input_counts(node)
         if results is not None and self.topology.consumers.get(id(node)):
             self.rows.set_results(node, results)
             self._emitting[id(node)] = (observation, self._context.clock.monotonic())
 
-    def _consume(self, made: Pass) -> None:
+    def _consume(self, planned: Pass) -> None:
         """Read the counts of results that were written, and the results themselves where nothing else did."""
-        node = _operator_of(made)
+        node = _operator_of(planned)
         if id(node) not in self._emitting:
             return
         observation, since = self._emitting.pop(id(node))
         try:
-            if made.reads:
+            if planned.reads:
                 self.rows.rows(node).write.format("noop").mode("overwrite").save()
-            self.balance.emitted[id(node)] = self.operators[id(node)].emitted(observation)
+            self.conservation.emitted[id(node)] = self.operators[id(node)].emitted(observation)
         finally:
-            self._took(f"fire {made.subject}", since)
+            self._record_duration(f"fire {planned.subject}", since)
 
-    def _compact(self, made: Pass) -> None:
-        work = self.operators[id(_operator_of(made))].compact()
+    def _compact(self, planned: Pass) -> None:
+        work = self.operators[id(_operator_of(planned))].compact()
         if work is not None:
-            self._beside.begin(partial(self._timed, "upkeep", work))
+            self._background.submit(partial(self._timed, "upkeep", work))
 
     def _timed(self, name: str, work: Callable[[], None]) -> None:
         with self._stage(name):
             work()
 
-    def _output(self, made: Pass) -> None:
+    def _output(self, planned: Pass) -> None:
         """Stage an output that has rows in every epoch."""
-        if self.rows.available(_node_of(made)):
-            self._stage_rows(made.subject, self._rows_of(made))
+        if self.rows.available(_node_of(planned)):
+            self._stage_rows(planned.subject, self._rows_of(planned))
 
-    def _side_output(self, made: Pass) -> None:
+    def _side_output(self, planned: Pass) -> None:
         """Stage late, rejected or malformed rows beside what goes on: where there are any, or where some are expected."""
-        if made.gate is None or made.subject in self._staged or not self.rows.available(_node_of(made)):
+        if planned.gate is None or planned.subject in self._staged or not self.rows.available(_node_of(planned)):
             return
-        if made.when == "expected":
-            if made.subject not in self._context.expected or not self._reads_files(made.gate):
+        if planned.when == "expected":
+            if planned.subject not in self._context.expected or not self._reads_files(planned.gate):
                 return
-            self.early[made.subject] = made.gate
-        elif not self.balance.side_rows(made.gate):
+            self.early[planned.subject] = planned.gate
+        elif not self.conservation.side_rows(planned.gate):
             return
-        self._beside.begin(partial(self._stage_rows, made.subject, self._rows_of(made)))
+        self._background.submit(partial(self._stage_rows, planned.subject, self._rows_of(planned)))
 
     def _reads_files(self, gate: SideOutputNode) -> bool:
         """Whether a side output's rows are looked up in sources' files, and a second reading gives the same."""
@@ -308,7 +310,7 @@ class EpochRun:
         """Let go of what was staged though nothing was there, and remember which side outputs had rows."""
         for name, gate in self.early.items():
             # Rows that no count knows of stay for the balance to find.
-            if not self.balance.side_rows(gate) and not self.outputs[name].rows:
+            if not self.conservation.side_rows(gate) and not self.outputs[name].rows:
                 self._staged.discard(name)
                 del self.outputs[name]
         self._context.expected.clear()
@@ -319,9 +321,9 @@ class EpochRun:
         gates = (self.topology.gate(output.node) for name, output in self.topology.outputs.items() if name not in self._staged)
         return [gate for gate in gates if gate is not None]
 
-    def _rows_of(self, made: Pass) -> DataFrame:
-        self._staged.add(made.subject)
-        return self.rows.rows(_node_of(made))
+    def _rows_of(self, planned: Pass) -> DataFrame:
+        self._staged.add(planned.subject)
+        return self.rows.rows(_node_of(planned))
 
     def _stage_rows(self, name: str, rows: DataFrame) -> None:
         with self._stage(f"output {name}"):
@@ -335,38 +337,38 @@ class EpochRun:
             after = advance(
                 source.watermarks,
                 before,
-                end.tell(self._observe(source), before),
+                end.annotate(self._observe(source), before),
                 processing_time=self.plan.processing_time,
                 caught_up=end.caught_up,
-                looked_at=end.looked_at,
+                looked_at=end.polled_at,
             )
             self.sources[source.name] = end_of_input(after) if self.plan.end_of_input else after
 
     def _observe(self, source: SourceNode) -> Mapping[str, SplitObservation]:
         """Return what the epoch showed of a source's splits; looked up once, for it may take a Spark job."""
         if source.name not in self.observed:
-            self.observed[source.name] = self._look_at_splits(source)
+            self.observed[source.name] = self._query_splits(source)
         return self.observed[source.name]
 
-    def _look_at_splits(self, source: SourceNode) -> dict[str, SplitObservation]:
+    def _query_splits(self, source: SourceNode) -> dict[str, SplitObservation]:
         end = self.rows.ends.get(source.name)
         if end is None:
             return {}
-        tally = self.rows.tallies[id(end)]
-        figures = tally.figures()
-        if figures.unknown_splits or tally.by_group:
+        counter = self.rows.row_counters[id(end)]
+        row_counts = counter.counts()
+        if row_counts.unknown_splits or counter.by_group:
             return observe_splits(self.intakes[source.name].rows, source)
-        return {name: seen for name, seen in figures.splits.items() if seen.rows}
+        return {name: seen for name, seen in row_counts.splits.items() if seen.rows}
 
 
-def _node_of(made: Pass) -> Node:
-    if made.node is None:
-        raise ValueError(f"a pass without a node: {made}")
-    return made.node
+def _node_of(planned: Pass) -> Node:
+    if planned.node is None:
+        raise ValueError(f"a pass without a node: {planned}")
+    return planned.node
 
 
-def _operator_of(made: Pass) -> StatefulNode:
-    node = _node_of(made)
+def _operator_of(planned: Pass) -> StatefulNode:
+    node = _node_of(planned)
     if not isinstance(node, StatefulNode):
-        raise TypeError(f"no operator: {made}")
+        raise TypeError(f"no operator: {planned}")
     return node

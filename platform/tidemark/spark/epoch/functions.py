@@ -9,8 +9,8 @@ from pyspark.sql.types import StructType
 
 from tidemark.errors import UserCodeError
 from tidemark.graph.model.nodes import FunctionNode
-from tidemark.spark.columns.expressions import MOST_PIECES, POSITION, hidden_of, struct_of, visible_of
-from tidemark.spark.columns.user_values import MisfitColumnError, MisfitError, fitted_batch, typed_batch
+from tidemark.spark.columns.expressions import MAX_PIECES, POSITION, hidden_of, struct_of, visible_of
+from tidemark.spark.columns.user_values import MisfitColumnError, MisfitError, coerce_batch, typed_batch
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -97,7 +97,7 @@ def _on_rows(
                     parents.append(number)
                     places.append(place)
             try:
-                table = fitted_batch(results, schema)
+                table = coerce_batch(results, schema)
             except MisfitError as misfit:
                 raise UserCodeError(
                     f"the function returned {misfit}",
@@ -127,8 +127,8 @@ def _nth_positions(positions: pa.StructArray, places: list[int]) -> pa.StructArr
 
     fields = [field.name for field in positions.type]
     columns = dict(zip(fields, positions.flatten(), strict=True))
-    nth = pc.min_element_wise(pa.array(places, pa.int64()), MOST_PIECES - 1)
-    columns["row"] = pc.bit_wise_or(pc.multiply(columns["row"], MOST_PIECES), nth)
+    nth = pc.min_element_wise(pa.array(places, pa.int64()), MAX_PIECES - 1)
+    columns["row"] = pc.bit_wise_or(pc.multiply(columns["row"], MAX_PIECES), nth)
     return pa.StructArray.from_arrays([columns[name] for name in fields], fields=list(positions.type))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidemark.graph.model.nodes import SourceNode, StatefulNode
 from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK, SourceState
-from tidemark.spark.columns.tallies import MALFORMED
+from tidemark.spark.columns.row_counts import MALFORMED
 from tidemark.spark.epoch.epoch import EpochRun
 from tidemark.spark.operators.base.contract import LATE, OperatorEpoch
 from tidemark.state.log.progress import EpochProgress, OperatorProgress, OutputProgress, SourceProgress, SplitProgress
@@ -32,22 +32,22 @@ def build_progress(run: EpochRun, job: str, *, duration_ms: int, spark_jobs: int
         rows_in=sum(source.rows_read for source in sources.values()),
         rows_out=sum(output.rows for output in outputs.values()),
         sources=sources,
-        filters=run.balance.filters(),
+        filters=run.conservation.filters(),
         operators={run.topology.name(node): _operator(run, node, run.operators[id(node)]) for node in run.topology.operators},
         outputs=outputs,
         stages=dict(run.stages),
         spark_jobs=spark_jobs,
         end_of_input=run.plan.end_of_input,
-        transforms=run.balance.transforms(),
+        transforms=run.conservation.transforms(),
     )
 
 
 def _source(run: EpochRun, source: SourceNode) -> SourceProgress:
     state = run.sources[source.name]
     end = run.rows.ends.get(source.name)
-    figures = run.balance.figures(end) if end is not None else None
-    read = figures.total if figures else 0
-    malformed = figures.verdicts.get(MALFORMED, 0) if figures else 0
+    row_counts = run.conservation.counts_of(end) if end is not None else None
+    read = row_counts.total if row_counts else 0
+    malformed = row_counts.by_status.get(MALFORMED, 0) if row_counts else 0
     observed = run.observed[source.name]
     watermark = known(state.watermark)
     return SourceProgress(
@@ -78,13 +78,13 @@ def _held_by(state: SourceState) -> str | None:
 def _operator(run: EpochRun, node: StatefulNode, operator: OperatorEpoch) -> OperatorProgress:
     """Return the progress of an operator: here what all kinds have, the rest from the kind."""
     state = operator.snapshot()
-    ports = run.balance.input_counts.get(id(node), {}).values()
+    ports = run.conservation.input_counts.get(id(node), {}).values()
     others: dict[str, int] = {}
     for counts in ports:
         for name, rows in counts.others.items():
             others[name] = others.get(name, 0) + rows
     common = OperatorProgress(
-        rows_in=sum(run.balance.alive(port.node) for port in node.ports),
+        rows_in=sum(run.conservation.rows_emitted(port.node) for port in node.ports),
         rows_accepted=sum(counts.accepted for counts in ports),
         rows_late=others.pop(LATE, 0),
         watermark=known(state.watermark),

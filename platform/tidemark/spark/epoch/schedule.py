@@ -12,7 +12,7 @@ from typing import Literal
 
 from tidemark.graph.model.nodes import FilterNode, Node, SideOutputNode, SourceNode, SplitNode, StatefulNode, UnionNode, walk
 from tidemark.graph.operators.registry import kind_of
-from tidemark.spark.epoch.topology import CHAINABLE, Topology, operators_before, result_operators
+from tidemark.spark.epoch.topology import FUSABLE, Topology, operators_before, result_operators
 
 What = Literal["process", "count", "watermarks", "emit", "output", "side_output", "consume", "compact"]
 When = Literal["always", "has_input", "has_rows", "emitted", "expected", "has_work"]
@@ -36,8 +36,8 @@ class Pass:
     ``count`` reads what no other pass counts, ``watermarks`` advances those of the sources.
 
     ``subject`` is a name: of an operator, an output, a source or a filter. ``counts`` are the sources, filters, side outputs and results
-    whose rows are known after this pass, and not before. ``beside`` says that the epoch goes on meanwhile. ``of`` is what ``when`` asks
-    for: the side output ``gate``, or an operator. ``node`` is the operator, or the node whose rows are read.
+    whose rows are known after this pass, and not before. ``in_background`` says that the epoch goes on meanwhile. ``of`` is what ``when``
+    asks for: the side output ``gate``, or an operator. ``node`` is the operator, or the node whose rows are read.
     """
 
     what: What
@@ -45,7 +45,7 @@ class Pass:
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     counts: tuple[str, ...] = ()
-    beside: bool = False
+    in_background: bool = False
     when: When = "always"
     of: str = ""
     node: Node | None = field(default=None, repr=False)
@@ -59,7 +59,7 @@ class Pass:
             for name, names in (("reads", self.reads), ("writes", self.writes), ("counts", self.counts))
             if names
         ]
-        parts += ["beside what follows"] if self.beside else []
+        parts += ["beside what follows"] if self.in_background else []
         parts += [_WHEN[self.when].format(of=self.of)] if self.when != "always" else []
         return f"{what}: {'; '.join(parts)}" if parts else what
 
@@ -143,7 +143,7 @@ class _Builder:
             unread = not any(found is node for found in result_operators(*reading))
             results = (f"results of {name}",)
             yield Pass("consume", name, results if unread else (), counts=results, when="emitted", of=name, node=node)
-        yield Pass("compact", name, (f"state of {name}",), (f"state of {name}",), beside=True, when="has_work", node=node)
+        yield Pass("compact", name, (f"state of {name}",), (f"state of {name}",), in_background=True, when="has_work", node=node)
 
     def _following(self, node: StatefulNode) -> Iterator[Pass]:
         """Yield the operators that an operator's results go into: they take them in now, so that the results are read once."""
@@ -172,7 +172,7 @@ class _Builder:
                 of = self._topology.name(gate)
                 writes = (f"output {name}",)
                 yield self._pass(
-                    "side_output", name, (output.node,), writes, when="has_rows", of=of, node=output.node, gate=gate, beside=True
+                    "side_output", name, (output.node,), writes, when="has_rows", of=of, node=output.node, gate=gate, in_background=True
                 )
 
     def _expected(self) -> Iterator[Pass]:
@@ -184,7 +184,9 @@ class _Builder:
             gate = self._topology.gate(output.node)
             if gate is not None and self._settled(output.node) and self._read_from_files(gate):
                 names = _read_names(self._topology, [output.node])
-                yield Pass("side_output", name, names, (f"output {name}",), beside=True, when="expected", node=output.node, gate=gate)
+                yield Pass(
+                    "side_output", name, names, (f"output {name}",), in_background=True, when="expected", node=output.node, gate=gate
+                )
 
     def _count(self, emitter: Node, gate: SideOutputNode | None = None) -> Pass:
         of = self._topology.name(gate) if gate is not None else ""
@@ -210,7 +212,7 @@ class _Builder:
         node: Node,
         of: str = "",
         gate: SideOutputNode | None = None,
-        beside: bool = False,
+        in_background: bool = False,
     ) -> Pass:
         """Return a pass over nodes' rows, and note what is counted in it."""
         nodes = tuple(nodes)
@@ -220,7 +222,7 @@ class _Builder:
         for each in nodes:
             self._counted.read(each)
         counts = tuple(name for name in self._counted.names(self._had_turn, self._processed) if name not in before)
-        return Pass(what, subject, _read_names(self._topology, nodes), writes, counts, beside, when, of, node, gate)
+        return Pass(what, subject, _read_names(self._topology, nodes), writes, counts, in_background, when, of, node, gate)
 
     def _settled(self, *nodes: Node) -> bool:
         """Whether all operators that must have had their turn before rows of nodes can be read have had it."""
@@ -259,10 +261,10 @@ class _Counted:
     def knows(self, emitter: Node) -> bool:
         """Whether the rows of a source or filter are counted."""
         if isinstance(emitter, SourceNode):
-            return any(self._topology.chain(end)[0] is emitter for end in self._tallied.values())
+            return any(self._topology.fused_path(end)[0] is emitter for end in self._tallied.values())
         if isinstance(emitter, SplitNode):
             return self.ends_at(emitter)
-        return any(found is emitter for end in self._tallied.values() for found in self._topology.chain(end)[1])
+        return any(found is emitter for end in self._tallied.values() for found in self._topology.fused_path(end)[1])
 
     def knows_side(self, side: SideOutputNode, had_turn: set[int], processed: set[int]) -> bool:
         """Whether the rows of a side output are counted, given the operators that had their turn, and those that took input."""
@@ -284,7 +286,7 @@ class _Counted:
         """Follow the rows that a node's are made of."""
         if isinstance(node, SideOutputNode):
             self._look_up(node)
-        elif isinstance(node, CHAINABLE):
+        elif isinstance(node, FUSABLE):
             parent = node.input
             (self.read if self._topology.shared(parent) else self._mark)(parent)
         elif not isinstance(node, StatefulNode):

@@ -36,8 +36,8 @@ from tidemark.spark.columns.expressions import (
     HIDDEN,
     META,
     POSITION,
+    ROW_STATUS,
     SPLIT,
-    VERDICT,
     column,
     hidden_of,
     is_name,
@@ -45,10 +45,10 @@ from tidemark.spark.columns.expressions import (
     quoted,
     visible_of,
 )
-from tidemark.spark.columns.tallies import ALIVE, MALFORMED, Tally
-from tidemark.spark.columns.unions import united
+from tidemark.spark.columns.row_counts import MALFORMED, PASSING, RowCounter
+from tidemark.spark.columns.unions import union_rows
 from tidemark.spark.epoch.functions import apply_function
-from tidemark.spark.epoch.topology import CHAINABLE, Topology, may_vary
+from tidemark.spark.epoch.topology import FUSABLE, Topology, may_be_nondeterministic
 from tidemark.spark.sources.intake import FIRST_FILTER, Intake
 from tidemark.spark.sources.malformed import malformed_rows
 
@@ -67,7 +67,7 @@ class StatelessPlan:
         intakes: the judged rows of each source, by its name.
         known_splits: names of the splits seen in earlier epochs, by source.
         side_rows: returns which rows of its ports an operator counts under a name.
-        varies: whether a second reading of a node could give other rows, as far as it was asked before in this run; filled in.
+        nondeterministic: whether a second reading of a node could give other rows, as far as it was asked before in this run; filled in.
         run: makes a pass over rows, so that their tally is known.
     """
 
@@ -77,7 +77,7 @@ class StatelessPlan:
         intakes: Mapping[str, Intake],
         known_splits: Mapping[str, tuple[str, ...]],
         side_rows: Callable[[StatefulNode, str, Mapping[str, DataFrame]], DataFrame],
-        varies: dict[int, bool],
+        nondeterministic: dict[int, bool],
         *,
         run: Callable[[DataFrame], None],
     ) -> None:
@@ -85,24 +85,24 @@ class StatelessPlan:
         self._intakes = intakes
         self._known_splits = known_splits
         self._side_rows = side_rows
-        self._varies = varies
+        self._nondeterministic = nondeterministic
         self._run = run
-        self._marked: dict[int, DataFrame] = {}
+        self._rows_and_filtered: dict[int, DataFrame] = {}
         self._rows: dict[int, DataFrame] = {}
         self._persisted: list[DataFrame] = []
         self._results: dict[int, DataFrame] = {}
         filters = [node for node in topology.nodes if isinstance(node, FilterNode)]
-        self._verdicts = {id(node): FIRST_FILTER + number for number, node in enumerate(filters)}
-        self.tallies: dict[int, Tally] = {}
+        self._statuses = {id(node): FIRST_FILTER + number for number, node in enumerate(filters)}
+        self.row_counters: dict[int, RowCounter] = {}
         self.ends: dict[str, Node] = {}
 
-    def verdict(self, node: FilterNode) -> int:
+    def status_of(self, node: FilterNode) -> int:
         """Return the number that marks rows which a filter let go."""
-        return self._verdicts[id(node)]
+        return self._statuses[id(node)]
 
     def set_results(self, operator: StatefulNode, results: DataFrame) -> None:
         """Say what an operator emitted in this epoch; kept, when more than one consumer reads it."""
-        self._results[id(operator)] = self._keep(results) if self._topology.shared(operator) else results
+        self._results[id(operator)] = self._cache(results) if self._topology.shared(operator) else results
 
     def available(self, node: Node) -> bool:
         """Whether a node has rows in this epoch: its source was read, or the operator it follows emitted."""
@@ -114,21 +114,21 @@ class StatelessPlan:
             return any(self.available(port.node) for port in node.emitter.ports)
         return any(self.available(parent) for parent in node.inputs)
 
-    def marked(self, node: Node) -> DataFrame:
+    def rows_and_filtered(self, node: Node) -> DataFrame:
         """Return the node's rows with verdicts, those that dropped out included."""
-        found = self._marked.get(id(node))
+        found = self._rows_and_filtered.get(id(node))
         if found is None:
-            found = self._make_marked(node)
-            if (self._topology.shared(node) and not isinstance(node, SplitNode)) or self._read_again(node):
-                found = self._keep(found)
-            self._marked[id(node)] = found
+            found = self._make_rows_and_filtered(node)
+            if (self._topology.shared(node) and not isinstance(node, SplitNode)) or self._must_be_cached(node):
+                found = self._cache(found)
+            self._rows_and_filtered[id(node)] = found
         return found
 
     def rows(self, node: Node) -> DataFrame:
         """Return the node's rows that are alive, tallied."""
         found = self._rows.get(id(node))
         if found is None:
-            found = self._tallied(node)
+            found = self._counted_rows(node)
             self._rows[id(node)] = found
         return found
 
@@ -138,93 +138,93 @@ class StatelessPlan:
             frame.unpersist()
         self._persisted.clear()
 
-    def _keep(self, frame: DataFrame) -> DataFrame:
+    def _cache(self, frame: DataFrame) -> DataFrame:
         kept = frame.persist(StorageLevel.MEMORY_AND_DISK)
         self._persisted.append(kept)
         return kept
 
-    def _read_again(self, node: Node) -> bool:
+    def _must_be_cached(self, node: Node) -> bool:
         """Whether late or rejected rows will be looked up in the node's rows, and a second reading could change these."""
-        found = self._varies.get(id(node))
+        found = self._nondeterministic.get(id(node))
         if found is None:
             sides = [side for side in self._topology.nodes if isinstance(side, SideOutputNode)]
             looked_up = not isinstance(node, SourceNode | StatefulNode) and any(
                 found is node for side in sides for found in _looked_up(side)
             )
-            found = looked_up and (may_vary(node) or not _repeatable(self._make_marked(node)))
+            found = looked_up and (may_be_nondeterministic(node) or not _is_deterministic(self._make_rows_and_filtered(node)))
             # Of a union only the streams that have rows in this epoch were looked at.
             if all(self.available(source) for source in self._topology.upstream_sources(node)):
-                self._varies[id(node)] = found
+                self._nondeterministic[id(node)] = found
         return found
 
-    def _tallied(self, node: Node) -> DataFrame:
+    def _counted_rows(self, node: Node) -> DataFrame:
         if isinstance(node, UnionNode):
             together = self._boundary(node)
-            return self._keep(together) if self._topology.shared(node) or self._read_again(node) else together
+            return self._cache(together) if self._topology.shared(node) or self._must_be_cached(node) else together
         if isinstance(node, SideOutputNode | StatefulNode):
             return self._boundary(node)
-        marked = self.marked(node)
-        return _living(self._new_tally(node).attach(marked))
+        marked = self.rows_and_filtered(node)
+        return _passing(self._new_row_counter(node).attach(marked))
 
-    def _new_tally(self, node: Node) -> Tally:
-        start, filters = self._topology.chain(node)
+    def _new_row_counter(self, node: Node) -> RowCounter:
+        start, filters = self._topology.fused_path(node)
         source = start if isinstance(start, SourceNode) else None
         splits = self._known_splits.get(source.name, ()) if source else ()
-        verdicts = [self.verdict(found) for found in filters]
-        tally = Tally([MALFORMED, *verdicts] if source else verdicts, source, splits)
-        self.tallies[id(node)] = tally
+        statuses = [self.status_of(found) for found in filters]
+        counter = RowCounter([MALFORMED, *statuses] if source else statuses, source, splits)
+        self.row_counters[id(node)] = counter
         if source:
             self.ends[source.name] = node
-        return tally
+        return counter
 
-    def with_dead(self, node: Node) -> tuple[DataFrame, Tally] | None:
+    def rows_with_status(self, node: Node) -> tuple[DataFrame, RowCounter] | None:
         """Return the node's rows with their verdicts, for its only consumer to group and tally.
 
         None where they must be tallied row by row.
         """
-        if not isinstance(node, (SourceNode, *CHAINABLE)) or self._topology.shared(node) or id(node) in self._rows:
+        if not isinstance(node, (SourceNode, *FUSABLE)) or self._topology.shared(node) or id(node) in self._rows:
             return None
-        marked = self.marked(node)
+        marked = self.rows_and_filtered(node)
         if SPLIT in marked.columns:
             return None
-        tally = self._new_tally(node)
-        return None if tally.by_group else (marked, tally)
+        counter = self._new_row_counter(node)
+        return None if counter.by_group else (marked, counter)
 
-    def alive(self, node: Node) -> DataFrame:
+    def passing_rows(self, node: Node) -> DataFrame:
         """Return the node's living rows without a tally."""
-        return _living(self.marked(node))
+        return _passing(self.rows_and_filtered(node))
 
     def reads_input_alone(self, node: Node) -> bool:
         """Whether the rows of a node are made of a source's files each time anew, by nothing but filters and expressions."""
         path = self._topology.path_to_source(node)
-        return path is not None and not any(map(self._read_again, path))
+        return path is not None and not any(map(self._must_be_cached, path))
 
-    def _make_marked(self, node: Node) -> DataFrame:
+    def _make_rows_and_filtered(self, node: Node) -> DataFrame:
         if isinstance(node, SourceNode):
             return self._intakes[node.name].rows
-        if not isinstance(node, CHAINABLE):
-            return self._boundary(node).withColumn(VERDICT, F.lit(ALIVE))
+        if not isinstance(node, FUSABLE):
+            return self._boundary(node).withColumn(ROW_STATUS, F.lit(PASSING))
         parent = node.input
         return self._step(node, self._before(parent))
 
     def _before(self, parent: Node) -> DataFrame:
         """Return the rows that a pass goes on with; where several consumers share them, a new pass begins."""
         if self._topology.shared(parent):
-            return self.rows(parent).withColumn(VERDICT, F.lit(ALIVE))
-        return self.marked(parent)
+            return self.rows(parent).withColumn(ROW_STATUS, F.lit(PASSING))
+        return self.rows_and_filtered(parent)
 
     def _step(self, node: Node, before: DataFrame) -> DataFrame:
-        alive = F.col(VERDICT) == ALIVE
+        passing = F.col(ROW_STATUS) == PASSING
         if isinstance(node, FilterNode):
             # Not behind AND: what occurs twice there Spark works out beforehand, for rows that dropped out as well.
-            fails = F.when(alive, ~F.coalesce(column(node.condition), F.lit(False)))
-            gone = F.when(fails, F.lit(self.verdict(node))).otherwise(F.col(VERDICT))
-            return before.withColumn(VERDICT, gone)
-        hidden = [name for name in (*HIDDEN, CORRUPT, VERDICT) if name in before.columns]
+            fails = F.when(passing, ~F.coalesce(column(node.condition), F.lit(False)))
+            gone = F.when(fails, F.lit(self.status_of(node))).otherwise(F.col(ROW_STATUS))
+            return before.withColumn(ROW_STATUS, gone)
+        hidden = [name for name in (*HIDDEN, CORRUPT, ROW_STATUS) if name in before.columns]
         if isinstance(node, SelectNode):
-            return before.select(*(_guarded(e, alive).alias(name) for name, e in node.columns), *hidden)
+            return before.select(*(_guarded(e, passing).alias(name) for name, e in node.columns), *hidden)
         if isinstance(node, WithColumnsNode):
-            return before.withColumns({name: _guarded(e, alive) for name, e in node.columns})
+            return before.withColumns({name: _guarded(e, passing) for name, e in node.columns})
         raise TypeError(type(node).__name__)
 
     def _boundary(self, node: Node) -> DataFrame:
@@ -256,13 +256,13 @@ class StatelessPlan:
 
     def _counted(self, node: Node) -> DataFrame:
         """Return a node's rows, kept, after a pass of their own: what a transform does may stop before it has read all of them."""
-        rows = self._keep(self.rows(node))
+        rows = self._cache(self.rows(node))
         self._run(rows)
         return rows
 
     def _union(self, node: UnionNode) -> DataFrame:
         ready = [self.rows(parent) for parent in node.inputs if self.available(parent)]
-        return united(ready, uid=self._topology.name(node), place=node.place)
+        return union_rows(ready, uid=self._topology.name(node), place=node.place)
 
     def _transform(self, node: TransformNode, before: DataFrame, visible: list[str], hidden: list[str]) -> DataFrame:
         packed = before.select(*map(quoted, visible), F.struct(*hidden).alias(META))
@@ -300,9 +300,9 @@ class StatelessPlan:
         if isinstance(emitter, SourceNode):
             return malformed_rows(self._intakes[emitter.name])
         if isinstance(emitter, FilterNode):
-            marked = self.marked(emitter)
-            names = [name for name in marked.columns if name not in (VERDICT, CORRUPT)]
-            return marked.where(F.col(VERDICT) == self.verdict(emitter)).select(*map(quoted, names))
+            marked = self.rows_and_filtered(emitter)
+            names = [name for name in marked.columns if name not in (ROW_STATUS, CORRUPT)]
+            return marked.where(F.col(ROW_STATUS) == self.status_of(emitter)).select(*map(quoted, names))
         if isinstance(emitter, StatefulNode):
             return self._side_rows(emitter, emitter.counter_of(node.tag), self._looked_up_in(emitter))
         raise TypeError(type(emitter).__name__)
@@ -313,7 +313,7 @@ class StatelessPlan:
         for port in operator.ports:
             if self.available(port.node):
                 behind_others = isinstance(port.node, UnionNode | SideOutputNode | StatefulNode)
-                found[port.name] = self.rows(port.node) if behind_others else self.alive(port.node)
+                found[port.name] = self.rows(port.node) if behind_others else self.passing_rows(port.node)
         return found
 
     def _split(self, node: SplitNode) -> DataFrame:
@@ -323,24 +323,24 @@ class StatelessPlan:
             for number in range(len(node.branches) - 1, -1, -1):
                 taken = F.coalesce(column(node.branches[number][1]), F.lit(False))
                 branch = F.when(taken, F.lit(number)).otherwise(branch)
-            kept = self._keep(self.rows(node.input).withColumn(BRANCH, branch))
-            tally = Tally(range(1, len(node.branches) + 1))
-            self.tallies[id(node)] = tally
-            found = tally.attach(kept.withColumn(VERDICT, F.col(BRANCH))).drop(VERDICT)
+            kept = self._cache(self.rows(node.input).withColumn(BRANCH, branch))
+            counter = RowCounter(range(1, len(node.branches) + 1))
+            self.row_counters[id(node)] = counter
+            found = counter.attach(kept.withColumn(ROW_STATUS, F.col(BRANCH))).drop(ROW_STATUS)
             self._rows[id(node)] = found
         return found
 
 
-def _living(marked: DataFrame) -> DataFrame:
-    names = [name for name in marked.columns if name not in (VERDICT, CORRUPT)]
-    return marked.where(f"{VERDICT} = {ALIVE}").select(*map(quoted, names))
+def _passing(marked: DataFrame) -> DataFrame:
+    names = [name for name in marked.columns if name not in (ROW_STATUS, CORRUPT)]
+    return marked.where(f"{ROW_STATUS} = {PASSING}").select(*map(quoted, names))
 
 
-def _guarded(expression: Expression, alive: Column) -> Column:
+def _guarded(expression: Expression, passing: Column) -> Column:
     """Return an expression that is evaluated for living rows only; a mere column cannot fail and goes unguarded."""
     if is_name(expression):
         return column(expression)
-    return F.when(alive, column(expression))
+    return F.when(passing, column(expression))
 
 
 def _branch_number(node: SplitNode, tag: OutputTag) -> int:
@@ -356,7 +356,7 @@ def _looked_up(side: SideOutputNode) -> tuple[Node, ...]:
     return tuple(port.node for port in emitter.ports) if isinstance(emitter, StatefulNode) else (emitter,)
 
 
-def _repeatable(frame: DataFrame) -> bool:
+def _is_deterministic(frame: DataFrame) -> bool:
     """Whether Spark takes every expression of the plan as deterministic (no rand, uuid, …), and none asks for the time."""
     plan = frame._jdf.queryExecution().analyzed()  # noqa: SLF001 - Python has no public way to ask
     jvm = frame.sparkSession.sparkContext._jvm  # noqa: SLF001

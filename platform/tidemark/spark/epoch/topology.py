@@ -27,7 +27,7 @@ from tidemark.graph.model.nodes import (
 )
 from tidemark.graph.operators.registry import kind_of
 
-CHAINABLE = (SelectNode, WithColumnsNode, FilterNode)
+FUSABLE = (SelectNode, WithColumnsNode, FilterNode)
 """Nodes that can share one pass with what comes before them: rows that drop out are marked, not removed."""
 
 _PREFIX = {
@@ -82,10 +82,10 @@ class Topology:
             node = node.input
         return None
 
-    def chain(self, node: Node) -> tuple[Node, list[FilterNode]]:
+    def fused_path(self, node: Node) -> tuple[Node, list[FilterNode]]:
         """Return where the pass that ends at the node starts, and the filters in it, in order."""
         filters: list[FilterNode] = []
-        while isinstance(node, CHAINABLE):
+        while isinstance(node, FUSABLE):
             if isinstance(node, FilterNode):
                 filters.insert(0, node)
             parent = node.input
@@ -100,7 +100,7 @@ class Topology:
         None where there is more: a union's or a shared node's rows are tallied once made, by a pass that may come later or not at all.
         """
         path = [node]
-        while isinstance(path[-1], CHAINABLE):
+        while isinstance(path[-1], FUSABLE):
             path.append(path[-1].input)
         return None if not isinstance(path[-1], SourceNode) or any(map(self.shared, path)) else tuple(path)
 
@@ -136,7 +136,7 @@ def operators_before(*nodes: Node) -> tuple[StatefulNode, ...]:
     return tuple({id(found): found for found in (*result_operators(*nodes), *late)}.values())
 
 
-def may_vary(node: Node) -> bool:
+def may_be_nondeterministic(node: Node) -> bool:
     """Whether reading the node's rows twice could give two results, as far as the graph can tell."""
     return any(isinstance(found, FunctionNode | TransformNode) for found in walk([node]))
 

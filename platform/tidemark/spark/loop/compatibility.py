@@ -13,12 +13,12 @@ from tidemark.errors import CorruptStoreError, StateMismatchError, TidemarkError
 from tidemark.graph.job.code_version import code_version
 from tidemark.graph.job.job import Job
 from tidemark.graph.operators.changes import Names
-from tidemark.savepoints.compatibility.judging import verdict
-from tidemark.savepoints.delta.result_tables import judge_outputs
+from tidemark.savepoints.compatibility.state_check import check_compatibility
+from tidemark.savepoints.delta.result_tables import check_outputs
 from tidemark.savepoints.model.stored_types import stored_columns
-from tidemark.spark.loop.failures import translate
-from tidemark.spark.state_api.empty_input import empty_job
+from tidemark.spark.loop.error_translation import translate
 from tidemark.spark.state_api.migrating import migrate
+from tidemark.spark.state_api.schema_probe import probe_job
 from tidemark.state.log.joblog import JobLog
 from tidemark.state.log.records import EpochRecord
 from tidemark.state.status.status import read_status
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("tidemark")
 
 
-def was_refused(root: JobStore, job: str) -> bool:
+def last_start_was_rejected(root: JobStore, job: str) -> bool:
     """Return whether a job's last run failed because state did not fit it.
 
     What changes types is not always in the job's code: a table that it reads has been widened, a module that a function uses is another.
@@ -43,14 +43,14 @@ def was_refused(root: JobStore, job: str) -> bool:
     return status is not None and status.state == "failed" and status.error_code == StateMismatchError.code
 
 
-def fitted(
+def ensure_compatible(
     spark: SparkSession,
     store: JobStore,
     record: EpochRecord,
     job: Job,
     *,
     columns: Mapping[str, Names] | None = None,
-    suspected: bool = False,
+    force: bool = False,
 ) -> EpochRecord:
     """Return a stored epoch with its state as the job can go on from it: as it is, or migrated.
 
@@ -62,7 +62,7 @@ def fitted(
         record: the epoch, under the job's uids.
         job: what is to go on.
         columns: of operators by uid, new names of keys, aggregates and columns by old ones; None for what is left behind.
-        suspected: look also if the job's code seems to be the same.
+        force: look also if the job's code seems to be the same.
 
     Raises:
         StateMismatchError: stored positions or state belong to nothing in the job, or do not fit what they belong to; the message has
@@ -71,24 +71,24 @@ def fitted(
         SinkError: the results do not fit the tables or folders that they go to; the message has all that stands against it.
         TidemarkError: state is to be migrated, and the job's code fails on input without rows.
     """
-    changed = suspected or record.code_version != code_version(job) or bool(columns)
+    changed = force or record.code_version != code_version(job) or bool(columns)
     head = JobLog(store, job.name).load().epoch if changed else None
-    outputs = judge_outputs(job, record, head) if changed else ()
-    found = verdict(record, job, columns=columns, outputs=outputs)
+    outputs = check_outputs(job, record, head) if changed else ()
+    found = check_compatibility(record, job, columns=columns, outputs=outputs)
     found.require()
     if not changed or not (record.operators or outputs):
         return record
     try:
-        empty = empty_job(spark, job, store.at("elements"))
+        empty = probe_job(spark, job, store.at("elements"))
     except (TidemarkError, PySparkException) as error:
         if found.rewrites:
             raise translate(error, job=job.name, epoch=record.epoch, state=store.location.joined(STATE).path, nodes=job.nodes) from error
         # What is wrong with the job's code shows in the first epoch, as an error of that epoch.
         logger.info("the columns of the changed job are not known yet: %s", error)
         return record
-    outputs = judge_outputs(job, record, head, {name: stored_columns(rows.jsonValue()) for name, rows in empty.outputs.items()})
+    outputs = check_outputs(job, record, head, {name: stored_columns(rows.jsonValue()) for name, rows in empty.outputs.items()})
     types = {uid: each.types for uid, each in empty.inputs.items()}
-    found = verdict(record, job, columns=columns, types=types, outputs=outputs)
+    found = check_compatibility(record, job, columns=columns, types=types, outputs=outputs)
     found.require()
     for each in outputs:
         for finding in each.findings:

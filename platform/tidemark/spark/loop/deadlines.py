@@ -10,24 +10,24 @@ from tidemark.spark.operators.base.contract import OperatorRuntime
 from tidemark.state.log.records import EpochRecord
 
 
-def next_deadline(topology: Topology, steps: Mapping[int, OperatorRuntime], record: EpochRecord) -> int | None:
+def next_deadline(topology: Topology, runtimes: Mapping[int, OperatorRuntime], record: EpochRecord) -> int | None:
     """Return the processing time at which an epoch is due even without input, None for never.
 
     Args:
         topology: of the job.
-        steps: of its operators, by ``id(node)``.
+        runtimes: of its operators, by ``id(node)``.
         record: of the newest epoch.
     """
     waiting = [
-        (node, steps[id(node)], record.operators[topology.name(node)])
+        (node, runtimes[id(node)], record.operators[topology.name(node)])
         for node in topology.operators
         if topology.name(node) in record.operators
     ]
-    deadlines = [step.next_processing_time(state) for _, step, state in waiting]
+    deadlines = [runtime.next_processing_time(state) for _, runtime, state in waiting]
     due = [
         (watermark, {source.name for source in topology.upstream_sources(node)})
-        for node, step, state in waiting
-        if node.time_domain == "event" and (watermark := step.next_timer(state)) is not None
+        for node, runtime, state in waiting
+        if node.time_domain == "event" and (watermark := runtime.next_timer(state)) is not None
     ]
     for source in topology.sources:
         state = record.sources.get(source.name)

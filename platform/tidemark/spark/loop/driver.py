@@ -23,32 +23,32 @@ from tidemark.spark.env.session import spark_jobs
 from tidemark.spark.epoch.epoch import EpochRun, RuntimeContext
 from tidemark.spark.epoch.progress_builder import build_progress
 from tidemark.spark.epoch.topology import build_topology
-from tidemark.spark.loop.beginning import Beginning
-from tidemark.spark.loop.compatibility import fitted, was_refused
+from tidemark.spark.loop.compatibility import ensure_compatible, last_start_was_rejected
 from tidemark.spark.loop.deadlines import next_deadline
 from tidemark.spark.loop.empty_tables import make_tables
-from tidemark.spark.loop.failures import translate
+from tidemark.spark.loop.error_translation import translate
 from tidemark.spark.loop.housekeeping import Housekeeping
 from tidemark.spark.loop.missing_epochs import with_positions, with_repairs
+from tidemark.spark.loop.recovery import Recovery
 from tidemark.spark.operators.registry.runtimes import runtime_of
 from tidemark.spark.sinks.publication import publish
 from tidemark.spark.sinks.sinks import bind_sinks, require_not_ahead
 from tidemark.spark.sources.adaptive_intake import AdaptiveIntake
+from tidemark.spark.sources.backlog import FilesRead
 from tidemark.spark.sources.checkpoint import SparkCheckpoint
 from tidemark.spark.sources.epoch_input import EpochInput, committed_batch, input_of_batch
 from tidemark.spark.sources.intake_limits import limited
 from tidemark.spark.sources.record_texts import RecordTexts
-from tidemark.spark.sources.source_ends import filled, waiting_perhaps, with_malformed_rows
+from tidemark.spark.sources.source_ends import filled, maybe_backlogged, with_malformed_rows
 from tidemark.spark.sources.sources import open_source, pack, read_files_of_epoch, reads_files, unpack
-from tidemark.spark.sources.waiting import FilesRead
-from tidemark.spark.state_api.empty_input import make_ready
+from tidemark.spark.state_api.schema_probe import prepare_session
+from tidemark.state.log.epoch_intent import EpochIntent, read_intent, write_intent
 from tidemark.state.log.joblog import Driver
-from tidemark.state.log.offsets import log_offset, positions
-from tidemark.state.log.plans import PlannedEpoch, read_plan, write_plan
+from tidemark.state.log.offset_log import log_offset, positions
 from tidemark.state.log.progress import EpochProgress, MissingEpochs, OutputRepair
 from tidemark.state.log.records import EpochRecord
 from tidemark.state.log.totals import add_epoch, empty_totals
-from tidemark.state.status.load import LoadGauge
+from tidemark.state.status.driver_load import LoadGauge
 from tidemark.state.status.status import State
 from tidemark.state.store.layout import STATE
 from tidemark.state.store.store import JobStore
@@ -91,7 +91,7 @@ class JobDriver:
     ) -> None:
         self.job = job
         self.head = term.head.epoch
-        self.pulse = term.pulse
+        self.activity = term.activity
         self._spark = spark
         self._root = store
         self._store = store.at(job.name)
@@ -107,7 +107,7 @@ class JobDriver:
         self._context = RuntimeContext(
             store=self._store,
             topology=self._topology,
-            steps={id(node): runtime_of(node) for node in self._topology.operators},
+            runtimes={id(node): runtime_of(node) for node in self._topology.operators},
             definitions={self._topology.name(node): encode(node) for node in self._topology.operators},
             sinks=bind_sinks(job.outputs, self._store),
             clock=clock,
@@ -115,13 +115,13 @@ class JobDriver:
         self._version = code_version(job)
         self._checkpoint = SparkCheckpoint(self._store, term.term)
         self._shift = 0
-        self._planned: PlannedEpoch | None = None
-        self._unsure: Mapping[str, SourceState] = {}
+        self._planned: EpochIntent | None = None
+        self._may_have_unread: Mapping[str, SourceState] = {}
         self._sources = tuple(map(limited, self._topology.sources))
         self._intake: AdaptiveIntake | None = None
         self.files: Mapping[str, Sequence[str]] = {}
         self.files_read = FilesRead()
-        self._keeping = Housekeeping(store, job, term, sinks=self._context.sinks, clock=clock)
+        self._housekeeping = Housekeeping(store, job, term, sinks=self._context.sinks, clock=clock)
         self.lock = threading.RLock()
 
     def prepare(self) -> None:
@@ -133,36 +133,36 @@ class JobDriver:
             CorruptStoreError: an output has epochs that the log does not know.
             MissingEpochsError: an output's place no longer holds what was published to it.
         """
-        suspected = was_refused(self._root, self.job.name)
-        beginning = Beginning(
+        rejected = last_start_was_rejected(self._root, self.job.name)
+        recovery = Recovery(
             root=self._root,
             term=self._term,
             sinks=self._context.sinks,
             sources=frozenset(source.name for source in self._topology.sources),
             uids=frozenset(self._context.definitions),
-            fitted=lambda record, columns: fitted(self._spark, self._store, record, self.job, columns=columns, suspected=suspected),
+            migrate=lambda record, columns: ensure_compatible(self._spark, self._store, record, self.job, columns=columns, force=rejected),
             missing_epochs=self._missing_epochs,
         )
-        self.head = beginning.head(self._restore)
+        self.head = recovery.resume_point(self._restore)
         require_not_ahead(self._context.sinks, self.lineage, self.next_epoch - 1)
-        self._planned = read_plan(self._store)
+        self._planned = read_intent(self._store)
         self._on_stage("checkpoint")
         elements = self._store.at("elements")
-        make_ready(self._spark, self.job, elements)
+        prepare_session(self._spark, self.job, elements)
         make_tables(self._spark, self.job, elements, self._context.sinks, head=self.head, version=self._version)
         self._seed()
-        self._keeping.begin(self.head, self.lineage)
+        self._housekeeping.begin(self.head, self.lineage)
         self._on_stage("first epoch")
-        self._repairs = beginning.repairs
+        self._repairs = recovery.repairs
         if self.head is not None and self._repairs:
             # Of its time, so that no source is taken for idle and no deadline is due that was not.
             self.run_without_input(at=self.head.processing_time, end_of_input=self.ended)
 
     def run_on(self, gauge: LoadGauge, intake: AdaptiveIntake | None) -> Callable[[], None]:
         """Say that the driver runs on: its status shows the load, and its intake may adapt; returns what to call when other input waits."""
-        self._keeping.gauge, self._intake = gauge, intake
+        self._housekeeping.gauge, self._intake = gauge, intake
         self.files_read = FilesRead(self._topology.sources, self._checkpoint.files_read)
-        return self._keeping.say_what_waits
+        return self._housekeeping.report_backlog
 
     def prepare_again(self) -> None:
         """Fill a new checkpoint of Spark's from the newest epoch, for another query of the same run; the one before has ended."""
@@ -210,7 +210,7 @@ class JobDriver:
         """The number of the epoch that comes next."""
         return self.head.epoch + 1 if self.head else 0
 
-    def run_batch(self, batch: DataFrame, number: int, *, looked_at: int | None = None) -> None:
+    def run_batch(self, batch: DataFrame, number: int, *, polled_at: int | None = None) -> None:
         """Run the epoch of a Spark batch; called by Spark, in the thread of the query.
 
         A batch that was committed already is only published again.
@@ -218,19 +218,19 @@ class JobDriver:
         Args:
             batch: its rows.
             number: Spark's.
-            looked_at: the processing time at which Spark looked what there is to read, None for just now.
+            polled_at: the processing time at which Spark looked what there is to read, None for just now.
 
         Raises:
             OffsetMismatchError: the batch was committed with other offsets.
         """
-        with self.lock, self.pulse.epoch(self.now()):
+        with self.lock, self.activity.epoch(self.now()):
             offsets = self._checkpoint.offsets(number)
             epoch = number + self._shift
             if self.head is not None and epoch <= self.head.epoch:
                 publish(committed_batch(self.head, epoch, offsets, job=self.job.name), self._context.sinks)
                 return
             before = self.head.offsets if self.head else ""
-            taken = input_of_batch(self._checkpoint, self._topology.sources, offsets=offsets, before=before, looked_at=looked_at)
+            taken = input_of_batch(self._checkpoint, self._topology.sources, offsets=offsets, before=before, polled_at=polled_at)
             self._run(batch.sparkSession, taken, self._batches(batch, taken), at=self.now())
             self.files = {**self.files, **taken.files}
             self.files_read.add(taken.files)
@@ -242,10 +242,10 @@ class JobDriver:
             at: a processing time at which certainly nothing waited to be read; the epoch's, unless the one before was later.
             end_of_input: no more will ever come.
         """
-        with self.lock, self.pulse.epoch(self.now()):
+        with self.lock, self.activity.epoch(self.now()):
             self._shift += 1
             offsets = self.head.offsets if self.head else ""
-            taken = EpochInput(offsets, now=positions(offsets), looked_at=at)
+            taken = EpochInput(offsets, now=positions(offsets), polled_at=at)
             self._run(self._spark, taken, {}, at=at, end_of_input=end_of_input)
 
     @property
@@ -264,7 +264,7 @@ class JobDriver:
 
     def next_deadline(self) -> int | None:
         """Return the processing time at which an epoch is due even without input, None for never."""
-        return next_deadline(self._topology, self._context.steps, self.head) if self.head is not None else None
+        return next_deadline(self._topology, self._context.runtimes, self.head) if self.head is not None else None
 
     @property
     def ended(self) -> bool:
@@ -272,34 +272,34 @@ class JobDriver:
         return self.head is not None and self.head.end_of_input
 
     @property
-    def unsure(self) -> bool:
+    def may_have_unread_input(self) -> bool:
         """Whether the newest epoch took as much of a source as it may, so that nobody knows if there was more."""
-        return bool(self._unsure)
+        return bool(self._may_have_unread)
 
     def read_to_end(self) -> bool:
         """Learn that the newest epoch read all there was: what was silent in it was silent, then. Called under the lock.
 
         Returns whether that makes a difference to what the epoch's record says.
         """
-        if self.head is None or not self._unsure:
+        if self.head is None or not self._may_have_unread:
             return False
-        known = {name: read_to_end(before, self.head.sources[name]) for name, before in self._unsure.items()}
-        self._unsure = {}
+        known = {name: read_to_end(before, self.head.sources[name]) for name, before in self._may_have_unread.items()}
+        self._may_have_unread = {}
         differs = any(state != self.head.sources[name] for name, state in known.items())
         self.head = replace(self.head, sources={**self.head.sources, **known})
         return differs
 
-    def explain(self, error: Exception) -> TidemarkError:
+    def translate_error(self, error: Exception) -> TidemarkError:
         """Return the error to raise for one that ended the epoch at hand."""
         state = self._store.location.joined(STATE).path
         return translate(error, job=self.job.name, epoch=self.next_epoch, state=state, nodes=self._topology.nodes)
 
-    def say(self, state: State, error: BaseException | None = None) -> None:
+    def write_status(self, state: State, error: BaseException | None = None) -> None:
         """Write the job's status; a driver that was fenced leaves it to the one that has the job now."""
         if isinstance(error, FencedError):
             return
         with contextlib.suppress(StoreError):
-            self._keeping.say(state, error=error if isinstance(error, TidemarkError) else None)
+            self._housekeeping.write_status(state, error=error if isinstance(error, TidemarkError) else None)
 
     def close(self) -> None:
         """Let the threads go and remove the local cache."""
@@ -310,7 +310,7 @@ class JobDriver:
         """Return the rows of the sources that have some in this epoch, each read the cheapest way."""
         frames = unpack(batch, [source.name for source in self._topology.sources])
         for source in self._topology.sources:
-            if not taken.moved(source.name):
+            if not taken.has_new_data(source.name):
                 del frames[source.name]
             elif reads_files(source):
                 ordered = id(source) in self._topology.ordered
@@ -323,16 +323,16 @@ class JobDriver:
         """Fix what the epoch does; where a crash ended the same epoch before, its processing time is what it was then."""
         before, epoch = self.head, self.next_epoch
         time = epoch_processing_time(before.processing_time if before else None, at)
-        planned = PlannedEpoch(self.lineage, epoch, taken.digest(end_of_input=end_of_input), time)
-        if self._planned is not None and planned.replays(self._planned):
-            planned = self._planned
+        intent = EpochIntent(self.lineage, epoch, taken.digest(end_of_input=end_of_input), time)
+        if self._planned is not None and intent.replays(self._planned):
+            intent = self._planned
         else:
-            write_plan(self._store, planned)
-            self._planned = planned
+            write_intent(self._store, intent)
+            self._planned = intent
         return EpochPlan(
             epoch=epoch,
             lineage=self.lineage,
-            processing_time=planned.processing_time,
+            processing_time=intent.processing_time,
             before=Checkpoint.after(before, self._topology.sources),
             batches=batches,
             ends={source.name: taken.end(session, source, anyway=self._intake is not None) for source in self._sources},
@@ -378,8 +378,8 @@ class JobDriver:
         self._repairs = {}
         if self._intake is not None and taken.batch:
             took = round((self._clock.monotonic() - begun) * 1000)
-            self._intake.saw(took_ms=took, filled=filled(plan.ends.values()))
-        self._unsure = waiting_perhaps(self._topology.sources, plan.ends, before.sources) if before else {}
+            self._intake.observe(took_ms=took, filled=filled(plan.ends.values()))
+        self._may_have_unread = maybe_backlogged(self._topology.sources, plan.ends, before.sources) if before else {}
 
     def _commit(self, record: EpochRecord, begun: float) -> None:
         crash_point("before-commit")
@@ -395,6 +395,6 @@ class JobDriver:
             duration_ms=round((now - begun) * 1000),
             stages={**record.progress.stages, "publish": round((now - published) * 1000)},
         )
-        self._keeping.after_epoch(record, progress)
+        self._housekeeping.after_epoch(record, progress)
         crash_point("epoch-done")
         self._on_epoch(progress)

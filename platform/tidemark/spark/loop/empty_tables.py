@@ -14,7 +14,7 @@ from tidemark.spark.columns.error_text import first_line
 from tidemark.spark.sinks.delta.delta_sink import DeltaSink
 from tidemark.spark.sinks.parquet_sink import ParquetSink
 from tidemark.spark.sinks.sinks import BoundSink
-from tidemark.spark.state_api.empty_input import empty_job
+from tidemark.spark.state_api.schema_probe import probe_job
 from tidemark.state.log.records import EpochRecord
 from tidemark.state.store.store import JobStore
 
@@ -47,24 +47,24 @@ def make_tables(
     places = {name: bound.sink for name, bound in sinks.items() if isinstance(bound.sink, DeltaSink | ParquetSink)}
     new = {name: sink for name, sink in places.items() if not _had_rows(head, name, sink.location)}
     for name, sink in new.items():
-        if (head is None or name not in head.outputs) and sink.vacancy == "taken":
-            _say_taken(name, sink)
+        if (head is None or name not in head.outputs) and sink.occupancy == "taken":
+            _warn_taken(name, sink)
     changed = head is None or head.code_version != version
-    wanting = {name: sink for name, sink in new.items() if sink.vacancy in (("missing", "empty") if changed else ("missing",))}
+    wanting = {name: sink for name, sink in new.items() if sink.occupancy in (("missing", "empty") if changed else ("missing",))}
     if not wanting:
         return
     try:
-        columns = empty_job(spark, job, elements).outputs
+        columns = probe_job(spark, job, elements).outputs
     except (TidemarkError, PySparkException) as error:
         # What is wrong with the job's code shows in the first epoch, as an error of that epoch.
         logger.info("tables are made with their first rows, since the job's code fails without rows: %s", first_line(error))
         return
     for name, sink in wanting.items():
         if name in columns:
-            sink.make(columns[name])
+            sink.create(columns[name])
 
 
-def _say_taken(name: str, sink: DeltaSink | ParquetSink) -> None:
+def _warn_taken(name: str, sink: DeltaSink | ParquetSink) -> None:
     """Say that an output's first rows go where rows of others are: that may be meant, and may be another job's path by mistake."""
     upserts = isinstance(sink, DeltaSink) and sink.upsert is not None
     effect = "replace those with the same keys, or are added" if upserts else "are added"

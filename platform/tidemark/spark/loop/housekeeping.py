@@ -12,12 +12,12 @@ from typing import Final
 from tidemark.clock import Clock
 from tidemark.errors import CorruptStoreError, FencedError, StoreError, TidemarkError
 from tidemark.graph.job.job import Job
-from tidemark.savepoints.core.needed_versions import NeededVersions, NeededVersionsSearch, lost_error
+from tidemark.savepoints.core.protected_versions import ProtectedVersions, ProtectedVersionsSearch, lost_error
 from tidemark.savepoints.core.savepoint_store import SavepointStore
 from tidemark.savepoints.model.savepoint import Savepoint
 from tidemark.savepoints.model.source_kinds import source_status
-from tidemark.savepoints.restore.loans import settle
-from tidemark.savepoints.restore.mark_retention import retire_marks
+from tidemark.savepoints.restore.restore_history_retention import expire_restore_history
+from tidemark.savepoints.restore.shared_files import release_unused
 from tidemark.spark.sinks.delta.delta_sink import DeltaSink
 from tidemark.spark.sinks.sink_sweep import sweep_outputs
 from tidemark.spark.sinks.sinks import BoundSink
@@ -27,9 +27,9 @@ from tidemark.state.log.joblog import DEFAULT_LEASE_MS, Driver
 from tidemark.state.log.progress import EpochProgress
 from tidemark.state.log.records import EpochRecord
 from tidemark.state.log.totals import empty_totals
+from tidemark.state.status.deferred_work import DeferredWork
+from tidemark.state.status.driver_load import EpochSample, Load, LoadGauge
 from tidemark.state.status.history import HistoryWriter
-from tidemark.state.status.load import EpochSample, Load, LoadGauge
-from tidemark.state.status.postponed import Postponed
 from tidemark.state.status.status import JobStatus, OutputStatus, State, read_status, write_status
 from tidemark.state.store.store import JobStore
 
@@ -74,8 +74,8 @@ class Housekeeping:
         self._outputs: dict[str, OutputStatus] = {}
         self._sources = {name: source_status(node) for name, node in job.sources.items()}
         self._status: JobStatus | None = None
-        self._postponed = Postponed(clock)
-        self._needed = NeededVersionsSearch(SavepointStore(store, job.name, clock))
+        self._deferred = DeferredWork(clock)
+        self._protected = ProtectedVersionsSearch(SavepointStore(store, job.name, clock))
         self.gauge: LoadGauge | None = None
 
     def begin(self, head: EpochRecord | None, lineage: str) -> None:
@@ -94,7 +94,7 @@ class Housekeeping:
         self._history.backfill(log.epochs())
         known = self._known_status()
         if known is not None:
-            self._postponed = Postponed(self._clock, known.put_off)
+            self._deferred = DeferredWork(self._clock, known.put_off)
             self._outputs.update(known.outputs)
             if self._record is not None:
                 self._remember(self._record)
@@ -116,13 +116,13 @@ class Housekeeping:
         self._history.append(progress)
         self._write("running", progress, load=self._load(progress))
         kept = self._job.retained_epochs
-        with self._postponed.unless_it_fails("retention"):
+        with self._deferred.deferring_failures("retention"):
             retire(self._term, retained_epochs=kept, slack=min(RETENTION_SLACK, max(1, kept // RETENTION_SLACK)))
         self._epochs_since_sweep += 1
         if self._clock.now_ms() - self._swept_at >= SWEEP_INTERVAL_MS or self._epochs_since_sweep >= SWEEP_EPOCHS:
             self._sweep()
 
-    def say(self, state: State, error: TidemarkError | None = None) -> None:
+    def write_status(self, state: State, error: TidemarkError | None = None) -> None:
         """Write the job's status; a driver that was fenced leaves it to the newer one."""
         try:
             self._term.confirm()
@@ -131,7 +131,7 @@ class Housekeeping:
             return
         self._write(state, error=error)
 
-    def say_what_waits(self) -> None:
+    def report_backlog(self) -> None:
         """Write the status again where something else waits than it says; called between epochs, since the next may be long in coming.
 
         Raises:
@@ -168,7 +168,7 @@ class Housekeeping:
             outputs=self._outputs,
             owner=self._term.owner,
             load=load,
-            put_off=self._postponed.all,
+            put_off=self._deferred.all,
             sources=self._sources,
         )
         self._status = status.with_error(error)
@@ -176,37 +176,37 @@ class Housekeeping:
 
     def _sweep(self) -> None:
         self._swept_at, self._epochs_since_sweep = self._clock.now_ms(), 0
-        known = self._postponed.all
-        with self._postponed.unless_it_fails("the sweep"):
-            self._look_after_savepoints()
+        known = self._deferred.all
+        with self._deferred.deferring_failures("the sweep"):
+            self._expire_savepoints()
             kept = kept_epochs(self._term.log)
-            settle(self._term, kept)
-            retire_marks(self._term, kept)
+            release_unused(self._term, kept)
+            expire_restore_history(self._term, kept)
             sweep(self._term, kept=kept)
             sweep_outputs(self._term, self._sinks, self._lineage, kept=kept)
-        if self._status is not None and self._postponed.all != known:
+        if self._status is not None and self._deferred.all != known:
             # The next epoch may be long in coming.
-            self._status = replace(self._status, put_off=self._postponed.all)
+            self._status = replace(self._status, put_off=self._deferred.all)
             write_status(self._store, self._status)
 
-    def _look_after_savepoints(self) -> None:
+    def _expire_savepoints(self) -> None:
         """Let those go that retention does, and say which versions of the tables the others need."""
         savepoints = SavepointStore(self._store, self._job.name, self._clock)
         savepoints.retire()
-        left = savepoints.kept()
-        with self._postponed.unless_it_fails("keeping all that savepoints need of tables"):
-            self._keep_versions(left)
+        left = savepoints.all_protected()
+        with self._deferred.deferring_failures("keeping all that savepoints need of tables"):
+            self._protect_versions(left)
 
-    def _keep_versions(self, savepoints: Sequence[Savepoint]) -> None:
+    def _protect_versions(self, savepoints: Sequence[Savepoint]) -> None:
         """Say what stays readable of the tables, and then what is not there any more. Until that is known nothing is given up."""
         tables = [bound.sink for bound in self._sinks.values() if isinstance(bound.sink, DeltaSink)]
         for sink in tables:
-            sink.keep(None)
+            sink.protect_versions(None)
         lost: list[str] = []
         for sink in tables:
-            needed = self._needed.of(sink.location, savepoints, self._record) if self._record else NeededVersions(frozenset())
-            sink.keep(needed.versions)
-            lost += needed.lost
+            protected = self._protected.of(sink.location, savepoints, self._record) if self._record else ProtectedVersions(frozenset())
+            sink.protect_versions(protected.versions)
+            lost += protected.lost
         if lost:
             raise lost_error(self._job.name, lost)
 

@@ -13,8 +13,8 @@ from dataclasses import replace
 from pyspark.errors import PySparkRuntimeError
 
 from tidemark.graph.job.job import Job
-from tidemark.savepoints.api.of_job import savepoints_of
-from tidemark.savepoints.rewind.rewinding import Publish, Tell
+from tidemark.savepoints.api.job_savepoints import savepoints_of
+from tidemark.savepoints.rewind.rewinding import OnProgress, Publish
 from tidemark.savepoints.rewind.rewinding import rewind as put_back
 from tidemark.spark.env.session import build_session, engine_settings
 from tidemark.spark.loop.housekeeping import beating
@@ -51,7 +51,7 @@ def late_publisher(conf: Callable[[], Mapping[str, str]] = dict) -> Publish:
 
 
 def rewind(
-    job: Job | str, savepoint: str, *, store: str | JobStore | None = None, by: str = "", why: str = "", tell: Tell | None = None
+    job: Job | str, savepoint: str, *, store: str | JobStore | None = None, by: str = "", why: str = "", tell: OnProgress | None = None
 ) -> EpochRecord:
     """Put a job that does not run back to a savepoint, with its Delta tables; or go on with a rewind that was begun.
 
@@ -72,7 +72,7 @@ def rewind(
         PublishError: a table could not be restored to its older version; the same call continues with it.
     """
     found = savepoints_of(job, store=store)
-    return put_back(found.store, found.job, savepoint, by=by, why=why, tell=tell, publish=late_publisher())
+    return put_back(found.store, found.job, savepoint, by=by, why=why, on_progress=tell, publish=late_publisher())
 
 
 @contextmanager

@@ -39,13 +39,15 @@ def expect_published(head: EpochRecord, sinks: Mapping[str, BoundSink], log: Job
         stored = head.outputs.get(name)
         if bound.sink.location is None:
             continue
-        if stored is not None and stored.before is not None and bound.takes(stored):
+        if stored is not None and stored.before is not None and bound.accepts(stored):
             bound.sink.expect(Expected(stored.before))
         elif head.totals["outputs"].get(name, 0):
             bound.sink.expect(Expected(newest=_newest_before(head, name, bound, log)))
 
 
-def mended(head: EpochRecord, sinks: Iterable[tuple[str, BoundSink]], log: JobLog, how: MissingEpochs | None) -> dict[str, OutputRepair]:
+def repair_outputs(
+    head: EpochRecord, sinks: Iterable[tuple[str, BoundSink]], log: JobLog, how: MissingEpochs | None
+) -> dict[str, OutputRepair]:
     """Make sure that places hold what was published to them, or do what is asked for about those that do not; returns what was done.
 
     All places are looked at first: while one of them cannot be made whole, none is changed. What was accepted by a start that ended before
@@ -130,6 +132,6 @@ def _newest_before(head: EpochRecord, name: str, bound: BoundSink, log: JobLog) 
         if record.lineage != head.lineage:
             return None
         output = record.outputs.get(name)
-        if record.epoch < head.epoch and output is not None and output.files and bound.takes(output):
+        if record.epoch < head.epoch and output is not None and output.files and bound.accepts(output):
             return record.lineage, record.epoch
     return None

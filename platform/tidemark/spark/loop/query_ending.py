@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
     from pyspark.sql.streaming.query import StreamingQuery
 
-_LOOK_MS: Final = 50
-_LOOKS: Final = 200
+_POLL_MS: Final = 50
+_POLLS: Final = 200
 
 
 def end_query(query: StreamingQuery, ending: threading.Event) -> None:
@@ -32,11 +32,11 @@ def end_query(query: StreamingQuery, ending: threading.Event) -> None:
     with contextlib.suppress(Py4JError, TypeError):
         thread = _have_leave_its_loop(query)
     ending.set()
-    for _ in range(_LOOKS):
+    for _ in range(_POLLS):
         if thread is None:
             break
         # Not awaitTermination: for that, the query has ended as soon as it is marked.
-        thread.join(_LOOK_MS)
+        thread.join(_POLL_MS)
         if not thread.isAlive():
             return
         if _waits(query):

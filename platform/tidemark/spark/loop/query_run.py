@@ -13,13 +13,13 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from tidemark.crashpoints import crash_point
 from tidemark.errors import FencedError, StoreError, TidemarkError
 from tidemark.spark.env.session import local_checkpoints
+from tidemark.spark.loop.caught_up import CaughtUpProbe
 from tidemark.spark.loop.driver import JobDriver
 from tidemark.spark.loop.query_ending import end_query
-from tidemark.spark.loop.stillness import Stillness
 from tidemark.spark.sources.adaptive_intake import AdaptiveIntake
-from tidemark.spark.sources.waiting import read_of, waiting
+from tidemark.spark.sources.backlog import backlog_of_sources, rows_or_files_read
 from tidemark.state.encoding.redaction import without_secrets
-from tidemark.state.status.load import LoadGauge
+from tidemark.state.status.driver_load import LoadGauge
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("tidemark")
 
 _POLL_SECONDS = 0.2
-_POLLS_PER_LOOK = 5
+_POLLS_PER_CHECK = 5
 _POLLS_PER_COUNT = 25
 _ENDING_SECONDS = 60.0
 
@@ -51,16 +51,16 @@ class QueryRun:
         self._failure: BaseException | None = None
         self._closing = False
         self._ending = threading.Event()
-        self._moving = False
+        self._has_new_bounds = False
         self._drained_at: int | None = None
-        self._still = Stillness(driver.now)
+        self._caught_up = CaughtUpProbe(driver.now)
         self._intake: AdaptiveIntake | None = None
         self._gauge = LoadGauge(0)
         self._polls = 0
         self._reported_at: object = None
-        self._say_what_waits: Callable[[], None] = lambda: None
+        self._write_backlog: Callable[[], None] = lambda: None
 
-    def go(self, interval_ms: int | None, *, end_of_input: bool, adaptive_intake: bool = False) -> None:
+    def run(self, interval_ms: int | None, *, end_of_input: bool, adaptive_intake: bool = False) -> None:
         """Run epochs until the end, and leave a status that says how it ended.
 
         Args:
@@ -76,26 +76,26 @@ class QueryRun:
             if interval_ms is not None:
                 self._run_on(interval_ms, adaptive=adaptive_intake)
             self._query(interval_ms)
-            while self._intake is not None and self._moving and not self._to_end():
-                self._read_on(self._intake)
+            while self._intake is not None and self._has_new_bounds and not self._should_end():
+                self._restart_with_bounds(self._intake)
                 self._query(interval_ms)
             crash_point("query-ended")
             self._require_term()
-            if self._drained_at is not None and not self._to_end():
+            if self._drained_at is not None and not self._should_end():
                 self._after_drain(self._drained_at, end_of_input=end_of_input)
             self._require_term()
-            ended_early = self._to_end()
+            ended_early = self._should_end()
         except BaseException as error:
-            failure = driver.explain(error) if isinstance(error, Exception) else error
-            driver.say("failed" if isinstance(failure, TidemarkError) else "stopped", failure)
+            failure = driver.translate_error(error) if isinstance(error, Exception) else error
+            driver.write_status("failed" if isinstance(failure, TidemarkError) else "stopped", failure)
             if failure is error:
                 raise
             raise failure from without_secrets(error)
         finally:
             driver.close()
-        driver.say("stopped" if ended_early or interval_ms is not None else "finished")
+        driver.write_status("stopped" if ended_early or interval_ms is not None else "finished")
 
-    def _to_end(self) -> bool:
+    def _should_end(self) -> bool:
         return self._stopping.is_set() or self._fenced.is_set() or self._done()
 
     def _require_term(self) -> None:
@@ -108,13 +108,13 @@ class QueryRun:
     def _run_on(self, interval_ms: int, *, adaptive: bool) -> None:
         self._gauge = LoadGauge(interval_ms)
         self._intake = AdaptiveIntake(interval_ms, tuple(self._driver.job.sources.values())) if adaptive else None
-        self._say_what_waits = self._driver.run_on(self._gauge, self._intake)
+        self._write_backlog = self._driver.run_on(self._gauge, self._intake)
 
-    def _read_on(self, intake: AdaptiveIntake) -> None:
+    def _restart_with_bounds(self, intake: AdaptiveIntake) -> None:
         """Make ready for a query with other bounds, which goes on after the newest epoch as at every start."""
-        self._gauge.intake = intake.move()
+        self._gauge.intake = intake.apply()
         self._driver.prepare_again()
-        self._closing, self._moving, self._failure, self._still = False, False, None, Stillness(self._driver.now)
+        self._closing, self._has_new_bounds, self._failure, self._caught_up = False, False, None, CaughtUpProbe(self._driver.now)
         self._ending.clear()
 
     def _query(self, interval_ms: int | None) -> None:
@@ -136,55 +136,55 @@ class QueryRun:
     def _wait(self, query: StreamingQuery, *, continuous: bool) -> None:
         while not query.awaitTermination(_POLL_SECONDS):  # type: ignore[arg-type]  # whole seconds in the stub only
             # The epoch at hand may change what is wanted; the query ends all the same, and another has to follow.
-            self._moving = self._intake is not None and self._intake.due
-            if self._moving or self._is_over():
+            self._has_new_bounds = self._intake is not None and self._intake.has_new_bounds
+            if self._has_new_bounds or self._is_over():
                 return
             if continuous:
-                self._feel_the_pulse(query)
-                self._look_at_deadlines(query)
+                self._poll_progress(query)
+                self._run_due_timers(query)
 
-    def _feel_the_pulse(self, query: StreamingQuery) -> None:
+    def _poll_progress(self, query: StreamingQuery) -> None:
         """Note that Spark looks for input, as long as it does, and now and then what it leaves waiting."""
         self._polls += 1
-        if self._polls % _POLLS_PER_LOOK == 0 and _is_between_triggers(query):
-            self._driver.pulse.looked(self._driver.now())
-        if self._polls % _POLLS_PER_LOOK == 0 or self._polls % _POLLS_PER_COUNT == 0:
+        if self._polls % _POLLS_PER_CHECK == 0 and _is_between_triggers(query):
+            self._driver.activity.polled(self._driver.now())
+        if self._polls % _POLLS_PER_CHECK == 0 or self._polls % _POLLS_PER_COUNT == 0:
             progress = query.lastProgress
             at = progress["timestamp"] if progress is not None else None
             # Spark reports a batch once it has ended; now and then also that none came.
             if at != self._reported_at or self._polls % _POLLS_PER_COUNT == 0:
-                self._look_what_waits(progress, new=at != self._reported_at)
+                self._measure_backlog(progress, new=at != self._reported_at)
                 self._reported_at = at
 
-    def _look_what_waits(self, progress: Mapping[str, object] | None, *, new: bool) -> None:
+    def _measure_backlog(self, progress: Mapping[str, object] | None, *, new: bool) -> None:
         driver, sources = self._driver, tuple(self._driver.job.sources.values())
-        read = read_of(sources, driver.files, progress) if new else None
-        self._gauge.looked(driver.elapsed(), waiting(sources, driver.files_read, progress), read=read)
-        self._show_what_waits()
+        read = rows_or_files_read(sources, driver.files, progress) if new else None
+        self._gauge.observe_backlog(driver.elapsed(), backlog_of_sources(sources, driver.files_read, progress), read=read)
+        self._report_backlog()
 
-    def _show_what_waits(self) -> None:
+    def _report_backlog(self) -> None:
         """Have the status say it; an epoch at hand does that at its end."""
         lock = self._driver.lock
         if lock.acquire(blocking=False):
             try:
                 with contextlib.suppress(FencedError, StoreError):
-                    self._say_what_waits()
+                    self._write_backlog()
             finally:
                 lock.release()
 
-    def _look_at_deadlines(self, query: StreamingQuery) -> None:
+    def _run_due_timers(self, query: StreamingQuery) -> None:
         """Run an epoch without input when a deadline is due and nothing waited at that deadline; ask Spark first."""
-        driver, still = self._driver, self._still
+        driver, probe = self._driver, self._caught_up
         deadline = driver.next_deadline()
         due = deadline is not None and deadline <= driver.now()
-        if not due and not driver.unsure:
+        if not due and not driver.may_have_unread_input:
             return
-        since = still.since
+        since = probe.since
         if since is None or (due and deadline is not None and since < deadline):
-            still.ask(query)
+            probe.probe(query)
             return
         with driver.lock:
-            since = still.since
+            since = probe.since
             if since is not None:
                 driver.read_to_end()
                 self._run_deadline(since)
@@ -209,7 +209,7 @@ class QueryRun:
         self._closing = True
         with self._driver.lock, contextlib.suppress(PySparkException):
             end_query(query, self._ending)
-        self._still.close()
+        self._caught_up.close()
 
     def _batch(self, batch: DataFrame, number: int) -> None:
         """Run the epoch of a batch; of a query that ends, no more.
@@ -217,7 +217,7 @@ class QueryRun:
         Nothing is raised: what has failed is known here, and Spark would log a long error for a query that is only to end. It takes a
         batch that was not run for done, in a checkpoint that nobody uses any more; the next query reads its input again.
         """
-        self._still.batch_came()
+        self._caught_up.batch_started()
         try:
             # Whoever stops the query holds the lock and waits for this thread.
             while not self._is_over():
@@ -234,13 +234,13 @@ class QueryRun:
         """Run the epoch of a batch under the lock, which is held, and release it."""
         try:
             if not self._is_over():
-                self._driver.run_batch(batch, number, looked_at=self._drained_at)
+                self._driver.run_batch(batch, number, polled_at=self._drained_at)
         finally:
             self._driver.lock.release()
 
     def _is_over(self) -> bool:
         """Return whether no other epoch of this query may begin."""
-        return self._closing or self._failure is not None or self._to_end()
+        return self._closing or self._failure is not None or self._should_end()
 
 
 def _is_between_triggers(query: StreamingQuery) -> bool:

@@ -14,7 +14,7 @@ from tidemark.durations import Duration, to_ms
 from tidemark.errors import DefinitionError, StoreError, TidemarkError
 from tidemark.graph.expressions.expression_text import shortened
 from tidemark.graph.job.job import Job, require_job
-from tidemark.graph.model.places import placed, user_place
+from tidemark.graph.model.call_site import call_site, with_call_site
 from tidemark.savepoints.model.restore import Restore
 from tidemark.spark.env.file_systems import require_file_systems
 from tidemark.spark.env.interrupts import run_interruptibly
@@ -26,7 +26,7 @@ from tidemark.spark.loop.housekeeping import beating
 from tidemark.spark.loop.query_run import QueryRun
 from tidemark.state.encoding.free_text import require_no_secret
 from tidemark.state.log.joblog import JobLog
-from tidemark.state.log.owners import current_owner
+from tidemark.state.log.process_identity import current_owner
 from tidemark.state.log.progress import EpochProgress, MissingEpochs, format_progress
 from tidemark.state.status.status import write_failure
 from tidemark.state.store.root_store import root_store
@@ -110,7 +110,7 @@ def run(
         JobRunningError: another driver of this job is alive.
         TidemarkError: of the class that fits what went wrong; nothing of the failed epoch was committed.
     """
-    place = user_place()
+    place = call_site()
     require_job(job, "tm.run", place)
     _check_epochs(max_epochs, missing_epochs, place)
     _check_given(place, {"on_epoch": on_epoch, "on_stage": on_stage}, spark=spark, stop=stop, restore=restore, clock=clock)
@@ -121,7 +121,7 @@ def run(
             place=place,
         )
     interval = _interval(trigger, end_of_input=end_of_input, adaptive_intake=adaptive_intake, place=place)
-    with placed(place):
+    with with_call_site(place):
         require_no_secret(job.name, run_id=run_id)
         root = root_store(store, job.store)
     session = _session(job, spark)
@@ -161,7 +161,7 @@ def run(
                     write_failure(root, job.name, error, owner=term.owner, at=clock.now_ms())
                 raise
             query = QueryRun(driver, stopping=stopping, fenced=fenced, done=enough)
-            query.go(interval, end_of_input=end_of_input, adaptive_intake=adaptive_intake)
+            query.run(interval, end_of_input=end_of_input, adaptive_intake=adaptive_intake)
             head = epochs[-1] if epochs else (driver.head.progress if driver.head else None)
             return RunResult(job.name, driver.lineage, tuple(epochs), head)
 

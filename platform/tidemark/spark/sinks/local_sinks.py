@@ -69,7 +69,7 @@ class _StagedInJob:
         """Publish nothing again."""
         return ()
 
-    def shown(self) -> frozenset[str]:
+    def visible_files(self) -> frozenset[str]:
         """Return nothing: what is staged is shown as a copy."""
         return frozenset()
 

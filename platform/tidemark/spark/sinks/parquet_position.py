@@ -11,10 +11,10 @@ import secrets
 from dataclasses import replace
 
 from tidemark.savepoints.delta.folder_note import GONE, KIND, FolderNote, lost_since, note_path, read_note
-from tidemark.savepoints.delta.table_position import NO_TABLE, Lost
+from tidemark.savepoints.delta.table_position import NO_TABLE, LostEpochs
 from tidemark.spark.sinks.staging.missing import OutputPosition, published_files_lost
 from tidemark.state.log.records import OutputRecord, ParentRef, SinkPosition
-from tidemark.state.store.sealed import write_sealed
+from tidemark.state.store.documents import write_document
 from tidemark.state.store.store import JobStore
 
 logger = logging.getLogger("tidemark")
@@ -49,7 +49,7 @@ class ParquetPosition(OutputPosition):
         if known is None or known.epoch < 0:
             newest = self.expected.newest
             if known is None and newest is not None and self._made:
-                raise self.missing(SinkPosition(lineage=newest[0], epoch=newest[1]), Lost(-1, "there is no such folder any more"))
+                raise self.missing(SinkPosition(lineage=newest[0], epoch=newest[1]), LostEpochs(-1, "there is no such folder any more"))
             # Of what the job's log does not know nothing can be lost: a rewind leaves later files, and they may be deleted.
             self.known = replace(note.position, lineage="", epoch=-1) if note is not None else NO_TABLE
             return
@@ -91,7 +91,7 @@ class ParquetPosition(OutputPosition):
             text = "output %r: some files of epoch %d are no longer in %s; the job goes on"
             logger.warning(text, self.output, epoch, self.store.location)
 
-    def moving(self, lineage: str, epoch: int) -> None:
+    def publishing(self, lineage: str, epoch: int) -> None:
         """Note that an epoch's files are about to be moved: readers may take them away before it is noted that they were."""
         note = self._note(lineage)
         if note is None:
@@ -99,7 +99,7 @@ class ParquetPosition(OutputPosition):
         if (lineage, epoch) not in note.epochs:
             self._write(replace(note, moving=ParentRef(lineage, epoch)))
 
-    def moved(self, lineage: str, epoch: int) -> None:
+    def published(self, lineage: str, epoch: int) -> None:
         """Note that an epoch was published."""
         note = self._note(lineage)
         if note is None:
@@ -130,7 +130,7 @@ class ParquetPosition(OutputPosition):
         return note is not None and (lineage, epoch) in note.epochs
 
     def _write(self, note: FolderNote) -> None:
-        write_sealed(self.store, note_path(self.job, self.output), kind=KIND, value=note)
+        write_document(self.store, note_path(self.job, self.output), kind=KIND, value=note)
 
     def _note(self, *lineages: str) -> FolderNote | None:
         newest = self.expected.newest

@@ -19,17 +19,17 @@ from tidemark.savepoints.delta.result_tables import (
     COLUMNS_FILE,
     SPARK_SCHEMA,
     ParquetColumns,
-    judge_folder,
+    check_folder,
     parquet_columns,
     visible_files,
 )
 from tidemark.savepoints.model.stored_types import stored_columns
 from tidemark.savepoints.model.table_columns import Columns, lists_starts
-from tidemark.savepoints.model.verdict import refusal
+from tidemark.savepoints.model.verdict import incompatible_outputs_error
 from tidemark.spark.sinks.delta.delta_republish import cannot_republish
 from tidemark.spark.sinks.parquet_position import ParquetPosition, final_names
 from tidemark.spark.sinks.staging.missing import Expected, staged_files_lost
-from tidemark.spark.sinks.staging.staging import Vacancy, folder_of
+from tidemark.spark.sinks.staging.staging import Occupancy, folder_of
 from tidemark.state.log.records import EpochRecord, OutputRecord, SinkPosition
 from tidemark.state.store.store import JobStore
 
@@ -135,17 +135,17 @@ class ParquetSink:
         except (StoreError, CorruptStoreError) as error:
             raise self._unreadable(error) from error
         if found is not None and found.path == COLUMNS_FILE:
-            self.make(schema)
+            self.create(schema)
         elif found is not None:
             wanted = stored_columns(schema.jsonValue())
             self.starts_only = lists_starts(wanted, found.columns)
-            verdict = judge_folder(self._name, _types(found, wanted, schema), self.location, wanted)
+            verdict = check_folder(self._name, _types(found, wanted, schema), self.location, wanted)
             if not verdict.fits:
-                raise refusal([verdict], file=found.path)
+                raise incompatible_outputs_error([verdict], file=found.path)
         self._checked = schema.json()
 
     @property
-    def vacancy(self) -> Vacancy:
+    def occupancy(self) -> Occupancy:
         """Whether readers see no file here, or only the one that tells them the columns."""
         try:
             found = visible_files(self.staging)
@@ -153,13 +153,13 @@ class ParquetSink:
             raise self._unreadable(error) from error
         return "missing" if not found else "empty" if found == [COLUMNS_FILE] else "taken"
 
-    def make(self, schema: StructType) -> None:
+    def create(self, schema: StructType) -> None:
         """Write a file that has the columns and no rows, unless there is any other.
 
         Raises:
             SinkError: it cannot be written.
         """
-        if self.vacancy == "taken":
+        if self.occupancy == "taken":
             return
         columns = to_arrow_schema(schema, timezone="UTC").with_metadata({SPARK_SCHEMA: schema.json()})
         written = pa.BufferOutputStream()
@@ -179,21 +179,21 @@ class ParquetSink:
             MissingEpochsError: the folder is not the one that was published to before; no file was moved.
             PublishError: it cannot be published now.
         """
-        self._move(record, lineage, epoch, look=self.require_whole)
+        self._move(record, lineage, epoch, check=self.require_whole)
 
-    def _move(self, record: OutputRecord, lineage: str, epoch: int, *, look: Callable[[], None] = lambda: None) -> None:
+    def _move(self, record: OutputRecord, lineage: str, epoch: int, *, check: Callable[[], None] = lambda: None) -> None:
         folder, names = folder_of(record), final_names(record, lineage, epoch)
         try:
-            look()
+            check()
             staged = {file.path for file in self.staging.list(folder)}
             self._require_there(record, staged, lineage, epoch)
             done = next((number for number, file in enumerate(record.files) if file.path in staged), len(record.files))
             if done < len(record.files):
-                self._at.moving(lineage, epoch)
+                self._at.publishing(lineage, epoch)
             for number, file in enumerate(record.files[done:], start=done):
                 self.staging.move(file.path, names[number])
                 crash_point("output-file-moved")
-            self._at.moved(lineage, epoch)
+            self._at.published(lineage, epoch)
             self.staging.remove_folder(folder)
         except (StoreError, OSError) as error:
             raise PublishError(
@@ -234,7 +234,7 @@ class ParquetSink:
             place=self.location,
         )
 
-    def shown(self) -> frozenset[str]:
+    def visible_files(self) -> frozenset[str]:
         """Return nothing: what readers see lies elsewhere than what is staged."""
         return frozenset()
 

@@ -52,7 +52,7 @@ def sweep_outputs(
     unused = [staging for place in _places(sinks, epochs.all) for staging in place.unused(oldest, before)]
     listed = [file for staging in unused for file in staging.files]
     plan = plan_sweep(listed, (), before, now_ms=driver.log.clock.now_ms(), lease_ms=lease_ms)
-    doomed = {place: _doomed(place, plan.delete) for place in {staging.place for staging in unused}}
+    doomed = {place: _deletable(place, plan.delete) for place in {staging.place for staging in unused}}
     driver.confirm()
     tombstones.replace(plan.marked, term=driver.term)
     crash_point("output-sweep-marked")
@@ -137,10 +137,10 @@ def _places(sinks: Mapping[str, BoundSink], epochs: Iterable[DecodedEpoch]) -> l
     return [_Place(sink, frozenset(named[key])) for key, sink in by_location.items()]
 
 
-def _doomed(place: _Place, addresses: Iterable[str]) -> list[str]:
+def _deletable(place: _Place, addresses: Iterable[str]) -> list[str]:
     """Return the files of a place that may be deleted; whatever the records say, one that readers are shown may not."""
     paths = [path for address in addresses if (path := place.path(address)) is not None]
     if not paths:
         return []
-    shown = place.sink.shown()
+    shown = place.sink.visible_files()
     return [path for path in paths if path not in shown]

@@ -15,7 +15,7 @@ from tidemark.graph.model.nodes import ConsoleSpec, DeltaSpec, MemorySpec, Outpu
 from tidemark.graph.operators.window.columns import REPLACES
 from tidemark.locations import Location
 from tidemark.savepoints.delta.missing_records import Retained
-from tidemark.savepoints.delta.result_tables import had_place
+from tidemark.savepoints.delta.result_tables import has_written_to
 from tidemark.spark.columns.expressions import visible_of
 from tidemark.spark.columns.replaced_sessions import LISTED, starts_of
 from tidemark.spark.columns.state_files import write_folder
@@ -106,7 +106,7 @@ class Sink(Protocol):
         """Return the newest epoch of a lineage that readers can see, None where there is none or it cannot be known."""
         ...
 
-    def shown(self) -> frozenset[str]:
+    def visible_files(self) -> frozenset[str]:
         """Return the staged files that readers are shown now, relative to ``staging``; a sweep leaves them alone in any case."""
         ...
 
@@ -118,7 +118,7 @@ class BoundSink:
     name: str
     sink: Sink
 
-    def takes(self, record: OutputRecord) -> bool:
+    def accepts(self, record: OutputRecord) -> bool:
         """Whether a record's files were staged for this sink: of the same kind, and at the same place."""
         return record.sink == self.sink.kind and record.location == self.sink.location
 
@@ -152,7 +152,7 @@ class BoundSink:
             options=newest.options if newest else {},
         )
 
-    def nothing(self) -> OutputRecord:
+    def empty_record(self) -> OutputRecord:
         """Return the record of an epoch without rows for this output."""
         return OutputRecord(sink=self.sink.kind, location=self.sink.location)
 
@@ -207,7 +207,7 @@ def sink_for(name: str, record: OutputRecord, sinks: Mapping[str, BoundSink], jo
         job: whose epoch it is.
     """
     bound = sinks.get(name)
-    return bound if bound is not None and bound.takes(record) else sink_of_record(name, record, job)
+    return bound if bound is not None and bound.accepts(record) else sink_of_record(name, record, job)
 
 
 def sink_of_record(name: str, record: OutputRecord, job: str, *, maintained: bool = True) -> BoundSink | None:
@@ -246,7 +246,7 @@ def _nullable(kind: T.DataType) -> T.DataType:
 
 def _was_written_to(job: JobStore, name: str, place: str) -> bool:
     """Whether an epoch of the job has a place for an output; ``job`` is the store at the job's folder."""
-    return had_place(JobLog(job, _name_of(job)).load().epoch, name, place)
+    return has_written_to(JobLog(job, _name_of(job)).load().epoch, name, place)
 
 
 def _name_of(job: JobStore) -> str:

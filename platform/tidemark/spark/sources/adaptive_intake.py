@@ -14,20 +14,20 @@ from collections.abc import Sequence
 from typing import Final
 
 from tidemark.graph.model.nodes import SourceNode
-from tidemark.spark.sources.intake_limits import LEAST_SHARE, MOST_SHARE, limited_specs
+from tidemark.spark.sources.intake_limits import MAX_SHARE, MIN_SHARE, limited_specs
 
 logger = logging.getLogger("tidemark")
 
 UTILISATION: Final = 0.7
 """The share of the trigger interval that an epoch of a backlog should take; the rest is room for what takes longer now and then."""
 
-SHORTEST_TARGET_MS: Final = 700
+MIN_TARGET_MS: Final = 700
 """Below it, an epoch is mostly what every epoch costs, whatever it reads."""
 
 _GAIN_UP: Final = 0.5
 _GAIN_DOWN: Final = 0.7
-_MOST_UP: Final = 4.0
-_MOST_DOWN: Final = 8.0
+_MAX_UP: Final = 4.0
+_MAX_DOWN: Final = 8.0
 _OFF: Final = 1.5
 """A bound that is off by less is left alone."""
 
@@ -56,15 +56,15 @@ def next_share(share: float, *, took_ms: int, target_ms: float, filled: bool | N
     ratio = target_ms / max(took_ms, 1)
     if ratio >= 1 and filled is False:
         return share
-    step = min(math.pow(ratio, _GAIN_UP), _MOST_UP) if ratio >= 1 else max(math.pow(ratio, _GAIN_DOWN), 1 / _MOST_DOWN)
-    most = MOST_SHARE if filled else max(share, 1.0)
-    return min(max(share * step, LEAST_SHARE), most)
+    step = min(math.pow(ratio, _GAIN_UP), _MAX_UP) if ratio >= 1 else max(math.pow(ratio, _GAIN_DOWN), 1 / _MAX_DOWN)
+    most = MAX_SHARE if filled else max(share, 1.0)
+    return min(max(share * step, MIN_SHARE), most)
 
 
 class AdaptiveIntake:
     """Follows the epochs of a run and says when its query should start anew with other bounds.
 
-    ``saw`` is called by the thread that runs epochs, the rest by the one that starts queries.
+    ``observe`` is called by the thread that runs epochs, the rest by the one that starts queries.
 
     Args:
         interval_ms: of the trigger.
@@ -72,22 +72,22 @@ class AdaptiveIntake:
     """
 
     def __init__(self, interval_ms: int, sources: Sequence[SourceNode]) -> None:
-        self._target_ms = max(UTILISATION * interval_ms, SHORTEST_TARGET_MS)
+        self._target_ms = max(UTILISATION * interval_ms, MIN_TARGET_MS)
         self._sources = tuple(sources)
         self._wanted = 1.0
         self.share = 1.0
 
-    def saw(self, *, took_ms: int, filled: bool | None) -> None:
+    def observe(self, *, took_ms: int, filled: bool | None) -> None:
         """Take in an epoch that had input."""
         self._wanted = next_share(self._wanted, took_ms=took_ms, target_ms=self._target_ms, filled=filled)
 
     @property
-    def due(self) -> bool:
+    def has_new_bounds(self) -> bool:
         """Whether the bounds are off by so much that another query should read on."""
         off = abs(math.log(self._wanted / self.share)) >= math.log(_OFF)
         return off and limited_specs(self._sources, self._wanted) != limited_specs(self._sources, self.share)
 
-    def move(self) -> float:
+    def apply(self) -> float:
         """Make the share that is wanted the one to read with, and return it."""
         logger.info("an epoch now reads %.3g of its usual bounds, so that it takes about %d ms", self._wanted, self._target_ms)
         self.share = self._wanted

@@ -14,15 +14,15 @@ from tidemark.errors import OffsetMismatchError
 from tidemark.graph.model.nodes import ElementsSpec, FilesSpec, FormatSpec, SourceNode
 from tidemark.semantics.watermarks.watermarks import SourceEnd
 from tidemark.spark.sources.checkpoint import SparkCheckpoint
-from tidemark.spark.sources.source_ends import elements_end, files_end, format_end, may_wait_unseen
+from tidemark.spark.sources.source_ends import elements_end, files_end, format_end, may_have_unseen_rows
 from tidemark.state.encoding.envelope import canonical
-from tidemark.state.log.offsets import log_offset, positions
+from tidemark.state.log.offset_log import log_offset, positions
 from tidemark.state.log.records import EpochRecord
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_MOST_CALLS: Final = 100
+_MAX_CALLS: Final = 100
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class EpochInput:
     """What an epoch reads.
 
     ``offsets`` is the text of Spark's offset log, ``before`` and ``now`` the sources' positions, ``files`` what is new of the sources
-    that consist of files, ``looked_at`` the processing time at which Spark looked what there is (None: when the batch came).
+    that consist of files, ``polled_at`` the processing time at which Spark looked what there is (None: when the batch came).
     ``batch`` is false for an epoch without input.
     """
 
@@ -38,10 +38,10 @@ class EpochInput:
     before: Mapping[str, object] = field(default_factory=dict)
     now: Mapping[str, object] = field(default_factory=dict)
     files: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    looked_at: int | None = None
+    polled_at: int | None = None
     batch: bool = False
 
-    def moved(self, source: str) -> bool:
+    def has_new_data(self, source: str) -> bool:
         """Whether a source may have rows in it."""
         return self.batch and source in self.now and self.now[source] != self.before.get(source)
 
@@ -60,7 +60,7 @@ class EpochInput:
         """
         spec = source.spec
         if not self.batch:
-            return SourceEnd(caught_up=not may_wait_unseen(spec), looked_at=self.looked_at)
+            return SourceEnd(caught_up=not may_have_unseen_rows(spec), polled_at=self.polled_at)
         if isinstance(spec, ElementsSpec):
             return elements_end(len(spec.batches), log_offset(self.now.get(source.name)) + 1)
         end = SourceEnd()
@@ -73,11 +73,11 @@ class EpochInput:
                 end = files_end(spec, len(files), _size(spark, files) if spec.max_files_per_epoch is None else None)
             elif isinstance(spec, FormatSpec):
                 end = format_end(spec, self.before.get(source.name), self.now.get(source.name))
-        return replace(end, looked_at=self.looked_at)
+        return replace(end, polled_at=self.polled_at)
 
 
 def input_of_batch(
-    checkpoint: SparkCheckpoint, sources: Sequence[SourceNode], *, offsets: str, before: str, looked_at: int | None
+    checkpoint: SparkCheckpoint, sources: Sequence[SourceNode], *, offsets: str, before: str, polled_at: int | None
 ) -> EpochInput:
     """Return what a batch reads.
 
@@ -86,7 +86,7 @@ def input_of_batch(
         sources: of the job.
         offsets: of the batch.
         before: of the epoch before, empty for none.
-        looked_at: the processing time at which Spark looked what there is, None for now.
+        polled_at: the processing time at which Spark looked what there is, None for now.
     """
     earlier, now = positions(before), positions(offsets)
     files = {
@@ -94,12 +94,12 @@ def input_of_batch(
         for source in sources
         if isinstance(source.spec, ElementsSpec | FilesSpec) and now.get(source.name) != earlier.get(source.name)
     }
-    return EpochInput(offsets, earlier, now, files, looked_at, batch=True)
+    return EpochInput(offsets, earlier, now, files, polled_at, batch=True)
 
 
 def _slow_to_measure(spec: FilesSpec, addresses: Sequence[str]) -> bool:
     """Whether the bytes of files are wanted and each is a call over the network."""
-    return spec.max_files_per_epoch is None and len(addresses) > _MOST_CALLS and not addresses[0].startswith("file:")
+    return spec.max_files_per_epoch is None and len(addresses) > _MAX_CALLS and not addresses[0].startswith("file:")
 
 
 def _size(spark: SparkSession, addresses: Sequence[str]) -> int | None:

@@ -12,8 +12,8 @@ from pyspark.sql import types as T
 from tidemark.errors import SourceError
 from tidemark.graph.model.nodes import FilesSpec, FormatSpec, SourceNode
 from tidemark.semantics.watermarks.event_time import MAX_EVENT_TIME, MIN_EVENT_TIME
-from tidemark.spark.columns.expressions import CORRUPT, POSITION, RAW, SPLIT, TIME, VERDICT, column, quoted, struct_of, visible_of
-from tidemark.spark.columns.tallies import ALIVE, MALFORMED
+from tidemark.spark.columns.expressions import CORRUPT, POSITION, RAW, ROW_STATUS, SPLIT, TIME, column, quoted, struct_of, visible_of
+from tidemark.spark.columns.row_counts import MALFORMED, PASSING
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -53,7 +53,7 @@ class Intake:
         return self.latest < MAX_EVENT_TIME
 
 
-def take_in(
+def prepare_batch(
     node: SourceNode,
     batch: DataFrame,
     processing_time: int,
@@ -91,8 +91,8 @@ def take_in(
     bound = latest if strict else MAX_EVENT_TIME
     conditions = [f"{TIME} BETWEEN {MIN_EVENT_TIME}L AND {bound}L", *(f"({present})" for _, present in required_values(node))]
     good = " AND ".join([*conditions, f"{CORRUPT} IS NULL"] if corrupt else conditions)
-    judged = timed.withColumn(VERDICT, F.expr(f"if({good}, {ALIVE}, {MALFORMED})"))
-    return Intake(node, judged, processing_time, latest, strict, texts)
+    with_status = timed.withColumn(ROW_STATUS, F.expr(f"if({good}, {PASSING}, {MALFORMED})"))
+    return Intake(node, with_status, processing_time, latest, strict, texts)
 
 
 def required_values(node: SourceNode) -> list[tuple[str, str]]:

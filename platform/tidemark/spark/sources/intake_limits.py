@@ -14,17 +14,17 @@ DEFAULT_BYTES_PER_EPOCH: Final = 256 * 1024 * 1024
 DEFAULT_ROWS_PER_EPOCH: Final = 5_000_000
 """The same of Kafka, whose bound is in records."""
 
-LEAST_SHARE: Final = 1 / 64
-MOST_SHARE: Final = 16.0
+MIN_SHARE: Final = 1 / 64
+MAX_SHARE: Final = 16.0
 """How far intake that adapts may go beyond a default; a bound that the user set is never passed."""
 
 KAFKA: Final = "kafka"
-KAFKA_MOST: Final = "maxOffsetsPerTrigger"
+KAFKA_MAX_OFFSETS: Final = "maxOffsetsPerTrigger"
 _DELTA_FILES: Final = 1000
 """What Delta takes per trigger where it is told nothing."""
 
 _BOUNDS: Final[Mapping[str, tuple[str, ...]]] = {
-    KAFKA: (KAFKA_MOST,),
+    KAFKA: (KAFKA_MAX_OFFSETS,),
     "delta": ("maxFilesPerTrigger", "maxBytesPerTrigger"),
     "iceberg": ("streaming-max-files-per-micro-batch", "streaming-max-rows-per-micro-batch"),
     **dict.fromkeys(("avro", "csv", "json", "orc", "parquet", "text", "xml"), ("maxFilesPerTrigger", "maxBytesPerTrigger")),
@@ -73,7 +73,7 @@ def _limited_format(spec: FormatSpec, share: float) -> FormatSpec:
         # What is not a whole number is Spark's to refuse.
         parts = {key: str(_part(int(value), min(share, 1.0))) for key, value in given.items() if value.isdecimal()}
     elif name == KAFKA:
-        parts = {KAFKA_MOST: str(_part(DEFAULT_ROWS_PER_EPOCH, share))}
+        parts = {KAFKA_MAX_OFFSETS: str(_part(DEFAULT_ROWS_PER_EPOCH, share))}
     elif name == "delta" and share != 1.0:
         parts = {"maxFilesPerTrigger": str(_part(_DELTA_FILES, share))}
     else:

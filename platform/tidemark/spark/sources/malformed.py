@@ -24,9 +24,9 @@ from tidemark.semantics.watermarks.event_time import (
     TOO_FAR_AHEAD,
     named_reason,
 )
-from tidemark.spark.columns.expressions import CORRUPT, RAW, SPLIT, TIME, VERDICT, column, quoted, visible_of
-from tidemark.spark.columns.tallies import MALFORMED
-from tidemark.spark.sources.intake import Intake, required_values, take_in
+from tidemark.spark.columns.expressions import CORRUPT, RAW, ROW_STATUS, SPLIT, TIME, column, quoted, visible_of
+from tidemark.spark.columns.row_counts import MALFORMED
+from tidemark.spark.sources.intake import Intake, prepare_batch, required_values
 from tidemark.spark.sources.intake_limits import KAFKA
 from tidemark.spark.sources.record_texts import as_read_of_text, parsed_text
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 UNPARSABLE: Final = "record cannot be parsed"
-LONGEST_VALUE: Final = 100
+MAX_VALUE_LENGTH: Final = 100
 """Characters of a value that a reason shows."""
 
 _REASON, _FOUND, _KEY, _COPY, _LOOKED_UP = "__tm_reason", "__tm_found", "__tm_key", "__tm_copy", "__tm_looked_up"
@@ -43,7 +43,7 @@ _REASON, _FOUND, _KEY, _COPY, _LOOKED_UP = "__tm_reason", "__tm_found", "__tm_ke
 def malformed_rows(intake: Intake) -> DataFrame:
     """Return the malformed rows of an epoch with the raw record and the reason."""
     names = intake.rows.columns
-    bad = intake.rows.where(F.col(VERDICT) == MALFORMED)
+    bad = intake.rows.where(F.col(ROW_STATUS) == MALFORMED)
     if CORRUPT not in names:
         return _shown(intake, bad.select(_text_of(intake.node, names).alias(RAW), _reason(intake, bad).alias(_REASON), *_kept(names)))
     corrupt, others = bad.where(F.col(CORRUPT).isNotNull()), bad.where(F.col(CORRUPT).isNull())
@@ -57,8 +57,8 @@ def malformed_rows(intake: Intake) -> DataFrame:
 
 def _looked_up(intake: Intake, rows: DataFrame, texts: DataFrame) -> DataFrame:
     """Return rows with the texts of their records in place of their JSON; of records that read alike each row has another one's."""
-    again = take_in(intake.node, texts, intake.processing_time, ordered=False, strict=intake.strict).rows
-    records = again.where(f"{VERDICT} = {MALFORMED} AND {CORRUPT} IS NULL")
+    again = prepare_batch(intake.node, texts, intake.processing_time, ordered=False, strict=intake.strict).rows
+    records = again.where(f"{ROW_STATUS} = {MALFORMED} AND {CORRUPT} IS NULL")
     content = _as_json(again.columns).alias(_FOUND)
     found = rows.withColumnRenamed(RAW, _FOUND).unionByName(records.select(RAW, content, _key(intake, again)), allowMissingColumns=True)
     side = F.col(_REASON).isNull()
@@ -120,7 +120,7 @@ def _reason(intake: Intake, rows: DataFrame) -> Column:
         value = column(timestamp)
         if isinstance(rows.select(value.alias("t")).schema["t"].dataType, T.StringType):
             start = named_reason(NULL_EVENT_TIME, name).removesuffix("is null")
-            unread = F.concat(F.lit(f"{start}cannot be read as TIMESTAMP: '"), F.left(value, F.lit(LONGEST_VALUE)), F.lit("'"))
+            unread = F.concat(F.lit(f"{start}cannot be read as TIMESTAMP: '"), F.left(value, F.lit(MAX_VALUE_LENGTH)), F.lit("'"))
             null = F.when(value.isNotNull(), unread).otherwise(null)
     in_range = time.between(MIN_EVENT_TIME, MAX_EVENT_TIME)
     reason = F.when(time.isNull(), null).when(~in_range, out_of_range)
@@ -148,5 +148,5 @@ def _why_unparsable(intake: Intake) -> Column:
         text = read.getField(field.name)
         what = F.lit(f"column {field.name!r} cannot be read as {shown_type(field.dataType.jsonValue())}: '")
         failed = whole & F.col(quoted(field.name)).isNull() & text.isNotNull()
-        reason = F.when(failed, F.concat(what, F.left(text, F.lit(LONGEST_VALUE)), F.lit("'"))).otherwise(reason)
+        reason = F.when(failed, F.concat(what, F.left(text, F.lit(MAX_VALUE_LENGTH)), F.lit("'"))).otherwise(reason)
     return reason

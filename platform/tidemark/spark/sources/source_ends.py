@@ -7,11 +7,11 @@ from typing import Final
 
 from tidemark.graph.model.nodes import ElementsSpec, FilesSpec, FormatSpec, SourceNode
 from tidemark.semantics.watermarks.source_state import SourceEnd, SourceState
-from tidemark.spark.sources.intake_limits import DEFAULT_BYTES_PER_EPOCH, KAFKA, KAFKA_MOST, bounds_of
+from tidemark.spark.sources.intake_limits import DEFAULT_BYTES_PER_EPOCH, KAFKA, KAFKA_MAX_OFFSETS, bounds_of
 from tidemark.state.log.records import EpochRecord
 
-_KAFKA_MOST: Final = KAFKA_MOST.lower()
-_KAFKA_LEAST: Final = "minoffsetspertrigger"
+_KAFKA_MAX_OFFSETS: Final = KAFKA_MAX_OFFSETS.lower()
+_KAFKA_MIN_OFFSETS: Final = "minoffsetspertrigger"
 
 _ALWAYS_BOUNDED: Final = frozenset({"delta"})
 """Delta takes 1000 files per trigger where it is told nothing else."""
@@ -81,8 +81,8 @@ def kafka_end(before: Offsets | None, now: Offsets, options: Mapping[str, str]) 
         for topic, partitions in now.items()
         for partition, offset in partitions.items()
     }
-    most = options.get(_KAFKA_MOST)
-    if _KAFKA_LEAST in options and not any(moved.values()):
+    most = options.get(_KAFKA_MAX_OFFSETS)
+    if _KAFKA_MIN_OFFSETS in options and not any(moved.values()):
         return SourceEnd(caught_up=False, known=False)
     if most is None or (before is not None and sum(moved.values()) + len(moved) <= int(most)):
         return SourceEnd()
@@ -96,18 +96,20 @@ def filled(ends: Iterable[SourceEnd]) -> bool | None:
     >>> filled([SourceEnd(), SourceEnd(caught_up=False)]), filled([SourceEnd(), SourceEnd(caught_up=False, known=False)])
     (True, None)
     """
-    told = tuple(ends)
-    if any(end.known and not end.caught_up for end in told):
+    every = tuple(ends)
+    if any(end.known and not end.caught_up for end in every):
         return True
-    return False if all(end.known for end in told) else None
+    return False if all(end.known for end in every) else None
 
 
-def may_wait_unseen(spec: object) -> bool:
+def may_have_unseen_rows(spec: object) -> bool:
     """Whether a source may have rows although a trigger found none: Kafka told to wait until there are enough."""
-    return isinstance(spec, FormatSpec) and spec.format.lower() == KAFKA and any(name.lower() == _KAFKA_LEAST for name in spec.options)
+    return (
+        isinstance(spec, FormatSpec) and spec.format.lower() == KAFKA and any(name.lower() == _KAFKA_MIN_OFFSETS for name in spec.options)
+    )
 
 
-def waiting_perhaps(
+def maybe_backlogged(
     sources: Iterable[SourceNode], ends: Mapping[str, SourceEnd], before: Mapping[str, SourceState]
 ) -> dict[str, SourceState]:
     """Return the sources, as they were before an epoch, of which more may have waited than it took, and it matters.
@@ -123,7 +125,7 @@ def waiting_perhaps(
         if source.watermarks.idle_after_ms is not None
         and not isinstance(source.spec, ElementsSpec)
         and not ends[source.name].caught_up
-        and not may_wait_unseen(source.spec)
+        and not may_have_unseen_rows(source.spec)
         and source.name in before
     }
 

@@ -19,8 +19,8 @@ from tidemark.graph.operators.state_names import FUNCTION_PART
 from tidemark.savepoints.model.verdict import OperatorVerdict, Rewrite, Verdict
 from tidemark.spark.columns.expressions import quoted
 from tidemark.spark.operators.aligned.sliced import PREFIX, STACKS, SUFFIX
-from tidemark.spark.state_api.empty_input import EmptyInput
 from tidemark.spark.state_api.rewriting import GROUP, WITH_PARTIALS, Rewriting
+from tidemark.spark.state_api.schema_probe import InputSchema
 from tidemark.state.log.records import EpochRecord, OperatorState, StateFile
 from tidemark.state.store.store import JobStore
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def migrate(
-    spark: SparkSession, store: JobStore, record: EpochRecord, found: Verdict, inputs: Mapping[str, EmptyInput]
+    spark: SparkSession, store: JobStore, record: EpochRecord, found: Verdict, inputs: Mapping[str, InputSchema]
 ) -> dict[str, OperatorState]:
     """Return the state of a job's operators, by uid, as the job can go on from it; a Spark job for each table that is written anew.
 
@@ -60,7 +60,7 @@ class _Migration:
     writer: Rewriting
     before: OperatorState
     verdict: OperatorVerdict
-    given: EmptyInput
+    given: InputSchema
 
     @property
     def change(self) -> Rewrite:
@@ -125,8 +125,8 @@ class _Migration:
     @cached_property
     def _constants(self) -> tuple[str, ...]:
         """The added columns that have a value where there is no element; others are null, which a column that is not there is, too."""
-        neutral = self.given.schemas.neutral() if self.change.added else None
-        row = None if neutral is None else neutral.first()
+        empty = self.given.schemas.empty_accumulators() if self.change.added else None
+        row = None if empty is None else empty.first()
         return () if row is None else tuple(name for name in self.change.added if row[name] is not None)
 
     def _changed(self, rows: DataFrame, names: Sequence[str], *, with_partials: bool) -> DataFrame:
@@ -138,8 +138,8 @@ class _Migration:
                 column = F.col(quoted(name))
                 kept.append((column if kind is None else column.cast(kind)).alias(new))
         found = rows.select(*kept, GROUP)
-        neutral = self.given.schemas.neutral() if with_partials and self._constants else None
-        if neutral is None:
+        empty = self.given.schemas.empty_accumulators() if with_partials and self._constants else None
+        if empty is None:
             return found
-        constants = neutral.select(*map(quoted, self._constants))
+        constants = empty.select(*map(quoted, self._constants))
         return found.drop(*self._constants).crossJoin(F.broadcast(constants))

@@ -19,8 +19,8 @@ from tidemark.spark.columns.state_files import write_folder
 from tidemark.spark.operators.aligned.two_stacks import END
 from tidemark.spark.operators.base.tables import MAIN, STATE_COMPRESSION
 from tidemark.spark.operators.count.counted_frames import NEWEST, UNTIL
-from tidemark.spark.operators.session.session_deferral import PUT_OFF
-from tidemark.state.gc.inventory import home_of
+from tidemark.spark.operators.session.session_deferral import DEFERRED
+from tidemark.state.gc.state_file_check import owner_store
 from tidemark.state.log.records import StateFile
 from tidemark.state.store.layout import state_folder
 from tidemark.state.store.store import JobStore
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 GROUP: Final = "__tm_group"
 """A column that rows have while they are written anew: which of them stay together. What changes rows keeps it."""
 
-WITH_PARTIALS: Final = frozenset({MAIN, PUT_OFF})
+WITH_PARTIALS: Final = frozenset({MAIN, DEFERRED})
 """Tables whose rows have partials or elements; others have keys, and what they have besides is never read again."""
 
 
@@ -93,7 +93,7 @@ class Rewriting:
 
     def _read(self, files: Sequence[StateFile]) -> DataFrame:
         reader = self.spark.read.options(mergeSchema="true").option("parquet.page.verify-checksum.enabled", "true")
-        return reader.parquet(*(home_of(self.store, file).spark_uri(file.path) for file in files))
+        return reader.parquet(*(owner_store(self.store, file).spark_uri(file.path) for file in files))
 
     def _require_rows(self, before: Sequence[StateFile], after: Sequence[StateFile], *, fewer: bool) -> None:
         had, has = (sum(file.rows for file in files) for files in (before, after))

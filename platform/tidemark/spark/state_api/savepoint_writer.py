@@ -24,7 +24,7 @@ from tidemark.graph.operators.state_names import ELEMENT_ORDER, element_name, ke
 from tidemark.graph.operators.window.node import WindowNode
 from tidemark.names import validate_name
 from tidemark.savepoints.export.export_format import ExportedFile, copy_all, read_index
-from tidemark.savepoints.export.exporting import seal_export
+from tidemark.savepoints.export.exporting import finish_export
 from tidemark.savepoints.model.savepoint import info_of
 from tidemark.savepoints.model.stored_types import stored_columns
 from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
@@ -32,11 +32,11 @@ from tidemark.spark.columns.error_text import first_line
 from tidemark.spark.columns.expressions import META, POSITION, SPLIT, TIME, quoted, visible_of
 from tidemark.spark.operators.aligned.sliced import PREFIX, STACKS, SUFFIX
 from tidemark.spark.operators.base.contract import OperatorContext, PortInput
-from tidemark.spark.operators.window.steps import step_of
-from tidemark.spark.state_api.empty_input import empty_inputs
+from tidemark.spark.operators.window.runtimes import window_runtime_of
 from tidemark.spark.state_api.rewriting import WITH_PARTIALS, Rewriting
+from tidemark.spark.state_api.schema_probe import probe_inputs
 from tidemark.spark.state_api.state_processor import StoredState
-from tidemark.state.gc.inventory import home_of
+from tidemark.state.gc.state_file_check import owner_store
 from tidemark.state.log.progress import EpochProgress
 from tidemark.state.log.records import EpochRecord, OperatorState, StateFile
 from tidemark.state.store.store import JobStore
@@ -119,13 +119,13 @@ class SavepointWriter:
         node = _node(job, uid)
         if uid in self._operators:
             raise DefinitionError(f"there is state of {uid!r} already", fix=f"remove it first: .remove({uid!r})", uid=uid)
-        (rows,) = empty_inputs(self._spark, job, self._target)[uid].rows.values()
+        (rows,) = probe_inputs(self._spark, job, self._target)[uid].rows.values()
         columns = rows.schema
         definition = encode(node)
-        setting = OperatorContext(
+        context = OperatorContext(
             self._spark, self._target, uid, OperatorState(definition), definition, self._record.epoch, self._record.processing_time
         )
-        run = step_of(node).begin(setting)
+        run = window_runtime_of(node).begin(context)
         (port,) = node.ports
         elements = _as_elements(history, columns.names, {field.name: field.dataType.simpleString() for field in columns}, time, uid)
         run.process_batch({port.name: PortInput(elements)})
@@ -134,9 +134,9 @@ class SavepointWriter:
         if results is not None:
             results.write.format("noop").mode("overwrite").save()
             run.emitted(observation)
-        upkeep = run.compact()
-        if upkeep is not None:
-            upkeep()
+        compaction = run.compact()
+        if compaction is not None:
+            compaction()
         self._operators[uid] = _Operator(run.snapshot(), self._target)
         return self
 
@@ -257,7 +257,7 @@ class SavepointWriter:
             copies |= {("", file.path): (self._store, file.path, ExportedFile(file.path, file.bytes, file.sha256)) for file in logs}
         copy_all(list(copies.values()), self._target, done=lambda _: None)
         record = replace(self._record, operators=operators, outputs={}, restored=None)
-        seal_export(self._target, record, info_of(record), job=record.job, name=name, at=self._clock.now_ms())
+        finish_export(self._target, record, info_of(record), job=record.job, name=name, at=self._clock.now_ms())
         return str(self._target.location)
 
     def _placed(
@@ -268,7 +268,7 @@ class SavepointWriter:
             return file
         # Files of two jobs may have one path.
         path = f"state/of-{file.owner}/{file.path.partition('/')[2]}" if file.owner else file.path
-        copies[file.owner, file.path] = (home_of(store, file), file.path, ExportedFile(path, file.bytes, ""))
+        copies[file.owner, file.path] = (owner_store(store, file), file.path, ExportedFile(path, file.bytes, ""))
         return replace(file, path=path, owner="")
 
     def _held(self, uid: str) -> _Operator:

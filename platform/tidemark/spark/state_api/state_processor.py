@@ -32,13 +32,13 @@ from tidemark.spark.columns.expressions import POSITION, START, TIME, quoted
 from tidemark.spark.operators.base.contract import OperatorContext, OperatorEpoch
 from tidemark.spark.operators.base.partials import Partials
 from tidemark.spark.operators.base.windows import WindowEpoch
-from tidemark.spark.operators.process.buffered import KEYS, BufferedRun
+from tidemark.spark.operators.process.buffered import KEYS, BufferedEpoch
 from tidemark.spark.operators.registry.runtimes import runtime_of
 from tidemark.spark.operators.window.open_windows import open_windows
 from tidemark.spark.sinks.sinks import nullable
 from tidemark.spark.state_api.stored_keys import StoredKeys
 from tidemark.spark.state_api.stored_operators import StoredOperator, described
-from tidemark.state.log.offsets import positions
+from tidemark.state.log.offset_log import positions
 from tidemark.state.log.records import EpochRecord, OperatorState
 from tidemark.state.store.layout import job_folder
 from tidemark.state.store.root_store import root_store
@@ -204,14 +204,16 @@ class StoredState:
 
     def _elements(self, uid: str, spark: SparkSession) -> DataFrame | None:
         run = self._run(uid, spark)
-        found = run.held_elements() if isinstance(run, BufferedRun) else None
+        found = run.held_elements() if isinstance(run, BufferedEpoch) else None
         if found is None:
             return None
         rows, layout = found
         named = (f"{quoted(column)} AS {quoted(name)}" for name, column in layout.elements.items())
-        told = {"event_time": f"timestamp_millis({TIME if TIME in rows.columns else START})", "position": POSITION}
+        event_columns = {"event_time": f"timestamp_millis({TIME if TIME in rows.columns else START})", "position": POSITION}
         more = (
-            f"{sql} AS {name}" for name, sql in told.items() if name not in layout.elements and (sql != POSITION or sql in rows.columns)
+            f"{sql} AS {name}"
+            for name, sql in event_columns.items()
+            if name not in layout.elements and (sql != POSITION or sql in rows.columns)
         )
         keys = (f"{quoted(column)} AS {quoted(name)}" for name, column in layout.keys.items() if name not in layout.elements)
         return rows.selectExpr(*keys, *named, *more)
@@ -313,7 +315,7 @@ class StoredState:
         # What a function keeps beside aggregates is read apart; one that is given elements is part of what keeps them.
         node = self._node(uid)
         node = dataclasses.replace(node, function=None) if isinstance(node, WindowNode) and node.aggregates else node
-        setting = OperatorContext(
+        context = OperatorContext(
             spark,
             self.store,
             uid,
@@ -322,7 +324,7 @@ class StoredState:
             self.epoch + 1,
             self.record.processing_time,
         )
-        return runtime_of(node).begin(setting)
+        return runtime_of(node).begin(context)
 
     def _keys(self, uid: str, spark: SparkSession, part: str) -> StoredKeys:
         state = self._state(uid)

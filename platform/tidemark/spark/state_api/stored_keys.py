@@ -82,8 +82,8 @@ class StoredKeys:
         )
 
     def _windows(self) -> DataFrame:
-        told = F.from_json(F.col(STATE), _WINDOWS).getField("windows")
-        return self._newest().withColumn("each", F.explode(told))
+        windows = F.from_json(F.col(STATE), _WINDOWS).getField("windows")
+        return self._newest().withColumn("each", F.explode(windows))
 
     def _newest(self) -> DataFrame:
         """Return the newest row of each key, without those of which nothing is kept any more."""

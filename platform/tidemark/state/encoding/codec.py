@@ -1,6 +1,6 @@
 """Frozen dataclasses to plain JSON values and back, strictly, by their type hints.
 
-A field made by ``later`` is left out where it has its default, so that what was written before there was such a field is written
+A field made by ``added_field`` is left out where it has its default, so that what was written before there was such a field is written
 as ever; an older release refuses what has it.
 
 Known types: int, str, bool, float, ``object`` (plain JSON as it is), Literal, optional, ``tuple[X, ...]``, ``tuple[X, Y]``,
@@ -16,47 +16,47 @@ from functools import cache
 from typing import Any, Final, TypeVar
 
 from tidemark.state.encoding.envelope import damaged
-from tidemark.state.encoding.plain_readers import UnreadableError, reader_of
+from tidemark.state.encoding.json_decoding import UnreadableError, reader_of
 
 T = TypeVar("T")
 
-_LATER: Final = "tidemark.later"
+_ADDED: Final = "tidemark.later"
 _SCALARS = frozenset((str, int, float, bool, type(None)))
 
 
-def later(default: T) -> T:
+def added_field(default: T) -> T:
     """Return a dataclass field that came to its class after the first release of the class's form."""
-    made: T = field(default=default, metadata={_LATER: True})
+    made: T = field(default=default, metadata={_ADDED: True})
     return made
 
 
-def later_mapping() -> Any:  # noqa: ANN401 - a mapping of whatever the field says
+def added_mapping_field() -> Any:  # noqa: ANN401 - a mapping of whatever the field says
     """Return such a field whose default is an empty mapping."""
-    return field(default_factory=dict, metadata={_LATER: True})
+    return field(default_factory=dict, metadata={_ADDED: True})
 
 
-def to_plain(value: object) -> Any:  # noqa: ANN401 - JSON has no narrower type that callers could use
+def to_jsonable(value: object) -> Any:  # noqa: ANN401 - JSON has no narrower type that callers could use
     """Return a value as plain JSON: dicts, lists, text, numbers, booleans, None."""
     kind: Any = type(value)
     if kind in _SCALARS:
         return value
     if isinstance(value, Mapping):
-        return {str(key): to_plain(item) for key, item in value.items()}
+        return {str(key): to_jsonable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [to_plain(item) for item in value]
+        return [to_jsonable(item) for item in value]
     names = _field_names(kind)
     if names is None:
         return value
     given = {name: getattr(value, name) for name in names[0]}
-    return {name: to_plain(item) for name, item in given.items() if name not in names[1] or item != names[1][name]}
+    return {name: to_jsonable(item) for name, item in given.items() if name not in names[1] or item != names[1][name]}
 
 
-def from_plain(kind: type[T], value: object, *, path: str) -> T:
+def from_jsonable(kind: type[T], value: object, *, path: str) -> T:
     """Return the object of a class from its plain JSON.
 
     Args:
         kind: the dataclass.
-        value: what ``to_plain`` gave, through JSON.
+        value: what ``to_jsonable`` gave, through JSON.
         path: where it was stored, for the error.
 
     Raises:
@@ -76,5 +76,5 @@ def _field_names(kind: Any) -> tuple[tuple[str, ...], Mapping[str, object]] | No
     if not is_dataclass(kind):
         return None
     return tuple(item.name for item in fields(kind)), {
-        item.name: {} if item.default is MISSING else item.default for item in fields(kind) if _LATER in item.metadata
+        item.name: {} if item.default is MISSING else item.default for item in fields(kind) if _ADDED in item.metadata
     }

@@ -31,13 +31,13 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def seal(kind: str, body: Mapping[str, object]) -> bytes:
+def encode_envelope(kind: str, body: Mapping[str, object]) -> bytes:
     """Return an object's bytes: the body in its envelope."""
     content = canonical({"kind": kind, "format": FORMAT, "body": body})
     return content[:-1] + _end(sha256(content))
 
 
-def unseal(data: bytes, *, kind: str | tuple[str, ...], path: str) -> tuple[str, Mapping[str, object]]:
+def decode_envelope(data: bytes, *, kind: str | tuple[str, ...], path: str) -> tuple[str, Mapping[str, object]]:
     """Return the kind and body of an object's bytes.
 
     Args:
@@ -86,7 +86,7 @@ def newer_format(version: int, path: str) -> FormatError:
 
 def _agrees(stated: object, data: bytes, content: object) -> bool:
     """Say whether a checksum is that of an object's content, given as its bytes and as what they say without the checksum."""
-    # As ``seal`` writes it, the content is the text before the checksum. Whoever wrote it otherwise has the same checksum.
+    # As ``encode_envelope`` writes it, the content is the text before the checksum. Whoever wrote it otherwise has the same checksum.
     if isinstance(stated, str) and data.endswith(end := _end(stated)) and sha256(data[: -len(end)] + b"}") == stated:
         return True
     try:

@@ -10,14 +10,14 @@ from typing import Final
 
 from tidemark.crashpoints import crash_point
 from tidemark.errors import CorruptStoreError, InvalidNameError, TidemarkError, UnknownSavepointError
-from tidemark.state.encoding.codec import from_plain, later
-from tidemark.state.encoding.envelope import damaged, unseal
+from tidemark.state.encoding.codec import added_field, from_jsonable
+from tidemark.state.encoding.envelope import damaged, decode_envelope
 from tidemark.state.log.epoch_codec import KIND as EPOCH
 from tidemark.state.log.epoch_codec import DecodedEpoch, decode_epoch
 from tidemark.state.log.joblog import TERM, JobLog
 from tidemark.state.log.records import EpochRecord
+from tidemark.state.store.documents import create_document
 from tidemark.state.store.layout import PINS, pin_path, record_path
-from tidemark.state.store.sealed import create_sealed
 
 KIND = "pin"
 _LISTINGS: Final = 20
@@ -25,7 +25,7 @@ _MEND: Final = (
     "restore the file from a backup of the job store; or, if nothing has to go back to this savepoint, delete it, and what only it kept "
     "goes; until then no file of the job is swept"
 )
-_MOST_READ: Final = 16
+_MAX_READ: Final = 16
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class _PinBody:
     name: str
     pinned_at: int
     record: Mapping[str, object]
-    about: Mapping[str, object] | None = later(None)
+    about: Mapping[str, object] | None = added_field(None)
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class Pins:
         path = pin_path(name)
         body = _PinBody(name, self.log.clock.now_ms(), json.loads(data), about)
         # One that was there before is another, whatever it says; one that came meanwhile and says the same is this one.
-        if self.log.store.exists(path) or not create_sealed(self.log.store, path, kind=KIND, value=body):
+        if self.log.store.exists(path) or not create_document(self.log.store, path, kind=KIND, value=body):
             raise InvalidNameError(
                 f"there is a pin {name!r} already", fix="choose another name, or remove that pin first", job=self.log.job
             )
@@ -220,7 +220,7 @@ class Pins:
         """Yield slot, bytes, lineage and epoch of the retained epochs, newest first, without their lists of files, which may be long."""
         extent = self.log.slots.extent()
         upper, count = extent.next_slot, 1
-        with ThreadPoolExecutor(_MOST_READ) as threads:
+        with ThreadPoolExecutor(_MAX_READ) as threads:
             while upper > extent.floor:
                 slots = range(upper - 1, max(extent.floor, upper - count) - 1, -1)
                 for slot, data in zip(slots, threads.map(self.log.slots.read, slots), strict=True):
@@ -229,7 +229,7 @@ class Pins:
                     identity = _identity(data, record_path(slot))
                     if identity is not None:
                         yield slot, data, identity.lineage, identity.epoch
-                upper, count = slots[-1], _MOST_READ
+                upper, count = slots[-1], _MAX_READ
 
     def _read(self, name: str) -> Pin | None:
         body = self._body(name)
@@ -247,8 +247,8 @@ class Pins:
             return None
         shown = str(self.log.store.location.joined(path))
         try:
-            _, plain = unseal(data, kind=KIND, path=shown)
-            return from_plain(_PinBody, plain, path=shown)
+            _, plain = decode_envelope(data, kind=KIND, path=shown)
+            return from_jsonable(_PinBody, plain, path=shown)
         except CorruptStoreError as error:
             raise CorruptStoreError(error.what, fix=_MEND, job=self.log.job, place=shown) from error
 
@@ -267,5 +267,5 @@ class Pins:
 
 def _identity(data: bytes, path: str) -> _Identity | None:
     """Return which epoch a record is of, None for a term's."""
-    kind, body = unseal(data, kind=(TERM, EPOCH), path=path)
-    return from_plain(_Identity, {key: body.get(key) for key in ("lineage", "epoch")}, path=path) if kind == EPOCH else None
+    kind, body = decode_envelope(data, kind=(TERM, EPOCH), path=path)
+    return from_jsonable(_Identity, {key: body.get(key) for key in ("lineage", "epoch")}, path=path) if kind == EPOCH else None

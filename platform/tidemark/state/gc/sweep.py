@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from tidemark.crashpoints import crash_point
-from tidemark.state.gc.holds import held_files
+from tidemark.state.gc.file_references import files_referenced_by_others
 from tidemark.state.gc.pins import Pins
 from tidemark.state.gc.tombstones import TombstoneList
 from tidemark.state.log.epoch_codec import DecodedEpoch
@@ -64,12 +64,12 @@ def plan_sweep(
 class KeptEpochs:
     """The epochs that can be gone back to: those retained, without a gap and newest first, and those pinned, of any age.
 
-    ``held`` are files that other jobs need, or an import that is under way.
+    ``referenced_by_others`` are files that other jobs need, or an import that is under way.
     """
 
     retained: tuple[DecodedEpoch, ...]
     pinned: tuple[DecodedEpoch, ...]
-    held: frozenset[str] = frozenset()
+    referenced_by_others: frozenset[str] = frozenset()
 
     @property
     def all(self) -> tuple[DecodedEpoch, ...]:
@@ -86,7 +86,7 @@ def kept_epochs(log: JobLog) -> KeptEpochs:
     # The log first, the pins afterwards: see ``Pins.put``. Holds last: one may be made for what a pin keeps, before the pin goes.
     retained = tuple(decoded for _, decoded in log.retained())
     pinned = tuple(pin.decoded for pin in Pins(log).list())
-    return KeptEpochs(retained, pinned, held_files(log.store, now_ms=log.clock.now_ms()))
+    return KeptEpochs(retained, pinned, files_referenced_by_others(log.store, now_ms=log.clock.now_ms()))
 
 
 def referenced_files(log: JobLog) -> frozenset[str]:
@@ -126,7 +126,7 @@ def sweep(driver: Driver, *, lease_ms: int = DEFAULT_LEASE_MS, kept: KeptEpochs 
 
 
 def _needed(kept: KeptEpochs) -> frozenset[str]:
-    return kept.held.union(path for decoded in kept.all for path in _needs(decoded))
+    return kept.referenced_by_others.union(path for decoded in kept.all for path in _needs(decoded))
 
 
 def _needs(decoded: DecodedEpoch) -> Iterable[str]:

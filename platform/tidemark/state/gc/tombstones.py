@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from tidemark.errors import CorruptStoreError
-from tidemark.state.encoding.codec import from_plain, to_plain
-from tidemark.state.encoding.envelope import seal, unseal
+from tidemark.state.encoding.codec import from_jsonable, to_jsonable
+from tidemark.state.encoding.envelope import decode_envelope, encode_envelope
 from tidemark.state.store.layout import sweep_path
 from tidemark.state.store.store import JobStore
 
@@ -41,12 +41,12 @@ class TombstoneList:
         written = sweep_path(f"{term:08d}", self.folder)
         older = [file.path for file in self.store.list(self.folder) if file.path <= written]
         if marked or older:
-            self.store.put(written, seal(KIND, to_plain(Tombstones(marked))))
+            self.store.put(written, encode_envelope(KIND, to_jsonable(Tombstones(marked))))
         self.store.delete(path for path in older if path < written)
 
     def _read(self, path: str) -> Mapping[str, int]:
         try:
-            _, body = unseal(self.store.get(path), kind=KIND, path=path)
-            return from_plain(Tombstones, body, path=path).marked
+            _, body = decode_envelope(self.store.get(path), kind=KIND, path=path)
+            return from_jsonable(Tombstones, body, path=path).marked
         except (FileNotFoundError, CorruptStoreError):
             return {}

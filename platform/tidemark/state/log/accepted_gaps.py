@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from tidemark.state.log.progress import OutputRepair
 from tidemark.state.log.records import EpochRecord
+from tidemark.state.store.documents import read_intact_document, write_document
 from tidemark.state.store.layout import ACCEPTED_GAPS
-from tidemark.state.store.sealed import read_undamaged, write_sealed
 from tidemark.state.store.store import JobStore
 
 KIND = "accepted-gaps"
@@ -31,7 +31,7 @@ class AcceptedGaps:
 
 def write_accepted(store: JobStore, head: EpochRecord, repairs: Mapping[str, OutputRepair]) -> None:
     """Write down what is accepted, before anything is done about it. ``store`` is the store at the job's folder."""
-    write_sealed(store, ACCEPTED_GAPS, kind=KIND, value=AcceptedGaps(head.lineage, head.epoch, repairs))
+    write_document(store, ACCEPTED_GAPS, kind=KIND, value=AcceptedGaps(head.lineage, head.epoch, repairs))
 
 
 def read_accepted(store: JobStore, head: EpochRecord) -> Mapping[str, OutputRepair]:
@@ -40,5 +40,5 @@ def read_accepted(store: JobStore, head: EpochRecord) -> Mapping[str, OutputRepa
     Raises:
         FormatError: a newer release wrote it.
     """
-    found = read_undamaged(store, ACCEPTED_GAPS, kind=KIND, form=AcceptedGaps)
+    found = read_intact_document(store, ACCEPTED_GAPS, kind=KIND, form=AcceptedGaps)
     return found.repairs if found is not None and (found.lineage, found.epoch) == (head.lineage, head.epoch) else {}

@@ -13,8 +13,8 @@ from typing import Final, TypedDict, TypeVar
 
 from tidemark.errors import RecordTooLargeError
 from tidemark.semantics.watermarks.watermarks import decode_source, encode_source
-from tidemark.state.encoding.codec import from_plain, to_plain
-from tidemark.state.encoding.envelope import canonical, damaged, seal, sha256, unseal
+from tidemark.state.encoding.codec import from_jsonable, to_jsonable
+from tidemark.state.encoding.envelope import canonical, damaged, decode_envelope, encode_envelope, sha256
 from tidemark.state.log.records import EpochRecord, OperatorState, OutputRecord, StagedFile, StateFile
 
 RECORD_LIMIT: Final = 256 * 1024
@@ -80,7 +80,7 @@ def encode_epoch(record: EpochRecord, bases: Mapping[str, Segment], write_segmen
     Raises:
         RecordTooLargeError: the record exceeds ``RECORD_LIMIT`` although all its lists are in segments.
     """
-    body = to_plain(record)
+    body = to_jsonable(record)
     body["sources"] = {name: encode_source(state) for name, state in record.sources.items()}
     refs: set[SegmentRef] = set()
     after: dict[str, Segment] = {}
@@ -94,13 +94,13 @@ def encode_epoch(record: EpochRecord, bases: Mapping[str, Segment], write_segmen
         body["operators"][uid]["files"] = difference
     refs.update(segment.ref for segment in after.values())
     for name, output in record.outputs.items():
-        staged = to_plain(output.files)
+        staged = to_jsonable(output.files)
         ref = None
         if len(canonical(staged)) > OUTPUT_BOUND:
-            ref = write_segment(seal(SEGMENT_KIND, {"files": staged}))
+            ref = write_segment(encode_envelope(SEGMENT_KIND, {"files": staged}))
             refs.add(ref)
-        body["outputs"][name]["files"] = {"segment": to_plain(ref), "inline": [] if ref else staged}
-    data = seal(KIND, body)
+        body["outputs"][name]["files"] = {"segment": to_jsonable(ref), "inline": [] if ref else staged}
+    data = encode_envelope(KIND, body)
     if len(data) > RECORD_LIMIT:
         raise RecordTooLargeError(
             f"the record of this epoch has {len(data)} bytes, more than the {RECORD_LIMIT} that one commit may have",
@@ -123,7 +123,7 @@ def decode_epoch(data: bytes, *, path: str, read_segment: ReadSegment) -> Decode
         FormatError: a newer release wrote it.
         CorruptStoreError: the record or one of its segments is damaged or missing.
     """
-    _, body = unseal(data, kind=KIND, path=path)
+    _, body = decode_envelope(data, kind=KIND, path=path)
     return read_body(body, path=path, read_segment=read_segment)
 
 
@@ -133,23 +133,23 @@ def read_body(body: Mapping[str, object], *, path: str, read_segment: ReadSegmen
     refs: set[SegmentRef] = set()
     operators: dict[str, OperatorState] = {}
     for uid, state in _entries(body, "operators", path).items():
-        difference = from_plain(_Difference, state.get("files"), path=path)
+        difference = from_jsonable(_Difference, state.get("files"), path=path)
         base = difference["segment"]
         if base is not None:
             bases[uid] = Segment(base, {file.path: file for file in _segment_files(base, StateFile, read_segment)})
             refs.add(base)
         files = _apply(difference, bases.get(uid), uid, path)
-        operators[uid] = replace(from_plain(OperatorState, {**state, "files": []}, path=path), files=files)
+        operators[uid] = replace(from_jsonable(OperatorState, {**state, "files": []}, path=path), files=files)
     outputs: dict[str, OutputRecord] = {}
     for name, output in _entries(body, "outputs", path).items():
-        staged = from_plain(_Staged, output.get("files"), path=path)
+        staged = from_jsonable(_Staged, output.get("files"), path=path)
         spilled = staged["segment"]
         if spilled is not None:
             refs.add(spilled)
         listed = staged["inline"] if spilled is None else _segment_files(spilled, StagedFile, read_segment)
-        outputs[name] = replace(from_plain(OutputRecord, {**output, "files": []}, path=path), files=listed)
+        outputs[name] = replace(from_jsonable(OutputRecord, {**output, "files": []}, path=path), files=listed)
     sources = {name: decode_source(state, place=path) for name, state in _entries(body, "sources", path).items()}
-    record = from_plain(EpochRecord, {**body, "sources": {}, "operators": {}, "outputs": {}}, path=path)
+    record = from_jsonable(EpochRecord, {**body, "sources": {}, "operators": {}, "outputs": {}}, path=path)
     return DecodedEpoch(replace(record, sources=sources, operators=operators, outputs=outputs), bases, frozenset(refs))
 
 
@@ -163,7 +163,7 @@ def _entries(body: Mapping[str, object], key: str, path: str) -> Mapping[str, Ma
 def _difference(files: tuple[StateFile, ...], base: Segment | None) -> object:
     known = base.files if base is not None else {}
     live = {file.path for file in files}
-    return to_plain(
+    return to_jsonable(
         _Difference(
             segment=base.ref if base is not None else None,
             added=tuple(file for file in files if known.get(file.path) != file),
@@ -182,7 +182,7 @@ def _apply(difference: _Difference, base: Segment | None, uid: str, path: str) -
 
 
 def _write_state_segment(files: tuple[StateFile, ...], write_segment: WriteSegment) -> Segment:
-    ref = write_segment(seal(SEGMENT_KIND, {"files": to_plain(files)}))
+    ref = write_segment(encode_envelope(SEGMENT_KIND, {"files": to_jsonable(files)}))
     return Segment(ref, {file.path: file for file in files})
 
 
@@ -190,8 +190,8 @@ def _segment_files(ref: SegmentRef, kind: type[F], read_segment: ReadSegment) ->
     data = read_segment(ref)
     if sha256(data) != ref.sha256:
         raise damaged("does not match the checksum that a record states", ref.path)
-    _, body = unseal(data, kind=SEGMENT_KIND, path=ref.path)
+    _, body = decode_envelope(data, kind=SEGMENT_KIND, path=ref.path)
     listed = body.get("files")
     if not isinstance(listed, list):
         raise damaged("is not a list of files", ref.path)
-    return tuple(from_plain(kind, item, path=ref.path) for item in listed)
+    return tuple(from_jsonable(kind, item, path=ref.path) for item in listed)

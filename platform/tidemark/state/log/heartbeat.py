@@ -10,9 +10,9 @@ from typing import Final
 
 from tidemark.durations import format_duration, short_duration
 from tidemark.errors import CorruptStoreError, JobRunningError
-from tidemark.state.encoding.codec import from_plain, later, to_plain
-from tidemark.state.encoding.envelope import seal, unseal
-from tidemark.state.log.owners import known_dead
+from tidemark.state.encoding.codec import added_field, from_jsonable, to_jsonable
+from tidemark.state.encoding.envelope import decode_envelope, encode_envelope
+from tidemark.state.log.process_identity import is_known_dead
 from tidemark.state.log.records import OwnerInfo, TermRecord
 from tidemark.state.store.layout import HEARTBEAT
 from tidemark.state.store.store import JobStore
@@ -33,14 +33,14 @@ class Heartbeat:
     at: int
     slot: int
     released: bool = False
-    busy_since: int | None = later(None)
-    looked_at: int | None = later(None)
-    busy_ms: int | None = later(None)
+    busy_since: int | None = added_field(None)
+    looked_at: int | None = added_field(None)
+    busy_ms: int | None = added_field(None)
 
 
 def write_heartbeat(store: JobStore, beat: Heartbeat) -> None:
     """Write the heartbeat. ``store`` is the store at the job's folder."""
-    store.put(HEARTBEAT, seal(KIND, to_plain(beat)))
+    store.put(HEARTBEAT, encode_envelope(KIND, to_jsonable(beat)))
 
 
 def read_heartbeat(store: JobStore) -> Heartbeat | None:
@@ -50,8 +50,8 @@ def read_heartbeat(store: JobStore) -> Heartbeat | None:
         FormatError: a newer release drives the job.
     """
     try:
-        _, body = unseal(store.get(HEARTBEAT), kind=KIND, path=HEARTBEAT)
-        return from_plain(Heartbeat, body, path=HEARTBEAT)
+        _, body = decode_envelope(store.get(HEARTBEAT), kind=KIND, path=HEARTBEAT)
+        return from_jsonable(Heartbeat, body, path=HEARTBEAT)
     except (FileNotFoundError, CorruptStoreError):
         return None
 
@@ -74,7 +74,7 @@ def is_fresh(beat: Heartbeat, *, now_ms: int, lease_ms: int) -> bool:
     It is not when it gave the job up, when its process on this host is gone, or when the last sign is a lease old. A sign from
     the future counts by its distance too: clocks of two hosts differ.
     """
-    return not beat.released and abs(now_ms - beat.at) < lease_ms and not known_dead(beat.owner)
+    return not beat.released and abs(now_ms - beat.at) < lease_ms and not is_known_dead(beat.owner)
 
 
 def silent_since(beat: Heartbeat | None, said_at: int, *, now_ms: int, lease_ms: int) -> int | None:

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.crashpoints import crash_point
 from tidemark.errors import CorruptStoreError, FencedError, FormatError, StateMismatchError, StoreError, TidemarkError
-from tidemark.state.encoding.codec import from_plain, to_plain
-from tidemark.state.encoding.envelope import damaged, seal, unseal
+from tidemark.state.encoding.codec import from_jsonable, to_jsonable
+from tidemark.state.encoding.envelope import damaged, decode_envelope, encode_envelope
+from tidemark.state.log.driver_activity import DriverActivity
 from tidemark.state.log.epoch_codec import KIND as EPOCH
 from tidemark.state.log.epoch_codec import DecodedEpoch, Segment, encode_epoch, read_body
 from tidemark.state.log.heartbeat import TAKE_OVER, Heartbeat, is_fresh, read_heartbeat, running_error, sign_of_life, write_heartbeat
-from tidemark.state.log.pulse import Pulse
 from tidemark.state.log.records import EpochRecord, OwnerInfo, TermRecord
 from tidemark.state.log.segments import SegmentStore
 from tidemark.state.log.slots import Extent, Slots
@@ -80,7 +80,7 @@ class JobLog:
         """Begin a term: append its record and write the first heartbeat.
 
         Args:
-            owner: this process (``owners.current_owner()``).
+            owner: this process (``process_identity.current_owner()``).
             takeover: begin although another driver is alive; it is fenced.
             lease_ms: how old a heartbeat must be before its driver is taken for gone.
             instead: what the caller can do about a driver that is alive, for the error.
@@ -99,7 +99,7 @@ class JobLog:
             if alive is not None and not takeover:
                 raise running_error(alive, self.job, now_ms=now, lease_ms=lease_ms, instead=instead)
             claim = TermRecord(head.term + 1, owner, now, None if alive is None else alive.term, secrets.token_hex(8))
-            if self.slots.append(head.next_slot, seal(TERM, to_plain(claim))):
+            if self.slots.append(head.next_slot, encode_envelope(TERM, to_jsonable(claim))):
                 crash_point("term-taken")
                 driver = Driver(self, claim, head)
                 driver.beat()
@@ -151,9 +151,9 @@ class JobLog:
         """
         path = record_path(slot)
         try:
-            kind, body = unseal(data, kind=(TERM, EPOCH), path=path)
+            kind, body = decode_envelope(data, kind=(TERM, EPOCH), path=path)
             if kind == TERM:
-                return from_plain(TermRecord, body, path=path)
+                return from_jsonable(TermRecord, body, path=path)
             decoded = read_body(body, path=path, read_segment=self.segments.read)
             if decoded.record.job != self.job:
                 raise damaged(f"belongs to job {decoded.record.job!r}", path)
@@ -182,7 +182,7 @@ class Driver:
     """The right to append, held until another term begins.
 
     ``head`` is the log as it stood when the term began: a driver goes on from ``head.epoch``. ``append`` is called by one thread;
-    ``beat`` may be called by another; ``pulse`` is what it says of the work.
+    ``beat`` may be called by another; ``activity`` is what it says of the work.
     """
 
     def __init__(self, log: JobLog, claim: TermRecord, head: LogHead) -> None:
@@ -191,7 +191,7 @@ class Driver:
         self.owner = claim.owner
         self.head = head
         self.last = head.epoch
-        self.pulse = Pulse(log.clock)
+        self.activity = DriverActivity(log.clock)
         self._next_slot = head.next_slot + 1
         self._bases = head.bases
         self._epoch_slots: list[int] | None = None
@@ -256,7 +256,7 @@ class Driver:
     def _holds_epoch(self, slot: int) -> bool:
         data = self.log.slots.read(slot)
         try:
-            return data is not None and unseal(data, kind=(TERM, EPOCH), path=record_path(slot))[0] == EPOCH
+            return data is not None and decode_envelope(data, kind=(TERM, EPOCH), path=record_path(slot))[0] == EPOCH
         except (CorruptStoreError, FormatError):
             return True  # retired in its turn; reading it is what refuses
 
@@ -285,16 +285,16 @@ class Driver:
             found = read_heartbeat(self.log.store)
             if found is not None and found.term > self.term:
                 raise self._fenced(f"term {found.term}, process {found.owner.pid} on host {found.owner.host!r}")
-            pulse = Pulse() if released else self.pulse
+            activity = DriverActivity() if released else self.activity
             beat = Heartbeat(
                 self.term,
                 self.owner,
                 self.log.clock.now_ms(),
                 self._next_slot - 1,
                 released,
-                busy_since=pulse.busy_since,
-                looked_at=pulse.looked_at,
-                busy_ms=pulse.busy_ms,
+                busy_since=activity.busy_since,
+                looked_at=activity.polled_at,
+                busy_ms=activity.busy_ms,
             )
             write_heartbeat(self.log.store, beat)
             self._released = released

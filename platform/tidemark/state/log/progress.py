@@ -11,7 +11,7 @@ from typing import Literal
 
 from tidemark.clock import format_ms
 from tidemark.durations import short_duration
-from tidemark.state.encoding.codec import from_plain, later, later_mapping, to_plain
+from tidemark.state.encoding.codec import added_field, added_mapping_field, from_jsonable, to_jsonable
 
 
 @dataclass(frozen=True)
@@ -79,9 +79,9 @@ class OperatorProgress:
     oldest_open_window: int | None = None
     late_windows: tuple[int, ...] = ()
     refired_windows: tuple[int, ...] = ()
-    panes_early: int = later(0)
-    windows_closed: int = later(0)
-    counters: Mapping[str, int] = later_mapping()
+    panes_early: int = added_field(0)
+    windows_closed: int = added_field(0)
+    counters: Mapping[str, int] = added_mapping_field()
 
 
 MissingEpochs = Literal["republish", "accept"]
@@ -101,7 +101,7 @@ class OutputRepair:
     epoch: int
     what: str
     epochs: tuple[int, ...] = ()
-    lineages: tuple[str, ...] = later(())
+    lineages: tuple[str, ...] = added_field(())
 
     @property
     def accepted(self) -> frozenset[tuple[str, int]]:
@@ -139,7 +139,7 @@ class OutputProgress:
     bytes: int
     sink: str
     location: str | None = None
-    repair: OutputRepair | None = later(None)  # noqa: RUF009 - it returns a field
+    repair: OutputRepair | None = added_field(None)  # noqa: RUF009 - it returns a field
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ class EpochProgress:
     stages: Mapping[str, int] = field(default_factory=dict)
     spark_jobs: int = 0
     end_of_input: bool = False
-    transforms: Mapping[str, TransformProgress] = later_mapping()
+    transforms: Mapping[str, TransformProgress] = added_mapping_field()
 
     @property
     def watermark(self) -> int | None:
@@ -186,7 +186,7 @@ class EpochProgress:
 
 def encode_progress(progress: EpochProgress) -> dict[str, object]:
     """Return the progress as plain JSON."""
-    plain: dict[str, object] = to_plain(progress)
+    plain: dict[str, object] = to_jsonable(progress)
     return plain
 
 
@@ -196,7 +196,7 @@ def decode_progress(plain: object, *, path: str) -> EpochProgress:
     Raises:
         CorruptStoreError: a field is missing, unknown or of another type; ``path`` says where it was stored.
     """
-    return from_plain(EpochProgress, plain, path=path)
+    return from_jsonable(EpochProgress, plain, path=path)
 
 
 def format_progress(progress: EpochProgress) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK, SourceState
-from tidemark.state.encoding.codec import later
+from tidemark.state.encoding.codec import added_field
 from tidemark.state.log.progress import EpochProgress, OutputRepair
 from tidemark.state.log.totals import Totals, empty_totals
 
@@ -30,8 +30,8 @@ class StateFile:
     min_time: int | None
     max_time: int | None
     epoch: int
-    part: str = later("")
-    owner: str = later("")
+    part: str = added_field("")
+    owner: str = added_field("")
 
 
 @dataclass(frozen=True)
@@ -100,8 +100,8 @@ class OutputRecord:
     files: tuple[StagedFile, ...] = ()
     rows: int = 0
     options: Mapping[str, str] = field(default_factory=dict)
-    before: SinkPosition | None = later(None)  # noqa: RUF009 - it returns a field
-    repairs: tuple[OutputRepair, ...] = later(())
+    before: SinkPosition | None = added_field(None)  # noqa: RUF009 - it returns a field
+    repairs: tuple[OutputRepair, ...] = added_field(())
 
 
 @dataclass(frozen=True)
@@ -195,4 +195,4 @@ class EpochRecord:
     totals: Totals = field(default_factory=empty_totals)
     code_version: str = ""
     end_of_input: bool = False
-    restored: RestoreRef | None = later(None)  # noqa: RUF009 - it returns a field
+    restored: RestoreRef | None = added_field(None)  # noqa: RUF009 - it returns a field

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from tidemark.errors import CorruptStoreError, InvalidNameError, TidemarkError
-from tidemark.state.encoding.codec import later
+from tidemark.state.encoding.codec import added_field
 from tidemark.state.encoding.redaction import redacted
 from tidemark.state.log.progress import EpochProgress, OutputRepair
 from tidemark.state.log.records import EpochRecord, OwnerInfo
 from tidemark.state.log.totals import Totals, empty_totals
-from tidemark.state.status.load import Load
-from tidemark.state.status.postponed import PutOff
+from tidemark.state.status.deferred_work import Deferred
+from tidemark.state.status.driver_load import Load
+from tidemark.state.store.documents import read_document, write_document
 from tidemark.state.store.layout import LOG, STATUS, job_folder
-from tidemark.state.store.sealed import read_sealed, write_sealed
 from tidemark.state.store.store import JobStore
 
 State = Literal["running", "finished", "stopped", "failed"]
@@ -29,7 +29,7 @@ class OutputStatus:
     sink: str
     location: str | None = None
     schema: str | None = None
-    repairs: tuple[OutputRepair, ...] = later(())
+    repairs: tuple[OutputRepair, ...] = added_field(())
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,12 @@ class JobStatus:
     outputs: Mapping[str, OutputStatus] = field(default_factory=dict)
     error: str | None = None
     owner: OwnerInfo | None = None
-    error_code: str | None = later(None)
-    error_transient: bool = later(False)
-    error_epoch: int | None = later(None)
-    load: Load | None = later(None)  # noqa: RUF009 - it returns a field
-    put_off: tuple[PutOff, ...] = later(())
-    sources: Mapping[str, SourceStatus] | None = later(None)
+    error_code: str | None = added_field(None)
+    error_transient: bool = added_field(False)
+    error_epoch: int | None = added_field(None)
+    load: Load | None = added_field(None)  # noqa: RUF009 - it returns a field
+    put_off: tuple[Deferred, ...] = added_field(())
+    sources: Mapping[str, SourceStatus] | None = added_field(None)
 
     def with_error(self, error: TidemarkError | None) -> JobStatus:
         """Return the status with an error, or with none. Whatever raised it, no credential of its text is kept."""
@@ -76,7 +76,7 @@ class JobStatus:
 
 def write_status(store: JobStore, status: JobStatus) -> None:
     """Write a job's status. ``store`` is the root store."""
-    write_sealed(store.at(job_folder(status.job)), STATUS, kind=KIND, value=status)
+    write_document(store.at(job_folder(status.job)), STATUS, kind=KIND, value=status)
 
 
 def write_failure(store: JobStore, job: str, error: TidemarkError, *, owner: OwnerInfo, at: int) -> None:
@@ -126,7 +126,7 @@ def read_status(store: JobStore, job: str) -> JobStatus | None:
         FormatError: a newer release wrote it.
     """
     try:
-        return read_sealed(store.at(job_folder(job)), STATUS, kind=KIND, form=JobStatus)
+        return read_document(store.at(job_folder(job)), STATUS, kind=KIND, form=JobStatus)
     except CorruptStoreError as error:
         fix = "start the job, which writes the file again, or delete it; its log has all that counts"
         raise CorruptStoreError(error.what, fix=fix, job=job, place=error.place) from error

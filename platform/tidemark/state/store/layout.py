@@ -37,8 +37,8 @@ STATE: Final = "state"
 SOURCES: Final = "sources"
 HISTORY: Final = "history"
 PINS: Final = "refs/pins"
-HOLDS: Final = "refs/holds"
-LOANS: Final = "refs/loans"
+FILE_REFERENCES: Final = "refs/holds"
+SHARED_SAVEPOINTS: Final = "refs/loans"
 RESTORED: Final = "refs/restored"
 REWIND: Final = "refs/rewind.json"
 UPGRADE: Final = "refs/upgrade.json"
@@ -138,22 +138,22 @@ def pin_path(name: str) -> str:
     return f"{PINS}/{validate_name('pin', name)}.json"
 
 
-def hold_path(name: str) -> str:
+def file_reference_path(name: str) -> str:
     """Return the path of a hold.
 
     Raises:
         InvalidNameError: the name could lead elsewhere.
     """
-    return f"{HOLDS}/{validate_name('hold', name)}.json"
+    return f"{FILE_REFERENCES}/{validate_name('hold', name)}.json"
 
 
-def loan_path(token: str) -> str:
+def shared_savepoint_path(token: str) -> str:
     """Return the path of a note on a savepoint that the job was restored from.
 
     Raises:
         InvalidNameError: the token could lead elsewhere.
     """
-    return f"{LOANS}/{validate_name('restore', token)}.json"
+    return f"{SHARED_SAVEPOINTS}/{validate_name('restore', token)}.json"
 
 
 def restored_path(identity: str) -> str:

@@ -25,7 +25,7 @@ logger = logging.getLogger("tidemark")
 _PART: Final = re.compile(r".*#\d+")
 """What obstore calls a file that it is writing; no listing shows it."""
 
-_MOST_NAMES: Final = 10
+_MAX_NAMES: Final = 10
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _named: set[str] = set()
 
@@ -49,8 +49,8 @@ def list_files(root: str, folder: str, *, follow_links: bool) -> Iterator[LocalF
     Raises:
         OSError: a folder cannot be read.
     """
-    if not follow_links and (link := link_on_the_way(root, folder)) is not None:
-        name_link(root, link)
+    if not follow_links and (link := first_link_in(root, folder)) is not None:
+        warn_about_link(root, link)
         return
     yield from _all(root, folder) if follow_links else _own(root, folder)
 
@@ -70,11 +70,11 @@ def links_under(root: str, folder: str) -> list[str]:
     Raises:
         OSError: a folder cannot be read.
     """
-    link = link_on_the_way(root, folder)
+    link = first_link_in(root, folder)
     return [link] if link is not None else sorted(_links(root, folder))
 
 
-def link_on_the_way(root: str, path: str) -> str | None:
+def first_link_in(root: str, path: str) -> str | None:
     """Return the first part of a path within a root that is a link, as a path; None where none is, or the path is missing."""
     so_far = ""
     for part in path.split("/") if path else ():
@@ -113,14 +113,14 @@ def delete_files(root: str, paths: Iterable[str]) -> list[str]:
 
 def remove_empty_folders(root: str, folder: str) -> None:
     """Remove a folder of a root and those in it that hold nothing; neither links nor what lies behind them."""
-    if link_on_the_way(root, folder) is not None:
+    if first_link_in(root, folder) is not None:
         return
     for place, _, _ in os.walk(Path(root, folder), topdown=False):
         with suppress(OSError):  # it is not empty, or another process was faster
             Path(place).rmdir()
 
 
-def name_link(root: str, link: str) -> None:
+def warn_about_link(root: str, link: str) -> None:
     """Say, once, that a link is left alone."""
     place = str(Path(root, link))
     if place not in _named:
@@ -128,7 +128,7 @@ def name_link(root: str, link: str) -> None:
         logger.warning("%s is a symbolic link: neither it nor what lies behind it is deleted", place)
 
 
-def linked(links: Iterable[str]) -> LinkedPathError:
+def links_in_the_way(links: Iterable[str]) -> LinkedPathError:
     """Return the error of symbolic links that are in the way of a deletion that was asked for."""
     named = list(links)
     more = f" and {len(named) - 1} more" if len(named) > 1 else ""
@@ -139,11 +139,11 @@ def linked(links: Iterable[str]) -> LinkedPathError:
     )
 
 
-def near(missing: Path) -> str:
+def describe_nearest_folder(missing: Path) -> str:
     """Say what there is on the way to a folder that is missing."""
     above = next(folder for folder in missing.parents if folder.is_dir())
     with suppress(OSError):
-        names = sorted(entry.name for entry in above.iterdir() if entry.is_dir())[:_MOST_NAMES]
+        names = sorted(entry.name for entry in above.iterdir() if entry.is_dir())[:_MAX_NAMES]
         return f"{above} has {', '.join(names) or 'no folders'}"
     return f"{above} cannot be read"
 
@@ -166,11 +166,11 @@ def _delete_in(root: str, folder: str, names: list[str]) -> list[str]:
                     raise
                 if not _is_link(part, opened[-1]):
                     return []  # a file is in the folder's place, so there is nothing in it
-                name_link(root, "/".join(parts[: len(opened)]))
+                warn_about_link(root, "/".join(parts[: len(opened)]))
                 return names
         left = [name for name in names if not _delete_one(name, opened[-1])]
         for name in left:
-            name_link(root, f"{folder}/{name}" if folder else name)
+            warn_about_link(root, f"{folder}/{name}" if folder else name)
         for above, part in reversed(list(zip(opened, parts, strict=False))):
             with suppress(OSError):  # it is not empty, or another process was faster
                 os.rmdir(part, dir_fd=above)
@@ -201,7 +201,7 @@ def _own(root: str, folder: str) -> Iterator[LocalFile]:
     for entry in _entries(Path(root, folder)):
         path = f"{folder}/{entry.name}" if folder else entry.name
         if entry.is_symlink():
-            name_link(root, path)
+            warn_about_link(root, path)
         elif _is_folder(entry):
             yield from _own(root, path)
         else:

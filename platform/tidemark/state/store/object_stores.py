@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # A lease and a heartbeat last half a minute, a tick of Dagster's a minute: who waits longer for one answer is given up by others.
 # What may pass is tried again until then, at first after 0.1 s, later every 2 s or so.
-PATIENCE: Final[RetryConfig] = {
+RETRY_CONFIG: Final[RetryConfig] = {
     "max_retries": 100,
     "retry_timeout": timedelta(seconds=15),
     "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=3), "base": 2},
@@ -28,7 +28,7 @@ _UNUSABLE: Final = re.compile(r"os error (?:1|2|13|17|20)\b")
 """Not permitted, no such folder to make it in, permission denied, a file is there, or on the way there."""
 
 _NO_BUCKET: Final = ("NoSuchBucket", "ContainerNotFound")
-_NO_LEAVE: Final = (
+_NO_PERMISSION: Final = (
     "AccessDenied",
     "AuthenticationFailed",
     "AuthorizationFailure",
@@ -42,7 +42,7 @@ _CHECK: Final = "check {credentials} in the environment, and what they allow: to
 _ANYTHING: Final = "check that the place exists and may be read and written from this machine, and the credentials in the environment"
 _BY_CODE: Final[Mapping[tuple[str, ...], str]] = {
     _NO_BUCKET: "make the bucket, or correct its name; or the service that is asked ({address})",
-    _NO_LEAVE: _CHECK,
+    _NO_PERMISSION: _CHECK,
     _NO_TIME: "wait; it was asked again for a quarter of a minute, and whoever runs on asks again later",
 }
 _NO_CREDENTIALS: Final = "no credentials were found in the environment, and this machine has none from its cloud: set {credentials}"
@@ -66,8 +66,8 @@ _VARIABLES: Final = {
 def open_remote(root: Location) -> ObjectStore:
     """Return the obstore store of a location that is not on a local disk; credentials and endpoint are those of the environment."""
     if root.account is not None:
-        return from_url(root.uri, account_name=root.account, retry_config=PATIENCE)
-    return from_url(root.uri, retry_config=PATIENCE)
+        return from_url(root.uri, account_name=root.account, retry_config=RETRY_CONFIG)
+    return from_url(root.uri, retry_config=RETRY_CONFIG)
 
 
 def lacks_bucket(error: BaseException) -> bool:
@@ -80,7 +80,7 @@ def is_unusable(error: BaseException) -> bool:
     return _UNUSABLE.search(str(error)) is not None
 
 
-def said(error: BaseException) -> str:
+def error_line(error: BaseException) -> str:
     """Return in one line and without credentials what went wrong; where the store answered, its own word for it."""
     text = str(error)
     if found := _ANSWER.search(text):

@@ -21,19 +21,19 @@ from tidemark.locations import Location, stays_within
 from tidemark.state.encoding.redaction import without_secrets
 from tidemark.state.store.local_files import (
     delete_files,
-    link_on_the_way,
-    linked,
+    describe_nearest_folder,
+    first_link_in,
+    links_in_the_way,
     links_under,
     list_files,
     list_folders,
-    near,
     remove_empty_folders,
 )
-from tidemark.state.store.object_stores import is_unusable, lacks_bucket, open_remote, remedy, said
+from tidemark.state.store.object_stores import error_line, is_unusable, lacks_bucket, open_remote, remedy
 
 _WRITTEN_AT_ONCE = 8 * 1024 * 1024
 _CREATIONS = 5
-_TROUBLE = (BaseError, OSError, ValueError)
+_BACKEND_ERRORS = (BaseError, OSError, ValueError)
 
 
 class ListedFile(NamedTuple):
@@ -73,10 +73,10 @@ class JobStore:
         if not make and root.scheme == "file" and not Path(root.path).is_dir():
             raise UnknownStoreError(
                 f"there is nothing at {root}: no such folder",
-                fix=f"give a place that is there, with jobs or what was exported; {near(Path(root.path))}",
+                fix=f"give a place that is there, with jobs or what was exported; {describe_nearest_folder(Path(root.path))}",
                 place=str(root),
             )
-        with _reported("open", root, opening=True):
+        with _translating_errors("open", root, opening=True):
             if root.scheme == "file":
                 return cls(root, LocalStore(root.path, mkdir=True))
             opened = cls(root, open_remote(root))
@@ -101,14 +101,14 @@ class JobStore:
         """Return a view of one folder, which need not exist."""
         return JobStore(self.location.joined(prefix), self.objects, self._key(prefix.strip("/")))
 
-    def beside(self, name: str) -> JobStore:
+    def sibling(self, name: str) -> JobStore:
         """Return a view of the folder of that name beside this one: another job's of the same store."""
         above, _, own = self.prefix.rpartition("/")
         path = self.location.path.removesuffix(own) + name
         return JobStore(replace(self.location, path=path), self.objects, f"{above}/{name}" if above else name)
 
     @property
-    def above(self) -> JobStore:
+    def parent(self) -> JobStore:
         """A view of the folder that this one lies in: the root store, of a job's folder."""
         above, _, own = self.prefix.rpartition("/")
         path = self.location.path.removesuffix(own).rstrip("/")
@@ -121,7 +121,7 @@ class JobStore:
             FileNotFoundError: there is no such object.
             StoreError: it cannot be read.
         """
-        with _reported("read", self._at(path), passing=(FileNotFoundError,)):
+        with _translating_errors("read", self._at(path), passing=(FileNotFoundError,)):
             return bytes(obstore.get(self.objects, self._key(path)).bytes())
 
     def tail(self, path: str, length: int) -> tuple[bytes, int]:
@@ -131,7 +131,7 @@ class JobStore:
             FileNotFoundError: there is no such object.
             StoreError: it cannot be read.
         """
-        with _reported("read", self._at(path), passing=(FileNotFoundError,)):
+        with _translating_errors("read", self._at(path), passing=(FileNotFoundError,)):
             try:
                 found = obstore.get(self.objects, self._key(path), options={"range": {"suffix": length}})
             except FileNotFoundError:
@@ -150,7 +150,7 @@ class JobStore:
             FileNotFoundError: there is no such object.
             StoreError: it cannot be read.
         """
-        with _reported("read", self._at(path), passing=(FileNotFoundError,)):
+        with _translating_errors("read", self._at(path), passing=(FileNotFoundError,)):
             for chunk in obstore.get(self.objects, self._key(path)).stream(min_chunk_size=size):
                 yield bytes(chunk)
 
@@ -161,7 +161,7 @@ class JobStore:
             StoreError: it cannot be written.
         """
         with (
-            _reported("write", self._at(path), passing=(FileNotFoundError, TidemarkError)),
+            _translating_errors("write", self._at(path), passing=(FileNotFoundError, TidemarkError)),
             obstore.open_writer(self.objects, self._key(path), buffer_size=_WRITTEN_AT_ONCE) as writer,
         ):
             for chunk in chunks:
@@ -169,7 +169,7 @@ class JobStore:
 
     def put(self, path: str, data: bytes) -> None:
         """Write an object whole, replacing an older one at once: readers see the old or the new."""
-        with _reported("write", self._at(path)):
+        with _translating_errors("write", self._at(path)):
             obstore.put(self.objects, self._key(path), data, use_multipart=False)
 
     def create(self, path: str, data: bytes) -> None:
@@ -181,7 +181,7 @@ class JobStore:
             FileExistsError: there is one already; it is untouched.
             StoreError: it cannot be written.
         """
-        with _reported("write", self._at(path), passing=(FileExistsError,)):
+        with _translating_errors("write", self._at(path), passing=(FileExistsError,)):
             for tried in range(1, _CREATIONS + 1):
                 try:
                     obstore.put(self.objects, self._key(path), data, mode="create", use_multipart=False)
@@ -196,14 +196,14 @@ class JobStore:
 
     def is_empty(self) -> bool:
         """Say whether there is no object."""
-        with _reported("list", self.location):
+        with _translating_errors("list", self.location):
             if self._root is not None:
                 return not any(list_files(self._root, self.prefix, follow_links=True))
             return not any(obstore.list(self.objects, self.prefix or None, chunk_size=1))
 
     def exists(self, path: str) -> bool:
         """Say whether there is such an object."""
-        with _reported("read", self._at(path)):
+        with _translating_errors("read", self._at(path)):
             try:
                 obstore.head(self.objects, self._key(path))
             except FileNotFoundError:
@@ -212,7 +212,7 @@ class JobStore:
 
     def modified_ms(self, path: str) -> int | None:
         """Return when an object was written, None where there is none."""
-        with _reported("read", self._at(path)):
+        with _translating_errors("read", self._at(path)):
             try:
                 return int(obstore.head(self.objects, self._key(path))["last_modified"].timestamp() * 1000)
             except FileNotFoundError:
@@ -229,7 +229,7 @@ class JobStore:
         """
         folder = self._key(prefix.strip("/"))
         cut = len(self.prefix) + 1 if self.prefix else 0
-        with _reported("list", self._at(prefix)):
+        with _translating_errors("list", self._at(prefix)):
             if self._root is not None:
                 local = list_files(self._root, folder, follow_links=follow_links)
                 return tuple(sorted(ListedFile(path[cut:], size, modified) for path, size, modified in local))
@@ -247,7 +247,7 @@ class JobStore:
             stop: names from this one on are not wanted, and not listed either.
         """
         folder = self._key(prefix.strip("/"))
-        with _reported("list", self._at(prefix)):
+        with _translating_errors("list", self._at(prefix)):
             if self._root is not None:
                 names = list_folders(self._root, folder)
             elif start and self.location.scheme != "file":
@@ -275,7 +275,7 @@ class JobStore:
         if not given:
             return ()
         keys = [self._key(path) for path in given]
-        with _reported("delete", self._at("")):
+        with _translating_errors("delete", self._at("")):
             if self._root is not None:
                 left = set(delete_files(self._root, keys))
                 return tuple(path for path, key in zip(given, keys, strict=True) if key in left)
@@ -308,7 +308,7 @@ class JobStore:
 
         Their paths are those on the disk.
         """
-        with _reported("list", self._at(path)):
+        with _translating_errors("list", self._at(path)):
             root = self._root
             return () if root is None else tuple(str(Path(root, link)) for link in links_under(root, self._key(path)))
 
@@ -318,9 +318,9 @@ class JobStore:
         Raises:
             LinkedPathError: it is a symbolic link, or lies behind one.
         """
-        link = link_on_the_way(self._root, self._key(path)) if self._root is not None else None
+        link = first_link_in(self._root, self._key(path)) if self._root is not None else None
         if self._root is not None and link is not None:
-            raise linked([str(Path(self._root, link))])
+            raise links_in_the_way([str(Path(self._root, link))])
 
     def move(self, path: str, to: str) -> None:
         """Give an object another name, replacing what has it; on object stores a copy and a delete.
@@ -333,7 +333,7 @@ class JobStore:
         """
         self._require_within([path, to])
         self.require_no_link(path)
-        with _reported("move", self._at(path), passing=(FileNotFoundError,)):
+        with _translating_errors("move", self._at(path), passing=(FileNotFoundError,)):
             obstore.rename(self.objects, self._key(path), self._key(to))
 
     def _names_from(self, folder: str, start: str, stop: str | None) -> set[str]:
@@ -389,12 +389,12 @@ class JobStore:
 
 
 @contextmanager
-def _reported(verb: str, at: Location, *, passing: tuple[type[Exception], ...] = (), opening: bool = False) -> Iterator[None]:
+def _translating_errors(verb: str, at: Location, *, passing: tuple[type[Exception], ...] = (), opening: bool = False) -> Iterator[None]:
     """Turn a backend's trouble into a StoreError that names the path and holds no credentials, nor does its cause."""
     try:
         yield
-    except _TROUBLE as error:
+    except _BACKEND_ERRORS as error:
         if isinstance(error, passing) and not lacks_bucket(error):
             raise
         form = UnusablePlaceError if lacks_bucket(error) or (opening and is_unusable(error)) else StoreError
-        raise form(f"cannot {verb} {at}: {said(error)}", fix=remedy(error, at.scheme), place=str(at)) from without_secrets(error)
+        raise form(f"cannot {verb} {at}: {error_line(error)}", fix=remedy(error, at.scheme), place=str(at)) from without_secrets(error)

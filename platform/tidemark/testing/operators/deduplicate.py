@@ -28,9 +28,9 @@ class PureDeduplicate:
         """Take an element; ``duplicates`` or ``late`` where it is not passed on."""
         node = self._node
         key = tuple(value_of(expression, element.row, what=f"key {name!r}", node=node) for name, expression in node.keys)
-        judged = self._operator.process(key, element.time)
-        if judged != "kept":
-            return judged
+        outcome = self._operator.process(key, element.time)
+        if outcome != "kept":
+            return outcome
         self._emitted.append(Emitted(dict(element.row), element.time))
         return None
 

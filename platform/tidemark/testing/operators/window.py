@@ -11,7 +11,7 @@ from tidemark.errors import DefinitionError
 from tidemark.graph.aggregates.aggregates_custom import FoldElements, StateResult, plain
 from tidemark.graph.model.aggregates import Aggregate
 from tidemark.graph.operators.window.node import WindowNode
-from tidemark.semantics.process.function_calls import WindowFunction
+from tidemark.semantics.process.window_function_calls import WindowFunction
 from tidemark.semantics.reference.reference import ReferenceJob
 from tidemark.semantics.reference.reference_results import Element, Fold
 from tidemark.semantics.triggers.panes import Pane

@@ -16,8 +16,8 @@ from tidemark.control.alerts.engine.alert_rules import FailedCheck
 from tidemark.control.model.upgrade_records import UpgradeCheck, newest_step, report_upgrade_check
 from tidemark.errors import CorruptStoreError, FormatError
 from tidemark.names import validate_name
+from tidemark.state.store.documents import create_document, read_document
 from tidemark.state.store.layout import job_folder
-from tidemark.state.store.sealed import create_sealed, read_sealed
 from tidemark.state.store.store import JobStore
 
 CHECKS: Final = "_alerts/checks"
@@ -62,7 +62,7 @@ def report_check(root: JobStore, verdict: CheckVerdict) -> None:
     if verdict.passed and not any(not file.passed for file in earlier):
         return
     word = "passed" if verdict.passed else "failed"
-    create_sealed(root, f"{folder}/{verdict.at:013d}-{word}-{uuid4().hex[:8]}.json", kind=KIND, value=verdict)
+    create_document(root, f"{folder}/{verdict.at:013d}-{word}-{uuid4().hex[:8]}.json", kind=KIND, value=verdict)
     if not verdict.passed:
         # Of failures the newest says all, so that they do not become many where no supervisor takes them up.
         root.delete(file.path for file in earlier if not file.passed and file.at <= verdict.at)
@@ -90,7 +90,7 @@ def failed_checks(root: JobStore, files: Iterable[VerdictFile]) -> tuple[FailedC
     found = []
     for name, file in sorted(newest.items()):
         try:
-            verdict = read_sealed(root, file.path, kind=KIND, form=CheckVerdict)
+            verdict = read_document(root, file.path, kind=KIND, form=CheckVerdict)
         except (CorruptStoreError, FormatError):
             # Its name says enough to tell that it failed.
             verdict = CheckVerdict(file.job, name, passed=False, at=file.at, text="what it said cannot be read")

@@ -13,7 +13,7 @@ from tidemark.control.alerts.model.alert_settings import RULES, RuleName
 from tidemark.errors import CorruptStoreError, DefinitionError, FormatError
 from tidemark.names import validate_name
 from tidemark.state.encoding.free_text import require_no_secret
-from tidemark.state.store.sealed import create_sealed, read_sealed
+from tidemark.state.store.documents import create_document, read_document
 from tidemark.state.store.store import JobStore
 
 SILENCES = "_alerts/silences"
@@ -69,7 +69,7 @@ def add_silence(root: JobStore, silence: Silence) -> None:
     there = _read(root, path)
     if there is not None and there.until <= silence.at:
         root.delete([path])
-    if not create_sealed(root, path, kind=KIND, value=silence):
+    if not create_document(root, path, kind=KIND, value=silence):
         raise DefinitionError(f"there is a silence {silence.name!r} already", fix="choose another name, or end that one first")
 
 
@@ -110,7 +110,7 @@ def delete_expired(root: JobStore, now: int, *, kept_ms: int = 604_800_000) -> N
 def _read(root: JobStore, path: str) -> Silence | None:
     """Return a silence; None where there is none, or none that can be read."""
     try:
-        return read_sealed(root, path, kind=KIND, form=Silence)
+        return read_document(root, path, kind=KIND, form=Silence)
     except (CorruptStoreError, FormatError):
         return None
 

@@ -14,8 +14,8 @@ from typing import Final
 from tidemark.control.alerts.model.alert_state import JobAlerts, LateWindow
 from tidemark.control.model.paths import number_in, numbered
 from tidemark.errors import CorruptStoreError
+from tidemark.state.store.documents import create_document, read_document
 from tidemark.state.store.layout import job_folder
-from tidemark.state.store.sealed import create_sealed, read_sealed
 from tidemark.state.store.store import JobStore
 
 ALERTS: Final = "control/alerts"
@@ -44,7 +44,7 @@ def read_alerts(root: JobStore, job: str) -> AlertRecord:
     if not numbers:
         return AlertRecord(0, JobAlerts(job))
     try:
-        found = read_sealed(folder, numbered(ALERTS, numbers[-1]), kind=KIND, form=JobAlerts)
+        found = read_document(folder, numbered(ALERTS, numbers[-1]), kind=KIND, form=JobAlerts)
     except CorruptStoreError as error:
         _LOG.warning("%s: what was remembered of its alerts is found out anew: %s", job, error)
         found = None
@@ -59,7 +59,7 @@ def write_alerts(root: JobStore, record: AlertRecord, alerts: JobAlerts) -> Aler
     """
     folder = root.at(job_folder(alerts.job))
     number = record.number + 1
-    if not create_sealed(folder, numbered(ALERTS, number), kind=KIND, value=alerts):
+    if not create_document(folder, numbered(ALERTS, number), kind=KIND, value=alerts):
         return None
     numbers = _numbers(folder)
     if numbers and numbers[-1] > number:

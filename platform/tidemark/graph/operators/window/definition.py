@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidemark.graph.expressions.function_text import function_text, text_hash
-from tidemark.graph.expressions.policy_definition import own_text, rule_definition, settings_of
+from tidemark.graph.expressions.function_fingerprint import function_text, text_hash
+from tidemark.graph.expressions.policy_definition import policy_definition, settings_of, source_hash
 from tidemark.graph.model.aggregates import Aggregate
 from tidemark.graph.operators.keys import encode_keys
 from tidemark.graph.operators.window.node import WindowNode
@@ -39,9 +39,9 @@ def _firing(node: WindowNode) -> dict[str, object]:
     """Return trigger, evictor and function where they are not what goes without saying: before they could be given, none were recorded."""
     found: dict[str, object] = {}
     if node.trigger is not None and node.trigger != default_trigger(node.assigner):
-        found["trigger"] = rule_definition(node.trigger)
+        found["trigger"] = policy_definition(node.trigger)
     if node.evictor is not None:
-        found["evictor"] = rule_definition(node.evictor)
+        found["evictor"] = policy_definition(node.evictor)
     if node.function is not None:
         text = function_text(node.function.function)
         found["function"] = {"hash": text_hash(text), "returns": node.function.returns, "batches": node.function.batches}
@@ -70,7 +70,7 @@ def _assigner(assigner: WindowAssigner) -> dict[str, object]:
     # Event time goes without saying, as it did before there was another.
     return {
         "kind": type(assigner).__name__,
-        **own_text(type(assigner)),
+        **source_hash(type(assigner)),
         **{name: value for name, value in settings.items() if (name, value) != ("domain", "event")},
     }
 

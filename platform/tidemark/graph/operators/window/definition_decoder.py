@@ -61,7 +61,7 @@ def node_of_definition(definition: Mapping[str, object], uid: str) -> WindowNode
         aggregates=tuple((name, _aggregate(entry)) for name, entry in entries(definition, "aggregates").items()),
         allowed_lateness_ms=int(cast("int", definition.get("allowed_lateness_ms", 0))),
         trigger=trigger_of_definition(definition.get("trigger")),
-        function=WindowFunction(_gone, str(function.get("returns"))) if isinstance(function, Mapping) else None,
+        function=WindowFunction(_missing_function, str(function.get("returns"))) if isinstance(function, Mapping) else None,
     )
 
 
@@ -131,5 +131,5 @@ class _Unknown(QuietTrigger):
         return "a trigger of the job's own"
 
 
-def _gone(*_: object) -> object:
+def _missing_function(*_: object) -> object:
     raise StateMismatchError("the window function is not stored", fix="run the job that has it")

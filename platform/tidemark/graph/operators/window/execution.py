@@ -21,9 +21,9 @@ _SOONER = (CountTrigger, EachEpochTrigger, ContinuousEventTimeTrigger, Continuou
 _ALONE = (*_SOONER, ProcessingTimeTrigger, NeverTrigger)
 
 
-def is_native(node: WindowNode) -> bool:
+def is_incremental(node: WindowNode) -> bool:
     """Return whether a window's results are made by native aggregates as elements come, so that no elements are kept."""
-    return is_triggered(node) or is_triggered_session(node) or fires_at_its_end(node) or is_counted(node)
+    return is_triggered(node) or is_triggered_session(node) or fires_at_its_end(node) or is_incremental_count(node)
 
 
 def fires_at_its_end(node: WindowNode) -> bool:
@@ -33,7 +33,7 @@ def fires_at_its_end(node: WindowNode) -> bool:
     return plain and known and node.evictor is None and bool(node.aggregates)
 
 
-def is_counted(node: WindowNode) -> bool:
+def is_incremental_count(node: WindowNode) -> bool:
     """Return whether a window's groups are counted, and are aggregated as elements come."""
     return isinstance(node.assigner, CountWindows) and bool(node.aggregates)
 

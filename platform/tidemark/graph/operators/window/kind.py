@@ -20,7 +20,7 @@ from tidemark.graph.operators.window.definition import operator_definition
 from tidemark.graph.operators.window.definition_decoder import node_of_definition
 from tidemark.graph.operators.window.definition_diff import window_changes
 from tidemark.graph.operators.window.descriptions import describe_column, describe_rows, describe_window
-from tidemark.graph.operators.window.execution import is_native
+from tidemark.graph.operators.window.execution import is_incremental
 from tidemark.graph.operators.window.lineage import window_lineage
 from tidemark.graph.operators.window.node import WindowNode
 from tidemark.graph.operators.window.reduce import reduced_types
@@ -112,7 +112,7 @@ class WindowKind(OperatorKind[WindowNode]):
 
     def keeps(self, node: WindowNode) -> Kept:
         """Return ``partials`` where Spark's own operators run the windows."""
-        return "partials" if is_native(node) else "elements"
+        return "partials" if is_incremental(node) else "elements"
 
     def state_columns(self, node: WindowNode, schemas: Schemas) -> dict[str, str | None] | None:
         """Return keys, and partials or the columns of elements."""
@@ -128,11 +128,11 @@ class WindowKind(OperatorKind[WindowNode]):
     def needs_order(self, node: WindowNode) -> bool:
         """Return whether elements go one by one, or an aggregate depends on their order."""
         one_by_one = isinstance(node.assigner, DynamicSession | CountWindows)
-        return not is_native(node) or one_by_one or any(aggregate.ordered for _, aggregate in node.aggregates)
+        return not is_incremental(node) or one_by_one or any(aggregate.ordered for _, aggregate in node.aggregates)
 
     def late_known_after_emit(self, node: WindowNode) -> bool:
         """Return whether windows keep elements: which of them are late is known once their functions ran."""
-        return not is_native(node)
+        return not is_incremental(node)
 
 
 def _results(node: WindowNode, given: Schema | None) -> tuple[SchemaColumn, ...]:

@@ -11,7 +11,7 @@ from tidemark.graph.model.aggregates import Aggregate
 from tidemark.graph.model.schema import Schema
 from tidemark.graph.operators.state_names import element_column, key_column, partial_column
 from tidemark.graph.operators.window.columns import aggregate_columns
-from tidemark.graph.operators.window.execution import is_native
+from tidemark.graph.operators.window.execution import is_incremental
 from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.process.evictors import CountEvictor, TimeEvictor
 from tidemark.semantics.triggers.builtin_triggers import (
@@ -63,7 +63,7 @@ def state_columns(node: WindowNode, given: Schema | None) -> dict[str, str | Non
     None where elements are kept of which only the running source knows the columns. The engine's own columns are not among them.
     """
     found = {key_column(name): expression_type(expression, given) for name, expression in node.keys}
-    if is_native(node):
+    if is_incremental(node):
         found |= {
             partial_column(name, partial): kind for name, aggregate in node.aggregates for partial, kind in _partial_types(aggregate, given)
         }

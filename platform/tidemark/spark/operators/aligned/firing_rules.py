@@ -18,7 +18,7 @@ from tidemark.semantics.triggers.builtin_triggers import (
 from tidemark.semantics.triggers.triggers import Trigger
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from tidemark.spark.operators.aligned.two_stacks import END
-from tidemark.spark.operators.base.runtime_literals import parameters
+from tidemark.spark.operators.base.runtime_literals import runtime_literals
 
 BEFORE = "__tm_before"
 NOW = "__tm_now"
@@ -63,7 +63,7 @@ def fires(trigger: Trigger, times: Times) -> str:
         case ContinuousEventTimeTrigger():
             return f"CASE WHEN {due_before} THEN {touched} WHEN {due} THEN true ELSE {_early(trigger, times)} END"
         case ProcessingTimeTrigger():
-            before, now = parameters(times.clock_before, times.clock, varying=END)
+            before, now = runtime_literals(times.clock_before, times.clock, varying=END)
             return f"{END} <= {now} AND ({touched} OR {END} > {before})"
         case NeverTrigger():
             return "false"
@@ -74,7 +74,7 @@ def _early(trigger: Trigger, times: Times) -> str:
     match trigger:
         case ContinuousEventTimeTrigger(interval):
             first = f"{FIRST_TIME} - pmod({FIRST_TIME}, {interval}L) + {interval}L"
-            reached, step = parameters(times.watermark, times.watermark - times.watermark % interval, varying=END)
+            reached, step = runtime_literals(times.watermark, times.watermark - times.watermark % interval, varying=END)
             passed = f"{step} >= {first}" if times.steps(interval) else "false"
             return f"{first} <= {reached} AND ({BEFORE} = 0 OR {passed})"
         case ContinuousProcessingTimeTrigger(interval):
@@ -125,4 +125,4 @@ def _inner(trigger: Trigger) -> tuple[Trigger | None, ...]:
 
 def _due(times: Times) -> list[str]:
     bounds = (min(watermark, MAX_WATERMARK - 1) + 1 for watermark in (times.watermark_before, times.watermark))
-    return parameters(*bounds, varying=END)
+    return runtime_literals(*bounds, varying=END)

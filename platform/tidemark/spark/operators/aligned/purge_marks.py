@@ -16,7 +16,7 @@ from pyspark.sql.types import LongType, StructField
 from tidemark.spark.operators.aligned.firing_rules import BEFORE, FIRST_TIME, LATE_BEFORE, LATE_NOW, NOW
 from tidemark.spark.operators.aligned.trigger_frames import EPOCH, INDEX, TAKEN, TAKEN_LATE
 from tidemark.spark.operators.aligned.two_stacks import END
-from tidemark.spark.operators.base.runtime_literals import parameters
+from tidemark.spark.operators.base.runtime_literals import runtime_literals
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -32,7 +32,7 @@ MARK_FIELDS = tuple(StructField(name, LongType()) for name in (EPOCH, TAKEN, TAK
 
 def with_mark(firing: DataFrame, epoch: int) -> DataFrame:
     """Return windows that fire, with the mark that their panes leave."""
-    made = {EPOCH: parameters(epoch, varying=END)[0], TAKEN: f"{BEFORE} + {NOW}", TAKEN_LATE: f"{LATE_BEFORE} + {LATE_NOW}"}
+    made = {EPOCH: runtime_literals(epoch, varying=END)[0], TAKEN: f"{BEFORE} + {NOW}", TAKEN_LATE: f"{LATE_BEFORE} + {LATE_NOW}"}
     return firing.withColumns({name: F.expr(sql) for name, sql in made.items()})
 
 
@@ -67,9 +67,10 @@ def after_marks(rows: DataFrame, marks: DataFrame, windows: Sequence[str], pane:
         pane: the column of marks that says how many panes there were.
     """
     names = [f"__tm_of_{number}" for number in range(len(windows))]
-    told = {INDEX: f"CAST({pane} AS BIGINT)", HAD: TAKEN, HAD_LATE: TAKEN_LATE, _FIRST: FIRST_TIME, MARKED: EPOCH}
+    mark_columns = {INDEX: f"CAST({pane} AS BIGINT)", HAD: TAKEN, HAD_LATE: TAKEN_LATE, _FIRST: FIRST_TIME, MARKED: EPOCH}
     asked = marks.selectExpr(
-        *(f"{column} AS {name}" for column, name in zip(windows, names, strict=True)), *(f"{sql} AS {name}" for name, sql in told.items())
+        *(f"{column} AS {name}" for column, name in zip(windows, names, strict=True)),
+        *(f"{sql} AS {name}" for name, sql in mark_columns.items()),
     )
     same = " AND ".join(f"{column} <=> {name}" for column, name in zip(windows, names, strict=True))
     live = rows.join(asked, F.expr(same), "left").where(f"{MARKED} IS NULL OR {EPOCH} > {MARKED}")

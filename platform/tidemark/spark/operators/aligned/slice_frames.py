@@ -11,9 +11,9 @@ from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.windows.assigners import Cumulative, Sliding
 from tidemark.semantics.windows.slices import Slices
 from tidemark.spark.columns.expressions import POSITION, START, TIME
-from tidemark.spark.operators.aligned.absorbing import FIRST_START, AbsorbingStep, Thresholds
-from tidemark.spark.operators.aligned.two_stacks import END, Ends, Running
-from tidemark.spark.operators.base.runtime_literals import parameters
+from tidemark.spark.operators.aligned.pre_aggregation import FIRST_START, AlignedRuntime, Thresholds
+from tidemark.spark.operators.aligned.two_stacks import END, Ends, TwoStacks
+from tidemark.spark.operators.base.runtime_literals import runtime_literals
 from tidemark.state.log.records import OperatorState
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ MARKS = "__tm_marks"
 INDEX = "__tm_index"
 
 
-class SliceFrames(AbsorbingStep):
+class SliceFrames(AlignedRuntime):
     """The DataFrames of one operator.
 
     Args:
@@ -36,7 +36,7 @@ class SliceFrames(AbsorbingStep):
             raise TypeError(f"no step for windows of kind {type(node.assigner).__name__}")
         self.slices = Slices.of(node.assigner)
         super().__init__(node, self.slices.width, self.slices.offset)
-        self.running = Running(self.slices, self.partials)
+        self.two_stacks = TwoStacks(self.slices, self.partials)
 
     def next_timer(self, state: OperatorState) -> int | None:
         """Return the end of the first window that is to fire, as far as the files' bounds tell, less a millisecond."""
@@ -61,7 +61,7 @@ class SliceFrames(AbsorbingStep):
         """Return the columns that tell how many panes a window has had: how far they had fired when a row came, and whether again."""
         if not self.lateness:
             return []
-        reached, number = parameters(bounds.fired + self.width, epoch)
+        reached, number = runtime_literals(bounds.fired + self.width, epoch)
         mark = f"array(named_struct('epoch', {number}, 'fired', {reached}))"
         return [f"{reached} AS {SINCE}", f"if({fired}, {mark}, CAST(array() AS ARRAY<STRUCT<epoch: BIGINT, fired: BIGINT>>)) AS {MARKS}"]
 
@@ -77,7 +77,7 @@ class SliceFrames(AbsorbingStep):
     def in_windows(self, state: DataFrame, ends: Ends) -> DataFrame:
         """Return rows of slices, each as often as windows that end within bounds cover it, with their ``END``."""
         slices = self.slices
-        low, high = parameters(ends.first, ends.last)
+        low, high = runtime_literals(ends.first, ends.last)
         first = f"greatest({START} + {slices.width}L, {low})"
         last = f"least({START} - pmod({START} - {slices.offset}L, {slices.starts}L) + {slices.span}L, {high})"
         grid = slices.last_end(0)

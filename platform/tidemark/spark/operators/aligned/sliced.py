@@ -20,11 +20,11 @@ from tidemark.crashpoints import crash_point
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from tidemark.spark.columns.expressions import START, quoted
 from tidemark.spark.columns.state_files import overlapping
-from tidemark.spark.operators.aligned.absorbing import EXPIRED, FIRST_START, AbsorbingRun, Thresholds
+from tidemark.spark.operators.aligned.pre_aggregation import EXPIRED, FIRST_START, AlignedEpoch, Thresholds
 from tidemark.spark.operators.aligned.slice_frames import INDEX, MARKS, SINCE, SliceFrames
 from tidemark.spark.operators.aligned.two_stacks import BLOCK, END, FIRST, LAST, LOW, REAL, Ends
-from tidemark.spark.operators.base.contract import OperatorContext, bounded, in_turn
-from tidemark.spark.operators.base.runtime_literals import parameters
+from tidemark.spark.operators.base.contract import OperatorContext, clamp_watermark, run_in_order
+from tidemark.spark.operators.base.runtime_literals import runtime_literals
 from tidemark.spark.operators.base.tables import count_in_spans
 from tidemark.spark.operators.base.windows import MAX_LISTED_WINDOWS, Panes
 from tidemark.state.gc.compaction import plan_compaction
@@ -60,23 +60,23 @@ class Stacks:
         return Stacks(*numbers) if len(numbers) == len(found) and numbers[1] != MIN_WATERMARK else None
 
 
-class SlicedStep(SliceFrames):
+class SlicedRuntime(SliceFrames):
     """Sliding or cumulative windows of a run."""
 
-    def begin(self, setting: OperatorContext) -> SlicedRun:
+    def begin(self, context: OperatorContext) -> SlicedEpoch:
         """Return the operator at work on an epoch."""
-        return SlicedRun(self, setting)
+        return SlicedEpoch(self, context)
 
 
-class SlicedRun(AbsorbingRun):
+class SlicedEpoch(AlignedEpoch):
     """Sliding or cumulative windows in one epoch."""
 
-    step: SlicedStep
+    runtime: SlicedRuntime
 
-    def __init__(self, step: SlicedStep, setting: OperatorContext) -> None:
-        super().__init__(step, setting)
-        self._slices = step.slices
-        self._stacks = Stacks.of(setting.before)
+    def __init__(self, runtime: SlicedRuntime, context: OperatorContext) -> None:
+        super().__init__(runtime, context)
+        self._slices = runtime.slices
+        self._stacks = Stacks.of(context.before)
         self._after = self._stacks
         self._ends: Ends | None = None
         self._again: Observation | None = None
@@ -84,23 +84,23 @@ class SlicedRun(AbsorbingRun):
     @cached_property
     def thresholds(self) -> Thresholds:
         """Bounds of the epoch before, by slices."""
-        fired = max(FIRST_START, self._slices.last_fired(self.setting.before.watermark))
+        fired = max(FIRST_START, self._slices.last_fired(self.context.before.watermark))
         return Thresholds(max(FIRST_START, self._slices.last_expired(self.expired_before - 1, 0)), fired)
 
     @property
     def expired_before(self) -> int:
         """The end of the last window that was gone before this epoch."""
-        return self.forgotten(self._slices.last_end(self.setting.before.watermark - self.step.lateness))
+        return self.forgotten(self._slices.last_end(self.context.before.watermark - self.runtime.lateness))
 
     @property
     def fired_before(self) -> int:
         """The end of the last window that had fired before this epoch."""
-        return self._slices.last_end(self.setting.before.watermark)
+        return self._slices.last_end(self.context.before.watermark)
 
     @property
     def expired_end(self) -> int:
         """The end of the last window that is gone after this epoch."""
-        return max(self.expired_before, self._slices.last_end(self.watermark - self.step.lateness))
+        return max(self.expired_before, self._slices.last_end(self.watermark - self.runtime.lateness))
 
     @property
     def expired(self) -> int:
@@ -115,16 +115,16 @@ class SlicedRun(AbsorbingRun):
         parts = []
         self._ends = self._due_ends()
         if self._ends is not None:
-            parts.append(self.step.results(self._due(self._ends, observation), "ON_TIME"))
+            parts.append(self.runtime.results(self._due(self._ends, observation), "ON_TIME"))
         again = Ends(self.expired_before + self._slices.ends, self.fired_before)
         if self.counts and self.counts.refired_groups and again.first <= again.last:
             # An observation is of one place in a plan.
             self._again = observation if not parts else Observation()
             touched = self._touched(again).observe(self._again, F.expr("count(1) AS late"), F.expr(f"collect_set({END}) AS refired"))
-            parts.append(self.step.results(touched, "LATE"))
+            parts.append(self.runtime.results(touched, "LATE"))
         return reduce(DataFrame.union, parts) if parts else None
 
-    def panes_out(self, observation: Observation) -> Panes:
+    def emitted_panes(self, observation: Observation) -> Panes:
         """Read the counts of results that were written."""
         again = self._again.get if self._again is not None else {}
         # Cumulative windows share their starts.
@@ -137,7 +137,7 @@ class SlicedRun(AbsorbingRun):
         slices = self._slices
         held = [
             replace(file, min_time=slices.first_end_of(file.min_time), max_time=slices.last_end_of(file.max_time))
-            for file in self.setting.before.files + tuple(self.tables.added)
+            for file in self.context.before.files + tuple(self.tables.added)
             if not file.part and file.min_time is not None and file.max_time is not None
         ]
         return count_in_spans(held, ends.first, ends.last, slices.ends)
@@ -158,48 +158,48 @@ class SlicedRun(AbsorbingRun):
 
     def _due(self, ends: Ends, observation: Observation) -> DataFrame:
         """Return partials of due windows, one row per key and ``END``, counted."""
-        step, slices = self.step, self._slices
-        if step.partials.can_run:
+        runtime, slices = self.runtime, self._slices
+        if runtime.partials.can_run:
             rows = self._run(ends)
             # Counted while a row still stands for many windows.
             panes = F.expr(f"CAST(sum(({LAST} - {FIRST}) div {slices.ends}L + 1L) AS BIGINT) AS on_time")
-            return step.running.at_each_end(rows.observe(observation, panes))
+            return runtime.two_stacks.at_each_end(rows.observe(observation, panes))
         covered = self._read(self.tables.files(), slices.start_of(ends.first), ends.last - slices.width)
-        merged = step.partials.grouped(step.in_windows(covered, ends), END)
+        merged = runtime.partials.grouped(runtime.in_windows(covered, ends), END)
         return merged.observe(observation, F.expr("count(1) AS on_time"))
 
     def _run(self, ends: Ends) -> DataFrame:
         """Return partials of due windows, each row for some windows on end."""
-        step, slices = self.step, self._slices
+        runtime, slices = self.runtime, self._slices
         low, high = slices.start_of(ends.first), ends.last - slices.width
         stacks, block = self._stacks, slices.block_of(ends.first - 1)
         if stacks is None or stacks.block != block:
             raw = None if slices.growing else self._read(self.tables.files(), low, slices.block_of(high) - slices.width)
-            return step.running.results(ends, prefix=self._read(self.tables.files(), block, high), raw=raw)
+            return runtime.two_stacks.results(ends, prefix=self._read(self.tables.files(), block, high), raw=raw)
         older, newer = self._apart(stacks.prefix_epoch)
         prefix = self._read(older, stacks.reached, high).unionByName(self._read(newer, block, high))
         if slices.growing:
-            return step.running.results(ends, prefix=prefix, grown=self._table(PREFIX))
+            return runtime.two_stacks.results(ends, prefix=prefix, grown=self._table(PREFIX))
         older, newer = self._apart(stacks.suffix_epoch)
         last = slices.block_of(high) - slices.width
         raw = self._read(newer, low, last)
         if last >= block:
             raw = raw.unionByName(self._read(older, block, last))
-        return step.running.results(ends, prefix=prefix, grown=self._table(PREFIX), stored=self._table(SUFFIX, ends), raw=raw)
+        return runtime.two_stacks.results(ends, prefix=prefix, grown=self._table(PREFIX), stored=self._table(SUFFIX, ends), raw=raw)
 
     def _touched(self, ends: Ends) -> DataFrame:
         """Return partials of windows, of those that have fired, that got accepted late rows in this epoch, with ``INDEX``."""
-        step, slices = self.step, self._slices
+        runtime, slices = self.runtime, self._slices
         low, high = slices.start_of(ends.first), ends.last - slices.width
         added = self._read(self.tables.added, low, high)
-        keys = [quoted(key) for key in step.partials.keys]
+        keys = [quoted(key) for key in runtime.partials.keys]
         older = self._read([file for file in self.tables.files() if file not in self.tables.added], low, high)
         if keys:
             wanted = added.select(*keys).distinct().toDF(*(f"__tm_wanted_{number}" for number in range(len(keys))))
             same = reduce(lambda a, b: a & b, (older[key].eqNullSafe(wanted[name]) for key, name in zip(keys, wanted.columns, strict=True)))
             older = older.join(wanted, same, "left_semi")
-        marked = (step.in_windows(rows, ends).withColumn(_TOUCHED, F.lit(flag)) for rows, flag in ((older, 0), (added, 1)))
-        merged = step.merged(reduce(DataFrame.unionByName, marked), END, extra=[F.expr(f"max({_TOUCHED}) AS {_TOUCHED}")])
+        marked = (runtime.in_windows(rows, ends).withColumn(_TOUCHED, F.lit(flag)) for rows, flag in ((older, 0), (added, 1)))
+        merged = runtime.merged(reduce(DataFrame.unionByName, marked), END, extra=[F.expr(f"max({_TOUCHED}) AS {_TOUCHED}")])
         again = f"size(filter({MARKS}, mark -> mark.fired >= {END}))"
         index = F.expr(f"CAST({again} + if({SINCE} < {END}, 1, 0) - 1 AS BIGINT)")
         return merged.where(f"{_TOUCHED} = 1").withColumn(INDEX, index).drop(_TOUCHED, SINCE, MARKS)
@@ -212,49 +212,49 @@ class SlicedRun(AbsorbingRun):
             self.tables.drop([*self.tables.files(PREFIX), *self.tables.files(SUFFIX)])
             self._after = None
             return None
-        if self._ends is not None and self.step.partials.can_run:
+        if self._ends is not None and self.runtime.partials.can_run:
             ends = self._ends
             if self._stacks is not None or self._rows_in(self._slices.start_of(ends.first), ends.last) >= MANY_ROWS:
                 work.append(partial(self._renew, ends.last))
         if self._groups():
             work.append(self._compact_groups)
-        return partial(in_turn, work) if work else None
+        return partial(run_in_order, work) if work else None
 
     def snapshot(self) -> OperatorState:
         """Return the operator's state after this epoch."""
         stacks = self._after or Stacks(MIN_WATERMARK, MIN_WATERMARK, -1, -1)
         held = dict(zip(STACKS, (stacks.block, stacks.reached, stacks.prefix_epoch, stacks.suffix_epoch), strict=True))
         counters = {EXPIRED: self.expired_end, **(held if self._after or self._stacks else {})}
-        return self.tables.after(self.watermark, counters)
+        return self.tables.snapshot(self.watermark, counters)
 
     def _renew(self, reached: int) -> None:
         """Bring the tables of prefixes and suffixes to where windows have fired."""
         slices, stacks = self._slices, self._stacks
-        gone = [*self.tables.files(PREFIX)]
+        replaced = [*self.tables.files(PREFIX)]
         block = slices.block_of(reached)
-        epoch = self.setting.epoch
+        epoch = self.context.epoch
         if stacks is None or stacks.block != block:
-            gone += self.tables.files(SUFFIX)
+            replaced += self.tables.files(SUFFIX)
             low = block - slices.span
             if self._rows_in(low, reached) < MANY_ROWS:
-                self.tables.drop(gone)
+                self.tables.drop(replaced)
                 self._after = None
                 return
             if not slices.growing:
-                made = self.step.running.suffixes(self._read(self.tables.files(), low, block - slices.width))
+                made = self.runtime.two_stacks.suffixes(self._read(self.tables.files(), low, block - slices.width))
                 self.tables.write(made.sortWithinPartitions(START), SUFFIX, rows_per_file=SUFFIX_ROWS_PER_FILE)
             prefix, suffix_epoch = self._read(self.tables.files(), block, reached - slices.width), epoch
         else:
             older, newer = self._apart(stacks.prefix_epoch)
             high = reached - slices.width
             prefix = self._read(older, stacks.reached, high).unionByName(self._read(newer, block, high))
-            columns = [quoted(name) for name in (*self.step.partials.keys, *self.step.partials.columns)]
+            columns = [quoted(name) for name in (*self.runtime.partials.keys, *self.runtime.partials.columns)]
             prefix = prefix.select(*columns).unionByName(self._table(PREFIX).select(*columns))
             suffix_epoch = stacks.suffix_epoch
-        merged = self.step.partials.grouped(prefix)
+        merged = self.runtime.partials.grouped(prefix)
         at, of = F.lit(reached).cast("bigint").alias(START), F.lit(block).cast("bigint").alias(BLOCK)
         self.tables.write(merged.select("*", at, of), PREFIX)
-        self.tables.drop(gone)
+        self.tables.drop(replaced)
         self._after = Stacks(block, reached, epoch, suffix_epoch)
         crash_point("state-staged")
 
@@ -265,14 +265,14 @@ class SlicedRun(AbsorbingRun):
 
     def _read(self, files: Sequence[StateFile], low: int, high: int) -> DataFrame:
         """Return the rows of slices in [low, high] of files of the main table."""
-        first, last = parameters(low, high)
+        first, last = runtime_literals(low, high)
         return self.tables.read(overlapping(files, low, high)).where(f"{START} BETWEEN {first} AND {last}")
 
     def _table(self, part: str, ends: Ends | None = None) -> DataFrame:
         """Return prefixes, or the suffixes that windows with these ends may need."""
         if self.tables.schema is None:
             raise ValueError("no state was written yet")
-        kept = {*self.step.partials.keys, *self.step.partials.columns, START}
+        kept = {*self.runtime.partials.keys, *self.runtime.partials.columns, START}
         fields = [field for field in self.tables.schema if field.name in kept]
         more = [
             StructField(BLOCK, LongType()),
@@ -304,7 +304,7 @@ class SlicedRun(AbsorbingRun):
 
     def merged_for_compaction(self, files: Sequence[StateFile]) -> DataFrame:
         """Return the rows of files, merged, without those of slices that are needed no more."""
-        return self.step.merged(self._read(files, self.expired + 1, MAX_WATERMARK), START)
+        return self.runtime.merged(self._read(files, self.expired + 1, MAX_WATERMARK), START)
 
     @property
     def oldest_open_window(self) -> int | None:
@@ -313,4 +313,4 @@ class SlicedRun(AbsorbingRun):
         if oldest is None:
             return None
         end = max(self._slices.first_end_of(oldest), self.expired_end + self._slices.ends)
-        return bounded(self._slices.start_of(end))
+        return clamp_watermark(self._slices.start_of(end))

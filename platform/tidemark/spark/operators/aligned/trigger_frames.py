@@ -14,10 +14,10 @@ from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMAR
 from tidemark.semantics.windows.assigners import Cumulative, GlobalWindows, Sliding, Tumbling
 from tidemark.semantics.windows.slices import Slices
 from tidemark.spark.columns.expressions import POSITION, START, TIME
-from tidemark.spark.operators.aligned.absorbing import AbsorbingStep, Thresholds
 from tidemark.spark.operators.aligned.firing_rules import FIRST_TIME, Times, next_step, next_tick, waits
+from tidemark.spark.operators.aligned.pre_aggregation import AlignedRuntime, Thresholds
 from tidemark.spark.operators.aligned.two_stacks import END
-from tidemark.spark.operators.base.runtime_literals import parameters
+from tidemark.spark.operators.base.runtime_literals import runtime_literals
 from tidemark.spark.operators.base.tables import MAIN
 from tidemark.state.log.records import OperatorState
 
@@ -34,7 +34,7 @@ _YEARS = 10**15
 """Longer than all of event time: the one slice of a global window."""
 
 
-class TriggerFrames(AbsorbingStep):
+class TriggerFrames(AlignedRuntime):
     """The DataFrames of one operator.
 
     Args:
@@ -99,15 +99,15 @@ class TriggerFrames(AbsorbingStep):
 
     def marks(self, fired: str, bounds: Thresholds, epoch: int) -> list[str]:  # noqa: ARG002
         """Return the number of the epoch, which tells a window's first elements."""
-        return [f"{parameters(epoch)[0]} AS {EPOCH}"]
+        return [f"{runtime_literals(epoch)[0]} AS {EPOCH}"]
 
-    def spread(self, groups: DataFrame, bounds: Thresholds) -> DataFrame:
+    def in_windows_of(self, groups: DataFrame, bounds: Thresholds) -> DataFrame:
         """Return groups once for each window that takes them, with its ``END`` and how many of their elements came when it was due."""
         slices = self.slices
         if slices is None:
             return groups.selectExpr("*", f"{MAX_WATERMARK}L AS {END}", f"0L AS {TAKEN_LATE}")
-        (ended,) = parameters(bounds.window_expired)
-        (due,) = parameters(bounds.fired + self.width, varying=END)
+        (ended,) = runtime_literals(bounds.window_expired)
+        (due,) = runtime_literals(bounds.fired + self.width, varying=END)
         grid = slices.last_end(0)
         first = f"greatest({START} + {slices.width}L, {ended} + 1L)"
         last = f"{START} - pmod({START} - {slices.offset}L, {slices.starts}L) + {slices.span}L"
@@ -126,7 +126,9 @@ class TriggerFrames(AbsorbingStep):
 
     def results(self, fired: DataFrame, times: Times) -> DataFrame:
         """Return the result rows of windows that fired: keys, bounds, aggregates, pane, and the hidden result time."""
-        due_before, due = parameters(*(min(at, MAX_WATERMARK - 1) + 1 for at in (times.watermark_before, times.watermark)), varying=END)
+        due_before, due = runtime_literals(
+            *(min(at, MAX_WATERMARK - 1) + 1 for at in (times.watermark_before, times.watermark)), varying=END
+        )
         bounded = self.slices is not None
         time = f"{END} - 1L" if bounded else NEWEST
         return fired.selectExpr(

@@ -19,13 +19,13 @@ from tidemark.crashpoints import crash_point
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from tidemark.spark.columns.expressions import START, quoted
 from tidemark.spark.columns.state_files import overlapping
-from tidemark.spark.operators.aligned.absorbing import EXPIRED, FIRST_START, AbsorbingRun, Thresholds
 from tidemark.spark.operators.aligned.firing_rules import BEFORE, LATE_BEFORE, LATE_NOW, NOW, Times, fires, waits
+from tidemark.spark.operators.aligned.pre_aggregation import EXPIRED, FIRST_START, AlignedEpoch, Thresholds
 from tidemark.spark.operators.aligned.purge_marks import HAD, HAD_LATE, MARK_FIELDS, after_marks, newest_marks, unmarked, with_mark
 from tidemark.spark.operators.aligned.trigger_frames import CLOCK, EPOCH, INDEX, TAKEN, TAKEN_LATE, TriggerFrames
 from tidemark.spark.operators.aligned.two_stacks import END
 from tidemark.spark.operators.base.contract import OperatorContext
-from tidemark.spark.operators.base.runtime_literals import parameters
+from tidemark.spark.operators.base.runtime_literals import runtime_literals
 from tidemark.spark.operators.base.stored_columns import require_partials
 from tidemark.spark.operators.base.tables import MAIN
 from tidemark.spark.operators.base.windows import MAX_LISTED_WINDOWS, Panes
@@ -37,55 +37,55 @@ _PANE = "__tm_pane"
 _ADDED = "__tm_added"
 
 
-class TriggeredStep(TriggerFrames):
+class TriggeredRuntime(TriggerFrames):
     """Windows with a trigger of a run."""
 
-    def begin(self, setting: OperatorContext) -> TriggeredRun:
+    def begin(self, context: OperatorContext) -> TriggeredEpoch:
         """Return the operator at work on an epoch."""
-        return TriggeredRun(self, setting)
+        return TriggeredEpoch(self, context)
 
 
-class TriggeredRun(AbsorbingRun):
+class TriggeredEpoch(AlignedEpoch):
     """Windows with a trigger in one epoch."""
 
-    step: TriggeredStep
+    runtime: TriggeredRuntime
 
-    def __init__(self, step: TriggeredStep, setting: OperatorContext) -> None:
-        super().__init__(step, setting)
-        require_partials(self.tables, END, step.node)
+    def __init__(self, runtime: TriggeredRuntime, context: OperatorContext) -> None:
+        super().__init__(runtime, context)
+        require_partials(self.tables, END, runtime.node)
         self._counts: Observation | None = None
 
     @cached_property
     def thresholds(self) -> Thresholds:
         """Bounds of the epoch before, by slices, and the end of the last window that was gone."""
-        slices = self.step.slices
-        gone = self.expired_before
+        slices = self.runtime.slices
+        expired = self.expired_before
         if slices is None:
-            ended = gone >= MAX_WATERMARK
-            return Thresholds(MAX_WATERMARK if ended else FIRST_START, FIRST_START, gone)
-        fired = max(FIRST_START, slices.last_fired(self.setting.before.watermark))
-        return Thresholds(max(FIRST_START, slices.last_expired(gone - 1, 0)), fired, gone)
+            ended = expired >= MAX_WATERMARK
+            return Thresholds(MAX_WATERMARK if ended else FIRST_START, FIRST_START, expired)
+        fired = max(FIRST_START, slices.last_fired(self.context.before.watermark))
+        return Thresholds(max(FIRST_START, slices.last_expired(expired - 1, 0)), fired, expired)
 
     @property
     def expired_before(self) -> int:
         """The end of the last window that was gone before this epoch."""
-        return self.forgotten(self._gone_at(self.setting.before.watermark))
+        return self.forgotten(self._expired_at(self.context.before.watermark))
 
     @property
     def expired(self) -> int:
         """The end of the last window that is gone after this epoch."""
-        return max(self.expired_before, self._gone_at(self.watermark))
+        return max(self.expired_before, self._expired_at(self.watermark))
 
-    def _gone_at(self, watermark: int) -> int:
-        if self.step.slices is None:
+    def _expired_at(self, watermark: int) -> int:
+        if self.runtime.slices is None:
             return MAX_WATERMARK if watermark == MAX_WATERMARK else MIN_WATERMARK
-        return self.step.slices.last_end(watermark - self.step.lateness)
+        return self.runtime.slices.last_end(watermark - self.runtime.lateness)
 
     @cached_property
     def times(self) -> Times:
         """Of the epoch; to be asked for when its watermark is known."""
-        clock = self.setting.processing_time
-        return Times(self.setting.before.watermark, self.watermark, self.setting.before.counters.get(CLOCK, clock), clock)
+        clock = self.context.processing_time
+        return Times(self.context.before.watermark, self.watermark, self.context.before.counters.get(CLOCK, clock), clock)
 
     def emit(self, watermark: int, observation: Observation) -> DataFrame | None:
         """Return the panes of an epoch, None where there are none; decides and writes them."""
@@ -93,12 +93,14 @@ class TriggeredRun(AbsorbingRun):
         self.watermark = watermark
         if self.tables.empty:
             return None
-        gathered = self._gathered()
+        gathered = self._candidates()
         if gathered is None:
             return None
         self._counts = Observation()
-        due_before, due = parameters(*(min(at, MAX_WATERMARK - 1) + 1 for at in (self.times.watermark_before, watermark)), varying=END)
-        counted = self._decided(gathered).observe(
+        due_before, due = runtime_literals(
+            *(min(at, MAX_WATERMARK - 1) + 1 for at in (self.times.watermark_before, watermark)), varying=END
+        )
+        counted = self._firing_windows(gathered).observe(
             self._counts,
             F.expr(f"count_if({END} > {due}) AS early"),
             F.expr(f"count_if({END} <= {due} AND {END} > {due_before}) AS on_time"),
@@ -108,9 +110,9 @@ class TriggeredRun(AbsorbingRun):
         )
         written = self.tables.write(counted, PANES)
         crash_point("state-staged")
-        return self.step.results(self.tables.read(written, counted.schema), self.times) if written else None
+        return self.runtime.results(self.tables.read(written, counted.schema), self.times) if written else None
 
-    def panes_out(self, observation: Observation) -> Panes:
+    def emitted_panes(self, observation: Observation) -> Panes:
         """Return the counts of panes that were written."""
         del observation
         found = self._counts.get if self._counts is not None else {}
@@ -118,14 +120,14 @@ class TriggeredRun(AbsorbingRun):
         counts = {name: found.get(name) or 0 for name in ("early", "on_time", "late")}
         return Panes(**counts, closed=len(found.get("closed") or ()), refired=refired)
 
-    def _gathered(self) -> DataFrame | None:
+    def _candidates(self) -> DataFrame | None:
         """Return the state rows of windows that may fire; ``_ADDED`` tells those of this epoch. None where there are none."""
-        alive = self.expired_before + 1
+        first_open = self.expired_before + 1
         added = self.tables.added if self.counts is not None else []
-        older = [file for file in overlapping(self.tables.files(), alive, MAX_WATERMARK) if file not in added]
+        older = [file for file in overlapping(self.tables.files(), first_open, MAX_WATERMARK) if file not in added]
         parts = []
-        span = waits(self.step.trigger, self.times)
-        low, high = (max(alive, span[0] + 1), span[1]) if span else (1, 0)
+        span = waits(self.runtime.trigger, self.times)
+        low, high = (max(first_open, span[0] + 1), span[1]) if span else (1, 0)
         timely = overlapping(older, low, high) if low <= high else []
         if timely:
             parts.append(self._between(timely, low, high).withColumn(_ADDED, F.lit(False)))
@@ -134,14 +136,14 @@ class TriggeredRun(AbsorbingRun):
             parts.append(new.withColumn(_ADDED, F.lit(True)))
             touched = self._same_windows(self.tables.read(older), new)
             if timely:
-                first, last = parameters(low, high, varying=END)
+                first, last = runtime_literals(low, high, varying=END)
                 touched = touched.where(f"{END} NOT BETWEEN {first} AND {last}")
             parts.append(touched.withColumn(_ADDED, F.lit(False)))
         return reduce(DataFrame.unionByName, parts) if parts else None
 
-    def _decided(self, gathered: DataFrame) -> DataFrame:
+    def _firing_windows(self, gathered: DataFrame) -> DataFrame:
         """Return merged windows that fire, with the index of the pane; where it empties them, with its mark."""
-        purges = self.step.purges
+        purges = self.runtime.purges
         had, had_late = (f"max({HAD})", f"max({HAD_LATE})") if purges else ("0L", "0L")
         texts = [
             f"{had} + coalesce(sum(CASE WHEN NOT {_ADDED} THEN {TAKEN} END), 0L) AS {BEFORE}",
@@ -150,10 +152,10 @@ class TriggeredRun(AbsorbingRun):
             f"coalesce(sum(CASE WHEN {_ADDED} THEN {TAKEN_LATE} END), 0L) AS {LATE_NOW}",
             *([f"max({INDEX}) AS {INDEX}"] if purges else []),
         ]
-        merged = self.step.merged(self._since_purge(gathered) if purges else gathered, extra=[*map(F.expr, texts)])
-        alive = f"{END} > {parameters(self.expired_before, varying=END)[0]}"
-        firing = merged.where(f"{alive} AND ({fires(self.step.trigger, self.times)})").drop(TAKEN, TAKEN_LATE, EPOCH)
-        made = with_mark(firing, self.setting.epoch) if purges else self._numbered(firing)
+        merged = self.runtime.merged(self._since_purge(gathered) if purges else gathered, extra=[*map(F.expr, texts)])
+        alive = f"{END} > {runtime_literals(self.expired_before, varying=END)[0]}"
+        firing = merged.where(f"{alive} AND ({fires(self.runtime.trigger, self.times)})").drop(TAKEN, TAKEN_LATE, EPOCH)
+        made = with_mark(firing, self.context.epoch) if purges else self._numbered(firing)
         return made.withColumn(_PANE, F.lit(1))
 
     def _since_purge(self, rows: DataFrame) -> DataFrame:
@@ -178,7 +180,7 @@ class TriggeredRun(AbsorbingRun):
 
     @property
     def _window_columns(self) -> list[str]:
-        return [*map(quoted, self.step.partials.keys), START, END]
+        return [*map(quoted, self.runtime.partials.keys), START, END]
 
     def _same_windows(self, rows: DataFrame, others: DataFrame) -> DataFrame:
         """Return the rows whose key and window others have, too."""
@@ -188,26 +190,26 @@ class TriggeredRun(AbsorbingRun):
         return rows.join(wanted, same, "left_semi")
 
     def _between(self, files: Sequence[StateFile], low: int, high: int) -> DataFrame:
-        first, last = parameters(low, high, varying=END)
+        first, last = runtime_literals(low, high, varying=END)
         return self.tables.read(files).where(f"{END} BETWEEN {first} AND {last}")
 
     def _panes(self, files: Sequence[StateFile]) -> DataFrame:
         if self.tables.schema is None:
             raise ValueError("no state was written yet")
-        kept = {*self.step.partials.keys, START, END}
+        kept = {*self.runtime.partials.keys, START, END}
         columns = [field for field in self.tables.schema if field.name in kept]
-        marks = MARK_FIELDS if self.step.purges else ()
+        marks = MARK_FIELDS if self.runtime.purges else ()
         return self.tables.read(files, StructType([*columns, StructField(_PANE, IntegerType()), *marks]))
 
     def compact(self) -> Callable[[], None] | None:
         """Forget files of windows that are gone; return the merging of others into larger ones."""
-        gone = [
+        expired = [
             file
             for part in (MAIN, PANES)
             for file in self.tables.files(part)
             if file.max_time is not None and file.max_time <= self.expired
         ]
-        self.tables.drop(gone)
+        self.tables.drop(expired)
         plans = [(part, group) for part in (MAIN, PANES) for group in plan_compaction(self.tables.files(part)).merge]
         return partial(self._merge_files, plans) if plans else None
 
@@ -219,25 +221,25 @@ class TriggeredRun(AbsorbingRun):
             crash_point("compaction-staged")
 
     def _merged_panes(self, files: Sequence[StateFile]) -> DataFrame:
-        first, last = parameters(self.expired + 1, MAX_WATERMARK, varying=END)
+        first, last = runtime_literals(self.expired + 1, MAX_WATERMARK, varying=END)
         rows = self._panes(files).where(f"{END} BETWEEN {first} AND {last}")
-        if self.step.purges:
+        if self.runtime.purges:
             return newest_marks(rows, self._window_columns, _PANE)
         return rows.groupBy(*self._window_columns).agg(F.expr(f"CAST(sum({_PANE}) AS INT) AS {_PANE}"))
 
     def merged_for_compaction(self, files: Sequence[StateFile]) -> DataFrame:
         """Return the rows of files, merged, without those of windows that are gone, or that are purged."""
         rows = self._between(files, self.expired + 1, MAX_WATERMARK)
-        return self.step.merged(self._since_purge(rows) if self.step.purges else rows)
+        return self.runtime.merged(self._since_purge(rows) if self.runtime.purges else rows)
 
     def snapshot(self) -> OperatorState:
         """Return the operator's state after this epoch."""
-        return self.tables.after(self.watermark, {EXPIRED: self.expired, CLOCK: self.setting.processing_time})
+        return self.tables.snapshot(self.watermark, {EXPIRED: self.expired, CLOCK: self.context.processing_time})
 
     @property
     def oldest_open_window(self) -> int | None:
         """The start of the oldest window that is not gone; None for the global window, which has none."""
-        slices = self.step.slices
+        slices = self.runtime.slices
         # All elements of a window may be purged, and merged away, before it is gone.
         files = [*self.tables.files(), *self.tables.files(PANES)]
         oldest = min((file.min_time for file in files if file.min_time is not None), default=None)

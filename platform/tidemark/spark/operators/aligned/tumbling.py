@@ -22,9 +22,9 @@ from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
 from tidemark.semantics.windows.assigners import Tumbling
 from tidemark.spark.columns.expressions import POSITION, START, TIME
 from tidemark.spark.columns.state_files import overlapping
-from tidemark.spark.operators.aligned.absorbing import FIRST_START, AbsorbingRun, AbsorbingStep, Thresholds
-from tidemark.spark.operators.base.contract import OperatorContext, bounded
-from tidemark.spark.operators.base.runtime_literals import parameters
+from tidemark.spark.operators.aligned.pre_aggregation import FIRST_START, AlignedEpoch, AlignedRuntime, Thresholds
+from tidemark.spark.operators.base.contract import OperatorContext, clamp_watermark
+from tidemark.spark.operators.base.runtime_literals import runtime_literals
 from tidemark.spark.operators.base.tables import count_in_spans, shared_span, stagings
 from tidemark.spark.operators.base.windows import MAX_LISTED_WINDOWS, Panes
 from tidemark.state.log.records import OperatorState, StateFile
@@ -39,7 +39,7 @@ FEW_ROWS = 200_000
 """Up to so many state rows, merging all of them costs less than telling apart which need it."""
 
 
-class TumblingStep(AbsorbingStep):
+class TumblingRuntime(AlignedRuntime):
     """The DataFrames of one operator. Pure description: nothing runs until what it returns is written.
 
     Args:
@@ -52,9 +52,9 @@ class TumblingStep(AbsorbingStep):
         super().__init__(node, node.assigner.size_ms, node.assigner.offset_ms)
         self.size = node.assigner.size_ms
 
-    def begin(self, setting: OperatorContext) -> TumblingRun:
+    def begin(self, context: OperatorContext) -> TumblingEpoch:
         """Return the operator at work on an epoch."""
-        return TumblingRun(self, setting)
+        return TumblingEpoch(self, context)
 
     def last_expired(self, watermark: int) -> int:
         """Return the start of the last window whose elements are late, and whose state is gone, at a watermark."""
@@ -88,13 +88,13 @@ class TumblingStep(AbsorbingStep):
     @staticmethod
     def between(state: DataFrame, low: int, high: int) -> DataFrame:
         """Return the state rows of windows that start in [low, high]."""
-        first, last = parameters(low, high)
+        first, last = runtime_literals(low, high)
         return state.where(f"{START} BETWEEN {first} AND {last}")
 
     @staticmethod
     def outside(state: DataFrame, low: int, high: int) -> DataFrame:
         """Return the state rows of windows that do not start in [low, high]."""
-        first, last = parameters(low, high)
+        first, last = runtime_literals(low, high)
         return state.where(f"{START} NOT BETWEEN {first} AND {last}")
 
     def touched(self, state: DataFrame, added: DataFrame, expired: int, due: int) -> DataFrame:
@@ -108,7 +108,7 @@ class TumblingStep(AbsorbingStep):
 
         ``due`` is the start of the last window that had fired before.
         """
-        late = f"{START} <= {parameters(due)[0]}"
+        late = f"{START} <= {runtime_literals(due)[0]}"
         # Counted before, so that what nobody asks for of a result is not made.
         counted = merged.observe(
             observation,
@@ -128,26 +128,26 @@ class TumblingStep(AbsorbingStep):
         )
 
 
-class TumblingRun(AbsorbingRun):
+class TumblingEpoch(AlignedEpoch):
     """Tumbling windows in one epoch."""
 
-    step: TumblingStep
+    runtime: TumblingRuntime
     _closed = 0
 
     @cached_property
     def thresholds(self) -> Thresholds:
         """Bounds of the epoch before, by the start of windows."""
-        return Thresholds(self.expired_before, self.step.last_due(self.setting.before.watermark))
+        return Thresholds(self.expired_before, self.runtime.last_due(self.context.before.watermark))
 
     @property
     def expired_before(self) -> int:
         """The start of the last window that was gone before this epoch; greater lateness does not bring it back."""
-        return self.forgotten(self.step.last_expired(self.setting.before.watermark))
+        return self.forgotten(self.runtime.last_expired(self.context.before.watermark))
 
     @property
     def expired(self) -> int:
         """The start of the last window that is gone after this epoch."""
-        return max(self.step.last_expired(self.watermark), self.expired_before)
+        return max(self.runtime.last_expired(self.watermark), self.expired_before)
 
     def emit(self, watermark: int, observation: Observation) -> DataFrame | None:
         """Return the panes due at a watermark, None where there cannot be any. Nothing runs yet."""
@@ -156,22 +156,22 @@ class TumblingRun(AbsorbingRun):
             return None
         parts: list[DataFrame] = []
         due_before = self.thresholds.fired
-        low, high = due_before + 1, self.step.last_due(watermark)
+        low, high = due_before + 1, self.runtime.last_due(watermark)
         due = overlapping(self.tables.files(), low, high) if high >= low else []
         if due:
             parts.append(self._due(due, low, high))
-            self._closed = count_in_spans(due, low, high, self.step.size)
+            self._closed = count_in_spans(due, low, high, self.runtime.size)
         if self.counts and self.counts.refired_groups:
             span = self.expired_before + 1, due_before
             added = overlapping(self.tables.added, *span)
             older = [file for file in overlapping(self.tables.files(), *span) if file not in self.tables.added]
-            parts.append(self.step.touched(self.tables.read(older), self.tables.read(added), self.expired_before, due_before))
+            parts.append(self.runtime.touched(self.tables.read(older), self.tables.read(added), self.expired_before, due_before))
         if not parts:
             return None
         merged = parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
-        return self.step.results(merged, due_before, observation)
+        return self.runtime.results(merged, due_before, observation)
 
-    def panes_out(self, observation: Observation) -> Panes:
+    def emitted_panes(self, observation: Observation) -> Panes:
         """Read the counts of results that were written."""
         found = observation.get
         refired = tuple(sorted(found["refired"] or ())[-MAX_LISTED_WINDOWS:])
@@ -179,23 +179,23 @@ class TumblingRun(AbsorbingRun):
 
     def merged_for_compaction(self, files: Sequence[StateFile]) -> DataFrame:
         """Return the rows of files, merged, without those of windows that are gone."""
-        return self.step.merge(self.step.between(self.tables.read(files), self.expired + 1, MAX_WATERMARK))
+        return self.runtime.merge(self.runtime.between(self.tables.read(files), self.expired + 1, MAX_WATERMARK))
 
     @property
     def oldest_open_window(self) -> int | None:
         """The start of the oldest window that is not gone."""
         oldest = min((file.min_time for file in self.tables.files() if file.min_time is not None), default=None)
-        return None if oldest is None else bounded(max(oldest, self.expired + self.step.size))
+        return None if oldest is None else clamp_watermark(max(oldest, self.expired + self.runtime.size))
 
     def _due(self, files: Sequence[StateFile], low: int, high: int) -> DataFrame:
         """Return due state rows, one per key and window; where there are many, only windows that several stagings share are merged."""
-        step = self.step
-        due = step.between(self.tables.read(files), low, high)
+        runtime = self.runtime
+        due = runtime.between(self.tables.read(files), low, high)
         shared = shared_span(stagings(files), low, high)
         if shared is None:
             return due
         alone = [file for file in files if overlapping([file], low, shared[0] - 1) or overlapping([file], shared[1] + 1, high)]
         if not alone or sum(file.rows for file in files) < FEW_ROWS:
-            return step.merge(due)
-        together = step.merge(step.between(self.tables.read(overlapping(files, *shared)), *shared))
-        return together.unionByName(step.outside(step.between(self.tables.read(alone), low, high), *shared))
+            return runtime.merge(due)
+        together = runtime.merge(runtime.between(self.tables.read(overlapping(files, *shared)), *shared))
+        return together.unionByName(runtime.outside(runtime.between(self.tables.read(alone), low, high), *shared))

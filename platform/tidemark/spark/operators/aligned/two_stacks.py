@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from tidemark.semantics.windows.slices import Slices
 from tidemark.spark.columns.expressions import START, quoted
 from tidemark.spark.operators.base.partials import Partials
-from tidemark.spark.operators.base.runtime_literals import parameters
+from tidemark.spark.operators.base.runtime_literals import runtime_literals
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +40,7 @@ class Ends:
     last: int
 
 
-class Running:
+class TwoStacks:
     """The DataFrames of one operator.
 
     Args:
@@ -124,7 +124,7 @@ class Running:
 
     def _suffix_events(self, rows: DataFrame, kind: int, ends: Ends) -> DataFrame:
         span = self._slices.span
-        first, last = parameters(ends.first - span, ends.last - span)
+        first, last = runtime_literals(ends.first - span, ends.last - span)
         needed = rows.where(f"{START} >= {first} AND {LOW} < {last}")
         return needed.selectExpr(*self._keys, BLOCK, f"{LOW} + {span + 1}L AS {_AT}", *self._kind(kind, REAL))
 
@@ -178,7 +178,7 @@ class Running:
 
     def _bounded(self, rows: DataFrame, ends: Ends) -> DataFrame:
         step, span = self._slices.ends, self._slices.span
-        low, high = parameters(ends.first, ends.last, varying=_AT)
+        low, high = runtime_literals(ends.first, ends.last, varying=_AT)
         first = f"greatest({_AT}, {low}, {BLOCK} + 1L)"
         last = f"least({_UNTIL} - 1L, {high}, {BLOCK} + {span}L)"
         return rows.selectExpr(

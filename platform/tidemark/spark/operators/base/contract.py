@@ -16,7 +16,7 @@ from tidemark.state.store.store import JobStore
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation, SparkSession
 
-    from tidemark.spark.columns.tallies import Tally
+    from tidemark.spark.columns.row_counts import RowCounter
 
 LATE = "late"
 """The counter of rows that came after their time; it has a field of its own in progress."""
@@ -26,12 +26,12 @@ LATE = "late"
 class PortInput:
     """The rows of one port in an epoch.
 
-    With ``tally``, for a runtime that ``can_fuse_counts``, they are all rows with their verdicts, and the tally gets its figures from
+    With ``counter``, for a runtime that ``can_fuse_counts``, they are all rows with their verdicts, and the tally gets its figures from
     the pass that takes them in; without, only the rows that are alive.
     """
 
     rows: DataFrame
-    tally: Tally | None = None
+    counter: RowCounter | None = None
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class OperatorRuntime(ABC):
         return False
 
     @abstractmethod
-    def begin(self, setting: OperatorContext) -> OperatorEpoch:
+    def begin(self, context: OperatorContext) -> OperatorEpoch:
         """Return the operator at work on an epoch."""
 
     @abstractmethod
@@ -106,21 +106,21 @@ class OperatorEpoch(ABC):
     ``watermark`` is W(n-1) until ``emit`` is called with W(n).
     """
 
-    def __init__(self, step: OperatorRuntime, setting: OperatorContext) -> None:
-        self.step = step
-        self.setting = setting
-        self.watermark = setting.before.watermark
+    def __init__(self, runtime: OperatorRuntime, context: OperatorContext) -> None:
+        self.runtime = runtime
+        self.context = context
+        self.watermark = context.before.watermark
 
     @property
     def node(self) -> StatefulNode:
         """The operator's declaration."""
-        return self.step.node
+        return self.runtime.node
 
     def watermark_of(self, event_time: int) -> int:
         """Return W(n) in the operator's time domain, given that of its inputs."""
-        if self.step.node.time_domain == "event":
+        if self.runtime.node.time_domain == "event":
             return event_time
-        return MAX_WATERMARK if self.setting.ends else max(self.setting.before.watermark, self.setting.processing_time - 1)
+        return MAX_WATERMARK if self.context.ends else max(self.context.before.watermark, self.context.processing_time - 1)
 
     @abstractmethod
     def process_batch(self, inputs: Mapping[str, PortInput]) -> None:
@@ -180,12 +180,12 @@ class OperatorEpoch(ABC):
         return common
 
 
-def bounded(watermark: int) -> int:
+def clamp_watermark(watermark: int) -> int:
     """Return a watermark, or a time made of one, within what a watermark can be."""
     return max(MIN_WATERMARK, min(MAX_WATERMARK, watermark))
 
 
-def in_turn(work: Sequence[Callable[[], None]]) -> None:
+def run_in_order(work: Sequence[Callable[[], None]]) -> None:
     """Do one thing after the other."""
     for each in work:
         each()

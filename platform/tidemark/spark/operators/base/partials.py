@@ -41,7 +41,7 @@ class Partials:
         return [column for columns in self._columns.values() for column in columns.values()]
 
     @cached_property
-    def plain(self) -> bool:
+    def can_fuse_counts(self) -> bool:
         """Whether rows that dropped out before the window can be grouped beside the others."""
         keys = all(is_name(expression) for _, expression in self.node.keys)
         # One column under two spellings would be selected twice.
@@ -51,7 +51,7 @@ class Partials:
 
     @property
     def columns_read(self) -> set[str]:
-        """The columns, as written, that keys and arguments are where the operator is ``plain``."""
+        """The columns, as written, that keys and arguments are where the operator is ``can_fuse_counts``."""
         arguments = (argument for _, aggregate in self.node.aggregates for argument in aggregate.arguments)
         return {str(expression).strip() for expression in (*(key for _, key in self.node.keys), *arguments)}
 

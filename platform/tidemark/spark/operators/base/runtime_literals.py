@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
 from tidemark.spark.columns.expressions import START
-from tidemark.spark.operators.base.contract import bounded
+from tidemark.spark.operators.base.contract import clamp_watermark
 
 
-def parameters(*values: int, varying: str = START) -> list[str]:
+def runtime_literals(*values: int, varying: str = START) -> list[str]:
     """Return one BIGINT expression per number.
 
     Spark writes a number into the code that it compiles, so that each epoch would be compiled, and warmed up, anew; an array it
@@ -17,7 +17,7 @@ def parameters(*values: int, varying: str = START) -> list[str]:
         values: numbers, cut to what a watermark can be.
         varying: a BIGINT column of the rows that the expressions are for.
     """
-    array = ", ".join(literal(bounded(value)) for value in values)
+    array = ", ".join(literal(clamp_watermark(value)) for value in values)
     return [f"get(array({array}), CAST(pmod({varying}, 1) AS INT) + {number})" for number in range(len(values))]
 
 

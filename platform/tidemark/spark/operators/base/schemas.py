@@ -21,6 +21,6 @@ class OperatorSchemas(ABC):
     def results(self) -> T.StructType:
         """Return the columns of its results, the engine's own among them."""
 
-    def neutral(self) -> DataFrame | None:
+    def empty_accumulators(self) -> DataFrame | None:
         """Return one row of state of no elements at all: merged with others, these stay as they are. None where there is no such row."""
         return None

@@ -30,17 +30,17 @@ class StateTables:
     """An operator's live files, by table. What is written here is nobody's until the epoch's record names it.
 
     Args:
-        setting: of the epoch.
+        context: of the epoch.
         place: where the operator was declared, for errors.
         time: the column of rows whose bounds are kept of each file.
     """
 
-    def __init__(self, setting: OperatorContext, place: str, time: str = START) -> None:
-        self._setting = setting
+    def __init__(self, context: OperatorContext, place: str, time: str = START) -> None:
+        self._context = context
         self._place = place
         self._time = time
-        self._live = list(setting.before.files)
-        text = setting.before.definition.get("schema")
+        self._live = list(context.before.files)
+        text = context.before.definition.get("schema")
         self.schema = StructType.fromJson(text) if isinstance(text, dict) else None
         self.added: list[StateFile] = []
 
@@ -53,7 +53,7 @@ class StateTables:
         """Whether nothing was ever written: then the state's columns are not known."""
         return self.schema is None
 
-    def absorb(self, rows: DataFrame) -> list[StateFile]:
+    def write_input(self, rows: DataFrame) -> list[StateFile]:
         """Write an epoch's input, grouped, into the main table; one Spark job.
 
         Raises:
@@ -73,18 +73,18 @@ class StateTables:
             newest: the epoch that the files count as of, this one by default.
             rows_per_file: how many rows one file takes at most.
         """
-        setting, folder = self._setting, self.new_folder()
+        context, folder = self._context, self.new_folder()
         options = {} if rows_per_file is None else {"maxRecordsPerFile": str(rows_per_file)}
-        written = write_folder(rows, setting.store, folder, compression=STATE_COMPRESSION, time_column=self._time, options=options)
+        written = write_folder(rows, context.store, folder, compression=STATE_COMPRESSION, time_column=self._time, options=options)
         return self.add(written, part, newest=newest)
 
     def new_folder(self) -> str:
         """Return a folder of the job that nobody has written to."""
-        return f"state/{self._setting.uid}/{self._setting.epoch:012d}-{uuid.uuid4().hex[:12]}"
+        return f"state/{self._context.uid}/{self._context.epoch:012d}-{uuid.uuid4().hex[:12]}"
 
     def add(self, written: Iterable[ParquetSummary], part: str = MAIN, *, newest: int | None = None) -> list[StateFile]:
         """Take files that were written into a table; they count as of the epoch ``newest``, this one by default."""
-        epoch = self._setting.epoch if newest is None else newest
+        epoch = self._context.epoch if newest is None else newest
         files = [replace(file.as_state_file(epoch), part=part) for file in written]
         self._live += files
         return files
@@ -107,20 +107,20 @@ class StateTables:
         listed = list(files)
         if not listed:
             # As files are read: every column may be null.
-            return self._setting.spark.createDataFrame([], nullable(wanted))
-        return read_files(self._setting.spark, self._setting.store, listed, wanted)
+            return self._context.spark.createDataFrame([], nullable(wanted))
+        return read_files(self._context.spark, self._context.store, listed, wanted)
 
     def drop(self, files: Iterable[StateFile]) -> None:
         """Forget files."""
-        gone = set(files)
-        self._live = [file for file in self._live if file not in gone]
+        dropped = set(files)
+        self._live = [file for file in self._live if file not in dropped]
 
-    def after(self, watermark: int, counters: dict[str, int]) -> OperatorState:
+    def snapshot(self, watermark: int, counters: dict[str, int]) -> OperatorState:
         """Return what the epoch's record says of the operator."""
-        definition = dict(self._setting.definition)
+        definition = dict(self._context.definition)
         if self.schema is not None:
             definition["schema"] = self.schema.jsonValue()
-        return OperatorState(definition, tuple(self._live), watermark, {**self._setting.before.counters, **counters})
+        return OperatorState(definition, tuple(self._live), watermark, {**self._context.before.counters, **counters})
 
     def _with_older(self, made: StructType) -> StructType:
         """Return the columns as they are made now, and those that only older files have: later ones may need them again."""
@@ -141,7 +141,7 @@ class StateTables:
             raise StateMismatchError(
                 f"the stored state has other column types: {found}",
                 fix="start the job again: its state is held against the new types, and widened where that loses nothing",
-                uid=self._setting.uid,
+                uid=self._context.uid,
                 place=self._place,
             )
 

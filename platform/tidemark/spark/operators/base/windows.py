@@ -14,7 +14,7 @@ from tidemark.state.log.progress import OperatorProgress
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation
 
-    from tidemark.spark.columns.tallies import Tally
+    from tidemark.spark.columns.row_counts import RowCounter
 
 MAX_LISTED_WINDOWS = 100
 
@@ -76,7 +76,7 @@ class WindowRuntime(OperatorRuntime):
         return self._window
 
     @abstractmethod
-    def begin(self, setting: OperatorContext) -> WindowEpoch:
+    def begin(self, context: OperatorContext) -> WindowEpoch:
         """Return the operator at work on an epoch."""
 
 
@@ -86,17 +86,17 @@ class WindowEpoch(OperatorEpoch):
     ``counts`` is None until there was input and its counts are known, ``panes`` until results were written.
     """
 
-    step: WindowRuntime
+    runtime: WindowRuntime
 
-    def __init__(self, step: WindowRuntime, setting: OperatorContext) -> None:
-        super().__init__(step, setting)
+    def __init__(self, runtime: WindowRuntime, context: OperatorContext) -> None:
+        super().__init__(runtime, context)
         self.counts: ElementCounts | None = None
         self.panes: Panes | None = None
 
     @property
     def node(self) -> WindowNode:
         """The operator's declaration."""
-        return self.step.node
+        return self.runtime.node
 
     @property
     def _port(self) -> str:
@@ -106,15 +106,15 @@ class WindowEpoch(OperatorEpoch):
     def process_batch(self, inputs: Mapping[str, PortInput]) -> None:
         """Take an epoch's elements into state."""
         elements = inputs[self._port]
-        self.take(elements.rows, elements.tally)
+        self.process_elements(elements.rows, elements.counter)
 
     @abstractmethod
-    def take(self, rows: DataFrame, tally: Tally | None = None) -> ElementCounts | None:
+    def process_elements(self, rows: DataFrame, counter: RowCounter | None = None) -> ElementCounts | None:
         """Take an epoch's elements into state; return None where the counts are known only when it has fired.
 
         Args:
-            rows: living rows; with ``tally``, for a runtime that ``can_fuse_counts``, all of them with their verdicts.
-            tally: gets its figures from the same pass.
+            rows: living rows; with ``counter``, for a runtime that ``can_fuse_counts``, all of them with their verdicts.
+            counter: gets its figures from the same pass.
         """
 
     @property
@@ -134,11 +134,11 @@ class WindowEpoch(OperatorEpoch):
 
     def emitted(self, observation: Observation) -> int:
         """Read the counts of panes that were written; return how many rows they are."""
-        self.panes = self.panes_out(observation)
+        self.panes = self.emitted_panes(observation)
         return self.panes.rows
 
     @abstractmethod
-    def panes_out(self, observation: Observation) -> Panes:
+    def emitted_panes(self, observation: Observation) -> Panes:
         """Read the counts of panes that were written."""
 
     @property

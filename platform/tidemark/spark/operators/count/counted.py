@@ -18,13 +18,13 @@ from pyspark.storagelevel import StorageLevel
 from tidemark.crashpoints import crash_point
 from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
-from tidemark.spark.columns.tallies import Tally
+from tidemark.spark.columns.row_counts import RowCounter
 from tidemark.spark.operators.base.contract import OperatorContext
 from tidemark.spark.operators.base.stored_columns import require_partials
 from tidemark.spark.operators.base.tables import StateTables
 from tidemark.spark.operators.base.windows import ElementCounts, Panes, WindowEpoch, WindowRuntime
 from tidemark.spark.operators.count.counted_frames import NEWEST, UNTIL, CountedFrames
-from tidemark.spark.operators.keyed.key_table import of_keys
+from tidemark.spark.operators.keyed.key_table import rows_of_keys
 from tidemark.state.gc.compaction import plan_compaction
 from tidemark.state.log.records import OperatorState, StateFile
 
@@ -40,65 +40,65 @@ FEW_TOUCHED = 4
 _ROWS = "rows"
 
 
-class CountedStep(WindowRuntime):
+class CountedRuntime(WindowRuntime):
     """Count windows of a run.
 
     Args:
-        node: the operator; one that ``is_counted``.
+        node: the operator; one that ``is_incremental_count``.
     """
 
     def __init__(self, node: WindowNode) -> None:
         super().__init__(node)
         self.frames = CountedFrames(node)
 
-    def begin(self, setting: OperatorContext) -> CountedRun:
+    def begin(self, context: OperatorContext) -> CountedEpoch:
         """Return the operator at work on an epoch."""
-        return CountedRun(self, setting)
+        return CountedEpoch(self, context)
 
     def next_timer(self, state: OperatorState) -> None:
         """Return None: groups wait for elements."""
 
 
-class CountedRun(WindowEpoch):
+class CountedEpoch(WindowEpoch):
     """Count windows in one epoch."""
 
-    step: CountedStep
+    runtime: CountedRuntime
 
-    def __init__(self, step: CountedStep, setting: OperatorContext) -> None:
-        super().__init__(step, setting)
-        self.tables = StateTables(setting, step.node.place, time=NEWEST)
-        require_partials(self.tables, UNTIL, step.node)
+    def __init__(self, runtime: CountedRuntime, context: OperatorContext) -> None:
+        super().__init__(runtime, context)
+        self.tables = StateTables(context, runtime.node.place, time=NEWEST)
+        require_partials(self.tables, UNTIL, runtime.node)
         self._full = 0
 
     @property
     def _ended(self) -> bool:
         """Whether the input had ended before: elements that come after that are late."""
-        return self.setting.before.watermark >= MAX_WATERMARK
+        return self.context.before.watermark >= MAX_WATERMARK
 
     @property
     def oldest_open_window(self) -> None:
         """None: groups have no bounds."""
 
-    def take(self, rows: DataFrame, tally: Tally | None = None) -> ElementCounts:  # noqa: ARG002
+    def process_elements(self, rows: DataFrame, counter: RowCounter | None = None) -> ElementCounts:  # noqa: ARG002
         """Number an epoch's elements and take them into slices; one Spark job, two where there may be few keys with input."""
-        keyed = self.step.frames.keyed(rows)
-        self.tables.require_types(self.step.frames.key_types(keyed))
+        keyed = self.runtime.frames.keyed(rows)
+        self.tables.require_types(self.runtime.frames.key_types(keyed))
         stored = self._counts()
         if stored is None or not self._may_touch_few:
-            return self._absorb(keyed, stored)
+            return self._write_slices(keyed, stored)
         kept = keyed.persist(StorageLevel.MEMORY_AND_DISK)
         try:
             if kept.count() * FEW_TOUCHED <= self._stored_rows:
-                names = self.step.frames.names
-                stored = of_keys(stored, kept.select(*names).distinct(), names)
-            return self._absorb(kept, stored)
+                names = self.runtime.frames.names
+                stored = rows_of_keys(stored, kept.select(*names).distinct(), names)
+            return self._write_slices(kept, stored)
         finally:
             kept.unpersist()
 
-    def _absorb(self, keyed: DataFrame, stored: DataFrame | None) -> ElementCounts:
-        frames, observation = self.step.frames, Observation()
+    def _write_slices(self, keyed: DataFrame, stored: DataFrame | None) -> ElementCounts:
+        frames, observation = self.runtime.frames, Observation()
         slices = frames.slices(frames.numbered(keyed, stored))
-        self.tables.absorb(frames.taken(slices, observation, ended=self._ended))
+        self.tables.write_input(frames.taken(slices, observation, ended=self._ended))
         found = observation.get
         self._full = found["full"] or 0
         self.counts = ElementCounts(found["accepted"] or 0, found["late"] or 0, found["groups"], 0, ())
@@ -108,17 +108,17 @@ class CountedRun(WindowEpoch):
     def _counts(self) -> DataFrame | None:
         """Return rows with how many elements keys have had, None where there are no keys; the most that is said of a key holds."""
         files = self.tables.files()
-        return self.step.frames.counts(self.tables.read(files)) if files else None
+        return self.runtime.frames.counts(self.tables.read(files)) if files else None
 
     @property
     def _may_touch_few(self) -> bool:
         """Whether there are many stored rows, and the last epoch with input had few elements; without keys there is one count."""
-        touched = self.setting.before.counters.get(_ROWS, 0)
+        touched = self.context.before.counters.get(_ROWS, 0)
         return bool(self.node.keys) and self._stored_rows > FEW_ROWS and touched * FEW_TOUCHED <= self._stored_rows
 
     @property
     def _stored_rows(self) -> int:
-        return sum(file.rows for file in self.setting.before.files)
+        return sum(file.rows for file in self.context.before.files)
 
     def late_rows(self, rows: DataFrame) -> DataFrame:
         """Return all rows once the input had ended, none before."""
@@ -129,11 +129,11 @@ class CountedRun(WindowEpoch):
         self.watermark = watermark
         if not self._full:
             return None
-        frames = self.step.frames
+        frames = self.runtime.frames
         grouped = frames.groups(self.tables.read(self.tables.files()), self.tables.read(self.tables.added))
         return frames.results(grouped.observe(observation, F.expr("count(1) AS groups")))
 
-    def panes_out(self, observation: Observation) -> Panes:
+    def emitted_panes(self, observation: Observation) -> Panes:
         """Read how many groups were written; each is a window of its own."""
         groups = observation.get["groups"] if self._full else 0
         return Panes(on_time=groups, closed=groups)
@@ -141,7 +141,7 @@ class CountedRun(WindowEpoch):
     def open_slices(self) -> DataFrame | None:
         """Return the slices of groups that are not full yet, merged, for who reads state; None where nothing is stored."""
         files = self.tables.files()
-        return self.step.frames.merged(self.tables.read(files)) if files else None
+        return self.runtime.frames.merged(self.tables.read(files)) if files else None
 
     def compact(self) -> Callable[[], None] | None:
         """Forget all when the input has ended; return the merging of files into larger ones, None where there is nothing to merge."""
@@ -152,7 +152,7 @@ class CountedRun(WindowEpoch):
 
     def _merge(self, groups: Sequence[Sequence[StateFile]]) -> None:
         for group in groups:
-            merged = self.step.frames.merged(self.tables.read(group))
+            merged = self.runtime.frames.merged(self.tables.read(group))
             self.tables.write(merged.coalesce(1), newest=max(file.epoch for file in group))
             self.tables.drop(group)
             crash_point("compaction-staged")
@@ -160,4 +160,4 @@ class CountedRun(WindowEpoch):
     def snapshot(self) -> OperatorState:
         """Return the operator's state after this epoch."""
         counters = {} if self.counts is None else {_ROWS: self.counts.accepted}
-        return self.tables.after(self.watermark, counters)
+        return self.tables.snapshot(self.watermark, counters)

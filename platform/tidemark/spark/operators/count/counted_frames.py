@@ -14,8 +14,8 @@ from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
 from tidemark.semantics.windows.assigners import CountWindows
 from tidemark.spark.columns.expressions import POSITION, ROWS, TIME, quoted
 from tidemark.spark.operators.base.partials import Partials
-from tidemark.spark.operators.base.runtime_literals import parameters
-from tidemark.spark.operators.keyed.key_table import together
+from tidemark.spark.operators.base.runtime_literals import runtime_literals
+from tidemark.spark.operators.keyed.key_table import union_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -68,16 +68,16 @@ class CountedFrames:
 
         The counts of keys are put before the elements of these, so that one sort does for both.
         """
-        rows = keyed.withColumn(UNTIL, F.lit(None).cast("bigint")) if counts is None else together([keyed, counts])
+        rows = keyed.withColumn(UNTIL, F.lit(None).cast("bigint")) if counts is None else union_of([keyed, counts])
         over = f"({self._by_key(self.names)} ORDER BY {TIME} NULLS FIRST, {POSITION} ROWS UNBOUNDED PRECEDING)"
         number = f"coalesce(max({UNTIL}) OVER {over}, 0L) + count({TIME}) OVER {over} - 1L"
         return rows.withColumn(_NUMBER, F.expr(number)).where(f"{TIME} IS NOT NULL")
 
     def slices(self, numbered: DataFrame) -> DataFrame:
         """Return elements grouped by key and slice, as rows of state."""
-        told = (f"count(1) AS {ROWS}", f"max({TIME}) AS {NEWEST}", f"max({_NUMBER}) + 1L AS {UNTIL}")
+        slice_counts = (f"count(1) AS {ROWS}", f"max({TIME}) AS {NEWEST}", f"max({_NUMBER}) + 1L AS {UNTIL}")
         rows = numbered.withColumn(SLICE, F.expr(f"{_NUMBER} div {self.width}L"))
-        grouped = rows.groupBy(*self.names, SLICE).agg(*self.partials.creations, *map(F.expr, told))
+        grouped = rows.groupBy(*self.names, SLICE).agg(*self.partials.creations, *map(F.expr, slice_counts))
         keys = zip(self.names, self.partials.keys, strict=True)
         return grouped.select(
             *(F.col(name).alias(key) for name, key in keys), SLICE, *map(quoted, self.partials.columns), ROWS, NEWEST, UNTIL
@@ -86,7 +86,7 @@ class CountedFrames:
     def taken(self, slices: DataFrame, observation: Observation, *, ended: bool) -> DataFrame:
         """Return the slices that become state, counted: elements, and groups that became ``full``; none after the end of input."""
         # Not a condition that Spark can work out beforehand: it would leave out the counting, too.
-        kept = f"{SLICE} <= {parameters(-1 if ended else MAX_WATERMARK, varying=SLICE)[0]}"
+        kept = f"{SLICE} <= {runtime_literals(-1 if ended else MAX_WATERMARK, varying=SLICE)[0]}"
         full = f"{UNTIL} div {self.slide}L - ({UNTIL} - {ROWS}) div {self.slide}L"
         counts = (
             f"sum(CASE WHEN {kept} THEN {ROWS} END) AS accepted",

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from tidemark.graph.operators.deduplicate.node import DeduplicateNode
 from tidemark.graph.operators.state_names import key_column
 from tidemark.spark.columns.expressions import POSITION, START, TIME, column, quoted, visible_of
-from tidemark.spark.operators.base.runtime_literals import parameters
+from tidemark.spark.operators.base.runtime_literals import runtime_literals
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Observation
@@ -50,7 +50,7 @@ class DeduplicateFrames:
         """The keys of state, under the names they have in the stream."""
         return [f"{quoted(key)} AS {quoted(name)}" for key, name in zip(self.keys, self._names, strict=True)]
 
-    def judged(self, rows: DataFrame, state: DataFrame | None, late_until: int) -> DataFrame:
+    def classified(self, rows: DataFrame, state: DataFrame | None, late_until: int) -> DataFrame:
         """Return a row per key that has elements: these, sorted, how many were late, and which of them are kept, by their numbers.
 
         Args:
@@ -60,7 +60,7 @@ class DeduplicateFrames:
         """
         names = [*map(quoted, visible_of(rows.columns)), TIME, POSITION]
         element = F.expr(f"struct({TIME} AS t, {POSITION} AS p, struct({', '.join(names)}) AS r)")
-        late = F.expr(f"{TIME} <= {parameters(late_until, varying=TIME)[0]}")
+        late = F.expr(f"{TIME} <= {runtime_literals(late_until, varying=TIME)[0]}")
         given = rows.select(*self.key_columns, element.alias(_ELEMENT), late.alias(_LATE))
         if state is not None:
             held = state.select(*map(quoted, self.keys), F.col(START).alias(_HELD))
@@ -79,24 +79,26 @@ class DeduplicateFrames:
         return with_elements.withColumn(_KEPT, F.expr(f"aggregate({_ELEMENTS}, {start}, (acc, e) -> {step}, acc -> acc.at)"))
 
     @staticmethod
-    def counted(judged: DataFrame, observation: Observation) -> DataFrame:
+    def counted(classified: DataFrame, observation: Observation) -> DataFrame:
         """Return the same rows; the observation will hold how many elements there were, were late, and are kept."""
-        return judged.observe(
+        return classified.observe(
             observation,
             F.expr(f"coalesce(sum(size({_ELEMENTS})), 0) AS judged"),
             F.expr(f"coalesce(sum({_LATE}), 0) AS late"),
             F.expr(f"coalesce(sum(size({_KEPT})), 0) AS kept"),
         )
 
-    def kept(self, judged: DataFrame) -> DataFrame:
+    def kept(self, classified: DataFrame) -> DataFrame:
         """Return the elements that are kept, each whole in one column, with their keys and times as state has them."""
         chosen = f"inline(transform({_KEPT}, i -> {_ELEMENTS}[i]))"
-        return judged.selectExpr(*map(quoted, self.keys), chosen).selectExpr(*map(quoted, self.keys), f"t AS {START}", f"r AS {_ELEMENT}")
+        return classified.selectExpr(*map(quoted, self.keys), chosen).selectExpr(
+            *map(quoted, self.keys), f"t AS {START}", f"r AS {_ELEMENT}"
+        )
 
-    def duplicates(self, judged: DataFrame) -> DataFrame:
+    def duplicates(self, classified: DataFrame) -> DataFrame:
         """Return the elements that are neither kept nor late."""
         others = f"array_except(sequence(0, size({_ELEMENTS}) - 1), {_KEPT})"
-        with_elements = judged.where(f"size({_ELEMENTS}) > 0")
+        with_elements = classified.where(f"size({_ELEMENTS}) > 0")
         return with_elements.selectExpr(f"inline(transform({others}, i -> {_ELEMENTS}[i]))").select("r.*")
 
     def state_rows(self, kept: DataFrame) -> DataFrame:

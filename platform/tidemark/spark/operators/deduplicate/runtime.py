@@ -18,11 +18,19 @@ from tidemark.graph.operators.deduplicate.node import DeduplicateNode
 from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
 from tidemark.spark.columns.expressions import START, TIME
 from tidemark.spark.columns.state_files import read_files, write_folder
-from tidemark.spark.operators.base.contract import LATE, InputCounts, OperatorContext, OperatorEpoch, OperatorRuntime, PortInput, bounded
-from tidemark.spark.operators.base.runtime_literals import parameters
+from tidemark.spark.operators.base.contract import (
+    LATE,
+    InputCounts,
+    OperatorContext,
+    OperatorEpoch,
+    OperatorRuntime,
+    PortInput,
+    clamp_watermark,
+)
+from tidemark.spark.operators.base.runtime_literals import runtime_literals
 from tidemark.spark.operators.base.tables import MAIN, STATE_COMPRESSION, StateTables
 from tidemark.spark.operators.deduplicate.frames import DeduplicateFrames
-from tidemark.spark.operators.keyed.key_table import of_keys
+from tidemark.spark.operators.keyed.key_table import rows_of_keys
 from tidemark.spark.sinks.sinks import nullable
 from tidemark.state.gc.compaction import plan_compaction
 from tidemark.state.log.records import OperatorState, StateFile
@@ -59,9 +67,9 @@ class DeduplicateRuntime(OperatorRuntime):
         """The operator's declaration."""
         return self._declared
 
-    def begin(self, setting: OperatorContext) -> DeduplicateEpoch:
+    def begin(self, context: OperatorContext) -> DeduplicateEpoch:
         """Return the operator at work on an epoch."""
-        return DeduplicateEpoch(self, setting)
+        return DeduplicateEpoch(self, context)
 
     def next_timer(self, state: OperatorState) -> None:
         """Return that nothing waits: an element is passed on in the epoch that reads it."""
@@ -71,11 +79,11 @@ class DeduplicateRuntime(OperatorRuntime):
 class DeduplicateEpoch(OperatorEpoch):
     """A deduplication at work on one epoch."""
 
-    step: DeduplicateRuntime
+    runtime: DeduplicateRuntime
 
-    def __init__(self, step: DeduplicateRuntime, setting: OperatorContext) -> None:
-        super().__init__(step, setting)
-        self._tables = StateTables(setting, step.node.place)
+    def __init__(self, runtime: DeduplicateRuntime, context: OperatorContext) -> None:
+        super().__init__(runtime, context)
+        self._tables = StateTables(context, runtime.node.place)
         self._before = self._tables.files()
         self._counts: InputCounts | None = None
         self._staged: DataFrame | None = None
@@ -89,55 +97,57 @@ class DeduplicateEpoch(OperatorEpoch):
 
     @property
     def _late_until(self) -> int:
-        return self._late_bound(self.setting.before.watermark)
+        return self._late_bound(self.context.before.watermark)
 
     def _late_bound(self, watermark: int) -> int:
-        return max(bounded(watermark - self.step.rule.allowed_lateness_ms), self.setting.before.counters.get(LATE_UNTIL, MIN_WATERMARK))
+        return max(
+            clamp_watermark(watermark - self.runtime.rule.allowed_lateness_ms), self.context.before.counters.get(LATE_UNTIL, MIN_WATERMARK)
+        )
 
     def process_batch(self, inputs: Mapping[str, PortInput]) -> None:
         """Judge the epoch's elements, and write those that are kept: whole for ``emit``, and their keys and times as state."""
         (given,) = inputs.values()
-        frames, setting, observation = self.step.frames, self.setting, Observation()
-        kept = frames.kept(frames.counted(self._judged(given.rows), observation))
+        frames, context, observation = self.runtime.frames, self.context, Observation()
+        kept = frames.kept(frames.counted(self._classified(given.rows), observation))
         self._tables.require_types(frames.state_rows(kept).schema)
-        written = write_folder(kept, setting.store, self._tables.new_folder(), compression=STATE_COMPRESSION)
+        written = write_folder(kept, context.store, self._tables.new_folder(), compression=STATE_COMPRESSION)
         found = observation.get
         self._counts = InputCounts(found["kept"], {DUPLICATES: found["judged"] - found["kept"], LATE: found["late"]})
         self._staged_files = tuple(file.path for file in written)
         if written:
-            files = [file.as_state_file(setting.epoch) for file in written]
-            self._staged = read_files(setting.spark, setting.store, files, nullable(kept.schema))
-            self._tables.absorb(frames.state_rows(self._staged))
+            files = [file.as_state_file(context.epoch) for file in written]
+            self._staged = read_files(context.spark, context.store, files, nullable(kept.schema))
+            self._tables.write_input(frames.state_rows(self._staged))
         else:
             self._tables.adopt(frames.state_rows(kept).schema)
         crash_point("state-staged")
 
-    def _judged(self, rows: DataFrame) -> DataFrame:
+    def _classified(self, rows: DataFrame) -> DataFrame:
         files = self._before
         if not files:
-            return self.step.frames.judged(rows, None, self._late_until)
-        state = self._alive(self._tables.read(files), self._expired_before)
+            return self.runtime.frames.classified(rows, None, self._late_until)
+        state = self._live(self._tables.read(files), self._expired_before)
         if sum(file.rows for file in files) > FEW_ROWS:
             # Read once, though both their keys and they themselves are asked for.
             rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
             self._persisted.append(rows)
-            state = of_keys(state, rows.select(*self.step.frames.key_columns).distinct(), self.step.frames.keys)
-        return self.step.frames.judged(rows, state, self._late_until)
+            state = rows_of_keys(state, rows.select(*self.runtime.frames.key_columns).distinct(), self.runtime.frames.keys)
+        return self.runtime.frames.classified(rows, state, self._late_until)
 
     def side_rows(self, counter: str, inputs: Mapping[str, DataFrame]) -> DataFrame:
         """Return late elements, or duplicates; both follow from the input and the state before the epoch."""
         (rows,) = inputs.values()
         if counter == LATE:
-            return rows.where(f"{TIME} <= {parameters(self._late_until, varying=TIME)[0]}")
+            return rows.where(f"{TIME} <= {runtime_literals(self._late_until, varying=TIME)[0]}")
         if counter == DUPLICATES:
-            return self.step.frames.duplicates(self._judged(rows))
+            return self.runtime.frames.duplicates(self._classified(rows))
         raise ValueError(counter)
 
     def emit(self, watermark: int, observation: Observation) -> DataFrame | None:
         """Return the elements that are kept; they wait for no watermark."""
         del observation  # what is emitted was counted where it was judged
         self.watermark = watermark
-        return None if self._staged is None else self.step.frames.elements(self._staged)
+        return None if self._staged is None else self.runtime.frames.elements(self._staged)
 
     def emitted(self, observation: Observation) -> int:
         """Return how many elements were kept."""
@@ -147,7 +157,7 @@ class DeduplicateEpoch(OperatorEpoch):
     @property
     def _expired_before(self) -> int:
         """The greatest time in state of which nothing was needed before this epoch."""
-        return self._expired_at(self.setting.before.watermark)
+        return self._expired_at(self.context.before.watermark)
 
     @property
     def _expired(self) -> int:
@@ -155,12 +165,12 @@ class DeduplicateEpoch(OperatorEpoch):
         return self._expired_at(self.watermark)
 
     def _expired_at(self, watermark: int) -> int:
-        expired = bounded(self._late_bound(watermark) - self.step.rule.within_ms + 1)
-        return max(expired, self.setting.before.counters.get(EXPIRED, MIN_WATERMARK))
+        expired = clamp_watermark(self._late_bound(watermark) - self.runtime.rule.within_ms + 1)
+        return max(expired, self.context.before.counters.get(EXPIRED, MIN_WATERMARK))
 
     @staticmethod
-    def _alive(state: DataFrame, expired: int) -> DataFrame:
-        return state.where(f"{START} > {parameters(expired)[0]}")
+    def _live(state: DataFrame, expired: int) -> DataFrame:
+        return state.where(f"{START} > {runtime_literals(expired)[0]}")
 
     def compact(self) -> Callable[[], None] | None:
         """Forget files that are wholly expired; return the merging of others."""
@@ -170,14 +180,14 @@ class DeduplicateEpoch(OperatorEpoch):
 
     def _merge(self, groups: Sequence[Sequence[StateFile]]) -> None:
         for group in groups:
-            alive = self._alive(self._tables.read(group), self._expired)
-            self._tables.write(alive.coalesce(1), MAIN, newest=max(file.epoch for file in group))
+            live = self._live(self._tables.read(group), self._expired)
+            self._tables.write(live.coalesce(1), MAIN, newest=max(file.epoch for file in group))
             self._tables.drop(group)
             crash_point("compaction-staged")
 
     def _release(self) -> None:
         """Drop the copy of what was emitted, which others may read until the epoch's last pass, and what was kept in memory."""
-        self.setting.store.delete(self._staged_files)
+        self.context.store.delete(self._staged_files)
         self._staged_files = ()
         while self._persisted:
             self._persisted.pop().unpersist()
@@ -186,18 +196,18 @@ class DeduplicateEpoch(OperatorEpoch):
         """Return ``kept``: keys with the event times of elements that were passed on and may still be repeated."""
         if self._tables.empty:
             return {"kept": self._nothing_kept()}
-        frames = self.step.frames
-        rows = self._alive(self._tables.read(self._tables.files()), self._expired)
-        keys = {name.lower() for name, _ in self.step.node.keys}
+        frames = self.runtime.frames
+        rows = self._live(self._tables.read(self._tables.files()), self._expired)
+        keys = {name.lower() for name, _ in self.runtime.node.keys}
         time = () if "event_time" in keys else (f"timestamp_millis({START}) AS event_time",)
         return {"kept": rows.selectExpr(*frames.key_results, *time)}
 
     def _nothing_kept(self) -> DataFrame:
         """Return no rows; of a job that never had an element the types of keys are not known."""
-        names = [T.StructField(name, T.StringType()) for name, _ in self.step.node.keys]
-        return self.setting.spark.createDataFrame([], T.StructType([*names, T.StructField("event_time", T.TimestampType())]))
+        names = [T.StructField(name, T.StringType()) for name, _ in self.runtime.node.keys]
+        return self.context.spark.createDataFrame([], T.StructType([*names, T.StructField("event_time", T.TimestampType())]))
 
     def snapshot(self) -> OperatorState:
         """Return the operator's state after this epoch."""
         self._release()
-        return self._tables.after(self.watermark, {LATE_UNTIL: self._late_bound(self.watermark), EXPIRED: self._expired})
+        return self._tables.snapshot(self.watermark, {LATE_UNTIL: self._late_bound(self.watermark), EXPIRED: self._expired})

@@ -14,7 +14,7 @@ from tidemark.spark.columns.expressions import TIME, quoted
 from tidemark.spark.columns.state_files import read_files
 from tidemark.spark.operators.base.contract import OperatorContext
 from tidemark.spark.operators.keyed.columns import EPOCH, NEW, SORT, TAG, VERSION
-from tidemark.spark.operators.keyed.key_table import FIRES, KeyTable, of_keys, together
+from tidemark.spark.operators.keyed.key_table import FIRES, KeyTable, rows_of_keys, union_of
 from tidemark.spark.operators.keyed.layout import Layout
 from tidemark.state.log.parquet_files import ParquetSummary
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 FEW_ROWS = 20_000
 """Up to so many stored rows, handing all of them to the tasks costs less than looking for those that an epoch needs."""
 
-NOTHING_ELSE = (MAX_WATERMARK, MAX_WATERMARK, MAX_WATERMARK)
+NO_OTHER_KEYS = (MAX_WATERMARK, MAX_WATERMARK, MAX_WATERMARK)
 
 
 Fed = tuple["DataFrame", tuple[int, int, int]]
@@ -48,14 +48,14 @@ class TaskInput:
     Args:
         layout: the operator's columns in the epoch.
         keys: what is kept of its keys.
-        setting: of the epoch.
+        context: of the epoch.
         clock: of the operator.
     """
 
-    def __init__(self, layout: Layout, *, keys: KeyTable, setting: OperatorContext, clock: OperatorClock) -> None:
+    def __init__(self, layout: Layout, *, keys: KeyTable, context: OperatorContext, clock: OperatorClock) -> None:
         self._layout = layout
         self._keys = keys
-        self._setting = setting
+        self._context = context
         self._clock = clock
         self._columns = list(layout.keys.values())
 
@@ -63,8 +63,8 @@ class TaskInput:
         """Return the rows of files of the epoch's input; None where there are none."""
         if not staged:
             return None
-        files = [file.as_state_file(self._setting.epoch) for file in staged]
-        rows = read_files(self._setting.spark, self._setting.store, files, self._layout.new)
+        files = [file.as_state_file(self._context.epoch) for file in staged]
+        rows = read_files(self._context.spark, self._context.store, files, self._layout.new)
         return rows.withColumn(TAG, F.lit(NEW)).withColumn(SORT, F.col(TIME))
 
     def takes_all(self, stored: StoredRows | None = None) -> bool:
@@ -82,16 +82,16 @@ class TaskInput:
         kept = [versions] if stored is None else [versions, stored.rows]
         parts = [] if new is None else [new]
         if self.takes_all(stored):
-            return together([*parts, *kept]), NOTHING_ELSE
+            return union_of([*parts, *kept]), NO_OTHER_KEYS
         wanted = []
         if new is not None:
             wanted.append(self._asking(new, "false" if stored is None else stored.wanted_by))
         before, others = self._keys.before, (self._keys.before.due, self._keys.before.timer, self._keys.before.oldest)
         if before.reached(self._clock):
-            wanted.append(self._asking(self._keys.due(versions, self._setting.before.watermark, self._clock), "true"))
-            others = self._keys.ahead(versions, self._clock)
-        needed = of_keys(together(kept), together(wanted), self._columns, f"({TAG} = {VERSION} OR {FIRES})")
-        return together([*parts, needed]), others
+            wanted.append(self._asking(self._keys.due(versions, self._context.before.watermark, self._clock), "true"))
+            others = self._keys.next_deadlines(versions, self._clock)
+        needed = rows_of_keys(union_of(kept), union_of(wanted), self._columns, f"({TAG} = {VERSION} OR {FIRES})")
+        return union_of([*parts, needed]), others
 
     def _asking(self, rows: DataFrame, fires: str) -> DataFrame:
         return rows.select(*map(quoted, self._columns), F.expr(fires).alias(FIRES))

@@ -47,14 +47,14 @@ class Version(NamedTuple):
         return by_watermark or (self.timer is not None and self.timer <= clock.timers_due_until)
 
 
-NOTHING_KEPT = Version()
+EMPTY_VERSION = Version()
 
 
 def newest_version(rows: KeyRows) -> Version:
     """Return what is kept of a key; versions come newest first."""
     run = next(rows.of(VERSION), None)
     if run is None:
-        return NOTHING_KEPT
+        return EMPTY_VERSION
     values = (run.batch.column(name)[run.start].as_py() for name in (STATE, DUE, TIMER, OLDEST))
     return Version(*values)
 

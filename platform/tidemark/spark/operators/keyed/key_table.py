@@ -19,7 +19,7 @@ from tidemark.crashpoints import crash_point
 from tidemark.semantics.watermarks.operator_clock import OperatorClock
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from tidemark.spark.columns.expressions import START, quoted
-from tidemark.spark.operators.base.runtime_literals import parameters
+from tidemark.spark.operators.base.runtime_literals import runtime_literals
 from tidemark.spark.operators.base.tables import StateTables
 from tidemark.spark.operators.keyed.columns import DUE, EPOCH, OLDEST, STATE, TIMER
 from tidemark.state.gc.compaction import LARGEST_FILE, plan_compaction
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-MOST_GARBAGE = 10_000
+MAX_GARBAGE = 10_000
 """Where rows are more than twice the keys and so many, those that are out of date go."""
 
 FIRES = "__tm_fires"
@@ -96,12 +96,12 @@ class KeyTable:
 
     def due(self, versions: DataFrame, watermark: int, clock: OperatorClock) -> DataFrame:
         """Return the rows whose deadlines were reached since the epoch before; ``watermark`` is its own."""
-        low, high, earlier, now = parameters(watermark, clock.watermark, self.before.clock, clock.timers_due_until, varying=EPOCH)
+        low, high, earlier, now = runtime_literals(watermark, clock.watermark, self.before.clock, clock.timers_due_until, varying=EPOCH)
         return versions.where(f"({DUE} > {low} AND {DUE} <= {high}) OR ({TIMER} > {earlier} AND {TIMER} <= {now})")
 
-    def ahead(self, versions: DataFrame, clock: OperatorClock) -> tuple[int, int, int]:
+    def next_deadlines(self, versions: DataFrame, clock: OperatorClock) -> tuple[int, int, int]:
         """Return the least deadlines that lie ahead, and the oldest time of the rows that may count; a Spark job."""
-        high, now = parameters(clock.watermark, clock.timers_due_until, varying=EPOCH)
+        high, now = runtime_literals(clock.watermark, clock.timers_due_until, varying=EPOCH)
         found = versions.agg(
             F.expr(f"min(CASE WHEN {DUE} > {high} THEN {DUE} END) AS due"),
             F.expr(f"min(CASE WHEN {TIMER} > {now} THEN {TIMER} END) AS timer"),
@@ -112,13 +112,13 @@ class KeyTable:
         due, timer, oldest = (_NEVER if value is None else value for value in found)
         return due, timer, oldest
 
-    def upkeep(self, layout_versions: T.StructType, keys: Sequence[str], living: int) -> Callable[[], None] | None:
+    def compact(self, layout_versions: T.StructType, keys: Sequence[str], living: int) -> Callable[[], None] | None:
         """Forget all rows where no key is left; return the merging of files, None where there is nothing to merge."""
         files = self.files
         if not living:
             self._tables.drop(files)
             return None
-        if self.rows > 2 * living + MOST_GARBAGE:
+        if self.rows > 2 * living + MAX_GARBAGE:
             return partial(self._merge, [files], layout_versions, keys, whole=True)
         groups = plan_compaction(files).merge
         return partial(self._merge, groups, layout_versions, keys, whole=False) if groups else None
@@ -140,7 +140,7 @@ class KeyTable:
             crash_point("compaction-staged")
 
 
-def of_keys(rows: DataFrame, wanted: DataFrame, keys: Sequence[str], also: str = "true") -> DataFrame:
+def rows_of_keys(rows: DataFrame, wanted: DataFrame, keys: Sequence[str], also: str = "true") -> DataFrame:
     """Return rows with one of these keys, a null key included.
 
     Args:
@@ -156,6 +156,6 @@ def of_keys(rows: DataFrame, wanted: DataFrame, keys: Sequence[str], also: str =
     return rows.join(asked, F.expr(" AND ".join([*same, also])), "left_semi")
 
 
-def together(parts: Sequence[DataFrame]) -> DataFrame:
+def union_of(parts: Sequence[DataFrame]) -> DataFrame:
     """Return the rows of several frames; a column that one lacks is null there."""
     return reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), parts)

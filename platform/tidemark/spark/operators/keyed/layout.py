@@ -36,7 +36,7 @@ _TAG = T.StructField(TAG, T.IntegerType())
 class Layout:
     """Columns of one operator in an epoch, every one nullable.
 
-    ``keys`` and ``elements`` are columns of state by the names that users gave them; ``beside`` are the engine's that stay with an
+    ``keys`` and ``elements`` are columns of state by the names that users gave them; ``engine`` are the engine's that stay with an
     element (its event time, its position); ``late_only`` are those that only late elements are wanted with. ``results`` are columns of
     the function, where its rows come out of the task. ``fields`` has the types of all. An operator kind may have columns of its own:
     ``input_fields`` of its input, ``output_fields`` beside results, ``more_shapes`` of rows that it counts.
@@ -44,7 +44,7 @@ class Layout:
 
     keys: Mapping[str, str]
     elements: Mapping[str, str]
-    beside: tuple[str, ...]
+    engine: tuple[str, ...]
     fields: Mapping[str, T.StructField]
     late_only: Mapping[str, str] = field(default_factory=dict)
     results: Mapping[str, str] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class Layout:
     @property
     def stored(self) -> T.StructType:
         """The columns of elements in state."""
-        return self._struct([*self.keys.values(), *self.elements.values(), *self.beside], (_TIME, _ORDER))
+        return self._struct([*self.keys.values(), *self.elements.values(), *self.engine], (_TIME, _ORDER))
 
     @property
     def versions(self) -> T.StructType:
@@ -65,24 +65,24 @@ class Layout:
     @property
     def new(self) -> T.StructType:
         """The columns of an epoch's elements."""
-        names = [*self.keys.values(), *self.elements.values(), *self.late_only.values(), *self.beside]
+        names = [*self.keys.values(), *self.elements.values(), *self.late_only.values(), *self.engine]
         return self._struct(names, self.input_fields)
 
     @property
-    def given_back(self) -> T.StructType:
+    def output(self) -> T.StructType:
         """The columns of all that comes out of a task."""
-        names = [*self.keys.values(), *self.elements.values(), *self.late_only.values(), *self.beside]
+        names = [*self.keys.values(), *self.elements.values(), *self.late_only.values(), *self.engine]
         return self._struct(names, (_TIME, _ORDER, *VERSION_FIELDS, *self.output_fields, *self._results(), *NOTE_FIELDS), first=(_TAG,))
 
     @property
     def shapes(self) -> dict[int, Shape]:
         """Which columns each tag of it has."""
         keys = tuple(self.keys.values())
-        element = (*keys, *self.elements.values(), *self.beside)
+        element = (*keys, *self.elements.values(), *self.engine)
         return {
             VERSION: version_shape(self.keys),
             STORED: Shape(element, (START, ORDER)),
-            LATE: Shape((*self.elements.values(), *self.late_only.values(), *self.beside)),
+            LATE: Shape((*self.elements.values(), *self.late_only.values(), *self.engine)),
             OUTPUT: Shape(
                 keys if self.results else element, names_of(self.output_fields), {name: shown for shown, name in self.results.items()}
             ),

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from tidemark.errors import UserCodeError
-from tidemark.spark.columns.user_values import MisfitError, fitted_batch
+from tidemark.spark.columns.user_values import MisfitError, coerce_batch
 from tidemark.spark.operators.keyed.columns import TAG
 from tidemark.spark.operators.keyed.rows import Place, table_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-MOST_ROWS: Final = 5_000
-MOST_BATCHES: Final = 32
+MAX_ROWS: Final = 5_000
+MAX_BATCHES: Final = 32
 """A row that waits keeps the batch it came in."""
 
 
@@ -79,12 +79,12 @@ class OutputBuffer:
         self._rows += 1
         self._batches.add(id(place.batch))
 
-    def enough(self) -> Iterator[pa.RecordBatch]:
+    def full_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield what has been collected, once it is enough."""
-        if self._rows >= MOST_ROWS or len(self._batches) >= MOST_BATCHES:
-            yield from self.rest()
+        if self._rows >= MAX_ROWS or len(self._batches) >= MAX_BATCHES:
+            yield from self.remaining_batches()
 
-    def rest(self) -> Iterator[pa.RecordBatch]:
+    def remaining_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield what has been collected.
 
         Raises:
@@ -128,7 +128,7 @@ class OutputBuffer:
                 )
         schema = pa.schema([pa.field(shown, self._schema.field(name).type) for name, shown in names.items()])
         try:
-            made = fitted_batch(rows, schema)
+            made = coerce_batch(rows, schema)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise self._misfit(schema, rows, origins, error) from error
         return dict(zip(names, made.columns, strict=True))
@@ -140,7 +140,7 @@ class OutputBuffer:
         where, why = "", error
         for row, origin in zip(rows, origins, strict=True):
             try:
-                fitted_batch([row], schema)
+                coerce_batch([row], schema)
             except (pa.ArrowException, TypeError, ValueError, OverflowError) as found:
                 where, why = origin, found
                 break

@@ -21,7 +21,7 @@ FEW_CALLS: Final = 16
 """From so many small requests on, all rows of a batch are read at once: reading a few costs hardly less than reading hundreds."""
 
 SMALL: Final = 200
-MOST_READ: Final = 3
+MAX_READ: Final = 3
 
 
 class Place:
@@ -140,14 +140,14 @@ class RowReader:
         key = id(batch)
         if key in self._read:
             return True
-        if len(self._asked) > MOST_READ:
+        if len(self._asked) > MAX_READ:
             self._asked.clear()
         self._asked[key] = self._asked.get(key, 0) + 1
         if self._asked[key] < FEW_CALLS:
             return False
         # It stays here with its rows, so that no other batch has its identity.
         self._read[key] = batch, _named(batch, self._columns).to_pylist()
-        if len(self._read) > MOST_READ:
+        if len(self._read) > MAX_READ:
             self._read.popitem(last=False)
         return True
 

@@ -84,10 +84,10 @@ class KeyTask:
         stats = TaskStats(out)
         for rows in keys_of(batches):
             yield from self._run_key(rows, out, stats)
-            yield from out.enough()
+            yield from out.full_batches()
         if not self.function.read_only:
             stats.end()
-        yield from out.rest()
+        yield from out.remaining_batches()
 
     def _run_key(self, rows: KeyRows, out: OutputBuffer, stats: TaskStats) -> Iterator[pa.RecordBatch]:
         before, first, clock = newest_version(rows), rows.first, self.clock

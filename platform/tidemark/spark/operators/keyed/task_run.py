@@ -53,21 +53,21 @@ _COUNTS = (
 
 @dataclass(frozen=True)
 class TaskOutput:
-    """What a run over the keys wrote, by tag, and what it counted. ``given_back`` are the columns of what it wrote."""
+    """What a run over the keys wrote, by tag, and what it counted. ``columns`` are the columns of what it wrote."""
 
     files: Mapping[int, tuple[ParquetSummary, ...]]
     found: Mapping[str, object]
-    given_back: T.StructType
+    columns: T.StructType
 
     def rows(self, tag: int) -> int:
         """Return how many rows of a tag there are."""
         return sum(file.rows for file in self.files.get(tag, ()))
 
-    def read(self, setting: OperatorContext, tag: int) -> DataFrame:
+    def read(self, context: OperatorContext, tag: int) -> DataFrame:
         """Return the rows of a tag."""
-        schema = T.StructType([field for field in self.given_back if field.name != TAG])
-        files = [file.as_state_file(setting.epoch) for file in self.files.get(tag, ())]
-        return read_files(setting.spark, setting.store, files, schema) if files else setting.spark.createDataFrame([], schema)
+        schema = T.StructType([field for field in self.columns if field.name != TAG])
+        files = [file.as_state_file(context.epoch) for file in self.files.get(tag, ())]
+        return read_files(context.spark, context.store, files, schema) if files else context.spark.createDataFrame([], schema)
 
     def count(self, name: str) -> int:
         """Return a count, 0 where nothing was counted."""
@@ -90,10 +90,10 @@ class TaskOutput:
 def run_task(
     fed: DataFrame,
     task: Task,
-    given_back: T.StructType,
+    columns: T.StructType,
     *,
     keys: Sequence[str],
-    setting: OperatorContext,
+    context: OperatorContext,
     tables: StateTables,
     counts: Sequence[str] = (),
 ) -> TaskOutput:
@@ -102,25 +102,25 @@ def run_task(
     Args:
         fed: rows with ``TAG`` and ``SORT``; per key and tag they are handed over in order of ``SORT``, ``ORDER`` and ``POSITION``.
         task: what becomes of them.
-        given_back: the columns of what comes back.
+        columns: the columns of what comes back.
         keys: the key columns.
-        setting: of the epoch.
+        context: of the epoch.
         tables: whose folder they are written to.
         counts: aggregates of what comes back that are counted besides, as SQL.
     """
-    handed = sorted_by_key(fed, keys).mapInArrow(task, given_back)
+    handed = sorted_by_key(fed, keys).mapInArrow(task, columns)
     observation = Observation()
     observed = handed.observe(observation, *map(F.expr, (*_COUNTS, *counts))).where(f"{TAG} < {NOTE}")
     files_time = f"if({TAG} = {VERSION}, {DUE}, {START}) AS {START}"
-    named = observed.selectExpr(*(files_time if name == START else quoted(name) for name in given_back.names))
+    named = observed.selectExpr(*(files_time if name == START else quoted(name) for name in columns.names))
     folder = tables.new_folder()
-    written = write_folder(named, setting.store, folder, compression=STATE_COMPRESSION, time_column=START, apart=[TAG])
+    written = write_folder(named, context.store, folder, compression=STATE_COMPRESSION, time_column=START, apart=[TAG])
     crash_point("state-staged")
     files: dict[int, list[ParquetSummary]] = {}
     for file in written:
         tag = file.path.removeprefix(f"{folder}/").partition("/")[0].removeprefix(f"{TAG}=")
         files.setdefault(int(tag), []).append(file)
-    return TaskOutput({tag: tuple(found) for tag, found in files.items()}, observation.get, given_back)
+    return TaskOutput({tag: tuple(found) for tag, found in files.items()}, observation.get, columns)
 
 
 def sorted_by_key(fed: DataFrame, keys: Sequence[str]) -> DataFrame:

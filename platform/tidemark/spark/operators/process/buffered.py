@@ -25,18 +25,18 @@ from tidemark.semantics.watermarks.operator_clock import OperatorClock
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from tidemark.semantics.windows.assigners import DynamicSession
 from tidemark.spark.columns.expressions import START, TIME, quoted
+from tidemark.spark.columns.row_counts import RowCounter
 from tidemark.spark.columns.state_files import write_folder
-from tidemark.spark.columns.tallies import Tally
-from tidemark.spark.operators.aligned.absorbing import EXPIRED
-from tidemark.spark.operators.base.contract import OperatorContext, bounded, in_turn
+from tidemark.spark.operators.aligned.pre_aggregation import EXPIRED
+from tidemark.spark.operators.base.contract import OperatorContext, clamp_watermark, run_in_order
 from tidemark.spark.operators.base.partials import Partials
-from tidemark.spark.operators.base.runtime_literals import parameters
+from tidemark.spark.operators.base.runtime_literals import runtime_literals
 from tidemark.spark.operators.base.tables import MAIN, STATE_COMPRESSION, StateTables, is_current
 from tidemark.spark.operators.base.windows import ElementCounts, Panes, WindowEpoch, WindowRuntime
 from tidemark.spark.operators.keyed.columns import EPOCH, LATE, OUTPUT, SORT, STORED, TAG, VERSION
 from tidemark.spark.operators.keyed.input import FEW_ROWS, TaskInput
 from tidemark.spark.operators.keyed.key_state import ErrorContext
-from tidemark.spark.operators.keyed.key_table import Counters, KeyTable, of_keys, together
+from tidemark.spark.operators.keyed.key_table import Counters, KeyTable, rows_of_keys, union_of
 from tidemark.spark.operators.keyed.layout import Layout
 from tidemark.spark.operators.keyed.task import KeyFunction, KeyTask
 from tidemark.spark.operators.keyed.task_run import TaskOutput, run_task, sorted_by_key
@@ -47,7 +47,7 @@ from tidemark.spark.operators.process.pane_columns import GAP
 from tidemark.spark.operators.process.pane_counts import element_counts, pane_counts, panes_of
 from tidemark.spark.operators.process.results import aggregated, processed
 from tidemark.spark.operators.process.stored_elements import StoredElements
-from tidemark.spark.operators.process.trigger_rules import fires_when_due, goes_with_time, longest_window, trigger_in_effect
+from tidemark.spark.operators.process.trigger_rules import expires_by_time, fires_when_due, longest_window, trigger_in_effect
 from tidemark.spark.operators.session.session_input import END, SessionInput
 from tidemark.state.gc.compaction import plan_compaction
 from tidemark.state.log.parquet_files import ParquetSummary
@@ -60,7 +60,7 @@ KEYS = "keys"
 _LATENESS = "lateness"
 
 
-class BufferedStep(WindowRuntime):
+class BufferedRuntime(WindowRuntime):
     """One operator.
 
     Args:
@@ -85,17 +85,17 @@ class BufferedStep(WindowRuntime):
             rules.append(f"evictor {self.node.evictor.describe()}")
         return ErrorContext(self.node.uid or "", " or ".join(rules), "make it take every element and every window", "the window function")
 
-    def task(self, layout: Layout, clock: OperatorClock, gone: int = MIN_WATERMARK) -> KeyTask:
-        """Return what the tasks of an epoch do; ``gone`` is the last time of the last window that was gone before it."""
-        node, process = self.node, dataclasses.replace(self.process, gone=gone)
+    def task(self, layout: Layout, clock: OperatorClock, expired_until: int = MIN_WATERMARK) -> KeyTask:
+        """Return what the tasks of an epoch do; ``expired_until`` is the last time of the last window that was gone before it."""
+        node, process = self.node, dataclasses.replace(self.process, expired_until=expired_until)
         if node.function is not None:
-            shown = ShownElements(node.function, layout.elements, layout.arrow(layout.given_back))
+            shown = ShownElements(node.function, layout.elements, layout.arrow(layout.output))
             process = dataclasses.replace(process, function=shown)
         function = ElementsFunction(
             process,
             elements=layout.elements,
-            trigger_looks=looks_at_rows(process.trigger),
-            evictor_looks=looks_at_rows(node.evictor),
+            trigger_reads_rows=looks_at_rows(process.trigger),
+            evictor_reads_rows=looks_at_rows(node.evictor),
             has_gap=self.has_gap,
             shows_late=node.late_to is not None,
         )
@@ -106,11 +106,11 @@ class BufferedStep(WindowRuntime):
         return self._task_of(HeldElements(self.process), layout, clock)
 
     def _task_of(self, function: KeyFunction, layout: Layout, clock: OperatorClock) -> KeyTask:
-        return KeyTask(function, clock, layout.keys, layout.arrow(layout.given_back), layout.shapes, self.errors)
+        return KeyTask(function, clock, layout.keys, layout.arrow(layout.output), layout.shapes, self.errors)
 
-    def begin(self, setting: OperatorContext) -> BufferedRun:
+    def begin(self, context: OperatorContext) -> BufferedEpoch:
         """Return the operator at work on an epoch."""
-        return BufferedRun(self, setting)
+        return BufferedEpoch(self, context)
 
     def next_timer(self, state: OperatorState) -> int | None:
         """Return the least watermark at which a key is due; the end of input is none to wait for."""
@@ -123,17 +123,17 @@ class BufferedStep(WindowRuntime):
         return None if timer >= MAX_WATERMARK else timer
 
 
-class BufferedRun(WindowEpoch):
+class BufferedEpoch(WindowEpoch):
     """Windows that keep their elements, in one epoch."""
 
-    step: BufferedStep
+    runtime: BufferedRuntime
 
-    def __init__(self, step: BufferedStep, setting: OperatorContext) -> None:
-        super().__init__(step, setting)
-        self.tables = StateTables(setting, step.node.place)
-        self._before = Counters.of(setting.before.counters)
+    def __init__(self, runtime: BufferedRuntime, context: OperatorContext) -> None:
+        super().__init__(runtime, context)
+        self.tables = StateTables(context, runtime.node.place)
+        self._before = Counters.of(context.before.counters)
         self._keys = KeyTable(self.tables, KEYS, self._before)
-        self._counters = dataclasses.replace(self._before, clock=setting.processing_time)
+        self._counters = dataclasses.replace(self._before, clock=context.processing_time)
         self._took_input = False
         self._staged: tuple[ParquetSummary, ...] = ()
         self._layout: Layout | None = None
@@ -143,27 +143,27 @@ class BufferedRun(WindowEpoch):
     def oldest_open_window(self) -> int | None:
         """The start of the oldest window that is not gone; none for windows without bounds."""
         oldest = self._counters.oldest
-        return None if oldest >= MAX_WATERMARK or not self._counters.keys else bounded(oldest)
+        return None if oldest >= MAX_WATERMARK or not self._counters.keys else clamp_watermark(oldest)
 
-    def take(self, rows: DataFrame, tally: Tally | None = None) -> None:  # noqa: ARG002
+    def process_elements(self, rows: DataFrame, counter: RowCounter | None = None) -> None:  # noqa: ARG002
         """Stage an epoch's input, so that it is read once; one Spark job."""
         timed = self._with_gap(rows)
         # By themselves: the stream may have a column of such a name.
-        keys = dict(zip(self.step.partials.keys, self.step.partials.key_columns, strict=True))
+        keys = dict(zip(self.runtime.partials.keys, self.runtime.partials.key_columns, strict=True))
         key_types = timed.select(*keys.values()).schema
-        layout = layout_of_rows(self.node, self.step.keys, rows.schema, key_types, has_gap=self.step.has_gap)
+        layout = layout_of_rows(self.node, self.runtime.keys, rows.schema, key_types, has_gap=self.runtime.has_gap)
         self.tables.adopt(layout.stored)
         given = {column: name for name, column in (*layout.elements.items(), *layout.late_only.items())}
         staged = timed.select(*(keys.get(name, F.col(quoted(given.get(name, name))).alias(name)) for name in layout.new.names))
         folder = self.tables.new_folder()
-        self._staged = tuple(write_folder(staged, self.setting.store, folder, compression=STATE_COMPRESSION, time_column=TIME))
+        self._staged = tuple(write_folder(staged, self.context.store, folder, compression=STATE_COMPRESSION, time_column=TIME))
         self._layout, self._took_input = layout, True
         crash_point("state-staged")
 
     def _with_gap(self, rows: DataFrame) -> DataFrame:
-        if not self.step.has_gap:
+        if not self.runtime.has_gap:
             return rows
-        found = SessionInput(self.node, self.step.partials).bounded(rows, self.setting.processing_time)
+        found = SessionInput(self.node, self.runtime.partials).bounded(rows, self.context.processing_time)
         return found.withColumn(GAP, F.expr(f"{END} - {START}")).drop(START, END)
 
     def late_rows(self, rows: DataFrame) -> DataFrame:
@@ -172,7 +172,7 @@ class BufferedRun(WindowEpoch):
         if layout is None or passed is None or not passed.rows(LATE):
             return rows.where("false")
         columns = {**layout.elements, **layout.late_only}
-        return passed.read(self.setting, LATE).select(*(F.col(quoted(columns.get(name, name))).alias(name) for name in rows.columns))
+        return passed.read(self.context, LATE).select(*(F.col(quoted(columns.get(name, name))).alias(name) for name in rows.columns))
 
     def emit(self, watermark: int, observation: Observation) -> DataFrame | None:  # noqa: ARG002 - the pass has one of its own
         """Run the process of keys with input and of those that are due; return the panes, None where there are none."""
@@ -184,24 +184,24 @@ class BufferedRun(WindowEpoch):
             return None
         layout = self._layout or self._layout_of_state()
         elements = StoredElements(
-            self.node, self.tables, clock, self.setting.before.watermark, self.step.process.element_order, self.step.fires_when_due
+            self.node, self.tables, clock, self.context.before.watermark, self.runtime.process.element_order, self.runtime.fires_when_due
         )
-        feed = TaskInput(layout, keys=self._keys, setting=self.setting, clock=clock)
+        feed = TaskInput(layout, keys=self._keys, context=self.context, clock=clock)
         stored = elements.needed(layout, self._staged, reached=self._before.reached(clock))
         fed, others = feed.rows(feed.new(self._staged), stored)
         passed = run_task(
             fed,
-            self.step.task(layout, clock, self._gone_before),
-            layout.given_back,
+            self.runtime.task(layout, clock, self._windows_expired_before),
+            layout.output,
             keys=list(layout.keys.values()),
-            setting=self.setting,
+            context=self.context,
             tables=self.tables,
             counts=pane_counts(merging=self.node.assigner.merging),
         )
         self._layout, self._passed = layout, passed
         self.tables.add(passed.files.get(VERSION, ()), KEYS)
         self.tables.add(passed.files.get(STORED, ()), MAIN)
-        self._counters = passed.counters(self._before, self.setting.processing_time, others)
+        self._counters = passed.counters(self._before, self.context.processing_time, others)
         self._forget_input()
         if self._took_input:
             self.counts = element_counts(passed)
@@ -209,9 +209,9 @@ class BufferedRun(WindowEpoch):
 
     @property
     def _clock(self) -> OperatorClock:
-        setting = self.setting
+        context = self.context
         return OperatorClock(
-            self.node.assigner.domain, setting.epoch, setting.before.watermark, self.watermark, processing_time=setting.processing_time
+            self.node.assigner.domain, context.epoch, context.before.watermark, self.watermark, processing_time=context.processing_time
         )
 
     def _layout_of_state(self, *, older: bool = False) -> Layout:
@@ -219,15 +219,15 @@ class BufferedRun(WindowEpoch):
         if self.tables.schema is None:
             raise ValueError("a deadline without state")
         stored = StructType([field for field in self.tables.schema if older or is_current(field)])
-        return layout_of_state(self.node, self.step.keys, stored, has_gap=self.step.has_gap)
+        return layout_of_state(self.node, self.runtime.keys, stored, has_gap=self.runtime.has_gap)
 
     def _results(self, passed: TaskOutput, layout: Layout) -> DataFrame | None:
         if not self._panes_of(passed).panes:
             return None
-        panes = passed.read(self.setting, OUTPUT)
+        panes = passed.read(self.context, OUTPUT)
         return processed(self.node, panes, layout.results) if layout.results else aggregated(self.node, panes, layout)
 
-    def panes_out(self, observation: Observation) -> Panes:  # noqa: ARG002
+    def emitted_panes(self, observation: Observation) -> Panes:  # noqa: ARG002
         """Return the counts of the pass; aggregates make one row of a pane, a function any number."""
         found = Panes() if self._passed is None else self._panes_of(self._passed)
         return found if self.node.function is not None else dataclasses.replace(found, result_rows=None)
@@ -247,38 +247,41 @@ class BufferedRun(WindowEpoch):
             work.append(partial(self._merge, plan.merge))
         if self.tables.schema is not None:
             layout = self._layout or self._layout_of_state()
-            work += filter(None, [self._keys.upkeep(layout.versions, list(layout.keys.values()), living)])
-        return partial(in_turn, work) if work else None
+            work += filter(None, [self._keys.compact(layout.versions, list(layout.keys.values()), living)])
+        return partial(run_in_order, work) if work else None
 
     @property
     def _lateness(self) -> int:
         """The greatest lateness that windows in state may have been kept for."""
-        return max(self.node.allowed_lateness_ms, self.setting.before.counters.get(_LATENESS, 0))
+        return max(self.node.allowed_lateness_ms, self.context.before.counters.get(_LATENESS, 0))
 
     @property
-    def _gone_before(self) -> int:
+    def _windows_expired_before(self) -> int:
         """The last time of the last window that was gone before this epoch; greater lateness does not bring it back."""
-        return self.setting.before.counters.get(EXPIRED, MIN_WATERMARK)
+        return self.context.before.counters.get(EXPIRED, MIN_WATERMARK)
 
     @property
-    def _gone(self) -> int:
+    def _windows_expired(self) -> int:
         """The same after this epoch."""
-        return max(self._gone_before, self.watermark if self.watermark >= MAX_WATERMARK else self.watermark - self.node.allowed_lateness_ms)
+        return max(
+            self._windows_expired_before,
+            self.watermark if self.watermark >= MAX_WATERMARK else self.watermark - self.node.allowed_lateness_ms,
+        )
 
     @property
     def _expired_before(self) -> int:
         """The time from which on elements may still be held."""
         longest = longest_window(self.node.assigner)
         if longest is not None:
-            return bounded(self.watermark - self._lateness - longest + 2)
+            return clamp_watermark(self.watermark - self._lateness - longest + 2)
         return self._counters.oldest if self.node.assigner.merging else MIN_WATERMARK
 
     def _merge(self, groups: Sequence[Sequence[StateFile]]) -> None:
         """Merge files of elements, without those that no window holds."""
         for group in groups:
             layout = self._layout_of_state(older=True)
-            elements = self.tables.read(group, layout.stored).where(f"{START} >= {parameters(self._expired_before)[0]}")
-            if not goes_with_time(self.node):
+            elements = self.tables.read(group, layout.stored).where(f"{START} >= {runtime_literals(self._expired_before)[0]}")
+            if not expires_by_time(self.node):
                 elements = self._held(elements, layout)
             self.tables.write(elements.coalesce(1), MAIN, newest=max(file.epoch for file in group))
             self.tables.drop(group)
@@ -290,27 +293,27 @@ class BufferedRun(WindowEpoch):
             return None
         layout = self._layout_of_state()
         stored = self.tables.read(self.tables.files(), layout.stored)
-        return self._held(stored.where(f"{START} >= {parameters(self._expired_before)[0]}"), layout), layout
+        return self._held(stored.where(f"{START} >= {runtime_literals(self._expired_before)[0]}"), layout), layout
 
     def _held(self, elements: DataFrame, layout: Layout) -> DataFrame:
         """Return the elements that some window holds, as the newest versions of their keys say."""
         keys = list(layout.keys.values())
         versions = self._keys.read(layout.versions)
         if keys and self._keys.rows > FEW_ROWS:
-            versions = of_keys(versions, elements.select(*map(quoted, keys)), keys)
-        fed = together(
+            versions = rows_of_keys(versions, elements.select(*map(quoted, keys)), keys)
+        fed = union_of(
             [
                 versions.withColumn(TAG, F.lit(VERSION)).withColumn(SORT, F.expr(f"-{EPOCH}")),
                 elements.withColumn(TAG, F.lit(STORED)).withColumn(SORT, F.col(START)),
             ]
         )
-        kept = sorted_by_key(fed, keys).mapInArrow(self.step.compaction(layout, self._clock), layout.given_back)
+        kept = sorted_by_key(fed, keys).mapInArrow(self.runtime.compaction(layout, self._clock), layout.output)
         return kept.select(*map(quoted, layout.stored.names))
 
     def snapshot(self) -> OperatorState:
         """Return the operator's state after this epoch."""
-        return self.tables.after(self.watermark, {**self._counters.named(), _LATENESS: self._lateness, EXPIRED: self._gone})
+        return self.tables.snapshot(self.watermark, {**self._counters.named(), _LATENESS: self._lateness, EXPIRED: self._windows_expired})
 
     def _forget_input(self) -> None:
         """Remove the staged input, which nobody will name; what a crash leaves is swept."""
-        self.setting.store.delete(file.path for file in self._staged)
+        self.context.store.delete(file.path for file in self._staged)

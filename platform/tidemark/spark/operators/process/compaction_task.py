@@ -29,5 +29,5 @@ class HeldElements(KeyFunction):
             for number, (time, order) in enumerate(zip(run.values(START), run.values(ORDER), strict=True), start=run.start):
                 if epoch.holds(time, order):  # type: ignore[arg-type]
                     call.out.add(STORED, Place(run.batch, number), (time, order))
-            yield from call.out.enough()
+            yield from call.out.full_batches()
         return result

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tidemark.graph.operators.window.node import WindowFunction
-from tidemark.semantics.process.function_calls import WindowContext
 from tidemark.semantics.process.key_epoch import Arrival
+from tidemark.semantics.process.window_function_calls import WindowContext
 from tidemark.semantics.process.window_process import KeyEpoch, WindowProcess
 from tidemark.semantics.triggers.fired_panes import Deadlines, FiredPane
 from tidemark.semantics.triggers.window_state import HeldElement, read_state
@@ -20,7 +20,7 @@ from tidemark.semantics.watermarks.operator_clock import OperatorClock
 from tidemark.semantics.windows.windows import GLOBAL_WINDOW
 from tidemark.spark.columns.expressions import START, TIME
 from tidemark.spark.operators.keyed.columns import LATE, NEW, ORDER, OUTPUT, STORED
-from tidemark.spark.operators.keyed.key_state import NOTHING_KEPT, Version
+from tidemark.spark.operators.keyed.key_state import EMPTY_VERSION, Version
 from tidemark.spark.operators.keyed.rows import PLACE, ROWS_AT_ONCE, KeyRows, Place, RowReader, Run, table_of
 from tidemark.spark.operators.keyed.task import KeyCall, KeyFunction, KeyResult, KeyRun
 from tidemark.spark.operators.process.pane_columns import GAP, bounds_of, note_late_window, note_pane, origin_of_pane
@@ -38,16 +38,16 @@ class ElementsFunction(KeyFunction):
     Args:
         process: the windows; its function, if it has one, is a ``ShownElements``.
         elements: columns of elements by their names in the stream.
-        trigger_looks: whether the trigger looks at rows.
-        evictor_looks: whether the evictor does.
+        trigger_reads_rows: whether the trigger looks at rows.
+        evictor_reads_rows: whether the evictor does.
         has_gap: whether each element has its own gap.
         shows_late: whether late elements are wanted.
     """
 
     process: WindowProcess
     elements: Mapping[str, str]
-    trigger_looks: bool
-    evictor_looks: bool
+    trigger_reads_rows: bool
+    evictor_reads_rows: bool
     has_gap: bool
     shows_late: bool
 
@@ -72,7 +72,7 @@ class ElementsFunction(KeyFunction):
             self._late(run, orders, call)
             if stays:
                 self._keep(epoch, run, orders, call)
-            yield from call.out.enough()
+            yield from call.out.full_batches()
 
     def _take(self, epoch: KeyEpoch, rows: KeyRows) -> list[tuple[Run, array[int]]]:
         """Have the windows take the new elements; return these with the order that each was given."""
@@ -82,16 +82,16 @@ class ElementsFunction(KeyFunction):
             for run in rows.of(NEW):
                 arrived.append((run, array("q")))
                 gaps = run.values(GAP) if self.has_gap else [None] * (run.stop - run.start)
-                for time, row, gap in zip(run.values(TIME), self._rows(run, looks=self.trigger_looks), gaps, strict=True):
+                for time, row, gap in zip(run.values(TIME), self._rows(run, as_rows=self.trigger_reads_rows), gaps, strict=True):
                     yield Arrival(time, row, gap)  # type: ignore[arg-type]
 
         for held in epoch.take(arrivals()):
             arrived[-1][1].append(_LATE_ORDER if held is None else held.order)
         return arrived
 
-    def _rows(self, run: Run, *, looks: bool) -> Iterable[object]:
+    def _rows(self, run: Run, *, as_rows: bool) -> Iterable[object]:
         """Return what stands for the rows of a run: they themselves, where someone looks into them."""
-        return run.rows(self.elements) if looks else (Place(run.batch, number) for number in range(run.start, run.stop))
+        return run.rows(self.elements) if as_rows else (Place(run.batch, number) for number in range(run.start, run.stop))
 
     def _times(self, run: Run, clock: OperatorClock) -> Iterable[object]:
         """Return the times of new elements in the domain of the windows."""
@@ -111,7 +111,7 @@ class ElementsFunction(KeyFunction):
         return self.process.sorted_elements(stored(), new())
 
     def _held(self, run: Run, times: Iterable[object], orders: Iterable[object]) -> Iterator[HeldElement]:
-        for time, order, row in zip(times, orders, self._rows(run, looks=self.evictor_looks), strict=True):
+        for time, order, row in zip(times, orders, self._rows(run, as_rows=self.evictor_reads_rows), strict=True):
             yield HeldElement(time, order, row)  # type: ignore[arg-type]
 
     def _pane(self, number: int, pane: FiredPane, call: KeyCall) -> Iterator[pa.RecordBatch]:
@@ -125,7 +125,7 @@ class ElementsFunction(KeyFunction):
                 out.add(OUTPUT, _as_place(row.row), (*fields, place))
             else:
                 out.add(OUTPUT, first, (*fields, place), result=_as_mapping(row), origin=origin)
-            yield from out.enough()
+            yield from out.full_batches()
 
     def _late(self, run: Run, orders: array[int], call: KeyCall) -> None:
         """Add a run's late elements, and count the windows that they would have belonged to."""
@@ -187,7 +187,7 @@ class ShownElements:
 def _version(text: str | None, deadlines: Deadlines, epoch: int) -> Version:
     """Return what is to be kept of a key after an epoch."""
     if text is None:
-        return NOTHING_KEPT
+        return EMPTY_VERSION
     starts = [window.start for window in read_state(text, epoch).windows if window != GLOBAL_WINDOW]
     return Version(text, deadlines.watermark, deadlines.processing_time, min(starts, default=None))
 

@@ -8,7 +8,7 @@ from typing import TypedDict
 
 from pyspark.sql import types as T
 
-from tidemark.graph.checks.propagation import state_columns
+from tidemark.graph.checks.schema_inference import state_columns
 from tidemark.graph.operators.state_names import element_column, element_name
 from tidemark.graph.operators.window.node import WindowNode
 from tidemark.graph.operators.window.state_columns import needed_columns
@@ -43,16 +43,16 @@ def layout_of_rows(node: WindowNode, keys: Mapping[str, str], rows: T.StructType
     wanted = needed_columns(node)
     visible = visible_of(rows.names)
     elements = {name: element_column(name) for name in visible if wanted is None or name.lower() in wanted}
-    beside = tuple(name for name in (TIME, POSITION) if name in rows.names)
+    engine = tuple(name for name in (TIME, POSITION) if name in rows.names)
     late_only: dict[str, str] = {}
     if node.late_to is not None:
         late_only = {name: element_column(name) for name in visible if name not in elements}
-        late_only |= {name: name for name in rows.names if name not in visible and name not in beside}
+        late_only |= {name: name for name in rows.names if name not in visible and name not in engine}
     fields = {field.name: field for field in nullable(key_types)}
     for given in nullable(rows):
         name = given.name if given.name not in visible else element_column(given.name)
         fields[name] = T.StructField(name, given.dataType)
-    return _with_results(node, Layout(keys, elements, beside, fields, late_only, **_window_columns(has_gap=has_gap)))
+    return _with_results(node, Layout(keys, elements, engine, fields, late_only, **_window_columns(has_gap=has_gap)))
 
 
 def layout_of_state(node: WindowNode, keys: Mapping[str, str], stored: T.StructType, *, has_gap: bool) -> Layout:
@@ -63,8 +63,8 @@ def layout_of_state(node: WindowNode, keys: Mapping[str, str], stored: T.StructT
     fields = {field.name: field for field in nullable(stored)}
     spelled = {column.lower(): element_name(column) for column in state_columns(node) or ()}
     elements = {spelled.get(column.lower()) or name: column for column in stored.names if (name := element_name(column)) is not None}
-    beside = tuple(name for name in (TIME, POSITION) if name in fields)
-    return _with_results(node, Layout(keys, elements, beside, fields, **_window_columns(has_gap=has_gap)))
+    engine = tuple(name for name in (TIME, POSITION) if name in fields)
+    return _with_results(node, Layout(keys, elements, engine, fields, **_window_columns(has_gap=has_gap)))
 
 
 def layout_of_results(node: WindowNode, keys: Mapping[str, str], results: T.StructType) -> Layout:

@@ -20,9 +20,9 @@ from tidemark.graph.operators.window.node import WindowFunction, WindowNode
 from tidemark.semantics.watermarks.operator_clock import OperatorClock
 from tidemark.spark.columns.expressions import TIME, quoted
 from tidemark.spark.columns.replaced_sessions import bounds_of_replaced
+from tidemark.spark.columns.row_counts import RowCounter
 from tidemark.spark.columns.state_files import read_files, write_folder
-from tidemark.spark.columns.tallies import Tally
-from tidemark.spark.operators.base.contract import OperatorContext, in_turn
+from tidemark.spark.operators.base.contract import OperatorContext, run_in_order
 from tidemark.spark.operators.base.partials import Partials
 from tidemark.spark.operators.base.tables import STATE_COMPRESSION, StateTables
 from tidemark.spark.operators.base.windows import ElementCounts, Panes, WindowEpoch, WindowRuntime
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 _PREFIX = "function_"
 
 
-class ResultFunctionStep(WindowRuntime):
+class ResultFunctionRuntime(WindowRuntime):
     """One operator.
 
     Args:
@@ -69,9 +69,9 @@ class ResultFunctionStep(WindowRuntime):
         """As of the step behind it."""
         return self.inner.can_fuse_counts
 
-    def begin(self, setting: OperatorContext) -> ResultFunctionRun:
+    def begin(self, context: OperatorContext) -> ResultFunctionEpoch:
         """Return the operator at work on an epoch."""
-        return ResultFunctionRun(self, setting)
+        return ResultFunctionEpoch(self, context)
 
     def next_timer(self, state: OperatorState) -> int | None:
         """As of the step behind it: what a function keeps of windows that are over can wait for the next epoch."""
@@ -82,20 +82,20 @@ class ResultFunctionStep(WindowRuntime):
         return self.inner.next_processing_time(_without_function(state))
 
 
-class ResultFunctionRun(WindowEpoch):
+class ResultFunctionEpoch(WindowEpoch):
     """Aggregates and a function on their results, in one epoch."""
 
-    step: ResultFunctionStep
+    runtime: ResultFunctionRuntime
 
-    def __init__(self, step: ResultFunctionStep, setting: OperatorContext) -> None:
-        super().__init__(step, setting)
-        self._inner = step.inner.begin(dataclasses.replace(setting, before=_without_function(setting.before)))
-        mine = [file for file in setting.before.files if file.part == FUNCTION_PART]
+    def __init__(self, runtime: ResultFunctionRuntime, context: OperatorContext) -> None:
+        super().__init__(runtime, context)
+        self._inner = runtime.inner.begin(dataclasses.replace(context, before=_without_function(context.before)))
+        mine = [file for file in context.before.files if file.part == FUNCTION_PART]
         self._tables = StateTables(
-            dataclasses.replace(setting, before=dataclasses.replace(setting.before, files=tuple(mine))), step.node.place
+            dataclasses.replace(context, before=dataclasses.replace(context.before, files=tuple(mine))), runtime.node.place
         )
-        self._before = Counters.of(setting.before.counters, _PREFIX)
-        self._counters = dataclasses.replace(self._before, clock=setting.processing_time)
+        self._before = Counters.of(context.before.counters, _PREFIX)
+        self._counters = dataclasses.replace(self._before, clock=context.processing_time)
         self._kept = KeyTable(self._tables, FUNCTION_PART, self._before)
         self._layout: Layout | None = None
         self._passed: TaskOutput | None = None
@@ -107,9 +107,9 @@ class ResultFunctionRun(WindowEpoch):
         """As of the step behind it."""
         return self._inner.oldest_open_window
 
-    def take(self, rows: DataFrame, tally: Tally | None = None) -> ElementCounts | None:
+    def process_elements(self, rows: DataFrame, counter: RowCounter | None = None) -> ElementCounts | None:
         """Take an epoch's input into state."""
-        self.counts = self._inner.take(rows, tally)
+        self.counts = self._inner.process_elements(rows, counter)
         return self.counts
 
     def late_rows(self, rows: DataFrame) -> DataFrame:
@@ -121,32 +121,32 @@ class ResultFunctionRun(WindowEpoch):
         results = self._inner.emit(watermark, observation)
         self.watermark, self.counts = self._inner.watermark, self._inner.counts
         clock = OperatorClock(
-            self.node.assigner.domain, self.setting.epoch, self.setting.before.watermark, watermark, self.setting.processing_time
+            self.node.assigner.domain, self.context.epoch, self.context.before.watermark, watermark, self.context.processing_time
         )
         if results is None and not self._before.reached(clock):
             return None
         layout = self._layout = self._layout_of(results)
         new = None if results is None else self._as_input(results, layout)
-        feed = TaskInput(layout, keys=self._kept, setting=self.setting, clock=clock)
+        feed = TaskInput(layout, keys=self._kept, context=self.context, clock=clock)
         fed, others = feed.rows(new if new is None or feed.takes_all() else self._stage(new))
         passed = self._passed = run_task(
             fed,
             self._task(layout, clock),
-            layout.given_back,
+            layout.output,
             keys=list(layout.keys.values()),
-            setting=self.setting,
+            context=self.context,
             tables=self._tables,
             counts=pane_counts(merging=self.node.assigner.merging),
         )
         self._tables.add(passed.files.get(VERSION, ()), FUNCTION_PART)
-        self._counters = passed.counters(self._before, self.setting.processing_time, others)
+        self._counters = passed.counters(self._before, self.context.processing_time, others)
         if results is not None:
             # Without panes, too: the step behind learns from it what is due next.
-            self._inner_fired = self._inner.panes_out(observation)
-        self.setting.store.delete(self._staged)
-        return processed(self.node, passed.read(self.setting, OUTPUT), layout.results) if self._panes_of(passed).panes else None
+            self._inner_fired = self._inner.emitted_panes(observation)
+        self.context.store.delete(self._staged)
+        return processed(self.node, passed.read(self.context, OUTPUT), layout.results) if self._panes_of(passed).panes else None
 
-    def panes_out(self, observation: Observation) -> Panes:
+    def emitted_panes(self, observation: Observation) -> Panes:
         """Return the panes that the function was called for, and how many rows it made of them."""
         del observation  # it was read where the results were
         if self._passed is None:
@@ -159,10 +159,10 @@ class ResultFunctionRun(WindowEpoch):
 
     def _layout_of(self, results: DataFrame | None) -> Layout:
         """Return the columns; without results there are only keys, which the state behind has, too."""
-        keys = {name: column for (name, _), column in zip(self.node.keys, self.step.partials.keys, strict=True)}
+        keys = {name: column for (name, _), column in zip(self.node.keys, self.runtime.partials.keys, strict=True)}
         if results is not None:
             return layout_of_results(self.node, keys, results.schema)
-        schema = StateTables(self.setting, self.node.place).schema
+        schema = StateTables(self.context, self.node.place).schema
         if schema is None:
             raise ValueError("a deadline without state")
         shown = {column: name for name, column in keys.items()}
@@ -188,34 +188,34 @@ class ResultFunctionRun(WindowEpoch):
 
     def _stage(self, new: DataFrame) -> DataFrame:
         """Write results that are read twice, since they are counted where they are made."""
-        setting = self.setting
-        written = write_folder(new, setting.store, self._tables.new_folder(), compression=STATE_COMPRESSION)
+        context = self.context
+        written = write_folder(new, context.store, self._tables.new_folder(), compression=STATE_COMPRESSION)
         self._staged = tuple(file.path for file in written)
-        files = [file.as_state_file(setting.epoch) for file in written]
+        files = [file.as_state_file(context.epoch) for file in written]
         schema = nullable(new.schema)
-        return read_files(setting.spark, setting.store, files, schema) if files else setting.spark.createDataFrame([], schema)
+        return read_files(context.spark, context.store, files, schema) if files else context.spark.createDataFrame([], schema)
 
     def _task(self, layout: Layout, clock: OperatorClock) -> KeyTask:
-        declared, node = self.step.function, self.node
+        declared, node = self.runtime.function, self.node
         name = getattr(declared.function, "__qualname__", type(declared.function).__qualname__)
         errors = ErrorContext(
             node.uid or "", f"window function {name}", "make it take every element and every window", "the window function"
         )
         function = ResultsFunction(declared, layout.elements, merging=node.assigner.merging, lateness=node.allowed_lateness_ms)
-        return KeyTask(function, clock, layout.keys, layout.arrow(layout.given_back), layout.shapes, errors)
+        return KeyTask(function, clock, layout.keys, layout.arrow(layout.output), layout.shapes, errors)
 
     def compact(self) -> Callable[[], None] | None:
         """Do the upkeep of the step behind, and of what the function keeps."""
         work = [self._inner.compact()]
         if self._kept.files:
             layout = self._layout or self._layout_of(None)
-            work.append(self._kept.upkeep(layout.versions, list(layout.keys.values()), self._counters.keys))
+            work.append(self._kept.compact(layout.versions, list(layout.keys.values()), self._counters.keys))
         wanted = [each for each in work if each is not None]
-        return partial(in_turn, wanted) if wanted else None
+        return partial(run_in_order, wanted) if wanted else None
 
     def snapshot(self) -> OperatorState:
         """Return the state of the step behind, and what the function keeps."""
-        inner, mine = self._inner.snapshot(), self._tables.after(self.watermark, self._counters.named(_PREFIX))
+        inner, mine = self._inner.snapshot(), self._tables.snapshot(self.watermark, self._counters.named(_PREFIX))
         counters = {**inner.counters, **self._counters.named(_PREFIX)}
         return dataclasses.replace(inner, files=(*inner.files, *mine.files), counters=counters)
 

@@ -30,7 +30,7 @@ def aggregated(node: WindowNode, panes: DataFrame, layout: Layout) -> DataFrame:
     names = [f"__tm_key_{number}" for number in range(len(partials.keys))]
     elements = panes.select(
         *(F.col(quoted(key)).alias(name) for key, name in zip(partials.keys, names, strict=True)),
-        *(F.col(quoted(name)) for name in (*fields, *layout.beside)),
+        *(F.col(quoted(name)) for name in (*fields, *layout.engine)),
         *(F.col(quoted(column)).alias(name) for name, column in layout.elements.items()),
     )
     keys = (F.col(name).alias(key) for key, name in zip(partials.keys, names, strict=True))

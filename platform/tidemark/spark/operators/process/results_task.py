@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidemark.graph.operators.window.node import WindowFunction
-from tidemark.semantics.process.function_calls import FunctionState, call_function
+from tidemark.semantics.process.window_function_calls import FunctionState, call_function
 from tidemark.semantics.triggers.fired_panes import Firing
 from tidemark.semantics.triggers.window_state import KeyState, read_state, write_state
 from tidemark.semantics.watermarks.lateness import cleanup_time
 from tidemark.semantics.watermarks.operator_clock import OperatorClock
 from tidemark.semantics.windows.windows import GLOBAL_WINDOW, Window
 from tidemark.spark.operators.keyed.columns import NEW, OUTPUT, names_of
-from tidemark.spark.operators.keyed.key_state import NOTHING_KEPT, Version
+from tidemark.spark.operators.keyed.key_state import EMPTY_VERSION, Version
 from tidemark.spark.operators.keyed.rows import Place
 from tidemark.spark.operators.keyed.task import KeyCall, KeyFunction, KeyResult, KeyRun
 from tidemark.spark.operators.process.pane_columns import FROM, INDEX, PANE_FIELDS, TIMING, TO, note_pane, origin_of_pane
@@ -51,7 +51,7 @@ class ResultsFunction(KeyFunction):
                 origin = origin_of_pane(key, pane.window)
                 for nth, result in enumerate(call_function(self.declared.function, [row], context)):  # type: ignore[arg-type]
                     out.add(OUTPUT, place, (*values[:-1], nth), result=result, origin=origin)
-                    yield from out.enough()
+                    yield from out.full_batches()
         return KeyResult(self._version(functions, clock))
 
     def _version(self, functions: FunctionState, clock: OperatorClock) -> Version:
@@ -60,7 +60,7 @@ class ResultsFunction(KeyFunction):
         function = functions.to_json()
         text = write_state(KeyState(born=0, function=function))
         if text is None:
-            return NOTHING_KEPT
+            return EMPTY_VERSION
         windows: object = function.get("windows", [])
         ends = [_cleanup(entry, self.lateness) for entry in windows] if isinstance(windows, list) else []
         return Version(text, due=min(ends, default=None))

@@ -14,7 +14,7 @@ from tidemark.semantics.watermarks.operator_clock import OperatorClock
 from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
 from tidemark.spark.columns.expressions import START, TIME
 from tidemark.spark.columns.state_files import overlapping
-from tidemark.spark.operators.base.runtime_literals import parameters
+from tidemark.spark.operators.base.runtime_literals import runtime_literals
 from tidemark.spark.operators.base.tables import StateTables
 from tidemark.spark.operators.keyed.columns import SORT, STORED, TAG
 from tidemark.spark.operators.keyed.input import StoredRows
@@ -55,7 +55,7 @@ class StoredElements:
         # What lies in a window that has fired is not after the watermark it fired at; what touches a session may be, by a millisecond.
         last = self.before + 1 if self.node.assigner.merging else self.before
         late = self.node.allowed_lateness_ms and any(file.min_time is None or file.min_time <= last for file in staged)
-        return f"{TIME} <= {parameters(last, varying=TIME)[0]}" if late else ""
+        return f"{TIME} <= {runtime_literals(last, varying=TIME)[0]}" if late else ""
 
     def _rows(self, layout: Layout) -> DataFrame | None:
         files = self.tables.files()
@@ -65,5 +65,5 @@ class StoredElements:
             return None
         rows = self.tables.read(files, layout.stored)
         if self.fires_when_due:
-            rows = rows.where(f"{START} <= {parameters(self.clock.watermark)[0]}")
+            rows = rows.where(f"{START} <= {runtime_literals(self.clock.watermark)[0]}")
         return rows.withColumn(TAG, F.lit(STORED)).withColumn(SORT, F.expr("0L") if self.order == "arrival" else F.col(START))

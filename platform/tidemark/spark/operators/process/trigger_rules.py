@@ -74,7 +74,7 @@ def longest_window(assigner: WindowAssigner) -> int | None:
     return None
 
 
-def goes_with_time(node: WindowNode) -> bool:
+def expires_by_time(node: WindowNode) -> bool:
     """Return whether nothing but time takes an element out of a window."""
     trigger = trigger_in_effect(node)
     return longest_window(node.assigner) is not None and node.evictor is None and trigger is not None and only_adds(trigger)

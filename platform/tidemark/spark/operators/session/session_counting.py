@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
 from tidemark.spark.columns.expressions import POSITION, ROWS, START, quoted
 from tidemark.spark.operators.base.partials import Partials
-from tidemark.spark.operators.base.runtime_literals import parameters
+from tidemark.spark.operators.base.runtime_literals import runtime_literals
 from tidemark.spark.operators.base.tables import StateTables
 from tidemark.spark.operators.session.session_input import END
 from tidemark.spark.operators.session.session_merging import (
@@ -101,7 +101,7 @@ class CountedState(SessionState):
 
     def written(self, merged: DataFrame, epoch: int, watermark: int) -> DataFrame:  # noqa: ARG002
         """Return sessions as they are to be stored."""
-        return merged.selectExpr(*self.columns, f"{parameters(epoch)[0]} AS {EPOCH}", *KEPT)
+        return merged.selectExpr(*self.columns, f"{runtime_literals(epoch)[0]} AS {EPOCH}", *KEPT)
 
 
 class CountedMerging(SessionMerging):
@@ -119,13 +119,13 @@ class CountedMerging(SessionMerging):
         self._rules = rules
         self._due = _after(watermark)
 
-    def merged(self, fresh: DataFrame, stored: DataFrame | None, gone: int) -> DataFrame:
+    def merged(self, fresh: DataFrame, stored: DataFrame | None, expired_end: int) -> DataFrame:
         """Return all sessions of the keys there are, with what is kept of them; ``fresh`` holds elements of one time and gap at most."""
-        numbered = self.numbered(fresh, stored, gone)
+        numbered = self.numbered(fresh, stored, expired_end)
         if stored is None:
             numbered = numbered.selectExpr("*", *(f"CAST(NULL AS {kind}) AS {name}" for name, kind in _KINDS.items()))
         rules = self._rules
-        told = self._in_turn(numbered) if rules.ordered else numbered
+        ordered = self._in_turn(numbered) if rules.ordered else numbered
         extra = [
             f"min({START}) AS {START}",
             f"max({END}) AS {END}",
@@ -139,9 +139,9 @@ class CountedMerging(SessionMerging):
         if rules.late_count:
             extra.append(f"{_joined(_AT_LATE, COUNTED_LATE)} AS {_JOINED_LATE}")
         if rules.step:
-            place = f"struct({START}, {POSITION})" if POSITION in told.columns else START
+            place = f"struct({START}, {POSITION})" if POSITION in ordered.columns else START
             extra.append(f"least(min({NEXT}), min_by({_FIRST_STEP}, if({_FIRST_STEP} IS NULL, NULL, {place}))) AS {NEXT}")
-        return self._with_kept(self._partials.grouped(told, SESSION, extra=list(map(F.expr, extra))))
+        return self._with_kept(self._partials.grouped(ordered, SESSION, extra=list(map(F.expr, extra))))
 
     def _in_turn(self, rows: DataFrame) -> DataFrame:
         """Return rows with what depends on their order: how many elements come before, and which step the first of them sets."""
@@ -159,12 +159,12 @@ class CountedMerging(SessionMerging):
         early = f"{ROWS} > 0 AND {_REACH} > {self._due}"
         taken = f"if({early}, {ROWS}, 0L)" if rules.phased else ROWS
         step = f"least({START} - pmod({START}, {rules.step or 1}L) + {rules.step or 1}L, {_REACH} - 1)"
-        told = found.selectExpr(
+        with_turn = found.selectExpr(
             *(name for name in map(quoted, found.columns) if name != quoted(_FIRST_STEP)),
             f"{taken} AS {_TAKEN}",
             f"if({early} AND {_FIRST_STEP} IS NULL, {step}, NULL) AS {_FIRST_STEP}",
         )
-        return told.selectExpr("*", f"sum({_TAKEN}) {so_far} AS {_AT}", f"sum({ROWS}) {so_far} AS {_AT_LATE}")
+        return with_turn.selectExpr("*", f"sum({_TAKEN}) {so_far} AS {_AT}", f"sum({ROWS}) {so_far} AS {_AT_LATE}")
 
     def _with_kept(self, merged: DataFrame) -> DataFrame:
         """Return merged sessions with counts, steps, and what was asked for in the epoch."""
@@ -183,14 +183,14 @@ class CountedMerging(SessionMerging):
             NEXT: NEXT if rules.step else "CAST(NULL AS BIGINT)",
             ASKED: f"({' + '.join(asked)})",
         }
-        gone = {_TAKEN, _JOINED, _JOINED_LATE, _TICKING, *kept}
-        others = [quoted(name) for name in merged.columns if name not in gone]
+        consumed = {_TAKEN, _JOINED, _JOINED_LATE, _TICKING, *kept}
+        others = [quoted(name) for name in merged.columns if name not in consumed]
         return merged.selectExpr("*", *counts).selectExpr(*others, *(f"{sql} AS {name}" for name, sql in kept.items()))
 
 
 def _after(watermark: int) -> str:
     """Return the last end of a session that is due at a watermark."""
-    return parameters(min(watermark, MAX_WATERMARK - 1) + 1)[0]
+    return runtime_literals(min(watermark, MAX_WATERMARK - 1) + 1)[0]
 
 
 def _joined(at: str, counted: str) -> str:

@@ -18,24 +18,24 @@ from tidemark.crashpoints import crash_point
 from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
 from tidemark.spark.columns.expressions import ROWS, quoted
 from tidemark.spark.columns.state_files import overlapping
-from tidemark.spark.operators.base.contract import OperatorContext, bounded
+from tidemark.spark.operators.base.contract import OperatorContext, clamp_watermark
 from tidemark.spark.operators.base.tables import MAIN, stagings
+from tidemark.spark.operators.session.session_epoch import FEW_TOUCHED, OPEN, TAKEN, SessionEpoch
 from tidemark.spark.operators.session.session_merging import HELD, SESSION
-from tidemark.spark.operators.session.session_run import FEW_TOUCHED, OPEN, TAKEN, SessionRun
 from tidemark.state.log.records import OperatorState, StateFile
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from tidemark.spark.operators.session.sessions import SessionStep
+    from tidemark.spark.operators.session.session_runtime import SessionRuntime
 
-PUT_OFF = "put_off"
+DEFERRED = "put_off"
 """The table of what waits; rows as in the main one, but each is only what one epoch adds to a session."""
 
 MANY_OPEN = 5_000
 """Up to so many open sessions, writing all of them anew is as quick."""
 
-MOST_EPOCHS = 16
+MAX_EPOCHS = 16
 """What so many epochs have put off is merged."""
 
 EPOCHS_AHEAD = 4
@@ -47,50 +47,50 @@ EPOCHS_OF_DOUBT = 16
 _WAITED, _ADVANCE, _DOUBT = "__tm_waited", "advance", "doubt"
 
 
-class DeferringSessionRun(SessionRun):
+class DeferringSessionEpoch(SessionEpoch):
     """Sessions that fire at their end, in one epoch."""
 
-    def __init__(self, step: SessionStep, setting: OperatorContext) -> None:
-        super().__init__(step, setting)
-        self._doubt = max(0, setting.before.counters.get(_DOUBT, 0) - 1)
+    def __init__(self, runtime: SessionRuntime, context: OperatorContext) -> None:
+        super().__init__(runtime, context)
+        self._doubt = max(0, context.before.counters.get(_DOUBT, 0) - 1)
 
     @property
-    def _waiting(self) -> list[StateFile]:
-        return self.tables.files(PUT_OFF)
+    def _deferred_files(self) -> list[StateFile]:
+        return self.tables.files(DEFERRED)
 
     @property
     def _open_files(self) -> Sequence[StateFile]:
-        return [*self.tables.files(), *self._waiting]
+        return [*self.tables.files(), *self._deferred_files]
 
     def _take(self, fresh: DataFrame, older: Sequence[StateFile]) -> None:
-        if not self._may_put_off(older):
+        if not self._may_defer(older):
             super()._take(fresh, older)
         else:
             kept = fresh.persist(StorageLevel.MEMORY_AND_DISK)
             try:
-                if self._put_off(kept):
+                if self._defer(kept):
                     return
                 self._doubt = EPOCHS_OF_DOUBT
                 super()._take(kept, older)
             finally:
                 kept.unpersist()
-        self.tables.drop(self._waiting)
+        self.tables.drop(self._deferred_files)
 
-    def _may_put_off(self, older: Sequence[StateFile]) -> bool:
-        before, waiting = self.setting.before, self._waiting
+    def _may_defer(self, older: Sequence[StateFile]) -> bool:
+        before, deferred_files = self.context.before, self._deferred_files
         many = self._open_before > MANY_OPEN and any(file.part == MAIN for file in older)
-        few = max(before.counters.get(TAKEN, 0), sum(file.rows for file in waiting)) * FEW_TOUCHED <= self._open_before
-        advance, due = before.counters.get(_ADVANCE), self.step.next_timer(before)
+        few = max(before.counters.get(TAKEN, 0), sum(file.rows for file in deferred_files)) * FEW_TOUCHED <= self._open_before
+        advance, due = before.counters.get(_ADVANCE), self.runtime.next_timer(before)
         soon = advance is None or (due is not None and due <= before.watermark + EPOCHS_AHEAD * advance)
-        simple = not self._remembers and self.node.assigner.domain == "event" and not self.setting.ends and not self._doubt
-        return simple and many and few and not soon and len(stagings(waiting)) < MOST_EPOCHS
+        simple = not self._remembers and self.node.assigner.domain == "event" and not self.context.ends and not self._doubt
+        return simple and many and few and not soon and len(stagings(deferred_files)) < MAX_EPOCHS
 
-    def _put_off(self, fresh: DataFrame) -> bool:
+    def _defer(self, fresh: DataFrame) -> bool:
         """Write the input by itself; return whether that will do: not if some of it is late unless it joins what is stored."""
-        before, observation = self.setting.before.watermark, Observation()
-        merged = self._merging.merged(fresh, None, self._gone)
+        before, observation = self.context.before.watermark, Observation()
+        merged = self._merging.merged(fresh, None, self._expired_end)
         observed = self._observed(merged, observation, touched=True).where(f"{SESSION} > 0")
-        files = self.tables.write(self._state.written(observed, self.setting.epoch, before), PUT_OFF)
+        files = self.tables.write(self._state.written(observed, self.context.epoch, before), DEFERRED)
         if observation.get["late"]:
             self.tables.drop(files)
             return False
@@ -99,24 +99,24 @@ class DeferringSessionRun(SessionRun):
 
     def _stored(self, older: Sequence[StateFile], of: DataFrame | None) -> DataFrame:
         """Return stored sessions, with what waits to be merged into them."""
-        waiting = [file for file in older if file.part == PUT_OFF]
-        if not waiting:
+        deferred_files = [file for file in older if file.part == DEFERRED]
+        if not deferred_files:
             return super()._stored(older, of)
-        put_off = self._state.rows(waiting, self._gone)
-        keys = list(map(quoted, self.step.partials.keys))
-        asked = None if of is None else of.select(*keys).union(put_off.select(*keys))
+        deferred = self._state.rows(deferred_files, self._expired_end)
+        keys = list(map(quoted, self.runtime.partials.keys))
+        asked = None if of is None else of.select(*keys).union(deferred.select(*keys))
         merged = super()._stored([file for file in older if file.part == MAIN], asked)
         self._merging.further = (f"max({_WAITED}) AS {_WAITED}",)
-        waited = self._state.as_of(put_off, self.setting.before.watermark).withColumn(_WAITED, F.lit(1))
+        waited = self._state.as_of(deferred, self.context.before.watermark).withColumn(_WAITED, F.lit(1))
         return merged.withColumn(_WAITED, F.lit(0)).unionByName(waited)
 
     def open_sessions(self) -> DataFrame | None:
         """Return all sessions that are not gone, with what waits merged into them; None where nothing is stored."""
         found = super().open_sessions()
-        if found is None or not self._waiting:
+        if found is None or not self._deferred_files:
             return found
         nothing = found.where("false").selectExpr(*self._state.columns, f"1L AS {ROWS}")
-        return self._merging.merged(nothing, found, self._gone).where(f"{SESSION} > 0")
+        return self._merging.merged(nothing, found, self._expired_end).where(f"{SESSION} > 0")
 
     @property
     def _touched(self) -> str:
@@ -124,30 +124,30 @@ class DeferringSessionRun(SessionRun):
 
     def emit(self, watermark: int, observation: Observation) -> DataFrame | None:
         """Return the panes due at a watermark, None where there cannot be any; merges before what may be due is put off."""
-        low, high = bounded(self.setting.before.watermark + 2), bounded(watermark + 1)
-        if self._waiting and (overlapping(self._waiting, MIN_WATERMARK, high) or overlapping(self.tables.files(), low, high)):
-            self._settle()
+        low, high = clamp_watermark(self.context.before.watermark + 2), clamp_watermark(watermark + 1)
+        if self._deferred_files and (overlapping(self._deferred_files, MIN_WATERMARK, high) or overlapping(self.tables.files(), low, high)):
+            self._merge_deferred()
         return super().emit(watermark, observation)
 
-    def _settle(self) -> None:
+    def _merge_deferred(self) -> None:
         """Merge what waits with the sessions it belongs to; one Spark job, and one that looks for them."""
-        waiting, before = self._waiting, self.setting.before.watermark
-        put_off = self._state.rows(waiting, self._gone).selectExpr(*self._state.columns, f"1L AS {ROWS}")
-        main = [file for file in self.tables.files() if file.max_time is None or file.max_time > self._gone]
+        deferred_files, before = self._deferred_files, self.context.before.watermark
+        deferred = self._state.rows(deferred_files, self._expired_end).selectExpr(*self._state.columns, f"1L AS {ROWS}")
+        main = [file for file in self.tables.files() if file.max_time is None or file.max_time > self._expired_end]
         self._merging.further = ()
-        merged = self._merging.merged(put_off, super()._stored(main, put_off), MIN_WATERMARK)
+        merged = self._merging.merged(deferred, super()._stored(main, deferred), MIN_WATERMARK)
         held = Observation()
         written = merged.where(f"{SESSION} > 0 AND {ROWS} > 0").observe(held, F.expr(f"sum({HELD}) AS held"))
-        files = self.tables.write(self._state.written(written, self.setting.epoch, before))
-        self.tables.drop(waiting)
+        files = self.tables.write(self._state.written(written, self.context.epoch, before))
+        self.tables.drop(deferred_files)
         if self.counts is not None:
             self.tables.added = files
-        merged_away = (held.get["held"] or 0) + sum(file.rows for file in waiting)
+        merged_away = (held.get["held"] or 0) + sum(file.rows for file in deferred_files)
         self._found[OPEN] = self._found.get(OPEN, self._open_before) + sum(file.rows for file in files) - merged_away
         crash_point("state-staged")
 
     def snapshot(self) -> OperatorState:
         """Return the operator's state after this epoch."""
         self._found[_DOUBT] = self._doubt
-        self._found[_ADVANCE] = min(self.watermark - self.setting.before.watermark, 2**62)
+        self._found[_ADVANCE] = min(self.watermark - self.context.before.watermark, 2**62)
         return super().snapshot()

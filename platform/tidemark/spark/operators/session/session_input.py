@@ -19,17 +19,17 @@ from tidemark.errors import UserCodeError
 from tidemark.graph.model.aggregates import Aggregate
 from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.windows.assigners import DynamicSession, Session
-from tidemark.spark.columns.expressions import POSITION, ROWS, START, TIME, VERDICT
-from tidemark.spark.columns.tallies import ALIVE, DEAD, Tally
-from tidemark.spark.operators.aligned.absorbing import FIRST_START, LATEST
+from tidemark.spark.columns.expressions import POSITION, ROW_STATUS, ROWS, START, TIME
+from tidemark.spark.columns.row_counts import FILTERED_START, PASSING, RowCounter
+from tidemark.spark.operators.aligned.pre_aggregation import FIRST_START, LATEST
 from tidemark.spark.operators.base.partials import Partials
-from tidemark.spark.operators.base.runtime_literals import parameters
+from tidemark.spark.operators.base.runtime_literals import runtime_literals
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 END = "__tm_end"
-LONGEST_GAP = 2**53
+MAX_GAP_MS = 2**53
 """As for gaps in the definition; greater ones would leave the range of SQL's timestamps."""
 
 _SLOT = "__tm_slot"
@@ -64,46 +64,52 @@ class SessionInput:
         return self._single is not None
 
     @property
-    def plain(self) -> bool:
+    def can_fuse_counts(self) -> bool:
         """Whether rows that dropped out before can be grouped beside the others."""
-        return self.gap is not None and self._partials.plain
+        return self.gap is not None and self._partials.can_fuse_counts
 
     def bounded(self, rows: DataFrame, now: int) -> DataFrame:
         """Return rows with the bounds of the session that each would be alone; ``now`` is the epoch's processing time."""
         start = self._start(now)
         return rows.withColumn(START, F.expr(start)).withColumn(END, F.expr(f"{START} + {self._gap(rows)}"))
 
-    def may_be_late(self, gone: int) -> str:
-        """Return the condition of bounded rows whose being late depends on others; ``gone`` is the last end of which nothing is kept.
+    def may_be_late(self, expired_end: int) -> str:
+        """Return the condition of bounded rows whose being late depends on others; ``expired_end`` is the last of which nothing is kept.
 
         With a gap of their own, rows that are not late themselves can save later ones, so all up to the last that may be late count.
         """
-        return f"{END} <= {parameters(gone, varying=START)[0]}" if self.gap else f"{START} < {parameters(gone, varying=START)[0]}"
+        return (
+            f"{END} <= {runtime_literals(expired_end, varying=START)[0]}"
+            if self.gap
+            else f"{START} < {runtime_literals(expired_end, varying=START)[0]}"
+        )
 
-    def grouped(self, rows: DataFrame, now: int, gone: int) -> DataFrame:
+    def grouped(self, rows: DataFrame, now: int, expired_end: int) -> DataFrame:
         """Return partials of rows that are in one session for certain, with ``ROWS`` and, with gaps of their own, ``POSITION``."""
-        return self._grouped(self.bounded(rows, now), gone)
+        return self._grouped(self.bounded(rows, now), expired_end)
 
-    def grouped_with_dead(self, rows: DataFrame, now: int, gone: int, tally: Tally) -> DataFrame:
-        """Return the same of the living among rows with verdicts, and tally all of them by group; only where ``plain``."""
-        alive = f"{VERDICT} = {ALIVE}"
-        told = rows.selectExpr(
-            *(f"if({alive}, {name}, NULL) AS {name}" for name in sorted(self._partials.columns_read)),
+    def grouped_with_filtered(self, rows: DataFrame, now: int, expired_end: int, counter: RowCounter) -> DataFrame:
+        """Return the same of the living among rows with verdicts, and tally all of them by group; only where ``can_fuse_counts``."""
+        passing = f"{ROW_STATUS} = {PASSING}"
+        with_status = rows.selectExpr(
+            *(f"if({passing}, {name}, NULL) AS {name}" for name in sorted(self._partials.columns_read)),
             # Far from any other time, so that the dead are in groups of their own.
-            f"if({alive}, {self._start(now)}, {DEAD}L + {VERDICT}) AS {START}",
+            f"if({passing}, {self._start(now)}, {FILTERED_START}L + {ROW_STATUS}) AS {START}",
             TIME,
         )
         observation = Observation()
-        groups = self._grouped(told.withColumn(END, F.expr(f"{START} + {self.gap}L")), gone, F.expr(f"max({TIME}) AS {LATEST}"))
-        tallied = groups.observe(observation, *tally.of_groups(LATEST, observation))
+        groups = self._grouped(
+            with_status.withColumn(END, F.expr(f"{START} + {self.gap}L")), expired_end, F.expr(f"max({TIME}) AS {LATEST}")
+        )
+        tallied = groups.observe(observation, *counter.group_metrics(LATEST, observation))
         return tallied.where(f"{START} >= {FIRST_START}L").drop(LATEST)
 
     def _start(self, now: int) -> str:
-        return TIME if self._assigner.domain == "event" else parameters(now, varying=TIME)[0]
+        return TIME if self._assigner.domain == "event" else runtime_literals(now, varying=TIME)[0]
 
-    def _grouped(self, bounded: DataFrame, gone: int, *more: Column) -> DataFrame:
+    def _grouped(self, bounded: DataFrame, expired_end: int, *more: Column) -> DataFrame:
         # The dead are in groups of their own: what they have for a time is far from any other, and no time to do sums with.
-        safe = f"({END} > {parameters(gone, varying=START)[0]} AND {START} >= {FIRST_START}L)"
+        safe = f"({END} > {runtime_literals(expired_end, varying=START)[0]} AND {START} >= {FIRST_START}L)"
         bounds = [F.expr(f"min({START}) AS {START}"), F.expr(f"max({END}) AS {END}"), F.expr(f"count(1) AS {ROWS}")]
         if self.gap:
             # Odd numbers are buckets, even ones elements that may be late.
@@ -157,7 +163,7 @@ class SessionInput:
             f"concat('the gap {quoted_text} of a session is ', coalesce(CAST({gap} AS STRING), 'null'), ', not a positive number of "
             "milliseconds; filter such elements before the window, or give them a gap: coalesce(...)')"
         )
-        return f"if({gap} BETWEEN 1L AND {LONGEST_GAP}L, {gap}, CAST(raise_error({wrong}) AS BIGINT))"
+        return f"if({gap} BETWEEN 1L AND {MAX_GAP_MS}L, {gap}, CAST(raise_error({wrong}) AS BIGINT))"
 
 
 def _single_partials(node: WindowNode, partials: Partials) -> Mapping[str, str] | None:

@@ -1,10 +1,11 @@
 """Sessions merged: which elements are late, which sessions touch one another, and what becomes of them.
 
-An element is late if, merged with what is there at its turn, its session ends at or before ``gone``, the last end of which nothing is
-kept. What is there lasts beyond ``gone``, so an element that is early enough to be late touches any session of its key that begins no
-later than it ends. Hence, in order of a key's elements, all are late until one ends after ``gone``, or no earlier than the first stored
-session begins; from then on none is. That is a running maximum of ends, and so is the question whether a session touches those before
-it: one sort by key and time, behind one shuffle, answers both. Where the late ones end nothing else begins, so that they disturb no one.
+An element is late if, merged with what is there at its turn, its session ends at or before ``expired_end``, the last end of which nothing
+is kept. What is there lasts beyond ``expired_end``, so an element that is early enough to be late touches any session of its key that
+begins no later than it ends. Hence, in order of a key's elements, all are late until one ends after ``expired_end``, or no earlier than the
+first stored session begins; from then on none is. That is a running maximum of ends, and so is the question whether a session touches those
+before it: one sort by key and time, behind one shuffle, answers both. Where the late ones end nothing else begins, so that they disturb no
+one.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pyspark.sql import functions as F
 from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
 from tidemark.spark.columns.expressions import POSITION, ROWS, START, quoted
 from tidemark.spark.operators.base.partials import Partials
-from tidemark.spark.operators.base.runtime_literals import literal, parameters
+from tidemark.spark.operators.base.runtime_literals import literal, runtime_literals
 from tidemark.spark.operators.session.session_input import END
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ MERGED_PANES = (
 
 
 @dataclass(frozen=True)
-class Judged:
+class ClassifiedRows:
     """Rows in order within their keys, with the conditions that say which are late and which begin a session."""
 
     rows: DataFrame
@@ -76,16 +77,16 @@ def over(keys: Sequence[str], order: str) -> str:
     return f"{by}ORDER BY {order}"
 
 
-def judged(rows: DataFrame, keys: Sequence[str], gone: int, stored: DataFrame | None) -> Judged:
+def classify_rows(rows: DataFrame, keys: Sequence[str], expired_end: int, stored: DataFrame | None) -> ClassifiedRows:
     """Return which rows are late.
 
     Args:
         rows: with bounds; input with ``POSITION`` where gaps differ, and sessions from state.
         keys: their key columns, quoted.
-        gone: the last end of which nothing is kept.
+        expired_end: the last end of which nothing is kept.
         stored: keys and bounds of sessions in state, all of which end later; None for none.
     """
-    floor = parameters(gone + 1, varying=START)[0]
+    floor = runtime_literals(expired_end + 1, varying=START)[0]
     order = over(keys, f"{START}, {POSITION}" if POSITION in rows.columns else START)
     before = f"OVER ({order} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
     if stored is None:
@@ -98,7 +99,7 @@ def judged(rows: DataFrame, keys: Sequence[str], gone: int, stored: DataFrame | 
         floor = f"least({floor}, {_FIRST})"
     late = f"greatest({_REACH}, {END}) < {floor}"
     begins = f"({_REACH} IS NULL OR {_REACH} < {START} OR {_REACH} < {floor})"
-    return Judged(reached, late, begins, order)
+    return ClassifiedRows(reached, late, begins, order)
 
 
 class SessionMerging:
@@ -116,18 +117,18 @@ class SessionMerging:
         self.further: tuple[str, ...] = ()
         """What else to gather of rows that are merged with stored ones."""
 
-    def merged(self, fresh: DataFrame, stored: DataFrame | None, gone: int) -> DataFrame:
+    def merged(self, fresh: DataFrame, stored: DataFrame | None, expired_end: int) -> DataFrame:
         """Return all sessions of the keys there are, merged as far as they go, by ``SESSION``; late elements, too.
 
         Args:
             fresh: an epoch's input, as ``SessionInput`` makes it.
             stored: live sessions from state; None for none.
-            gone: the last end of which nothing is kept.
+            expired_end: the last end of which nothing is kept.
 
         Returns:
             Keys, ``SESSION``, bounds, partials, ``ROWS`` of the input, ``HELD`` stored sessions, and of these what is remembered.
         """
-        numbered = self.numbered(fresh, stored, gone)
+        numbered = self.numbered(fresh, stored, expired_end)
         extra = [f"min({START}) AS {START}", f"max({END}) AS {END}", f"sum({ROWS}) AS {ROWS}"]
         if stored is None:
             merged = self._partials.grouped(numbered, SESSION, extra=list(map(F.expr, extra)))
@@ -135,10 +136,10 @@ class SessionMerging:
         extra += [f"count_if({ROWS} = 0) AS {HELD}", *(MERGED_PANES if self._remembers else ()), *self.further]
         return self._partials.grouped(numbered, SESSION, extra=list(map(F.expr, extra)))
 
-    def numbered(self, fresh: DataFrame, stored: DataFrame | None, gone: int) -> DataFrame:
+    def numbered(self, fresh: DataFrame, stored: DataFrame | None, expired_end: int) -> DataFrame:
         """Return the rows of the input and of state with the ``SESSION`` each is in; arguments as for ``merged``."""
         rows = fresh if stored is None else fresh.unionByName(stored.withColumn(ROWS, F.expr("0L")), allowMissingColumns=True)
-        found = judged(rows, self.keys, gone, stored)
-        told = found.rows.selectExpr("*", f"{found.late} AS {_LATE}").selectExpr("*", f"NOT {_LATE} AND {found.begins} AS {_BEGINS}")
+        found = classify_rows(rows, self.keys, expired_end, stored)
+        classified = found.rows.selectExpr("*", f"{found.late} AS {_LATE}").selectExpr("*", f"NOT {_LATE} AND {found.begins} AS {_BEGINS}")
         number = f"sum(if({_BEGINS}, 1L, 0L)) OVER ({found.order} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
-        return told.selectExpr("*", f"if({_LATE}, {START} + {LATE_SESSIONS}L, {number}) AS {SESSION}").where(f"{END} IS NOT NULL")
+        return classified.selectExpr("*", f"if({_LATE}, {START} + {LATE_SESSIONS}L, {number}) AS {SESSION}").where(f"{END} IS NOT NULL")

@@ -20,7 +20,7 @@ from tidemark.semantics.triggers.builtin_triggers import (
 from tidemark.semantics.triggers.triggers import Trigger
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
 from tidemark.spark.operators.aligned.firing_rules import Times
-from tidemark.spark.operators.base.runtime_literals import parameters
+from tidemark.spark.operators.base.runtime_literals import runtime_literals
 from tidemark.spark.operators.session.session_input import END
 
 NEXT = "__tm_next"
@@ -116,7 +116,7 @@ class SessionRules:
             case ContinuousEventTimeTrigger():
                 return f"CASE WHEN {due_before} THEN {touched} WHEN {due} THEN true ELSE {self._sooner(times)} END"
             case ProcessingTimeTrigger():
-                before, now = parameters(times.clock_before, times.clock, varying=END)
+                before, now = runtime_literals(times.clock_before, times.clock, varying=END)
                 return f"({END} <= {now} AND ({touched} OR {END} > {before}))"
         return self._sooner(times)
 
@@ -127,7 +127,7 @@ class SessionRules:
             case EachEpochTrigger():
                 return has(TOUCHED)
             case ContinuousEventTimeTrigger():
-                return f"coalesce({NEXT} <= {parameters(times.watermark, varying=END)[0]}, false)"
+                return f"coalesce({NEXT} <= {runtime_literals(times.watermark, varying=END)[0]}, false)"
             case ContinuousProcessingTimeTrigger():
                 return has(TICKS) if self.is_at_tick(times) else NEVER
         return NEVER
@@ -136,7 +136,7 @@ class SessionRules:
         """Return the next step of sessions as it is after an epoch; it means nothing for those that are due."""
         if self.step is None:
             return NEXT
-        now, following = parameters(times.watermark, times.watermark - times.watermark % self.step + self.step, varying=END)
+        now, following = runtime_literals(times.watermark, times.watermark - times.watermark % self.step + self.step, varying=END)
         return f"if({NEXT} <= {now}, least({following}, {END} - 1), {NEXT})"
 
 
@@ -148,5 +148,5 @@ def has(bit: int) -> str:
 def due_conditions(times: Times) -> tuple[str, str]:
     """Return the conditions of sessions that were due before an epoch, and that are due after it."""
     bounds = (min(watermark, MAX_WATERMARK - 1) + 1 for watermark in (times.watermark_before, times.watermark))
-    before, now = parameters(*bounds, varying=END)
+    before, now = runtime_literals(*bounds, varying=END)
     return f"{END} <= {before}", f"{END} <= {now}"

@@ -19,7 +19,7 @@ from pyspark.sql.types import StructField
 
 from tidemark.spark.columns.expressions import ROWS, START, quoted, struct_of
 from tidemark.spark.operators.base.partials import Partials
-from tidemark.spark.operators.base.runtime_literals import parameters
+from tidemark.spark.operators.base.runtime_literals import runtime_literals
 from tidemark.spark.operators.base.tables import StateTables, stagings
 from tidemark.spark.operators.session.session_input import END
 from tidemark.spark.operators.session.session_merging import GROWN, NOTHING_OUT, OUT, OUT_KIND, OWN_BOUNDS, PANES, STARTS_OUT, over
@@ -53,26 +53,26 @@ class SessionState:
         self._partials = partials
         self._keys = [quoted(key) for key in partials.keys]
         self._remembers = remembers
-        self._told = remembered
+        self._remembered_columns = remembered
 
-    def rows(self, files: Iterable[StateFile], gone: int, *, bare: bool = False) -> DataFrame:
-        """Return rows that end after ``gone``, those out of date included; ``bare`` ones have keys and bounds only."""
+    def rows(self, files: Iterable[StateFile], expired_end: int, *, bare: bool = False) -> DataFrame:
+        """Return rows that end after ``expired_end``, those out of date included; ``bare`` ones have keys and bounds only."""
         stored = self._tables.read(files)
-        found = stored.where(f"{END} > {parameters(gone, varying=END)[0]}")
+        found = stored.where(f"{END} > {runtime_literals(expired_end, varying=END)[0]}")
         columns = [*self._keys, START, END]
         if not bare:
             columns += [EPOCH, *map(quoted, self._partials.columns), *self._remembered(stored.columns)]
         return found.selectExpr(*columns)
 
-    def newest(self, files: Sequence[StateFile], gone: int, *, of: DataFrame | None = None) -> DataFrame:
-        """Return rows that end after ``gone`` and are not out of date, as far as these files tell.
+    def newest(self, files: Sequence[StateFile], expired_end: int, *, of: DataFrame | None = None) -> DataFrame:
+        """Return rows that end after ``expired_end`` and are not out of date, as far as these files tell.
 
         Args:
             files: to be read.
-            gone: the last end of which nothing is wanted.
+            expired_end: the last end of which nothing is wanted.
             of: the keys to look at, few enough to be sent everywhere; None for all.
         """
-        rows = self.rows(files, gone)
+        rows = self.rows(files, expired_end)
         if of is not None:
             rows = self.of_keys(rows, of)
         if len(stagings(files)) <= 1:
@@ -96,7 +96,7 @@ class SessionState:
         kept = self.columns
         if not self._remembers:
             return rows.selectExpr(*kept)
-        fired = f"({PENDING} AND {END} - 1 <= {parameters(watermark)[0]})"
+        fired = f"({PENDING} AND {END} - 1 <= {runtime_literals(watermark)[0]})"
         return rows.selectExpr(
             *kept,
             f"{PANES} + if({fired}, 1, 0) AS {PANES}",
@@ -106,7 +106,7 @@ class SessionState:
 
     def written(self, merged: DataFrame, epoch: int, watermark: int) -> DataFrame:
         """Return merged sessions as they are to be stored, before their epoch fires; ``watermark`` is that after the epoch before."""
-        number, before = parameters(epoch, watermark)
+        number, before = runtime_literals(epoch, watermark)
         marks = [f"{ROWS} > 0 OR {END} - 1 > {before} AS {PENDING}", PANES, OUT, GROWN] if self._remembers else []
         return merged.selectExpr(*self.columns, f"{number} AS {EPOCH}", *marks)
 
@@ -119,7 +119,11 @@ class SessionState:
         """Return what is remembered of rows; those that were written without allowed lateness have not fired as long as they are there."""
         if not self._remembers:
             return []
-        none = {**self._told, OUT: _bounds_of_starts(self._told[GROWN])} if STARTS_OUT in stored else self._told
+        none = (
+            {**self._remembered_columns, OUT: _bounds_of_starts(self._remembered_columns[GROWN])}
+            if STARTS_OUT in stored
+            else self._remembered_columns
+        )
         return [f"coalesce({name}, {other}) AS {name}" if name in stored else f"{other} AS {name}" for name, other in none.items()]
 
 

@@ -20,23 +20,23 @@ from tidemark.spark.columns.expressions import POSITION, START, TIME, quoted
 from tidemark.spark.columns.replaced_sessions import replaced_sessions
 from tidemark.spark.columns.state_files import overlapping
 from tidemark.spark.operators.aligned.firing_rules import Times
-from tidemark.spark.operators.base.contract import OperatorContext, bounded
-from tidemark.spark.operators.base.runtime_literals import parameters
+from tidemark.spark.operators.base.contract import OperatorContext, clamp_watermark
+from tidemark.spark.operators.base.runtime_literals import runtime_literals
 from tidemark.spark.operators.base.stored_columns import require_partials
 from tidemark.spark.operators.base.windows import ElementCounts, Panes
 from tidemark.spark.operators.session.session_counting import COUNTED, COUNTED_LATE, CountedMerging, CountedState
+from tidemark.spark.operators.session.session_epoch import NEXT_END, OPEN, SessionEpoch, newest
 from tidemark.spark.operators.session.session_input import END
 from tidemark.spark.operators.session.session_merging import GROWN, OUT, PANES, SESSION
 from tidemark.spark.operators.session.session_rules import ASKED, FIRED, NEVER, NEXT, TICKS, SessionRules, due_conditions
-from tidemark.spark.operators.session.session_run import NEXT_END, OPEN, SessionRun, newest
+from tidemark.spark.operators.session.session_runtime import SessionRuntime, least_end
 from tidemark.spark.operators.session.session_state import EPOCH
-from tidemark.spark.operators.session.sessions import SessionStep, least_end
 from tidemark.state.log.records import OperatorState, StateFile
 
 _CLOCK, _STEP = "processing_time", "next_step"
 
 
-class TriggeredSessionStep(SessionStep):
+class TriggeredSessionRuntime(SessionRuntime):
     """One operator.
 
     Args:
@@ -49,9 +49,9 @@ class TriggeredSessionStep(SessionStep):
             raise TypeError("no trigger is given")
         self.rules = SessionRules(node.trigger)
 
-    def begin(self, setting: OperatorContext) -> TriggeredSessionRun:
+    def begin(self, context: OperatorContext) -> TriggeredSessionEpoch:
         """Return the operator at work on an epoch."""
-        return TriggeredSessionRun(self, setting)
+        return TriggeredSessionEpoch(self, context)
 
     def next_timer(self, state: OperatorState) -> int | None:
         """Return the watermark at which a session may come to its end or its next step, as far as is known."""
@@ -88,18 +88,18 @@ class TriggeredSessionStep(SessionStep):
         )
 
 
-class TriggeredSessionRun(SessionRun):
+class TriggeredSessionEpoch(SessionEpoch):
     """Sessions with a trigger in one epoch."""
 
-    step: TriggeredSessionStep
+    runtime: TriggeredSessionRuntime
 
-    def __init__(self, step: TriggeredSessionStep, setting: OperatorContext) -> None:
-        super().__init__(step, setting)
-        require_partials(self.tables, END, step.node)
+    def __init__(self, runtime: TriggeredSessionRuntime, context: OperatorContext) -> None:
+        super().__init__(runtime, context)
+        require_partials(self.tables, END, runtime.node)
         self._remembers = True
-        self._state = CountedState(self.tables, step.partials, step.rules)
-        self._merging = CountedMerging(step.partials, step.rules, setting.before.watermark)
-        if step.rules.ordered:
+        self._state = CountedState(self.tables, runtime.partials, runtime.rules)
+        self._merging = CountedMerging(runtime.partials, runtime.rules, context.before.watermark)
+        if runtime.rules.ordered:
             # Elements of different times are taken one by one.
             self._alone = MAX_WATERMARK
         self._panes: Observation | None = None
@@ -107,8 +107,8 @@ class TriggeredSessionRun(SessionRun):
     @cached_property
     def times(self) -> Times:
         """Of the epoch; to be asked for when its watermark is known."""
-        clock = self.setting.processing_time
-        return Times(self.setting.before.watermark, self.watermark, self.setting.before.counters.get(_CLOCK, clock), clock)
+        clock = self.context.processing_time
+        return Times(self.context.before.watermark, self.watermark, self.context.before.counters.get(_CLOCK, clock), clock)
 
     @property
     def further_counts(self) -> dict[str, tuple[str | None, str]]:
@@ -119,7 +119,7 @@ class TriggeredSessionRun(SessionRun):
         absorbed = super()._counted(observation, files, touched=touched)
         step = observation.get[_STEP]
         self._found[_STEP] = min(
-            MAX_WATERMARK if step is None else step, self.setting.before.counters.get(_STEP, MAX_WATERMARK) if touched else MAX_WATERMARK
+            MAX_WATERMARK if step is None else step, self.context.before.counters.get(_STEP, MAX_WATERMARK) if touched else MAX_WATERMARK
         )
         return absorbed
 
@@ -129,7 +129,7 @@ class TriggeredSessionRun(SessionRun):
         self.watermark = watermark
         if self.tables.empty:
             return None
-        rules, times = self.step.rules, self.times
+        rules, times = self.runtime.rules, self.times
         condition = rules.fires(times)
         candidates = None if condition == NEVER else self._candidates()
         if candidates is None:
@@ -138,7 +138,7 @@ class TriggeredSessionRun(SessionRun):
         firing = candidates.where(condition)
         fired = firing.selectExpr(
             *self._state.columns,
-            f"{parameters(self.setting.epoch)[0]} AS {EPOCH}",
+            f"{runtime_literals(self.context.epoch)[0]} AS {EPOCH}",
             f"{PANES} + 1 AS {PANES}",
             *(OUT, GROWN, COUNTED, COUNTED_LATE),
             f"{rules.next_step(times)} AS {NEXT}",
@@ -154,11 +154,11 @@ class TriggeredSessionRun(SessionRun):
         )
         written = self.tables.write(counted)
         if self._ahead is not None:
-            self._look_ahead(self._ahead)
+            self._read_next(self._ahead)
         crash_point("state-staged")
-        return self.step.panes(self.tables.read(written), times) if written else None
+        return self.runtime.panes(self.tables.read(written), times) if written else None
 
-    def panes_out(self, observation: Observation) -> Panes:
+    def emitted_panes(self, observation: Observation) -> Panes:
         """Return the counts of panes that were written."""
         del observation
         found = self._panes.get if self._panes is not None else {}
@@ -169,49 +169,49 @@ class TriggeredSessionRun(SessionRun):
     def _candidates(self) -> DataFrame | None:
         """Return sessions that may fire, as they are in this epoch, None where there are none."""
         added = self.tables.added if self.counts is not None else []
-        alive = [file for file in self.tables.files() if file.max_time is None or file.max_time > self._gone]
-        if self._looks_at_all() and alive:
-            return self._now(self._looking_at_all(self._state.newest(alive, self._gone)))
-        parts = [self._state.rows(added, self._gone)] if added else []
-        span = self.step.rules.ending(self.times)
-        older = self._ended([file for file in alive if file not in set(added)], alive, *span) if span else None
+        open_files = [file for file in self.tables.files() if file.max_time is None or file.max_time > self._expired_end]
+        if self._scans_all() and open_files:
+            return self._now(self._with_next_of_all(self._state.newest(open_files, self._expired_end)))
+        parts = [self._state.rows(added, self._expired_end)] if added else []
+        span = self.runtime.rules.ending(self.times)
+        older = self._ended([file for file in open_files if file not in set(added)], open_files, *span) if span else None
         parts += [older] if older is not None else []
         return self._now(reduce(DataFrame.unionByName, parts)) if parts else None
 
-    def _looks_at_all(self) -> bool:
+    def _scans_all(self) -> bool:
         """Whether any session may fire, or an epoch without input is to find out which is next."""
-        rules = self.step.rules
-        step = self._found.get(_STEP, self.setting.before.counters.get(_STEP, MIN_WATERMARK))
+        rules = self.runtime.rules
+        step = self._found.get(_STEP, self.context.before.counters.get(_STEP, MIN_WATERMARK))
         return self.counts is None or rules.is_at_tick(self.times) or (rules.step is not None and step <= self.watermark)
 
-    def _looking_at_all(self, rows: DataFrame) -> DataFrame:
+    def _with_next_of_all(self, rows: DataFrame) -> DataFrame:
         """Return rows that will tell what is next after this epoch: an end, and a step of event time."""
-        rules, times = self.step.rules, self.times
-        now = parameters(times.clock if rules.ends_by_clock else bounded(times.watermark + 1), varying=END)[0]
+        rules, times = self.runtime.rules, self.times
+        now = runtime_literals(times.clock if rules.ends_by_clock else clamp_watermark(times.watermark + 1), varying=END)[0]
         step = f"if({due_conditions(times)[1]}, NULL, {rules.next_step(times)})"
         self._ahead = Observation()
         return rows.observe(self._ahead, F.expr(f"min(CASE WHEN {END} > {now} THEN {END} END) AS end"), F.expr(f"min({step}) AS step"))
 
-    def _look_ahead(self, observation: Observation) -> None:
+    def _read_next(self, observation: Observation) -> None:
         found = observation.get
         for name, value in ((NEXT_END, found["end"]), (_STEP, found["step"])):
             self._found[name] = MAX_WATERMARK if value is None else value
 
-    def _ended(self, older: Sequence[StateFile], alive: Sequence[StateFile], low: int, high: int) -> DataFrame | None:
+    def _ended(self, older: Sequence[StateFile], open_files: Sequence[StateFile], low: int, high: int) -> DataFrame | None:
         """Return what earlier epochs wrote, this one did not, and ends in (low, high]."""
-        low = max(low, self._gone)
+        low = max(low, self._expired_end)
         if low >= high or not overlapping(older, low + 1, high):
             return None
-        last, this = parameters(high, self.setting.epoch, varying=END)
+        last, this = runtime_literals(high, self.context.epoch, varying=END)
         # What makes a row out of date ends no earlier.
-        relevant = overlapping(alive, low + 1, MAX_WATERMARK)
+        relevant = overlapping(open_files, low + 1, MAX_WATERMARK)
         return self._state.newest(relevant, low).where(f"{END} <= {last} AND {EPOCH} <> {this}")
 
     def _now(self, rows: DataFrame) -> DataFrame:
         """Return stored sessions as they are in this epoch: what earlier ones asked for is over, and steps of the clock go on."""
-        rules, before = self.step.rules, self.setting.before.watermark
-        ticks = f"if({END} > {parameters(bounded(before + 1), varying=END)[0]}, {TICKS}, 0)" if rules.phased else f"{TICKS}"
-        (this,) = parameters(self.setting.epoch, varying=END)
+        rules, before = self.runtime.rules, self.context.before.watermark
+        ticks = f"if({END} > {runtime_literals(clamp_watermark(before + 1), varying=END)[0]}, {TICKS}, 0)" if rules.phased else f"{TICKS}"
+        (this,) = runtime_literals(self.context.epoch, varying=END)
         asked = f"if({EPOCH} = {this}, {ASKED}, {ticks})"
         found = self._state.as_of(rows, before)
         return found.selectExpr(*(quoted(name) for name in found.columns if name != ASKED), f"{asked} AS {ASKED}")
@@ -219,4 +219,4 @@ class TriggeredSessionRun(SessionRun):
     def snapshot(self) -> OperatorState:
         """Return the operator's state after this epoch."""
         state = super().snapshot()
-        return OperatorState(state.definition, state.files, state.watermark, {**state.counters, _CLOCK: self.setting.processing_time})
+        return OperatorState(state.definition, state.files, state.watermark, {**state.counters, _CLOCK: self.context.processing_time})

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
 from tidemark.spark.columns.expressions import START
-from tidemark.spark.operators.aligned.absorbing import AbsorbingRun
-from tidemark.spark.operators.aligned.sliced import SlicedRun
-from tidemark.spark.operators.aligned.triggered import TriggeredRun
-from tidemark.spark.operators.aligned.tumbling import TumblingRun
+from tidemark.spark.operators.aligned.pre_aggregation import AlignedEpoch
+from tidemark.spark.operators.aligned.sliced import SlicedEpoch
+from tidemark.spark.operators.aligned.triggered import TriggeredEpoch
+from tidemark.spark.operators.aligned.tumbling import TumblingEpoch
 from tidemark.spark.operators.aligned.two_stacks import END, Ends
 from tidemark.spark.operators.base.windows import WindowEpoch
-from tidemark.spark.operators.count.counted import CountedRun
+from tidemark.spark.operators.count.counted import CountedEpoch
 from tidemark.spark.operators.count.counted_frames import SLICE
-from tidemark.spark.operators.session.session_run import SessionRun
+from tidemark.spark.operators.session.session_epoch import SessionEpoch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -39,37 +39,37 @@ def open_windows(run: WindowEpoch) -> OpenWindows | None:
     None where nothing is stored.
     """
     match run:
-        case SessionRun():
+        case SessionEpoch():
             sessions = run.open_sessions()
             return None if sessions is None else OpenWindows(sessions, _at(START), _at(END))
-        case CountedRun():
+        case CountedEpoch():
             slices = run.open_slices()
-            first = f"{SLICE} * {run.step.frames.width}L AS first_element"
+            first = f"{SLICE} * {run.runtime.frames.width}L AS first_element"
             return None if slices is None else OpenWindows(slices, more=(first,))
-        case AbsorbingRun():
+        case AlignedEpoch():
             files = run.tables.files()
             return _absorbed(run, run.merged_for_compaction(files)) if files else None
     raise TypeError(f"no windows of partials in {type(run).__name__}")
 
 
-def _absorbed(run: AbsorbingRun, rows: DataFrame) -> OpenWindows:
-    if isinstance(run, TumblingRun):
-        return OpenWindows(rows, _at(START), _at(f"{START} + {run.step.size}L"))
-    if isinstance(run, TriggeredRun):
-        return OpenWindows(rows, _at(START), _at(END)) if run.step.slices is not None else OpenWindows(rows)
-    if isinstance(run, SlicedRun):
+def _absorbed(run: AlignedEpoch, rows: DataFrame) -> OpenWindows:
+    if isinstance(run, TumblingEpoch):
+        return OpenWindows(rows, _at(START), _at(f"{START} + {run.runtime.size}L"))
+    if isinstance(run, TriggeredEpoch):
+        return OpenWindows(rows, _at(START), _at(END)) if run.runtime.slices is not None else OpenWindows(rows)
+    if isinstance(run, SlicedEpoch):
         return _sliced(run, rows)
     raise TypeError(f"no windows of {type(run).__name__}")
 
 
-def _sliced(run: SlicedRun, rows: DataFrame) -> OpenWindows:
+def _sliced(run: SlicedEpoch, rows: DataFrame) -> OpenWindows:
     """Return the windows that slices lie in; a window is merged of all its slices."""
-    slices = run.step.slices
+    slices = run.runtime.slices
     known = [file.max_time for file in run.tables.files()]
     last = max((slices.last_end_of(time) if time is not None else MAX_WATERMARK for time in known), default=MAX_WATERMARK)
-    covered = run.step.in_windows(rows, Ends(run.expired_end + slices.ends, last))
+    covered = run.runtime.in_windows(rows, Ends(run.expired_end + slices.ends, last))
     start = f"{END} - 1L - pmod({END} - 1L - {slices.offset}L, {slices.span}L)" if slices.growing else f"{END} - {slices.span}L"
-    return OpenWindows(run.step.partials.grouped(covered, END), _at(start), _at(END))
+    return OpenWindows(run.runtime.partials.grouped(covered, END), _at(start), _at(END))
 
 
 def _at(milliseconds: str) -> str:

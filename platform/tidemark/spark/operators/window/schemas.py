@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import types as T
 
-from tidemark.graph.operators.window.execution import is_native
+from tidemark.graph.operators.window.execution import is_incremental
 from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.windows.assigners import DynamicSession
 from tidemark.spark.columns.expressions import POSITION, TIME, struct_of
@@ -39,7 +39,7 @@ class WindowSchemas(OperatorSchemas):
     def state(self) -> T.StructType:
         """Return keys, and partials or the columns of elements."""
         partials = self._partials
-        if is_native(self._node):
+        if is_incremental(self._node):
             return nullable(self._groups())
         names = {name: column for (name, _), column in zip(self._node.keys, partials.keys, strict=True)}
         key_types = self._rows.select(*partials.key_columns).schema
@@ -63,9 +63,9 @@ class WindowSchemas(OperatorSchemas):
             pane = pane.add("replaces", REPLACED_TYPE)
         return T.StructType([*keyed, *bounds, *made, *pane]).add(TIME, "long").add(POSITION, _POSITION)
 
-    def neutral(self) -> DataFrame | None:
+    def empty_accumulators(self) -> DataFrame | None:
         """Return a row with the partials of no elements."""
-        return self._rows.agg(*self._partials.creations) if is_native(self._node) else None
+        return self._rows.agg(*self._partials.creations) if is_incremental(self._node) else None
 
     def _groups(self) -> T.StructType:
         return self._rows.groupBy(*self._partials.key_columns).agg(*self._partials.creations).schema

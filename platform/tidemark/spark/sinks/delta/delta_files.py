@@ -40,7 +40,7 @@ class Bounds:
         # Both are of one column, so either text or numbers.
         return cast("int", self.low) <= cast("int", other.high) and cast("int", other.low) <= cast("int", self.high)
 
-    def may_hold(self, values: Iterable[Value | None]) -> bool:
+    def may_contain(self, values: Iterable[Value | None]) -> bool:
         """Whether one of some values may be in the column."""
         return any(self.meets(Bounds(nulls=1, only_nulls=True) if value is None else Bounds(value, value, 0)) for value in values)
 
@@ -100,14 +100,14 @@ def bounds_of_staged(file: StagedFile, types: Mapping[str, object]) -> dict[str,
     return found
 
 
-def may_hold(file: LiveFile, changes: Sequence[Mapping[str, Bounds]]) -> bool:
+def may_contain(file: LiveFile, changes: Sequence[Mapping[str, Bounds]]) -> bool:
     """Whether a file may have a row whose columns all lie within the bounds of one of some changes."""
     return any(all(bounds.meets(file.columns.get(name, UNKNOWN)) for name, bounds in change.items()) for change in changes)
 
 
-def having(files: Iterable[LiveFile], column: str, values: Collection[Value | None]) -> list[LiveFile]:
+def files_containing(files: Iterable[LiveFile], column: str, values: Collection[Value | None]) -> list[LiveFile]:
     """Return the files in which a column may have one of some values."""
-    return [file for file in files if file.columns.get(column, UNKNOWN).may_hold(values)]
+    return [file for file in files if file.columns.get(column, UNKNOWN).may_contain(values)]
 
 
 def _bounds_of_files(actions: pa.Table, name: str, kind: object, rows: Sequence[int | None]) -> list[Bounds]:

@@ -35,8 +35,8 @@ def lost_of(paths: Iterable[str], table: DeltaTable, store: JobStore) -> list[st
     """
     own = {path for path in paths if path.startswith(STAGED)}
     there = {file.path for folder in {path.rpartition("/")[0] for path in own} for file in store.list(folder)}
-    gone = own - there
-    return sorted(gone.intersection(file.path for file in live_files(table))) if gone else []
+    missing = own - there
+    return sorted(missing.intersection(file.path for file in live_files(table))) if missing else []
 
 
 def leave_out_lost(table: DeltaTable, store: JobStore, metadata: Mapping[str, str]) -> bool:

@@ -17,7 +17,7 @@ from deltalake import DeltaTable, Schema
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.crashpoints import crash_point
 from tidemark.errors import ConservationError
-from tidemark.savepoints.delta.table_versions import kept_ms
+from tidemark.savepoints.delta.table_versions import retention_ms
 from tidemark.savepoints.delta.vacuuming import vacuum
 from tidemark.spark.sinks.delta.delta_commits import add_actions, new_attempt, remove_actions, rewrite, sweep_attempts
 from tidemark.spark.sinks.delta.delta_files import LiveFile, live_files
@@ -38,7 +38,7 @@ NEW_TABLE: Final[Mapping[str, str | None]] = {
 }
 """Settings of tables that Tidemark makes; whoever makes or alters a table may choose others."""
 
-LOOK_EVERY: Final = 16
+CHECK_EVERY: Final = 16
 """Publications from one look at the table's files to the next."""
 
 LOG_EVERY: Final = 100
@@ -47,7 +47,7 @@ MIN_FILES: Final = 32
 """Files of about one size that are merged; twice as many of the smallest."""
 
 MAX_FILES: Final = 128
-MOST_MERGES: Final = 8
+MAX_MERGES: Final = 8
 _OURS: Final = "tidemark-"
 _STAGING: Final = re.compile(rf"\b{_OURS}[^/]+(?=/)")
 
@@ -60,14 +60,14 @@ class Maintenance:
         output: that writes to the table.
         store: at the table.
         rewriter: merges files.
-        needed: versions of the table that savepoints need; whatever the table's settings say, these stay readable. None as long as
-            nobody has looked: then nothing old is given up.
+        protected_versions: versions of the table that savepoints need; whatever the table's settings say, these stay readable. None as long
+            as nobody has looked: then nothing old is given up.
     """
 
     output: str
     store: JobStore
     rewriter: Rewriter
-    needed: frozenset[int] | None = None
+    protected_versions: frozenset[int] | None = None
     _log_is_due: bool = field(default=False, init=False)
     _published: int = field(default=0, init=False)
     _vacuumed_at: int | None = field(default=None, init=False)
@@ -82,22 +82,22 @@ class Maintenance:
         """
         number, self._published = self._published, self._published + 1
         self._log_is_due |= number % LOG_EVERY == 0
-        if number % LOOK_EVERY and not (self._log_is_due and self.needed is not None):
+        if number % CHECK_EVERY and not (self._log_is_due and self.protected_versions is not None):
             return
         table.update_incremental()
-        if number % LOOK_EVERY == 0 and _may_rewrite(table):
+        if number % CHECK_EVERY == 0 and _may_rewrite(table):
             self._compact(table, folder)
         if number == 0:
             # Of a process before this one; what it began is dead once this one has committed something.
             sweep_attempts(self.store, table, folder)
-        if self._log_is_due and self.needed is not None:
+        if self._log_is_due and self.protected_versions is not None:
             self._log_is_due = False
             if table.metadata().configuration.get("delta.enableExpiredLogCleanup") != "false" and not self._needs_old_log(table):
                 self._shorten_log(table)
             self._vacuum(table)
 
     def _compact(self, table: DeltaTable, folder: str) -> None:
-        for _ in range(MOST_MERGES):
+        for _ in range(MAX_MERGES):
             # Looked at anew each time: a version of someone else's may have been loaded together with the last merge.
             group = next(iter(due(live_files(table), self.rewriter.file_bytes)), None)
             if group is None or not self._merge(table, group, folder):
@@ -126,10 +126,10 @@ class Maintenance:
 
     def _needs_old_log(self, table: DeltaTable) -> bool:
         """Whether a savepoint needs an entry of the log that is about to be given up; then it stays as it is."""
-        if not self.needed:
+        if not self.protected_versions:
             return False
-        written = self.store.modified_ms(f"_delta_log/{min(self.needed):020d}.json")
-        return written is None or SYSTEM_CLOCK.now_ms() - written > kept_ms(table.metadata().configuration) // 2
+        written = self.store.modified_ms(f"_delta_log/{min(self.protected_versions):020d}.json")
+        return written is None or SYSTEM_CLOCK.now_ms() - written > retention_ms(table.metadata().configuration) // 2
 
     def _shorten_log(self, table: DeltaTable) -> None:
         """Have deltalake delete expired entries of the log, unless there are links in it: deltalake deletes what lies behind them, too."""
@@ -146,7 +146,7 @@ class Maintenance:
         if self._vacuumed_at is not None and now - self._vacuumed_at < VACUUM_EVERY_MS:
             return
         self._vacuumed_at = now
-        gone = vacuum(table, self.store, self.needed or ())
+        gone = vacuum(table, self.store, self.protected_versions or ())
         for folder in sorted({found[0] for path in gone if (found := _STAGING.search(path))}):
             # Spark's checksums are left, and nothing else needs the folder.
             if not any(file.path.endswith(".parquet") for file in self.store.list(folder)):

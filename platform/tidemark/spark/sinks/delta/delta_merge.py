@@ -19,7 +19,7 @@ from tidemark.crashpoints import crash_point
 from tidemark.errors import ConservationError, PublishError, SinkError
 from tidemark.graph.checks.upsert_keys import END, START
 from tidemark.spark.sinks.delta.delta_commits import add_actions, add_columns, new_attempt, remove_actions, rewrite, sweep_attempts
-from tidemark.spark.sinks.delta.delta_files import Bounds, LiveFile, bounds_of_staged, having, live_files, may_hold
+from tidemark.spark.sinks.delta.delta_files import Bounds, LiveFile, bounds_of_staged, files_containing, live_files, may_contain
 from tidemark.spark.sinks.delta.delta_rewrite import Change, Rewriter
 from tidemark.state.delta.delta_tags import MODE, REWRITE_FOLDER
 from tidemark.state.log.records import StagedFile
@@ -31,7 +31,7 @@ ATTEMPTS: Final = 10
 FEW_FILES: Final = 4
 """Reading the keys of so few files costs no more than finding out which of them need not be read."""
 
-MOST_STARTS: Final = 500
+MAX_STARTS: Final = 500
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Merge:
                 return
             sweep_attempts(store, table, self.folder)
             logger.info("output %r: another commit came before that of epoch %d; it is worked out anew", self.output, self.epoch)
-        raise others_were_faster(self.output, self.epoch, str(store.location))
+        raise commit_conflict(self.output, self.epoch, str(store.location))
 
     def _attempt(self, table: DeltaTable, rewriter: Rewriter) -> bool:
         # Of rows that stay every column does, also those that new rows no longer have.
@@ -97,11 +97,11 @@ class Merge:
         types = self._types
         keys = {key: types[key] for key in self.change.upsert.keys}
         changes = [change for file in self.change.files for change in self._bounds(file, keys)]
-        files = [file for file in live_files(table, keys) if unquote(file.path) not in own and may_hold(file, changes)]
+        files = [file for file in live_files(table, keys) if unquote(file.path) not in own and may_contain(file, changes)]
         if len(files) > FEW_FILES and types.get(START) == "timestamp" and START in keys:
             # An early window and a late one in one epoch have all that lies between within their bounds.
-            starts = rewriter.starts(self.change, MOST_STARTS)
-            files = files if starts is None else having(files, START, starts)
+            starts = rewriter.starts(self.change, MAX_STARTS)
+            files = files if starts is None else files_containing(files, START, starts)
         for file in files:
             if not file.rewritable:
                 raise SinkError(
@@ -142,7 +142,7 @@ class Merge:
             )
 
 
-def others_were_faster(output: str, epoch: int | None, place: str) -> PublishError:
+def commit_conflict(output: str, epoch: int | None, place: str) -> PublishError:
     """Return the error for a publication that another commit came before each time; without an epoch, for a place taken as it is."""
     what = "of a committed epoch could not be published" if epoch is not None else "could not be taken as it is"
     return PublishError(

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 
 from tidemark.errors import SinkError
 from tidemark.savepoints.delta.table_entries import read_entry
-from tidemark.savepoints.delta.table_position import Lost, followed, is_continued, lost_at_once, position_of
+from tidemark.savepoints.delta.table_position import LostEpochs, follow_log, is_continued, lost_at_once, position_of
 from tidemark.spark.sinks.delta.delta_lost_files import lost_files, lost_of
 from tidemark.spark.sinks.staging.missing import Expected, OutputPosition, data_files_lost
 from tidemark.state.log.records import SinkPosition
@@ -55,7 +55,7 @@ class DeltaPosition(OutputPosition):
             StoreError: its log cannot be read.
         """
         try:
-            self._look()
+            self._checked_table()
             if not self._all_seen and self.known is not None and self.known.since >= 0:
                 # Once in a process: what was deleted while no driver ran may be of any epoch.
                 self._require_files(lambda table: [file.path for file in lost_files(table, self.store)])
@@ -77,13 +77,13 @@ class DeltaPosition(OutputPosition):
         if entry is not None:
             self._require_files(lambda table: lost_of(entry.added, table, self.store))
 
-    def _require_files(self, look: Callable[[DeltaTable], list[str]]) -> None:
+    def _require_files(self, find_lost: Callable[[DeltaTable], list[str]]) -> None:
         table = self._opened(fresh=False)
-        lost = look(table) if table is not None else []
+        lost = find_lost(table) if table is not None else []
         if table is not None and lost:
             raise data_files_lost(self.output, self.job, str(self.store.location), table.version(), lost)
 
-    def _look(self) -> None:
+    def _checked_table(self) -> None:
         if self.known is None:
             self._begin()
             return
@@ -101,7 +101,7 @@ class DeltaPosition(OutputPosition):
         if table is not None:
             self._follow(known, table)
 
-    def moved(self, table: DeltaTable, lineage: str, epoch: int) -> None:
+    def published(self, table: DeltaTable, lineage: str, epoch: int) -> None:
         """Learn that an epoch was published; the table is at the newest version that this process knows of."""
         known = self.known
         if known is None or known.epoch < 0:
@@ -109,7 +109,7 @@ class DeltaPosition(OutputPosition):
             self.known, self.expected = None, Expected(newest=(lineage, epoch))
             self.known = position_of(table, self.store, lineage=lineage, epoch=epoch)
             return
-        found = followed(known, table, self.store, job=self.job, say=self._say)
+        found = follow_log(known, table, self.store, job=self.job, on_change=self._log)
         # Where somebody was faster than the commit, the next look refuses.
         if isinstance(found, SinkPosition):
             self.known = replace(found, lineage=lineage, epoch=epoch)
@@ -135,16 +135,16 @@ class DeltaPosition(OutputPosition):
             why = (
                 "there is no table any more" if table is None else f"its newest transaction is of epoch {'none' if done is None else done}"
             )
-            raise self.missing(SinkPosition(lineage=lineage, epoch=epoch), Lost(-1 if table is None else table.version(), why))
+            raise self.missing(SinkPosition(lineage=lineage, epoch=epoch), LostEpochs(-1 if table is None else table.version(), why))
         self.known = position_of(table, self.store, lineage=lineage, epoch=epoch)
 
     def _follow(self, known: SinkPosition, table: DeltaTable) -> None:
         table.update_incremental()
-        found = followed(known, table, self.store, job=self.job, say=self._say)
-        if isinstance(found, Lost):
+        found = follow_log(known, table, self.store, job=self.job, on_change=self._log)
+        if isinstance(found, LostEpochs):
             raise self.missing(known, found)
         self.known = found
 
-    def _say(self, change: str) -> None:
+    def _log(self, change: str) -> None:
         text = "output %r: somebody else changed rows that were published to %s: %s; the job goes on"
         logger.warning(text, self.output, self.store.location, change)

@@ -9,13 +9,13 @@ from deltalake import DeltaTable, Transaction
 
 from tidemark.crashpoints import crash_point
 from tidemark.errors import MissingEpochsError
-from tidemark.savepoints.delta.missing_records import Retained, missing_of, to_publish_again
-from tidemark.savepoints.delta.table_changes import Shown, shown_epochs
+from tidemark.savepoints.delta.missing_records import Retained, epochs_to_republish, missing_of
+from tidemark.savepoints.delta.table_changes import ShownEpochs, shown_epochs
 from tidemark.savepoints.delta.table_entries import read_entry
 from tidemark.savepoints.delta.table_position import is_continued
 from tidemark.spark.sinks.delta.delta_commits import add_actions, add_columns, rewrite
 from tidemark.spark.sinks.delta.delta_lost_files import lost_files
-from tidemark.spark.sinks.delta.delta_merge import ATTEMPTS, Merge, others_were_faster
+from tidemark.spark.sinks.delta.delta_merge import ATTEMPTS, Merge, commit_conflict
 from tidemark.spark.sinks.delta.delta_rewrite import Change, Rewriter
 from tidemark.spark.sinks.delta.delta_upsert import Upsert, replaced_starts
 from tidemark.spark.sinks.staging.staging import folder_of
@@ -77,7 +77,7 @@ class Republishing:
             raise self._refused(why)
         shown = self._shown(table, self._seen(position))
         replaces = any(self._replaces(record) for record in retained.records)
-        records, refusal = to_publish_again(retained, shown, in_order=replaces)
+        records, refusal = epochs_to_republish(retained, shown, in_order=replaces)
         if refusal:
             raise self._refused(refusal)
         for record in records:
@@ -128,9 +128,9 @@ class Republishing:
                 table, add_actions(output.files), table.schema(), transaction=transaction, metadata=tags
             ):
                 return
-        raise others_were_faster(self._output, record.epoch, str(self._store.location))
+        raise commit_conflict(self._output, record.epoch, str(self._store.location))
 
-    def _shown(self, table: DeltaTable, seen: int = -1) -> Shown:
+    def _shown(self, table: DeltaTable, seen: int = -1) -> ShownEpochs:
         entry_at: Callable[[int], object] = cache(lambda version: read_entry(self._store, version))
         return shown_epochs(entry_at, table.version(), job=self._job, seen=seen)  # type: ignore[arg-type]  # what a cache returns has no type
 

@@ -95,9 +95,9 @@ class SparkRewriter:
 
     def starts(self, change: Change, limit: int) -> list[int | None] | None:
         """Return the window starts of the rows that go."""
-        gone = change.upsert.gone(self._new(change))
-        name = change.upsert.gone_columns[change.upsert.keys.index(START)]
-        found = gone.select(F.unix_micros(name)).distinct().limit(limit + 1).collect()
+        replaced = change.upsert.replaced_keys(self._new(change))
+        name = change.upsert.replaced_key_columns[change.upsert.keys.index(START)]
+        found = replaced.select(F.unix_micros(name)).distinct().limit(limit + 1).collect()
         return None if len(found) > limit else [row[0] for row in found]
 
     def touched(self, change: Change, files: Sequence[LiveFile]) -> dict[str, int]:
@@ -108,18 +108,18 @@ class SparkRewriter:
         keys = (F.col(quoted(key)) for key in change.upsert.keys)
         # A column of the user's may be called _metadata, too.
         old = old.select(*keys, old.metadataColumn("_metadata").getField("file_path").alias(_FILE))
-        gone = change.upsert.gone(self._new(change))
-        hit = old.join(gone, change.upsert.matches(old, gone), "left_semi").groupBy(_FILE).count().collect()
+        replaced = change.upsert.replaced_keys(self._new(change))
+        hit = old.join(replaced, change.upsert.matches(old, replaced), "left_semi").groupBy(_FILE).count().collect()
         # Of two paths that end alike the longer one is meant.
         paths = sorted((file.path for file in files), key=len, reverse=True)
         return {next(path for path in paths if unquote(uri).endswith(f"/{path}")): count for uri, count in hit}
 
     def survivors(self, schema: str, change: Change, files: Sequence[LiveFile], folder: str) -> list[StagedFile]:
         """Write the rows of some files that stay into a folder; keys of usual number are broadcast, so that nothing is shuffled."""
-        gone = change.upsert.gone(self._new(change))
+        replaced = change.upsert.replaced_keys(self._new(change))
 
         def kept(old: DataFrame) -> DataFrame:
-            return old.join(gone, change.upsert.matches(old, gone), "left_anti")
+            return old.join(replaced, change.upsert.matches(old, replaced), "left_anti")
 
         return self._write(files, schema_of_text(schema), folder, kept)
 

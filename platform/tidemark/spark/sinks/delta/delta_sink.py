@@ -22,21 +22,21 @@ from tidemark.errors import PublishError, SinkError, StoreError, TidemarkError
 from tidemark.locations import Location
 from tidemark.savepoints.delta.delta_log_damage import damaged_entry, require_no_empty_entry, unreadable
 from tidemark.savepoints.delta.missing_records import Retained
-from tidemark.savepoints.delta.result_tables import is_blank, judge_table
+from tidemark.savepoints.delta.result_tables import check_table, is_blank
 from tidemark.savepoints.model.stored_types import stored_columns
 from tidemark.savepoints.model.table_columns import lists_starts
-from tidemark.savepoints.model.verdict import refusal
+from tidemark.savepoints.model.verdict import incompatible_outputs_error
 from tidemark.spark.columns.error_text import first_line
 from tidemark.spark.sinks.delta.delta_commits import add_actions, add_columns, append
 from tidemark.spark.sinks.delta.delta_lost_files import leave_out_lost
 from tidemark.spark.sinks.delta.delta_maintenance import NEW_TABLE, Maintenance
-from tidemark.spark.sinks.delta.delta_merge import ATTEMPTS, Merge, others_were_faster
+from tidemark.spark.sinks.delta.delta_merge import ATTEMPTS, Merge, commit_conflict
 from tidemark.spark.sinks.delta.delta_position import DeltaPosition
 from tidemark.spark.sinks.delta.delta_republish import Republishing
 from tidemark.spark.sinks.delta.delta_rewrite import APPENDED_BYTES, UPSERTED_BYTES, Change, Rewriter, SparkRewriter
 from tidemark.spark.sinks.delta.delta_upsert import Upsert, replaced_starts
 from tidemark.spark.sinks.staging.missing import Expected, staged_files_lost
-from tidemark.spark.sinks.staging.staging import Vacancy, folder_of
+from tidemark.spark.sinks.staging.staging import Occupancy, folder_of
 from tidemark.state.delta.delta_tags import COLUMNS_FOR, CREATED, EPOCH, JOB, LINEAGE, LOST_FILES, MAINTENANCE
 from tidemark.state.encoding.redaction import without_secrets
 from tidemark.state.log.records import EpochRecord, OutputRecord, SinkPosition
@@ -91,9 +91,9 @@ class DeltaSink:
         self._at = DeltaPosition(name, job, self.staging, self._opened)
         self._republishing = Republishing(name, job, self.staging, self._rewriter)
 
-    def keep(self, versions: frozenset[int] | None) -> None:
+    def protect_versions(self, versions: frozenset[int] | None) -> None:
         """Say which versions of the table savepoints need; None where that is not known: then nothing old is given up."""
-        self._maintenance.needed = versions
+        self._maintenance.protected_versions = versions
 
     @property
     def location(self) -> str:
@@ -124,10 +124,10 @@ class DeltaSink:
 
     def adopt(self) -> None:
         """Take the table as it is for what it should be; files that are deleted are taken out of it, since nobody can read it with them."""
-        with self._mending("taken as it is"):
+        with self._repairing("taken as it is"):
             table = self._opened(fresh=True)
             if table is not None and not leave_out_lost(table, self.staging, {**self._job, MAINTENANCE: LOST_FILES}):
-                raise others_were_faster(self._name, None, self.location)
+                raise commit_conflict(self._name, None, self.location)
             self._at.adopt()
 
     def missing(self, retained: Retained) -> tuple[EpochRecord, ...]:
@@ -141,19 +141,19 @@ class DeltaSink:
 
     def require_republishable(self, retained: Retained) -> None:
         """Raise MissingEpochsError when what the table no longer holds of some epochs cannot be published again."""
-        with self._mending():
+        with self._repairing():
             self._republishing.due(self._opened(fresh=True), retained, self._at.known)
 
     def republish(self, retained: Retained) -> tuple[int, ...]:
         """Publish again what the table no longer holds of some epochs; returns the numbers of all that were since it was whole."""
-        with self._mending():
+        with self._repairing():
             epochs = self._republishing.run(self._opened(fresh=True), retained, self._at.known)
         newest = retained.records[-1]
         self._at.adopt((newest.lineage, newest.epoch))
         return epochs
 
     @contextmanager
-    def _mending(self, how: str = "published again") -> Iterator[None]:
+    def _repairing(self, how: str = "published again") -> Iterator[None]:
         try:
             yield
         except (DeltaError, OSError, PySparkException, Py4JError) as error:
@@ -178,18 +178,18 @@ class DeltaSink:
             self.upsert.require_keys(schema, self._name)
         table = self._open()
         if table is not None and self._is_blank(table):
-            self.make(schema)
+            self.create(schema)
         elif table is not None:
             self._require_fit(table, text)
         self._checked = text
 
     @property
-    def vacancy(self) -> Vacancy:
+    def occupancy(self) -> Occupancy:
         """Whether there is no table yet, or one without rows that this job has made."""
         table = self._open()
         return "missing" if table is None else "empty" if self._is_blank(table) else "taken"
 
-    def make(self, schema: StructType) -> None:
+    def create(self, schema: StructType) -> None:
         """Make the table, without rows; one that this job has made, and that never had rows, gets these columns.
 
         Raises:
@@ -218,9 +218,9 @@ class DeltaSink:
         wanted = stored_columns(json.loads(text))
         keys = self.upsert.keys if self.upsert is not None else None
         self.starts_only = lists_starts(wanted, stored_columns(json.loads(table.schema().to_json())))
-        found = judge_table(self._name, table, self.location, wanted, keys=keys, own=self._own)
+        found = check_table(self._name, table, self.location, wanted, keys=keys, own=self._own)
         if not found.fits:
-            raise refusal([found])
+            raise incompatible_outputs_error([found])
         for finding in found.findings:
             logger.info("output %r: %s", self._name, finding.text())
 
@@ -271,7 +271,7 @@ class DeltaSink:
     def _note(self, table: DeltaTable, lineage: str, epoch: int) -> None:
         """Learn where the table stands now; the epoch is published, and what is not learnt now is at the next look."""
         try:
-            self._at.moved(table, lineage, epoch)
+            self._at.published(table, lineage, epoch)
         except (DeltaError, OSError, TidemarkError) as error:
             self._table = None
             logger.warning("output %r: where its table stands is looked up later: %s", self._name, first_line(error))
@@ -292,7 +292,7 @@ class DeltaSink:
             if add_columns(table, record.schema or "", columns_for):
                 append(table, add_actions(record.files), table.schema(), transaction=transaction, metadata=metadata)
                 return
-        raise others_were_faster(self._name, transaction.version, self.location)
+        raise commit_conflict(self._name, transaction.version, self.location)
 
     def _maintain(self, table: DeltaTable, record: OutputRecord) -> None:
         """Look after the table; the epoch is published, whatever comes of this."""
@@ -311,7 +311,7 @@ class DeltaSink:
         table = self._open()
         return None if table is None else table.transaction_version(self._application(lineage))
 
-    def shown(self) -> frozenset[str]:
+    def visible_files(self) -> frozenset[str]:
         """Return the files of the table's newest version.
 
         Raises:

@@ -120,9 +120,9 @@ class Upsert:
         others = f"filter({entries}, x -> NOT ({own}))"
         return f"exists(flatten(collect_list({others}) OVER (PARTITION BY {rest})), x -> {own})"
 
-    def gone(self, new: DataFrame) -> DataFrame:
-        """Return the keys, under the names of ``gone_columns``, of all rows that new ones replace; some of them twice."""
-        names = self.gone_columns
+    def replaced_keys(self, new: DataFrame) -> DataFrame:
+        """Return the keys, under the names of ``replaced_key_columns``, of all rows that new ones replace; some of them twice."""
+        names = self.replaced_key_columns
         own = new.select(*(_column(key).alias(name) for key, name in zip(self.keys, names, strict=True)))
         entries = self.replaced_by(new.schema)
         if entries is None:
@@ -141,16 +141,16 @@ class Upsert:
         return own.withColumn(_ANY_END, F.lit(False)).unionByName(merged.withColumn(_ANY_END, any_end))
 
     @property
-    def gone_columns(self) -> tuple[str, ...]:
-        """The names of the key columns in ``gone``."""
+    def replaced_key_columns(self) -> tuple[str, ...]:
+        """The names of the key columns in ``replaced_keys``."""
         return tuple(f"__tm_gone_{number}" for number in range(len(self.keys)))
 
-    def matches(self, old: DataFrame, gone: DataFrame) -> Column:
+    def matches(self, old: DataFrame, replaced: DataFrame) -> Column:
         """Return whether a row of the table is among those that go."""
         condition = F.lit(True)
-        for key, name in zip(self.keys, self.gone_columns, strict=True):
-            same = old[quoted(key)].eqNullSafe(gone[name])
-            condition = condition & (gone[_ANY_END] | same if key == END and _ANY_END in gone.columns else same)
+        for key, name in zip(self.keys, self.replaced_key_columns, strict=True):
+            same = old[quoted(key)].eqNullSafe(replaced[name])
+            condition = condition & (replaced[_ANY_END] | same if key == END and _ANY_END in replaced.columns else same)
         return condition
 
 

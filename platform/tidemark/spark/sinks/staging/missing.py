@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tidemark.errors import MissingEpochsError
-from tidemark.savepoints.delta.table_position import Lost
+from tidemark.savepoints.delta.table_position import LostEpochs
 from tidemark.state.log.records import SinkPosition
 from tidemark.state.store.store import JobStore
 
@@ -48,14 +48,14 @@ class OutputPosition:
         self.expected = expected
         self.known = self.known if self.known is not None else expected.position
 
-    def missing(self, known: SinkPosition, lost: Lost) -> MissingEpochsError:
+    def missing(self, known: SinkPosition, lost: LostEpochs) -> MissingEpochsError:
         """Return the error that the place no longer holds what was published to it."""
         before = self.expected.position
         exact = before is None or known.epoch != before.epoch
         return missing_error(self.output, self.job, str(self.store.location), known, lost, exact=exact)
 
 
-def missing_error(output: str, job: str, place: str, known: SinkPosition, lost: Lost, *, exact: bool = False) -> MissingEpochsError:
+def missing_error(output: str, job: str, place: str, known: SinkPosition, lost: LostEpochs, *, exact: bool = False) -> MissingEpochsError:
     """Return the error for a place that no longer holds what was published to it.
 
     Args:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from tidemark.state.log.records import OutputRecord
 
-Vacancy = Literal["missing", "empty", "taken"]
+Occupancy = Literal["missing", "empty", "taken"]
 """Of an output's place: nothing is there; what the job made there before it had rows; anything else."""
 
 _NAME = re.compile(r".+-\d{12}-[0-9a-f]{8}")

@@ -1,0 +1,40 @@
+"""Where in the user's program something was declared, so that an error can point there."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from tidemark.errors import TidemarkError
+
+_PACKAGE = str(next(folder for folder in Path(__file__).resolve().parents if folder.name == "tidemark")) + "/"
+
+
+def call_site() -> str:
+    """Return ``file:line`` of the innermost caller outside Tidemark; empty if there is none."""
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - inspect.stack() reads every source file on the way
+    while frame is not None and _is_ours(frame):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
+
+
+def _is_ours(frame: FrameType) -> bool:
+    filename = frame.f_code.co_filename
+    if filename == "<string>":
+        # Methods that dataclasses generate have this file name, and so has the user's program under `python -c`.
+        return str(frame.f_globals.get("__name__", "")).startswith("tidemark")
+    return filename.startswith(_PACKAGE)
+
+
+@contextmanager
+def with_call_site(place: str) -> Iterator[None]:
+    """Give the place to errors that come out of the block without one."""
+    try:
+        yield
+    except TidemarkError as error:
+        if error.place is None:
+            error.place = place
+        raise

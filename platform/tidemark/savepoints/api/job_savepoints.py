@@ -1,0 +1,91 @@
+"""Savepoints as a program uses them: by a job, or its name, and where its store is."""
+
+from __future__ import annotations
+
+from tidemark.graph.job.job import Job, require_job
+from tidemark.graph.model.call_site import call_site
+from tidemark.savepoints.core.savepoint_store import SavepointStore
+from tidemark.savepoints.export.export_format import ExportIndex, OnCopy
+from tidemark.savepoints.export.exporting import export_savepoint as export
+from tidemark.savepoints.export.importing import import_savepoint as take_in
+from tidemark.savepoints.model.savepoint import Savepoint
+from tidemark.savepoints.rewind.rewind_abort import abort_rewind as give_up
+from tidemark.savepoints.rewind.rewinding import OnProgress
+from tidemark.state.store.root_store import root_store
+from tidemark.state.store.store import JobStore
+
+
+def savepoints_of(job: Job | str, *, store: str | JobStore | None = None) -> SavepointStore:
+    """Return the savepoints of a job: ``take``, ``list``, ``get``, ``diff``, ``dispose``. Starts no JVM; the job may run.
+
+    Args:
+        job: the job, or its name.
+        store: root of the job store; else the job's own, ``$TIDEMARK_STORE``, or ``.tidemark/jobs``.
+    """
+    if isinstance(job, Job):
+        return SavepointStore(root_store(store, job.store), job.name)
+    if not _is_name(job):
+        require_job(job, "savepoints_of", call_site())
+    return SavepointStore(root_store(store, None), job)
+
+
+def export_savepoint(
+    job: Job | str, name: str, to: str, *, store: str | JobStore | None = None, on_copy: OnCopy | None = None
+) -> ExportIndex:
+    """Copy a savepoint and all it needs into one folder, which can be moved and imported elsewhere; what was broken off goes on.
+
+    Args:
+        job: the job, or its name.
+        name: of the savepoint.
+        to: the folder, local or of an object store.
+        store: root of the job store, as for ``savepoints_of``.
+        on_copy: called after each file.
+
+    Raises:
+        UnknownSavepointError: there is none of that name.
+        DefinitionError: the folder holds something else.
+        CorruptStoreError: a file of the savepoint's is missing.
+    """
+    found = savepoints_of(job, store=store)
+    return export(found.folder, found.get(name), to, on_copy=on_copy)
+
+
+def import_savepoint(
+    job: Job | str, source: str, *, name: str | None = None, store: str | JobStore | None = None, on_copy: OnCopy | None = None
+) -> Savepoint:
+    """Copy an exported savepoint into a job's folder, every file held against its checksum.
+
+    Args:
+        job: the job, or its name; it need not have run yet.
+        source: the folder that was exported to.
+        name: the savepoint's name here; by default the one it had.
+        store: root of the job store, as for ``savepoints_of``.
+        on_copy: called after each file.
+
+    Raises:
+        InvalidNameError: the job has a savepoint of that name.
+        CorruptStoreError: the folder holds no whole export, or a file in it is damaged; nothing was imported.
+    """
+    return take_in(savepoints_of(job, store=store), source, name=name, on_copy=on_copy)
+
+
+def abort_rewind(job: Job | str, *, store: str | JobStore | None = None, tell: OnProgress | None = None) -> None:
+    """Give up a rewind that was begun and is not done, as long as no table was put back; the job goes on from where it was.
+
+    Args:
+        job: the job, or its name.
+        store: root of the job store, as for ``savepoints_of``.
+        tell: is told of each step.
+
+    Raises:
+        RewindError: none was begun, or a table was put back already; the message says which.
+        JobRunningError: who rewinds is alive.
+        UpgradeError: it is a step of an upgrade.
+        PublishError: a table cannot be written to; the same call goes on with it.
+    """
+    found = savepoints_of(job, store=store)
+    give_up(found.store, found.job, clock=found.clock, on_progress=tell or (lambda _: None))
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str)

@@ -1,0 +1,266 @@
+"""Holds the stored state of one operator against its declaration now: keys, windows, firing, aggregates, types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final, cast
+
+from tidemark.errors import DefinitionError
+from tidemark.graph.checks.schema_inference import state_columns
+from tidemark.graph.model.nodes import StatefulNode
+from tidemark.graph.operators.changes import DefinitionChange, Kept, Names, entries, renamed
+from tidemark.graph.operators.registry import definition_changes, describe_state, encode, kind_of
+from tidemark.graph.operators.state_names import ELEMENT_ORDER, FUNCTION_PART, element_column, element_name, key_column, partial_column
+from tidemark.savepoints.model.restore_words import LEAVE_BEHIND, by_restore
+from tidemark.savepoints.model.stored_types import (
+    Change,
+    older_columns,
+    shown_type,
+    stored_columns,
+    type_change,
+    type_of_ddl,
+    with_names_of,
+)
+from tidemark.savepoints.model.verdict import Finding, Fit, OperatorVerdict, Rewrite, Status
+from tidemark.state.log.records import OperatorState
+
+_LEAVE_ALL = f"or give the operator a new uid, and leave the old state behind: {LEAVE_BEHIND}"
+
+
+def check_operator(
+    uid: str, state: OperatorState, node: StatefulNode, *, stored_uid: str, names: Names, types: Mapping[str, object] | None
+) -> OperatorVerdict:
+    """Return the verdict on one operator.
+
+    Args:
+        uid: the job's.
+        state: what is stored.
+        node: its declaration now.
+        stored_uid: the uid that the state is stored under.
+        names: what was renamed, or is left behind.
+        types: of its state's columns from now on, by name; None where only the graph was asked.
+    """
+    case = _Case(uid, state, node, names=names, types=types)
+    findings = tuple(case.findings())
+    fits: set[Fit] = {finding.fit for finding in findings}
+    status: Status = "incompatible" if "incompatible" in fits else "migrates" if "migrates" in fits else "compatible"
+    if stored_uid != uid:
+        findings = (Finding(f"its state is that of {stored_uid!r}", "compatible"), *findings)
+    rewrite = Rewrite() if status == "incompatible" else case.rewrite()
+    return OperatorVerdict(uid, stored_uid, status, findings, rewrite)
+
+
+_OF_DISTINCT: Final = frozenset({"collect_set", "count_distinct"})
+
+
+class _Case:
+    """One operator, then and now."""
+
+    def __init__(self, uid: str, state: OperatorState, node: StatefulNode, *, names: Names, types: Mapping[str, object] | None) -> None:
+        self._uid = uid
+        self._state = state
+        self._names = names
+        self._node = node
+        self._old = {key: value for key, value in state.definition.items() if key != "schema"}
+        self._new = encode(node)
+        self._columns = stored_columns(state.definition.get("schema"))
+        self._kept: Kept = kind_of(node).keeps(node)
+        before: Kept = self._kept if not self._columns else "elements" if ELEMENT_ORDER in self._columns else "partials"
+        self._changes = definition_changes(self._old, self._new, names, kept=(before, self._kept))
+        older = older_columns(state.definition.get("schema"))
+        self._older = {new for old, new in self._new_names().items() if old in older}
+        self._wanted = self._as_stored(_known_types(node) if types is None else types)
+        self._check_names()
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield every difference."""
+        for change in self._changes:
+            yield self._finding(change)
+        if not any(change.about in {"kind", "kept"} and change.effect == "other" for change in self._changes):
+            yield from self._type_findings()
+            yield from self._element_findings()
+        if self._without_function:
+            rows = sum(file.rows for file in self._state.files if file.part == FUNCTION_PART)
+            yield Finding("the window function is gone", "migrates", f"what it kept of keys goes with it: {rows:,} rows")
+
+    def rewrite(self) -> Rewrite:
+        """Return how the columns of its state change."""
+        new_names = self._new_names()
+        dropped = [column for change in self._changes if change.effect == "left" for column in self._partials(self._old, change.name)]
+        added = [column for change in self._changes if change.effect == "added" for column in self._partials(self._new, change.name)]
+        if self._kept == "elements":
+            added = list(self._new_elements())
+        widened = {name: self._wanted[name] for name, _ in self._retyped("wider")}
+        return Rewrite(
+            {old: new for old, new in new_names.items() if old != new and old in self._columns},
+            tuple(column for column in dropped if column in self._columns),
+            widened,
+            tuple(added) if self._columns else (),
+            self._without_function,
+        )
+
+    @property
+    def _without_function(self) -> bool:
+        kept = any(file.part == FUNCTION_PART for file in self._state.files)
+        return kept and not ("function" in self._new and self._new.get("aggregates"))
+
+    def _finding(self, change: DefinitionChange) -> Finding:
+        rows = describe_state(self._old, sum(file.rows for file in self._state.files))
+        match change.effect:
+            case "none":
+                return Finding(change.what, "compatible")
+            case "renamed":
+                return Finding(change.what, "migrates")
+            case "added":
+                return Finding(change.what, "migrates", "in windows that are open it covers only elements from now on")
+            case "left":
+                return Finding(change.what, "migrates", f"its part of {rows}")
+            case "gone":
+                return Finding(change.what, "incompatible", f"its part of {rows}", self._fix_of_removed(change.name))
+        what = {"key": "keep the key", "aggregate": "keep the aggregate as it was, and add another beside it"}
+        fix = f"{what.get(change.about, 'undo the change')}{self._rename_hint(change)}, {_LEAVE_ALL}"
+        return Finding(change.what, "incompatible", rows, fix)
+
+    def _fix_of_removed(self, name: str) -> str:
+        was, now = entries(self._old, "aggregates").get(name, {}), entries(self._new, "aggregates")
+        added = (change.name for change in self._changes if change.effect == "added")
+        alike = [each for each in added if {**now.get(each, {}), "name": name, "result": ""} == {**was, "result": ""}]
+        leave = f"leave it behind: {self._renaming(name, None)}"
+        if alike:
+            return f"say that it is called {alike[0]!r} now: {self._renaming(name, alike[0])}; or {leave}"
+        return f"keep the aggregate, or {leave}"
+
+    def _renaming(self, old: str, new: str | None) -> str:
+        return by_restore(f"columns={{{self._uid!r}: {{{old!r}: {new!r}}}}}", f"--column {self._uid}:{old}={new or ''}")
+
+    def _rename_hint(self, change: DefinitionChange) -> str:
+        """Return how to say that a key was renamed, where one is gone and one is new."""
+        keys = [each for each in self._changes if each.about == "key" and each.effect == "other"]
+        gone = [each.name for each in keys if each.what.endswith("is gone")]
+        new = [each.name for each in keys if each.what.endswith("is new")]
+        if change.about != "key" or len(gone) != 1 or len(new) != 1:
+            return ""
+        return f"; if it was only renamed, say so: {self._renaming(gone[0], new[0])}"
+
+    def _type_findings(self) -> Iterator[Finding]:
+        for name, old in self._retyped("wider"):
+            yield Finding(f"{self._shown(name)} was {shown_type(old)} and is now {shown_type(self._wanted[name])}", "migrates")
+        for name, old in self._retyped("other"):
+            was, now = shown_type(old), shown_type(self._wanted[name])
+            fix = f"cast it to {was} before the {kind_of(self._node).noun}, {_LEAVE_ALL}"
+            yield Finding(f"{self._shown(name)} was {was} and is now {now}", "incompatible", "values that do not fit the new type", fix)
+
+    def _retyped(self, how: str) -> list[tuple[str, object]]:
+        """Return the columns, by their new names, whose types change so, with the types that are stored."""
+        changed = {change.name for change in self._changes if change.effect == "other"} - {""}
+        found = []
+        for old, new in self._new_names().items():
+            wanted = self._wanted.get(new)
+            if wanted is None or old not in self._columns or self._owner(new) in changed:
+                continue
+            if self._change_of(new, self._columns[old], wanted) == how:
+                found.append((new, self._columns[old]))
+        return found
+
+    def _change_of(self, column: str, stored: object, wanted: object) -> Change:
+        kind = entries(self._new, "aggregates").get(self._owner(column), {}).get("kind")
+        keys = set(map(key_column, entries(self._new, "keys")))
+        compared = column in keys or kind in _OF_DISTINCT
+        # The fields of distinct combinations are called as the columns are, and are told by their order.
+        same = with_names_of(stored, wanted) if kind in _OF_DISTINCT else stored
+        change = type_change(same, wanted, compared=compared)
+        return "wider" if change == "same" and type_change(stored, wanted) != "same" else change
+
+    def _as_stored(self, types: Mapping[str, object]) -> Mapping[str, object]:
+        """Return types by the names that the stored columns have from now on: letter case does not tell two apart."""
+        stored = {name.lower(): name for name in self._new_names().values()}
+        return {stored.get(name.lower(), name): kind for name, kind in types.items()}
+
+    def _element_findings(self) -> Iterator[Finding]:
+        for old, new in self._new_names().items():
+            if old != new and element_name(old) is not None:
+                what = f"the column {element_name(old)!r} of kept elements is now called {element_name(new)!r}"
+                yield Finding(what, "migrates")
+        again = {column.lower() for column in self._older}
+        for column in self._new_elements():
+            what, null = f"the column {element_name(column)!r} is kept of elements from now on", "those that are stored already"
+            if column.lower() in again:
+                what, null = f"the column {element_name(column)!r} is kept of elements again", "those that came meanwhile"
+            yield Finding(what, "migrates", f"it is null in {null}; a window that is open may have both")
+
+    def _new_elements(self) -> Iterator[str]:
+        """Yield the columns of elements that are needed and not stored."""
+        stored = {new.lower() for new in self._new_names().values() if new not in self._older}
+        if self._kept == "elements" and self._columns:
+            yield from (name for name in self._wanted if element_name(name) is not None and name.lower() not in stored)
+
+    def _new_names(self) -> dict[str, str]:
+        """Return the columns of keys, partials and elements that are stored and stay, with their new names."""
+        found = {}
+        for name in entries(self._old, "keys"):
+            found[key_column(name)] = key_column(renamed(name, self._names))
+        for column in self._columns:
+            element = element_name(column)
+            if element is not None:
+                found[column] = element_column(renamed(element, self._names))
+        for name, entry in entries(self._old, "aggregates").items():
+            if self._kept == "partials" and not (name in self._names and self._names[name] is None):
+                now = renamed(name, self._names)
+                for partial in cast("list[Mapping[str, str]]", entry.get("partials", [])):
+                    found[partial_column(name, partial["name"])] = partial_column(now, partial["name"])
+        return found
+
+    def _partials(self, definition: Mapping[str, object], aggregate: str) -> list[str]:
+        parts = cast("list[Mapping[str, str]]", entries(definition, "aggregates").get(aggregate, {}).get("partials", []))
+        return [partial_column(aggregate, part["name"]) for part in parts]
+
+    def _owner(self, column: str) -> str:
+        """Return the key or aggregate that a column is of."""
+        for name in entries(self._new, "aggregates"):
+            if column in self._partials(self._new, name):
+                return name
+        return next((name for name in entries(self._new, "keys") if key_column(name) == column), "")
+
+    def _shown(self, column: str) -> str:
+        """Return what a column is, in words."""
+        if element_name(column) is not None:
+            return f"the column {element_name(column)!r} of kept elements"
+        owner = self._owner(column)
+        return f"the key {owner!r}" if column == key_column(owner) else f"the state of aggregate {owner!r}"
+
+    def _check_names(self) -> None:
+        """Refuse a map that names nothing that was there, leaves behind what cannot be, or makes two columns one."""
+        known = {*entries(self._old, "keys"), *entries(self._old, "aggregates")}
+        known |= {name for name in map(element_name, self._columns) if name is not None}
+        texts = [str(entry.get("expression")) for entry in entries(self._old, "keys").values()]
+        for entry in entries(self._old, "aggregates").values():
+            texts += cast("list[str]", entry.get("arguments", []))
+            texts += [part["create"] for part in cast("list[Mapping[str, str]]", entry.get("partials", []))]
+        aggregates = sorted(entries(self._old, "aggregates"))
+        for name, new in self._names.items():
+            # A column of the stream is not stored by its name, where only an expression over it is.
+            if name not in known and not any(name in text for text in texts):
+                raise DefinitionError(
+                    f"the map of columns names {name!r}, of which nothing is stored",
+                    fix=f"name those there are: {', '.join(sorted(known)) or 'none'}; stored names stand on the left",
+                    uid=self._uid,
+                )
+            if new is None and name not in aggregates:
+                raise DefinitionError(
+                    f"the map of columns leaves {name!r} behind, and only the state of an aggregate can be",
+                    fix=f"give its new name, or leave an aggregate behind: {', '.join(aggregates) or 'it has none'}",
+                    uid=self._uid,
+                )
+        new_names = [column.lower() for column in self._new_names().values()]
+        twice = sorted({column for column in new_names if new_names.count(column) > 1})
+        if twice:
+            raise DefinitionError(
+                f"with the map of columns two columns of the stored state would be one: {', '.join(map(repr, twice))}",
+                fix=f"give each another name, or leave an aggregate behind, with no new name (--column {self._uid}:NAME=)",
+                uid=self._uid,
+            )
+
+
+def _known_types(node: StatefulNode) -> dict[str, object]:
+    columns = state_columns(node) or {}
+    return {name: None if kind is None else type_of_ddl(kind) for name, kind in columns.items()}

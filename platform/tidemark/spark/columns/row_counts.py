@@ -1,0 +1,175 @@
+"""Counts and maxima of rows, taken in the pass that uses the rows anyway.
+
+A tally is an observation on a DataFrame: it costs no job of its own. Its figures are those of the first action on that
+DataFrame that ran to its end. Spark adds a re-run task of a shuffle stage twice, so the epoch holds each tally against the
+exact counts of what was staged (``tidemark.spark.epoch.conservation``) and recounts where they differ. A window operator that groups
+the rows anyway has them counted by group, behind its shuffle, where nothing is added twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
+
+from tidemark.graph.model.nodes import SourceNode
+from tidemark.semantics.watermarks.watermarks import SplitObservation
+from tidemark.spark.columns.expressions import ROW_STATUS, ROWS, SPLIT, START, TIME
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+MAX_OBSERVED_SPLITS = 16
+"""Beyond so many splits their maxima come from a small groupBy instead: an observation is interpreted per row."""
+
+PASSING = 0
+"""The verdict on a row that goes on."""
+
+MALFORMED = 1
+"""The verdict on a row that the source cannot make sense of."""
+
+FILTERED_START = -(2**62)
+"""Where grouped rows that came to no window are, plus their verdict: far below the start of any window."""
+
+_TOTAL = "total"
+_STATUS = "verdict_"
+_UNKNOWN = "unknown_splits"
+
+
+@dataclass(frozen=True)
+class RowCounts:
+    """What a tally found: rows in all, rows by verdict, and for a source what was seen of each split.
+
+    ``unknown_splits`` counts well-formed rows of splits that the observation was not asked about.
+    """
+
+    total: int
+    by_status: Mapping[int, int]
+    splits: Mapping[str, SplitObservation]
+    unknown_splits: int = 0
+
+    @property
+    def passing(self) -> int:
+        """Rows that go on."""
+        return self.by_status.get(PASSING, 0)
+
+
+class RowCounter:
+    """Counts of one DataFrame whose rows carry a verdict.
+
+    Args:
+        statuses: which verdicts occur beside ALIVE.
+        source: the source whose event times are wanted, if the rows come straight from one.
+        splits: names of its splits as far as they are known.
+    """
+
+    def __init__(self, statuses: Sequence[int], source: SourceNode | None = None, splits: Sequence[str] = ()) -> None:
+        self._statuses = (PASSING, *statuses)
+        self._source = source
+        self._splits = tuple(splits)
+        self._observation = Observation()
+        self._metrics: list[Column] = []
+        self._found: RowCounts | None = None
+
+    @property
+    def by_group(self) -> bool:
+        """Whether splits have to be looked at by a groupBy of their own.
+
+        Many splits would be slow; and an observation takes no FILTER, which a generator's own metrics need.
+        """
+        return len(self._splits) > MAX_OBSERVED_SPLITS or bool(self._source and self._source.watermarks.generator.metrics)
+
+    def attach(self, rows: DataFrame) -> DataFrame:
+        """Return the DataFrame with the observation on it; the first action on it (or on what is made of it) counts."""
+        self._metrics = self._expressions(rows.columns)
+        return rows.observe(self._observation, *self._metrics)
+
+    def group_metrics(self, latest: str, observation: Observation) -> list[Column]:
+        """Return what an observation of grouped rows is to count as well, so that it is this tally's.
+
+        Only for rows without splits. ``latest`` names the column with each group's latest event time.
+        """
+        self._observation = observation
+        self._metrics = self._expressions((ROW_STATUS,))
+        good = f"{START} <> {FILTERED_START + MALFORMED}L"
+        counts = {_TOTAL: "true", f"{_STATUS}{PASSING}": f"{START} > {FILTERED_START + 10**6}L"}
+        counts |= {f"{_STATUS}{status}": f"{START} = {FILTERED_START + status}L" for status in self._statuses if status != PASSING}
+        if self._source is not None:
+            counts["rows_0"] = good
+        summed = [F.expr(f"sum(CASE WHEN {rows} THEN {ROWS} END) AS {name}") for name, rows in counts.items()]
+        return [*summed, F.expr(f"max(CASE WHEN {good} THEN {latest} END) AS time_0")]
+
+    def counts(self) -> RowCounts:
+        """Return the figures; the action must have ended well before."""
+        if self._found is None:
+            self._found = self._read(self._observation.get)
+        return self._found
+
+    def recount(self, rows: DataFrame) -> RowCounts:
+        """Count anew, exactly, by an aggregation of its own; for when tasks were run twice."""
+        self._found = self._read(rows.agg(*self._metrics).first().asDict())  # type: ignore[union-attr]
+        return self._found
+
+    def _expressions(self, columns: Sequence[str]) -> list[Column]:
+        metrics = [F.expr(f"count(1) AS {_TOTAL}")]
+        if ROW_STATUS in columns:
+            metrics += [F.expr(f"count_if({ROW_STATUS} = {status}) AS {_STATUS}{status}") for status in self._statuses]
+        if self._source is None:
+            return metrics
+        good = f"{ROW_STATUS} <> {MALFORMED}"
+        if self.by_group:
+            return metrics
+        if SPLIT not in columns:
+            return metrics + _of_split("0", good)
+        split = f"coalesce({SPLIT}, '')"
+        for number, name in enumerate(self._splits):
+            metrics += _of_split(str(number), f"{good} AND {split} = {_literal(name)}")
+        known = ", ".join(map(_literal, self._splits))
+        unknown = f"{good} AND {split} NOT IN ({known})" if known else good
+        return [*metrics, F.expr(f"count_if({unknown}) AS {_UNKNOWN}")]
+
+    def _read(self, values: Mapping[str, object]) -> RowCounts:
+        numbers = {name: value if isinstance(value, int) else 0 for name, value in values.items()}
+        total = numbers[_TOTAL]
+        by_status = {v: numbers[f"{_STATUS}{v}"] for v in self._statuses if f"{_STATUS}{v}" in values}
+        found: dict[str, SplitObservation] = {}
+        keys = {"": "0"} if "rows_0" in values and not self._splits else {n: str(i) for i, n in enumerate(self._splits)}
+        for name, key in keys.items():
+            if f"rows_{key}" in values:
+                time = values[f"time_{key}"]
+                found[name] = SplitObservation(numbers[f"rows_{key}"], time if isinstance(time, int) else None)
+        return RowCounts(total, by_status or {PASSING: total}, found, numbers.get(_UNKNOWN, 0))
+
+
+def observe_splits(rows: DataFrame, source: SourceNode) -> dict[str, SplitObservation]:
+    """Return what each split of a source showed, by a groupBy: for splits that are new, or too many to observe."""
+    wanted = source.watermarks.generator.metrics
+    split = F.coalesce(F.col(SPLIT), F.lit("")) if SPLIT in rows.columns else F.lit("")
+    grouped = (
+        rows.where(F.col(ROW_STATUS) != MALFORMED)
+        .groupBy(split.alias("split"))
+        .agg(
+            F.count(F.lit(1)).alias("rows"),
+            F.max(TIME).alias("time"),
+            *(F.expr(sql).alias(f"metric_{name}") for name, sql in wanted.items()),
+        )
+    )
+    return {
+        row["split"]: SplitObservation(row["rows"], row["time"], {name: row[f"metric_{name}"] for name in wanted})
+        for row in grouped.collect()
+    }
+
+
+def _literal(text: str) -> str:
+    """Return a string as SQL, whatever characters it has, and however the session reads backslashes: it may come from data."""
+    return f"CAST(X'{text.encode().hex()}' AS STRING)"
+
+
+def _of_split(key: str, rows: str) -> list[Column]:
+    return [
+        F.expr(f"count_if({rows}) AS rows_{key}"),
+        F.expr(f"max(CASE WHEN {rows} THEN {TIME} END) AS time_{key}"),
+    ]

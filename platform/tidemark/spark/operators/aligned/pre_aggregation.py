@@ -1,0 +1,231 @@
+"""What tumbling and sliced windows share: one pass that groups an epoch's input by key and start, and counts it."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
+
+from tidemark.crashpoints import crash_point
+from tidemark.graph.operators.window.node import WindowNode
+from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
+from tidemark.spark.columns.expressions import ROW_STATUS, ROWS, START, TIME, quoted
+from tidemark.spark.columns.row_counts import FILTERED_START, PASSING, RowCounter
+from tidemark.spark.operators.base.contract import OperatorContext
+from tidemark.spark.operators.base.partials import Partials
+from tidemark.spark.operators.base.runtime_literals import runtime_literals
+from tidemark.spark.operators.base.tables import MAIN, StateTables
+from tidemark.spark.operators.base.windows import MAX_LISTED_WINDOWS, ElementCounts, WindowEpoch, WindowRuntime
+from tidemark.state.gc.compaction import CompactionPlan, plan_compaction
+from tidemark.state.log.records import OperatorState, StateFile
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+LATEST = "__tm_latest"
+FIRST_START = FILTERED_START + 10**6
+EXPIRED = "expired"
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """Bounds of an epoch: rows up to the start ``expired`` are late, those up to ``fired`` belong to a window that has fired.
+
+    ``window_expired`` is the end of the last window that takes nothing any more.
+    """
+
+    expired: int
+    fired: int
+    window_expired: int = MIN_WATERMARK
+
+
+class AlignedRuntime(WindowRuntime):
+    """Groups rows by key and the start of what they lie in: a window, or a slice of several windows.
+
+    Args:
+        node: the operator.
+        width: length of a slice, milliseconds.
+        offset: of the slices from 1970-01-01.
+
+    ``further`` are more columns that a group is given, as aggregate expressions over its rows.
+    """
+
+    def __init__(self, node: WindowNode, width: int, offset: int) -> None:
+        super().__init__(node)
+        self.partials = Partials(node)
+        self.width = width
+        self.offset = offset
+        self.lateness = node.allowed_lateness_ms
+        self.further: tuple[str, ...] = ()
+
+    def time(self, now: int) -> str:
+        """Return the SQL of a row's time; ``now`` is the epoch's processing time."""
+        return TIME if self.node.assigner.domain == "event" else runtime_literals(now, varying=TIME)[0]
+
+    def start(self, now: int) -> str:
+        """Return the SQL of the start of the slice that a row lies in; ``now`` is the epoch's processing time."""
+        time = self.time(now)
+        return f"{time} - pmod({time} - {self.offset}L, {self.width}L)"
+
+    @property
+    def time_column(self) -> str:
+        """The column whose bounds the record keeps of each state file."""
+        return START
+
+    @property
+    def can_fuse_counts(self) -> bool:
+        """Whether rows that dropped out before the window can be grouped beside the others."""
+        return self.partials.can_fuse_counts
+
+    def outside_windows(self, start: str) -> str | None:
+        """Return the condition of rows that lie in no window at all, None where there are none; ``start`` is of their slice."""
+        del start
+        return None
+
+    def last_window_of(self, start: int) -> int | None:
+        """Return the start of the last window that covers a slice, None where none does."""
+        return start
+
+    @abstractmethod
+    def marks(self, fired: str, bounds: Thresholds, epoch: int) -> list[str]:
+        """Return the further columns of a state row; ``fired`` is the condition of those that belong to a window that has fired."""
+
+    def pre_aggregate(
+        self,
+        rows: DataFrame,
+        bounds: Thresholds,
+        observation: Observation,
+        counter: RowCounter | None = None,
+        *,
+        now: int = 0,
+        epoch: int = 0,
+    ) -> DataFrame:
+        """Return the state rows that an epoch's input adds.
+
+        Args:
+            rows: living rows; with ``counter``, which asks that the step ``can_fuse_counts``, all rows with their verdicts.
+            bounds: of the epoch.
+            observation: will hold the counts, to be read by ``counted`` after the rows were written.
+            counter: of the rows; its counts come with the observation.
+            now: the epoch's processing time.
+            epoch: its number.
+        """
+        grouped = self._grouped(rows, now) if counter is None else self._grouped_with_filtered(rows, now)
+        last, fired_last = runtime_literals(bounds.expired, bounds.fired)
+        passing, kept, fired = f"{START} >= {FIRST_START}L", f"{START} > {last}", f"{START} <= {fired_last}"
+        if nowhere := self.outside_windows(START):
+            kept = f"({kept} AND NOT ({nowhere}))"
+        late = f"{passing} AND NOT ({kept})"
+        groups = grouped.observe(
+            observation,
+            F.expr(f"sum(CASE WHEN {kept} THEN {ROWS} END) AS accepted"),
+            F.expr(f"sum(CASE WHEN {late} THEN {ROWS} END) AS late"),
+            F.expr(f"count_if({kept}) AS groups"),
+            F.expr(f"count_if({fired} AND {kept}) AS refired"),
+            F.expr(f"collect_set(CASE WHEN {late} THEN {START} END) AS late_starts"),
+            *(counter.group_metrics(LATEST, observation) if counter else ()),
+        )
+        state = [quoted(name) for name in grouped.columns if name not in (ROWS, LATEST)]
+        return self.in_windows_of(groups.where(kept).selectExpr(*state, *self.marks(fired, bounds, epoch)), bounds)
+
+    def in_windows_of(self, groups: DataFrame, bounds: Thresholds) -> DataFrame:
+        """Return the state rows of groups: themselves, or one for each window that they are in."""
+        del bounds
+        return groups
+
+    def counted(self, observation: Observation) -> ElementCounts:
+        """Read the counts of a pass that was written."""
+        found = observation.get
+        windows = set(map(self.last_window_of, found["late_starts"] or ()))
+        return ElementCounts(
+            accepted=found["accepted"] or 0,
+            late=found["late"] or 0,
+            groups=found["groups"],
+            refired_groups=found["refired"],
+            late_windows=tuple(sorted(start for start in windows if start is not None)[-MAX_LISTED_WINDOWS:]),
+        )
+
+    def _grouped(self, rows: DataFrame, now: int) -> DataFrame:
+        keyed = rows.withColumn(START, F.expr(self.start(now)))
+        counts = map(F.expr, (f"count(1) AS {ROWS}", *self.further))
+        return keyed.groupBy(*self.partials.key_columns, START).agg(*self.partials.creations, *counts)
+
+    def _grouped_with_filtered(self, rows: DataFrame, now: int) -> DataFrame:
+        passing = f"{ROW_STATUS} = {PASSING}"
+        with_status = rows.selectExpr(
+            *(f"if({passing}, {name}, NULL) AS {name}" for name in sorted(self.partials.columns_read)),
+            f"if({passing}, {self.start(now)}, {FILTERED_START}L + {ROW_STATUS}) AS {START}",
+            TIME,
+        )
+        counts = map(F.expr, (f"count(1) AS {ROWS}", f"max({TIME}) AS {LATEST}", *self.further))
+        return with_status.groupBy(*self.partials.key_columns, START).agg(*self.partials.creations, *counts)
+
+
+class AlignedEpoch(WindowEpoch):
+    """Windows whose state is rows of partials, in one epoch."""
+
+    runtime: AlignedRuntime
+
+    def __init__(self, runtime: AlignedRuntime, context: OperatorContext) -> None:
+        super().__init__(runtime, context)
+        self.tables = StateTables(context, runtime.node.place, runtime.time_column)
+
+    @property
+    @abstractmethod
+    def thresholds(self) -> Thresholds:
+        """Bounds by which the epoch's rows are judged."""
+
+    @property
+    @abstractmethod
+    def expired(self) -> int:
+        """The last start of which nothing is needed any more after this epoch."""
+
+    @abstractmethod
+    def merged_for_compaction(self, files: Sequence[StateFile]) -> DataFrame:
+        """Return the rows of files of the main table, merged, without those that are needed no more."""
+
+    def forgotten(self, start: int) -> int:
+        """Return the last expired start of the epoch before, which greater lateness does not bring back."""
+        return max(start, self.context.before.counters.get(EXPIRED, MIN_WATERMARK))
+
+    def process_elements(self, rows: DataFrame, counter: RowCounter | None = None) -> ElementCounts:
+        """Take an epoch's input into state; one Spark job."""
+        observation = Observation()
+        now, epoch = self.context.processing_time, self.context.epoch
+        self.tables.write_input(self.runtime.pre_aggregate(rows, self.thresholds, observation, counter, now=now, epoch=epoch))
+        self.counts = self.runtime.counted(observation)
+        crash_point("state-staged")
+        return self.counts
+
+    def late_rows(self, rows: DataFrame) -> DataFrame:
+        """Return which rows lie in windows up to the last expired one, or in none."""
+        now, runtime = self.context.processing_time, self.runtime
+        # The threshold is the start of a slice, so no row's own slice need be worked out.
+        late = f"{runtime.time(now)} < {runtime_literals(self.thresholds.expired + runtime.width, varying=TIME)[0]}"
+        nowhere = runtime.outside_windows(f"({runtime.start(now)})")
+        return rows.where(f"{late} OR {nowhere}" if nowhere else late)
+
+    def compact(self) -> Callable[[], None] | None:
+        """Forget files that are wholly expired; return the merging of others into larger ones, None where there is nothing to merge."""
+        plan = plan_compaction(self.tables.files(), expired_before=self.expired + 1)
+        self.tables.drop(plan.drop)
+        return partial(self.merge_files, plan) if plan.merge else None
+
+    def merge_files(self, plan: CompactionPlan) -> None:
+        """Merge files into larger ones; a Spark job for each merge."""
+        merged: set[StateFile] = set()
+        for group in plan.merge:
+            newest = max(file.epoch for file in group)
+            self.tables.write(self.merged_for_compaction(group).coalesce(1), MAIN, newest=newest)
+            merged |= set(group)
+            crash_point("compaction-staged")
+        self.tables.drop(merged)
+
+    def snapshot(self) -> OperatorState:
+        """Return the operator's state after this epoch."""
+        return self.tables.snapshot(self.watermark, {EXPIRED: self.expired})

@@ -1,0 +1,166 @@
+"""A job over input without rows: which columns and types come to each stateful operator and output, as Spark tells them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
+from pyspark.sql import types as T
+
+from tidemark.errors import TidemarkError, UserCodeError
+from tidemark.graph.checks.schema_inference import schema_of
+from tidemark.graph.job.job import Job
+from tidemark.graph.model.nodes import ElementsSpec, FilesSpec, RateSpec, SourceNode, StatefulNode, UnionNode
+from tidemark.spark.columns.aggregate_functions import register_functions
+from tidemark.spark.columns.expressions import CORRUPT, struct_of, visible_of
+from tidemark.spark.epoch.stateless import StatelessPlan
+from tidemark.spark.epoch.topology import build_topology
+from tidemark.spark.operators.base.schemas import OperatorSchemas
+from tidemark.spark.operators.registry.schemas import schemas_of
+from tidemark.spark.sinks.sinks import nullable
+from tidemark.spark.sources.intake import BLOCK, PATH, ROW, prepare_batch
+from tidemark.spark.sources.sources import MARKS_CORRUPT, open_source
+from tidemark.state.store.store import JobStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+logger = logging.getLogger("tidemark")
+
+
+@dataclass(frozen=True)
+class InputSchema:
+    """The inputs of one stateful operator, by port: no rows, but the columns that they would have, the engine's among them."""
+
+    node: StatefulNode
+    rows: Mapping[str, DataFrame]
+
+    @property
+    def schemas(self) -> OperatorSchemas:
+        """The columns of its state and results."""
+        return schemas_of(self.node, self.rows)
+
+    @property
+    def columns(self) -> T.StructType:
+        """What its state has of keys, and of partials or elements, every one nullable."""
+        return self.schemas.state()
+
+    @property
+    def types(self) -> dict[str, object]:
+        """The same as Spark's JSON of each type."""
+        return {field.name: field.dataType.jsonValue() for field in self.columns}
+
+
+@dataclass(frozen=True)
+class JobSchemas:
+    """What comes to each stateful operator, by uid, and to each output, by name; outputs whose code fails without rows are left out."""
+
+    inputs: Mapping[str, InputSchema]
+    outputs: Mapping[str, T.StructType]
+
+
+def probe_inputs(spark: SparkSession, job: Job, elements: JobStore) -> Mapping[str, InputSchema]:
+    """Return the input of each stateful operator of a job, by uid, as ``probe_job`` does."""
+    return probe_job(spark, job, elements).inputs
+
+
+def prepare_session(spark: SparkSession, job: Job, elements: JobStore) -> None:
+    """Make a job's Python functions known to a session, and look at unions whose columns only Spark knows.
+
+    An epoch sees only those of a union's streams that have rows in it.
+
+    Args:
+        spark: as of ``probe_job``.
+        job: as of ``probe_job``.
+        elements: as of ``probe_job``.
+
+    Raises:
+        UserCodeError: streams of a union have other columns, or of other types.
+    """
+    topology = build_topology(job.outputs)
+    register_functions(spark, topology.operators)
+    untyped = {topology.name(node) for node in topology.nodes if isinstance(node, UnionNode) and not _is_sure(node)}
+    if not untyped:
+        return
+    try:
+        probe_job(spark, job, elements)
+    except (TidemarkError, PySparkException) as error:
+        if isinstance(error, UserCodeError) and error.uid in untyped:
+            raise
+        # What is wrong with the job's code shows in the first epoch, as an error of that epoch.
+        logger.info("unions are not looked at, since the job's code fails without rows: %s", error)
+
+
+def _is_sure(node: UnionNode) -> bool:
+    schemas = [schema_of(child) for child in node.inputs]
+    return all(schema is not None and all(column.type for column in schema.columns) for schema in schemas)
+
+
+def probe_job(spark: SparkSession, job: Job, elements: JobStore) -> JobSchemas:
+    """Return the columns that a job has at its stateful operators and outputs. Plans are made and none is run.
+
+    Args:
+        spark: the session that the job is to run in.
+        job: the job; its transforms are called with frames without rows, as they are in every epoch.
+        elements: where elements given in the program would be kept; nothing is written there.
+
+    Raises:
+        TidemarkError: a source cannot be opened, or the user's code fails, as it would in an epoch.
+        PySparkException: an expression does not fit its columns.
+    """
+    topology = build_topology(job.outputs)
+    register_functions(spark, topology.operators)
+    intakes = {}
+    for source in topology.sources:
+        ordered = id(source) in topology.ordered
+        batch = _without_rows(spark, source, elements, ordered=ordered)
+        intakes[source.name] = prepare_batch(source, batch, 0, ordered=ordered, strict=False)
+    rows = StatelessPlan(topology, intakes, {}, _no_side_rows, {}, run=lambda _: None)
+    found = {}
+    try:
+        for node in topology.operators:
+            given = {port.name: spark.createDataFrame([], rows.rows(port.node).schema) for port in node.ports}
+            found[topology.name(node)] = InputSchema(node, given)
+            rows.set_results(node, spark.createDataFrame([], found[topology.name(node)].schemas.results()))
+        return JobSchemas(found, _outputs(job, rows))
+    finally:
+        rows.release()
+
+
+def _no_side_rows(_node: StatefulNode, _counter: str, inputs: Mapping[str, DataFrame]) -> DataFrame:
+    """Return the columns of an operator's side output: those of what comes in."""
+    return next(iter(inputs.values())).where("false")
+
+
+def _outputs(job: Job, rows: StatelessPlan) -> dict[str, T.StructType]:
+    """Return the columns of outputs, as they are staged."""
+    found = {}
+    for name, output in job.outputs.items():
+        # What fails here fails in an epoch, as an error of that epoch.
+        with suppress(TidemarkError, PySparkException):
+            columns = rows.rows(output.node).schema
+            visible = set(visible_of(columns.names))
+            found[name] = nullable(T.StructType([field for field in columns if field.name in visible]))
+    return found
+
+
+def _without_rows(spark: SparkSession, node: SourceNode, elements: JobStore, *, ordered: bool) -> DataFrame:
+    """Return a batch of a source as ``open_source`` and ``read_files_of_epoch`` give it, without rows."""
+    match node.spec:
+        case ElementsSpec(schema=ddl):
+            schema = struct_of(ddl).add(ROW, "long")
+        case FilesSpec(format=kind, schema=ddl):
+            schema = struct_of(ddl)
+            if kind in MARKS_CORRUPT:
+                schema = schema.add(CORRUPT, "string")
+            if ordered:
+                schema = schema.add(PATH, "string").add(BLOCK, "long")
+        case RateSpec():
+            schema = T.StructType().add("timestamp", "timestamp").add("value", "long")
+        case _:
+            schema = open_source(spark, node, elements, ordered=ordered, read=0).schema
+    return spark.createDataFrame([], schema)

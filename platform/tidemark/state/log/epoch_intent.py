@@ -1,0 +1,48 @@
+"""The plan of the epoch at hand: one small file, so that an epoch that is run again after a crash has its processing time again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidemark.errors import CorruptStoreError
+from tidemark.state.encoding.codec import from_jsonable, to_jsonable
+from tidemark.state.encoding.envelope import decode_envelope, encode_envelope
+from tidemark.state.store.layout import PLAN
+from tidemark.state.store.store import JobStore
+
+KIND = "plan"
+
+
+@dataclass(frozen=True)
+class EpochIntent:
+    """What was fixed when an epoch was planned: ``input`` is the SHA-256 of what it reads, ``processing_time`` in milliseconds.
+
+    An epoch is replayed where lineage, number and input are the same; with other input it is another epoch.
+    """
+
+    lineage: str
+    epoch: int
+    input: str
+    processing_time: int
+
+    def replays(self, earlier: EpochIntent | None) -> bool:
+        """Whether an earlier plan is of the same epoch over the same input."""
+        return earlier is not None and (self.lineage, self.epoch, self.input) == (earlier.lineage, earlier.epoch, earlier.input)
+
+
+def write_intent(store: JobStore, intent: EpochIntent) -> None:
+    """Write the plan over that of the epoch before. ``store`` is the store at the job's folder."""
+    store.put(PLAN, encode_envelope(KIND, to_jsonable(intent)))
+
+
+def read_intent(store: JobStore) -> EpochIntent | None:
+    """Return the newest plan; None where there is none or it is damaged: its epoch is then planned anew.
+
+    Raises:
+        FormatError: a newer release wrote it.
+    """
+    try:
+        _, body = decode_envelope(store.get(PLAN), kind=KIND, path=PLAN)
+        return from_jsonable(EpochIntent, body, path=PLAN)
+    except (FileNotFoundError, CorruptStoreError):
+        return None

@@ -1,0 +1,63 @@
+"""Which process drives a job, and whether it still lives."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+from tidemark.state.log.records import OwnerInfo
+
+
+def current_owner(run_id: str = "") -> OwnerInfo:
+    """Return this process as an owner."""
+    pid = os.getpid()
+    return OwnerInfo(socket.gethostname(), pid, process_start_token(pid) or "", run_id)
+
+
+def process_start_token(pid: int) -> str | None:
+    """Return a token of a process's birth, the same for all its life and another for a process that reuses its pid.
+
+    Empty where the system has no ``/proc``; None when ``/proc`` shows no such process, or one that is dead but not yet reaped.
+    """
+    if not Path("/proc/self/stat").exists():
+        return ""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    # The second field is the program's name in parentheses and may hold anything, so count from the last parenthesis.
+    state, *rest = stat.rpartition(")")[2].split()
+    if state in {"Z", "X"}:
+        return None
+    return f"{_boot_id()}:{rest[18]}"
+
+
+def is_known_dead(owner: OwnerInfo) -> bool:
+    """Say whether the owner is certainly gone: a process of this host that does not exist any more.
+
+    False for owners on other hosts, of which nothing can be known from here.
+    """
+    if owner.host != socket.gethostname():
+        return False
+    try:
+        os.kill(owner.pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return True
+    except PermissionError:
+        pass  # it exists and belongs to someone else
+    birth = process_start_token(owner.pid)
+    return birth is None or bool(owner.started and birth and birth != owner.started)
+
+
+def started_since_boot(birth: str) -> bool:
+    """Say whether a token of a process's birth is known to be of the time since this machine was started."""
+    boot = _boot_id()
+    return bool(boot) and birth.startswith(f"{boot}:")
+
+
+def _boot_id() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""

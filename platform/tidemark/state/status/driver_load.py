@@ -1,0 +1,222 @@
+"""How hard a running driver works: the share of its time that epochs take, rows per second, what waits, how long catching up takes.
+
+Two kinds of figures. Share and rows are of the last epochs, and whoever shows them lets them fall as time passes without one
+(``Load.recent``). The time to catch up follows from how the backlog itself shrank from epoch to epoch, in the source's own unit.
+Event time has no say in it: a job that reads last year's data lags a year behind, and may be done in a minute.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+EPOCHS: Final = 20
+"""Over so many epochs figures are taken: enough to be steady, few enough to show a change within minutes."""
+
+_MIN_EPOCHS: Final = 2
+"""From one look at a backlog to another lie so many epochs before anything is said of how fast it shrinks."""
+
+
+@dataclass(frozen=True)
+class Backlog:
+    """What waits to be read of a source, as far as the source tells."""
+
+    files: int | None = None
+    bytes: int | None = None
+    rows: int | None = None
+
+    @property
+    def amount(self) -> int | None:
+        """The one count that the source is best known by: files, else rows (Kafka), else bytes."""
+        return next((count for count in (self.files, self.rows, self.bytes) if count is not None), None)
+
+
+@dataclass(frozen=True)
+class Load:
+    """Back-pressure of a driver that runs on, over its last epochs.
+
+    Args:
+        trigger_ms: the interval between epochs.
+        epochs: how many epochs the figures are taken over.
+        span_ms: how long ago the first of them began when the last one ended.
+        busy_share: of that time in which an epoch ran; 1 when one follows the other without a pause.
+        epoch_ms: how long one took, on average; more than ``trigger_ms`` when they come late.
+        rows_in: read in them.
+        rows_out: written in them.
+        catch_up_ms: how long it takes until an epoch reads all that waits, if all goes on as it did; None where the next one does, the
+            backlog does not shrink, or too few epochs have shown how fast it does.
+        intake: the share of its usual bound that an epoch may read of each source; 1 unless intake adapts to the interval.
+        waiting: by source.
+    """
+
+    trigger_ms: int
+    epochs: int
+    span_ms: int
+    busy_share: float
+    epoch_ms: int
+    rows_in: int
+    rows_out: int
+    catch_up_ms: int | None = None
+    intake: float = 1.0
+    waiting: Mapping[str, Backlog] = field(default_factory=dict)
+
+    def recent(self, *, since_ms: int, epoch_ms: int | None = None) -> Recent:
+        """Return the figures of the time up to now: a window as long as the one that they were taken over moves on.
+
+        So they fall to 0 once the job has rested for as long as that, and the share rises to 1 while one long epoch runs.
+
+        Args:
+            since_ms: how long ago the last epoch ended.
+            epoch_ms: how long the epoch that runs has taken by now, None where none runs.
+
+        >>> load = Load(10_000, 5, 50_000, 0.5, 5_000, 1_000, 100)
+        >>> load.recent(since_ms=25_000), load.recent(since_ms=50_000)
+        (Recent(busy_share=0.25, rows_in=10.0, rows_out=1.0), Recent(busy_share=0.0, rows_in=0.0, rows_out=0.0))
+        """
+        pause = max(since_ms, 0)
+        if pause <= 2 * max(self.trigger_ms, self.epoch_ms):
+            # As long as it may be until the next epoch ends, the job does what it did.
+            pause = 0
+        span = max(self.span_ms, self.trigger_ms, 1)
+        left = max(0.0, 1 - pause / span)
+        running = min(max(epoch_ms or 0, 0), span)
+        share = min(1.0, self.busy_share * self.span_ms / span * left + running / span) if pause else self.busy_share
+        seconds = max(self.span_ms, 1) / 1000
+        return Recent(round(share, 4), self.rows_in / seconds * left, self.rows_out / seconds * left)
+
+
+@dataclass(frozen=True)
+class Recent:
+    """The share of the time up to now in which epochs ran, and rows per second."""
+
+    busy_share: float
+    rows_in: float
+    rows_out: float
+
+
+@dataclass(frozen=True)
+class EpochSample:
+    """One epoch as the load sees it; ``begun`` and ``ended`` are milliseconds that never go back."""
+
+    begun: int
+    ended: int
+    rows_in: int
+    rows_out: int
+
+
+@dataclass(frozen=True)
+class BacklogSample:
+    """What waited of each source after an epoch, and what that epoch read of it, in the source's own unit (``Waiting.amount``).
+
+    ``at`` is in milliseconds that never go back. Sources that do not tell are left out.
+    """
+
+    at: int
+    waiting: Mapping[str, int]
+    read: Mapping[str, int] = field(default_factory=dict)
+
+
+class LoadGauge:
+    """Keeps the last epochs of a driver and says what load they are.
+
+    Args:
+        trigger_ms: the interval between epochs.
+    """
+
+    def __init__(self, trigger_ms: int) -> None:
+        self._trigger_ms = trigger_ms
+        self._samples: deque[EpochSample] = deque(maxlen=EPOCHS)
+        self._samples_of_backlog: deque[BacklogSample] = deque(maxlen=EPOCHS)
+        self.intake = 1.0
+        self.waiting: Mapping[str, Backlog] = {}
+        self.catch_up_ms: int | None = None
+
+    def add(self, sample: EpochSample) -> Load:
+        """Take an epoch in and return the load."""
+        self._samples.append(sample)
+        return load_of(tuple(self._samples), self._trigger_ms, intake=self.intake, waiting=self.waiting, catch_up_ms=self.catch_up_ms)
+
+    def observe_backlog(self, at: int, waiting: Mapping[str, Backlog], *, read: Mapping[str, int] | None = None) -> None:
+        """Take in what waits.
+
+        Args:
+            at: now, in milliseconds that never go back.
+            waiting: by source.
+            read: what the newest epoch read, by source; None where there was none since the last look.
+        """
+        self.waiting = waiting
+        if read is not None:
+            known = {name: item.amount for name, item in waiting.items()}
+            self._samples_of_backlog.append(BacklogSample(at, {name: amount for name, amount in known.items() if amount is not None}, read))
+        self.catch_up_ms = catch_up_ms(tuple(self._samples_of_backlog)) if self._is_recent(at) else None
+
+    def _is_recent(self, at: int) -> bool:
+        """Whether the looks say how fast a backlog shrinks now: of one that nothing was read of for so long, nobody knows."""
+        return bool(self._samples_of_backlog) and at - self._samples_of_backlog[-1].at <= max(
+            self._samples_of_backlog[-1].at - self._samples_of_backlog[0].at, 2 * self._trigger_ms
+        )
+
+
+def load_of(
+    samples: Sequence[EpochSample],
+    trigger_ms: int,
+    *,
+    intake: float = 1.0,
+    waiting: Mapping[str, Backlog] | None = None,
+    catch_up_ms: int | None = None,
+) -> Load:
+    """Return the load of some epochs, oldest first; there is one at least.
+
+    >>> load_of([EpochSample(0, 4_000, 10, 1), EpochSample(10_000, 16_000, 30, 2)], 10_000).busy_share
+    0.625
+    """
+    first, last = samples[0], samples[-1]
+    span = max(last.ended - first.begun, 1)
+    busy = sum(max(sample.ended - sample.begun, 0) for sample in samples)
+    return Load(
+        trigger_ms=trigger_ms,
+        epochs=len(samples),
+        span_ms=span,
+        busy_share=round(min(busy / span, 1.0), 4),
+        epoch_ms=round(busy / len(samples)),
+        rows_in=sum(sample.rows_in for sample in samples),
+        rows_out=sum(sample.rows_out for sample in samples),
+        catch_up_ms=catch_up_ms,
+        intake=intake,
+        waiting=dict(waiting or {}),
+    )
+
+
+def catch_up_ms(samples: Sequence[BacklogSample]) -> int | None:
+    """Return how long it takes until the backlog of every source is read, None where none has one or it is not known of one that has.
+
+    How fast a backlog shrinks is what epochs read of it less what arrives; since it last was as large as ever, so that a burst counts from
+    its end on.
+
+    Args:
+        samples: one after each of the last epochs, oldest first.
+
+    >>> catch_up_ms([Look(second * 1000, {"trips": 40 - 2 * second}, {"trips": 2}) for second in range(5)])
+    16000
+    """
+    if not samples:
+        return None
+    times = [_source_ms(name, amount, samples) for name, amount in samples[-1].waiting.items()]
+    known = [time for time in times if time is not None]
+    return max(known, default=0) or None if len(known) == len(times) else None
+
+
+def _source_ms(name: str, amount: int, samples: Sequence[BacklogSample]) -> int | None:
+    """Return how long a source's backlog takes: 0 where it has none, None where that is not known."""
+    seen = [sample for sample in samples if name in sample.waiting]
+    # What the next epoch takes is no backlog.
+    if amount <= max(sample.read.get(name, 0) for sample in seen):
+        return 0
+    most = max(sample.waiting[name] for sample in seen)
+    peak = max(number for number, sample in enumerate(seen) if sample.waiting[name] == most)
+    first, last = seen[peak], seen[-1]
+    if len(seen) - 1 - peak < _MIN_EPOCHS:
+        return None
+    return round(amount * (last.at - first.at) / (most - amount))
