@@ -2,8 +2,8 @@
 
 ``BENCH_ROWS`` is the size of the throughput workloads, 20,000,000 by default (sliding windows have a part of it), ``BENCH_EPOCHS`` the
 number of epochs of ``many-epochs``, 300 by default, and ``BENCH_RUNS`` the number of rounds, 3 by default; workloads that take stock
-Spark long have fewer. After each workload it writes ``benchmarks/results.json`` and ``docs/performance.md``, where its results take the
-place of earlier ones: a run that fails or is stopped keeps what it has measured.
+Spark long have fewer. After each workload it writes ``benchmarks/results.json`` and ``docs/reference/performance.md``, where its results
+take the place of earlier ones: a run that fails or is stopped keeps what it has measured.
 
 Jobs that run on are measured only when asked for by name, since that takes an hour: ``--workload latency`` (or one of ``latency-1s``,
 ``latency-10s``, ``latency-60s``) for ``BENCH_SECONDS`` each, 300 by default, and ``--workload start``. So are savepoints:
@@ -45,7 +45,7 @@ LEAST_EPOCHS = 10
 LEAST_SECONDS = 5
 LATENCY = "latency"
 RESULTS = Path("benchmarks") / "results.json"
-PAGE = Path("docs") / "performance.md"
+PAGE = Path("docs") / "reference" / "performance.md"
 
 Live = LatencyWorkload | SavepointWorkload | None
 """A workload whose job runs on; None is that of starting."""
@@ -96,7 +96,7 @@ def beside_earlier(records: Sequence[Record], root: Path) -> tuple[Record, ...]:
 
 
 def write_documents(records: Sequence[Record], root: Path) -> None:
-    """Write ``benchmarks/results.json`` and ``docs/performance.md`` below a folder."""
+    """Write ``benchmarks/results.json`` and ``docs/reference/performance.md`` below a folder."""
     write_records(root / RESULTS, records)
     page = root / PAGE
     page.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Writes ``docs/performance.md`` from the records: tables, ratios of medians, and how it was measured."""
+"""Writes ``docs/reference/performance.md`` from the records: tables, ratios of medians, and how it was measured."""
 
 from __future__ import annotations
 

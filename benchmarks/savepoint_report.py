@@ -1,4 +1,4 @@
-"""The section on savepoints of ``docs/performance.md``."""
+"""The section on savepoints of ``docs/reference/performance.md``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command ends with: a mistake that stays one is never told from one that may pass by trying again (docs/operations.md)."""
+"""What a command ends with: a mistake that stays one is never told from one that may pass by trying again (docs/how-to/operations.md)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidemark.state.log.progress import EpochProgress
 from tidemark.state.log.records import EpochRecord, OwnerInfo
 from tidemark.state.store.store import JobStore
 
-PAGE: Final = Path(__file__).parent.parent / "docs" / "operations.md"
+PAGE: Final = Path(__file__).parent.parent / "docs" / "how-to" / "operations.md"
 CODE: Final = """
 import tidemark as tm
 rows = tm.source(

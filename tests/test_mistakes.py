@@ -1,4 +1,4 @@
-"""The mistakes that people make in their first hours: none is silent, none ends in a bare Python error, and docs/faults.md shows each."""
+"""The mistakes of the first hours: none is silent, none ends in a bare Python error, and docs/reference/faults.md shows each."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tidemark.errors import TidemarkError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PAGE: Final = Path(__file__).parent.parent / "docs" / "faults.md"
+PAGE: Final = Path(__file__).parent.parent / "docs" / "reference" / "faults.md"
 HEADING: Final = "## Mistakes and their messages"
 HOUR: Final = 3_600_000
 ROWS: Final = [("ann", 1 * HOUR, 4.0), ("bob", 2 * HOUR, 1.5)]

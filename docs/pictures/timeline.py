@@ -1,4 +1,4 @@
-"""Draws docs/pictures/timeline.svg: the elements of docs/first-job.md, the watermark after each epoch, and what becomes of both.
+"""Draws docs/pictures/timeline.svg: the elements of docs/how-to/first-job.md, the watermark after each epoch, and what becomes of both.
 
 Where the watermark stands, which windows fire and which element is late is not drawn by hand but asked of ``tidemark.semantics``.
 Run it from the top of the checkout: ``scripts/run python docs/pictures/timeline.py``.

@@ -16,7 +16,7 @@ FACES = ("graph", "semantics", "state", "savepoints", "spark", "control", "testi
 DAGSTER_FOLDERS = ("assets", "resources", "sensors", "operations")
 """One part of four folders, which use one another's modules."""
 
-PAGES = (CHECKOUT / "README.md", *sorted((CHECKOUT / "docs").glob("*.md")))
+PAGES = (CHECKOUT / "README.md", *sorted((CHECKOUT / "docs").glob("*/*.md")))
 _IMPORT = re.compile(r"^\s*(?:from (tidemark[\w.]*) import|import (tidemark[\w.]*))", re.MULTILINE)
 
 

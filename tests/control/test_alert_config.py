@@ -159,11 +159,11 @@ def test_what_is_not_understood_is_said_clearly_and_without_secrets(text: str, s
 
 
 def test_the_files_of_the_documentation_are_understood() -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs/alerts.md").read_text(encoding="utf-8")
+    page = (Path(__file__).resolve().parents[2] / "docs/how-to/alerts.md").read_text(encoding="utf-8")
     files = re.findall(r"^```toml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     assert len(files) == 3
     environment = {"PAGER_URL": "https://pager.example.com/s3cr3t", "PAGER_TOKEN": "t", "SMTP_PASSWORD": "p", "SLACK_TOKEN": "x"}
-    found = [parse_alert_config(text, place="docs/alerts.md", environment=environment) for text in files]
+    found = [parse_alert_config(text, place="docs/how-to/alerts.md", environment=environment) for text in files]
     assert list(found[0].receivers) == ["log", "pager", "taxi-team", "chat"]
     assert found[1].settings.rule("lag").hold_times == HoldTimes(300_000, 0.5, 120_000)
     assert found[2].settings.grouping == Grouping(60_000, 900_000)

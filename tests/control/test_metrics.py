@@ -278,7 +278,7 @@ def overlap(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
 
 
 def test_every_metric_is_in_the_documentation() -> None:
-    page = (CHECKOUT / "docs/metrics.md").read_text(encoding="utf-8")
+    page = (CHECKOUT / "docs/reference/metrics.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(tidemark_\w+)` \| (\w+) \| ([^|]*) \| ([^|]*) \|$", page, re.MULTILINE)
     assert rows == [(metric.name, metric.kind, ", ".join(f"`{label}`" for label in metric.labels), metric.text) for metric in ALL_METRICS]
 

@@ -18,13 +18,13 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_page_on_alerts_does_what_it_says(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert execute(snippets(CHECKOUT / "docs/alerts.md"), {}, capsys) == 1
+    assert execute(snippets(CHECKOUT / "docs/how-to/alerts.md"), {}, capsys) == 1
     verdicts = [path.name.split("-")[1] for path in sorted((elsewhere / "jobs").rglob("*-*.json"))]
     assert verdicts == ["failed", "passed"]
 
 
 def test_the_page_on_metrics_does_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    (snippet,) = snippets(CHECKOUT / "docs/metrics.md")
+    (snippet,) = snippets(CHECKOUT / "docs/reference/metrics.md")
     with http_server() as (url, seen):
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)
         space: dict[str, object] = {}

@@ -29,11 +29,11 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 def test_the_code_locations_of_the_page_load(elsewhere: Path) -> None:
     import dagster as dg
 
-    for snippet in snippets(CHECKOUT / "docs/first-job.md"):
+    for snippet in snippets(CHECKOUT / "docs/how-to/first-job.md"):
         if snippet.module is not None:
             (elsewhere / f"{snippet.module}.py").write_text(snippet.code, encoding="utf-8")
     found = []
-    for snippet in snippets(CHECKOUT / "docs/dagster-running-on.md"):
+    for snippet in snippets(CHECKOUT / "docs/how-to/dagster-running-on.md"):
         space: dict[str, object] = {"__name__": "definitions"}
         exec(compile(snippet.code, snippet.place, "exec"), space)  # noqa: S102 - the project's own page
         (defs,) = (value for value in space.values() if isinstance(value, dg.Definitions))

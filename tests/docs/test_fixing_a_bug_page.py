@@ -18,7 +18,7 @@ from tests.docs.test_snippets import (
 )
 from tidemark.state.status.log_folder import LOGS_VARIABLE
 
-PAGE = CHECKOUT / "docs/fixing-a-bug.md"
+PAGE = CHECKOUT / "docs/how-to/fixing-a-bug.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 COMMANDS = commands_of(TEXT)
 FILES = ("tips", "land", "show", "tips_mean", "tips_v2", "tips_nought")

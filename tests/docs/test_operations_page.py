@@ -12,7 +12,7 @@ from tests.docs.page_commands import commands_of, require_understood
 from tests.docs.test_snippets import CHECKOUT, snippets
 from tidemark.cli.program.main import main
 
-PAGE = CHECKOUT / "docs/operations.md"
+PAGE = CHECKOUT / "docs/how-to/operations.md"
 _NAMES = ("program.class_archive", "show.status", "jobs.start_stop", "jobs.submitting", "jobs.supervising", "jobs.silence", "show.top")
 MODULES = {f"tidemark.cli.{name}" for name in _NAMES}
 """Where the commands are that this page is about; others have pages of their own."""

@@ -34,7 +34,7 @@ except tm.TidemarkError as error:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which the first job was written, as its page says."""
     found = tmp_path_factory.mktemp("first-job")
-    for snippet in snippets(CHECKOUT / "docs/first-job.md"):
+    for snippet in snippets(CHECKOUT / "docs/how-to/first-job.md"):
         if snippet.module is not None:
             (found / f"{snippet.module}.py").write_text(snippet.code, encoding="utf-8")
     return found
@@ -60,7 +60,7 @@ def log_of(lines: Iterator[str]) -> str:
 
 
 def test_the_page_in_python_says_only_where_the_log_is(folder: Path) -> None:
-    code = "\n".join(snippet.code for snippet in snippets(CHECKOUT / "docs/first-job.md") if snippet.module is None)
+    code = "\n".join(snippet.code for snippet in snippets(CHECKOUT / "docs/how-to/first-job.md") if snippet.module is None)
     done = done_in(folder, sys.executable, "-c", code + BAD)
     assert done.returncode == 0, done.stderr
     lines = iter(done.stderr.splitlines())
@@ -84,7 +84,7 @@ def test_the_page_in_the_shell_says_only_what_the_run_does(folder: Path) -> None
     assert [line for line in lines if not EPOCH.fullmatch(line)] == ["killed at crash point after-commit:2"]
     status = done_in(folder, *run[:3], "status", "fares", "--store", store)
     assert (status.returncode, status.stderr) == (0, "")
-    shown = (CHECKOUT / "docs/first-job.md").read_text(encoding="utf-8").partition("head -4\n")[2].splitlines()[:4]
+    shown = (CHECKOUT / "docs/how-to/first-job.md").read_text(encoding="utf-8").partition("head -4\n")[2].splitlines()[:4]
     assert [varied(line) for line in status.stdout.splitlines()[:4]] == [varied(line) for line in shown]
     again = done_in(folder, *run, "--store", store, "--max-epochs", "1")
     assert again.returncode == 0, again.stderr

@@ -9,7 +9,7 @@ from tests.docs.page_commands import commands_of, require_understood
 from tests.docs.test_snippets import CHECKOUT
 from tidemark.cli.program.main import main
 
-PAGE = CHECKOUT / "docs/savepoints.md"
+PAGE = CHECKOUT / "docs/how-to/savepoints.md"
 COMMANDS = commands_of(PAGE.read_text(encoding="utf-8"))
 
 

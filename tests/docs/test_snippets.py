@@ -90,7 +90,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 @pytest.mark.spark
 def test_the_first_job_does_what_its_page_says(spark: SparkSession, elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert spark.getActiveSession() is not None, "tm.run takes the session that is there"
-    assert execute(snippets(CHECKOUT / "docs/first-job.md"), {}, capsys) >= 7
+    assert execute(snippets(CHECKOUT / "docs/how-to/first-job.md"), {}, capsys) >= 7
     assert (elsewhere / ".tidemark" / "jobs" / "fares" / "status.json").exists()
 
 
@@ -102,7 +102,7 @@ def test_the_job_of_the_readme_does_what_it_says(spark: SparkSession, elsewhere:
 
 
 def test_the_picture_shows_the_first_job() -> None:
-    job = next(snippet for snippet in snippets(CHECKOUT / "docs/first-job.md") if snippet.module == "first_job")
+    job = next(snippet for snippet in snippets(CHECKOUT / "docs/how-to/first-job.md") if snippet.module == "first_job")
     module = ModuleType("first_job")
     exec(compile(job.code, job.place, "exec"), module.__dict__)  # noqa: S102 - as above
     timed = tuple(tuple((zone, f"{time:%H:%M}") for zone, time, _ in epoch if time is not None) for epoch in module.FARES)
@@ -114,7 +114,7 @@ def test_the_picture_shows_the_first_job() -> None:
 
 
 @pytest.mark.usefixtures("elsewhere")
-@pytest.mark.parametrize("name", ["docs/jobs.md", "docs/running.md"])
+@pytest.mark.parametrize("name", ["docs/reference/jobs.md", "docs/how-to/running.md"])
 def test_jobs_of_the_other_pages_can_be_defined(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = pretend_to_run(monkeypatch)
     found = snippets(CHECKOUT / name)
@@ -143,11 +143,11 @@ def pretend_to_run(monkeypatch: pytest.MonkeyPatch) -> list[inspect.BoundArgumen
 def test_the_code_location_of_the_dagster_page_loads() -> None:
     import dagster as dg
 
-    for snippet in snippets(CHECKOUT / "docs/first-job.md"):
+    for snippet in snippets(CHECKOUT / "docs/how-to/first-job.md"):
         if snippet.module is not None:
             Path(f"{snippet.module}.py").write_text(snippet.code, encoding="utf-8")
     space: dict[str, object] = {"__name__": "definitions"}
-    for snippet in snippets(CHECKOUT / "docs/dagster.md"):
+    for snippet in snippets(CHECKOUT / "docs/how-to/dagster.md"):
         exec(compile(snippet.code, snippet.place, "exec"), space)  # noqa: S102 - as above
     defs = space["defs"]
     assert isinstance(defs, dg.Definitions)

@@ -15,7 +15,7 @@ from tidemark.cli.program.main import main
 from tidemark.control.model.upgrade_records import Step
 from tidemark.operations import savepoint_jobs
 
-PAGE = CHECKOUT / "docs/upgrade.md"
+PAGE = CHECKOUT / "docs/how-to/upgrade.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 COMMANDS = commands_of(TEXT)
 

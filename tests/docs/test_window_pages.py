@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NAMES = [scene.name for scene in SCENES]
-OVERVIEW = CHECKOUT / "docs/windows.md"
+OVERVIEW = CHECKOUT / "docs/concepts/windows.md"
 
 
 def page_of(scene: Scene) -> Path:
-    return CHECKOUT / "docs/windows" / f"{scene.name}.md"
+    return CHECKOUT / "docs/concepts/windows" / f"{scene.name}.md"
 
 
 def defined(scene: Scene) -> ModuleType:
@@ -73,7 +73,7 @@ def test_a_page_is_about_what_its_picture_shows(scene: Scene) -> None:
     assert (window.assigner, window.allowed_lateness_ms, window.trigger) == (scene.assigner, scene.lateness_ms, scene.trigger)
     assert source.watermarks.generator == GENERATOR
     assert f"![{scene.title}: " in page_of(scene).read_text(encoding="utf-8")
-    assert f"(../pictures/windows-{scene.name}.svg)" in page_of(scene).read_text(encoding="utf-8")
+    assert f"(../../pictures/windows-{scene.name}.svg)" in page_of(scene).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("scene", SCENES, ids=NAMES)

@@ -11,7 +11,7 @@ COMMAND = ("graph", "examples.taxi.job:job", "--schedule")
 
 
 def test_the_docs_show_the_passes_that_the_command_prints() -> None:
-    page = (CHECKOUT / "docs/running.md").read_text(encoding="utf-8")
+    page = (CHECKOUT / "docs/how-to/running.md").read_text(encoding="utf-8")
     _, _, after = page.partition(f"$ tidemark {' '.join(COMMAND)}\n")
     shown, fence, _ = after.partition("```\n")
     assert fence

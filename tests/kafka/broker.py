@@ -24,7 +24,7 @@ JARS: Final = "TIDEMARK_KAFKA_JARS"
 """Names a folder with jars: those of a broker in ``broker/``, those of Spark's connector in ``connector/``."""
 
 NEEDS_JARS: Final = pytest.mark.skipif(
-    not os.environ.get(JARS), reason=f"{JARS} names no folder with jars of a broker and of Spark's connector: see docs/kafka.md"
+    not os.environ.get(JARS), reason=f"{JARS} names no folder with jars of a broker and of Spark's connector: see docs/how-to/kafka.md"
 )
 
 HOST: Final = "127.0.0.1"

@@ -20,7 +20,7 @@ from tests.kafka.broker import NEEDS_JARS, Broker, Topics
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PAGE = CHECKOUT / "docs/kafka.md"
+PAGE = CHECKOUT / "docs/how-to/kafka.md"
 
 
 @NEEDS_JARS

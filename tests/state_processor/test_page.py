@@ -22,5 +22,5 @@ if TYPE_CHECKING:
 @pytest.mark.usefixtures("elsewhere")
 def test_state_is_as_its_page_says(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
     assert spark.getActiveSession() is not None, "tm.run takes the session that is there"
-    assert execute(snippets(CHECKOUT / "docs/state.md"), {}, capsys) == 5
+    assert execute(snippets(CHECKOUT / "docs/how-to/state.md"), {}, capsys) == 5
     assert Path("exports/changed/index.json").exists()

@@ -59,7 +59,7 @@ _HELP: Final = """Event-time streams on Spark, with Flink's semantics.
 
 \b
 Start here:
-  tidemark graph first_job:job     what the job of docs/first-job.md does
+  tidemark graph first_job:job     what the job of docs/how-to/first-job.md does
   tidemark run first_job:job       run it until its input is read
   tidemark status                  how it is
   tidemark submit first_job:job    have it run on, in the background
@@ -71,7 +71,7 @@ Start here:
     help=_HELP,
     sections=SECTIONS,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="`tidemark COMMAND --help` says more of each, with its options. The pages are in docs/, beginning with docs/first-job.md.",
+    epilog="`tidemark COMMAND --help` says more of each, with its options. The pages are in docs/; begin with docs/how-to/first-job.md.",
 )
 @click.version_option(package_name="tidemark")
 def main() -> None:

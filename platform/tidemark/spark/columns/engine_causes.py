@@ -31,7 +31,7 @@ _KNOWN: Final[tuple[tuple[re.Pattern[str], str, str], ...]] = (
             r"|Unable to find LoginModule[^\n]{0,80})"
         ),
         "the login to Kafka is not configured",
-        "set the source's options 'kafka.security.protocol', 'kafka.sasl.mechanism' and 'kafka.sasl.jaas.config' (docs/kafka.md)",
+        "set the source's options 'kafka.security.protocol', 'kafka.sasl.mechanism' and 'kafka.sasl.jaas.config' (docs/how-to/kafka.md)",
     ),
     (
         re.compile(r"(?:SaslAuthenticationException|SslAuthenticationException|LoginException):? ?(?P<detail>[^\n]{0,120})"),

@@ -32,7 +32,7 @@ def connector_missing(spec: object, text: str) -> str | None:
         return None
     return (
         f"give the session Kafka's connector: spark.jars.packages={_CONNECTOR}:{pyspark.__version__} (`--conf` of `tidemark run` and "
-        "`tidemark submit`, `.config(...)` of a session of yours), or its four jars in spark.jars, which docs/kafka.md lists"
+        "`tidemark submit`, `.config(...)` of a session of yours), or its four jars in spark.jars, which docs/how-to/kafka.md lists"
     )
 
 
