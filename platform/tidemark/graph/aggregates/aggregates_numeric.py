@@ -15,7 +15,7 @@ def count(expression: str | None = None) -> Aggregate:
 
     Result: BIGINT, exact, never null.
     """
-    if expression is None or (isinstance(expression, str) and expression.strip() == "*"):
+    if expression is None or str(expression).strip() == "*":
         return Aggregate("count", (), (_added("count", "count(1)"),), "{count}")
     argument = sql_argument("count", expression)
     return Aggregate("count", (argument,), (_added("count", f"count({in_template(argument)})"),), "{count}")

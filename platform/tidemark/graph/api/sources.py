@@ -177,7 +177,7 @@ def streaming_format(
     return FormatSpec(format=format, options=bounded, schema=schema)
 
 
-def _as_texts(function: str, options: Mapping[str, object] | None, place: str) -> dict[str, str]:
+def _as_texts(function: str, options: object, place: str) -> dict[str, str]:
     """Return options as Spark keeps them.
 
     Raises:
