@@ -209,12 +209,14 @@ class SavepointStore:
     def _in_use(self) -> Mapping[str, SavepointInUseError]:
         """Return the savepoints that a rewind or an upgrade under way needs, with the error that says so, by name."""
         found, rewind, upgrade = {}, read_rewind(self.folder), read_upgrade(self.folder)
-        for name in upgrade.savepoints if upgrade is not None else ():
-            what = f"an upgrade that may go back to savepoint {name!r} is under way"
-            found[name] = SavepointInUseError(what, fix=f"let it be finished first: `tidemark upgrade {self.job}`", job=self.job)
-        for name in (rewind.savepoint, rewind.pin) if rewind is not None else ():
-            what = f"a rewind to savepoint {rewind.savepoint!r} is under way"
-            found[name] = SavepointInUseError(what, fix=how_to_end(self.folder, self.job, rewind), job=self.job)
+        if upgrade is not None:
+            fix = f"let it be finished first: `tidemark upgrade {self.job}`"
+            for name in upgrade.savepoints:
+                what = f"an upgrade that may go back to savepoint {name!r} is under way"
+                found[name] = SavepointInUseError(what, fix=fix, job=self.job)
+        if rewind is not None:
+            what, fix = f"a rewind to savepoint {rewind.savepoint!r} is under way", how_to_end(self.folder, self.job, rewind)
+            found |= {name: SavepointInUseError(what, fix=fix, job=self.job) for name in (rewind.savepoint, rewind.pin)}
         return found
 
     def _tables(self, found: RetainedEpoch) -> Mapping[str, TableVersion]:
