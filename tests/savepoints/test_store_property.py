@@ -176,7 +176,7 @@ class ManyJobs(RuleBasedStateMachine):
         del self.savepoints[owner, savepoint]
 
     def settle_claims(self, name: str) -> None:
-        lineages = {record.lineage for record in self.retained[name] if record.outputs == {} and self.is_first(record)}
+        lineages = {record.lineage for record in self.retained[name] if self.is_first(record)}
         for (borrower, lineage), claimed in list(self.claims.items()):
             if borrower == name and lineage not in lineages:
                 self.savepoints.pop(claimed, None)
