@@ -10,19 +10,21 @@ import zipfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.control.drivers import until
 from tidemark.control.launch.code_packaging import package_code
 from tidemark.control.launch.local_launcher import LocalLauncher
-from tidemark.control.launch.processes import process_info, session_members
+from tidemark.control.launch.processes import session_members, spawn
 from tidemark.control.launch.run_folder import RunFolder
 from tidemark.control.launch.spark_submit import SparkSubmitLauncher
 from tidemark.control.model.launcher import Launcher
 from tidemark.control.model.records import Attempt, ProcessHandle
 from tidemark.control.model.spec import JobSpec, SpecGeneration
 from tidemark.errors import LaunchError
+from tidemark.state.log.process_identity import process_info
 
 STORE = "file:///jobs"
 
@@ -192,6 +194,22 @@ def test_what_earlier_attempts_left_stays_bounded(tmp_path: Path) -> None:
     assert [path.parent.name for path in left] == ["attempt-6"]
     outs = sorted(path.name for path in (tmp_path / "logs").rglob("driver.out*"))
     assert outs == ["driver.out", "driver.out.1", "driver.out.2"]
+
+
+def test_a_driver_that_ends_at_once_leaves_its_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Failing(StandInLauncher):
+        program = "raise SystemExit(3)"
+
+    def spawn_and_wait(*args: Any, **options: Any) -> int:
+        pid = spawn(*args, **options)
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        return pid
+
+    monkeypatch.setattr("tidemark.control.launch.local_launcher.spawn", spawn_and_wait)
+    failing = Failing(tmp_path / "logs")
+    handle = failing.launch(generation(), attempt(), STORE)
+    assert failing.probe(handle) == "gone"
+    assert failing.exit_code(handle) == 3
 
 
 @pytest.mark.parametrize(

@@ -17,12 +17,12 @@ from tests.savepoints.running import MINUTE, RunningJobs, Tables, Undisturbed, r
 from tests.soak.keepers import Keeper
 from tidemark.control.desired.attempts import newest_attempt
 from tidemark.control.desired.spec_store import require_spec
-from tidemark.control.launch.processes import process_info
 from tidemark.control.model.upgrade_records import UpgradeStep, newest_step
 from tidemark.control.upgrade.upgrade_worker import upgrading_reconciler
 from tidemark.crashpoints import KILLED
 from tidemark.savepoints.core.savepoint_store import SavepointStore
 from tidemark.savepoints.model.upgrade_lock import read_upgrade_lock
+from tidemark.state.log.process_identity import process_info
 from tidemark.state.status.log_folder import LOGS_VARIABLE
 from tidemark.testing.crash import Ending
 

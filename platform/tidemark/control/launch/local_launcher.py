@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from tidemark.control.launch.logs import OUT, rotate, tail
-from tidemark.control.launch.processes import kill_session, process_info, reap, spawn
+from tidemark.control.launch.processes import kill_session, reap, spawn
 from tidemark.control.launch.run_folder import SCRATCH, RunFolder, read_exit_status, run_folder, write_exit_status
 from tidemark.control.model.launcher import ProcessState
 from tidemark.control.model.records import Attempt, ProcessHandle
@@ -20,7 +20,7 @@ from tidemark.control.model.spec import JobSpec, SpecGeneration
 from tidemark.control.model.standby_files import assign_attempt, read_standby
 from tidemark.errors import LaunchError
 from tidemark.state.encoding.redaction import redacted, without_secrets
-from tidemark.state.log.process_identity import is_known_dead, process_start_token, started_since_boot
+from tidemark.state.log.process_identity import is_known_dead, process_info, started_since_boot
 from tidemark.state.log.records import OwnerInfo
 
 DRIVER: Final = "tidemark.control.driver.driver"
@@ -76,8 +76,11 @@ class LocalLauncher:
                 fix="see that the program and the spec's folder and code_paths are there, and room for its log and its temporary files",
                 place=str(files.logs),
             ) from without_secrets(error)
-        # One that is gone already must not be taken for another that gets its number later.
-        return ProcessHandle(self._name, self._host, pid, started=process_start_token(pid) or f"{pid} is gone", log=str(files.log))
+        # One that has ended already is known, too, until it is reaped.
+        info = process_info(pid)
+        return ProcessHandle(
+            self._name, self._host, pid, started=info.start_token if info is not None else f"{pid} is gone", log=str(files.log)
+        )
 
     def _hand_to_standby(self, spec: SpecGeneration, attempt: Attempt, files: RunFolder) -> ProcessHandle | None:
         """Hand the attempt to the process that stands by for just this spec; None where there is none, and one is to be started."""

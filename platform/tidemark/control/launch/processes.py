@@ -9,31 +9,16 @@ import os
 import signal
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from tidemark.clock import SYSTEM_CLOCK, Clock
+from tidemark.state.log.process_identity import ProcessInfo, process_info
 
 _PROC: Final = Path("/proc")
 _ROUNDS: Final = 100
 _PAUSE_SECONDS: Final = 0.05
 _DEFAULT_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE)
-
-
-@dataclass(frozen=True)
-class ProcessInfo:
-    """A process as ``/proc`` shows it; ``started`` is the clock tick of its birth."""
-
-    pid: int
-    state: str
-    session: int
-    started: str
-
-    @property
-    def is_zombie(self) -> bool:
-        """Whether it has ended and only waits for its parent to take note."""
-        return self.state in {"Z", "X"}
 
 
 def spawn(command: Sequence[str], environment: Mapping[str, str], *, out: Path, folder: Path | None = None) -> int:
@@ -68,23 +53,20 @@ def spawn(command: Sequence[str], environment: Mapping[str, str], *, out: Path, 
     )
 
 
-def process_info(pid: int) -> ProcessInfo | None:
-    """Return what is known of a process, None where there is none, or no ``/proc``."""
-    try:
-        stat = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    # The second field is the program's name in parentheses and may hold anything, so count from the last parenthesis.
-    fields = stat.rpartition(")")[2].split()
-    return ProcessInfo(pid, fields[0], int(fields[3]), fields[19])
-
-
 def session_members(leader: int) -> tuple[ProcessInfo, ...]:
     """Return the living processes of a session."""
     with suppress(OSError):
-        found = (process_info(int(entry.name)) for entry in _PROC.iterdir() if entry.name.isdecimal())
+        pids = [int(entry.name) for entry in _PROC.iterdir() if entry.name.isdecimal()]
+        found = (process_info(pid) for pid in pids if _session_of(pid) == leader)
         return tuple(info for info in found if info is not None and info.session == leader and not info.is_zombie)
     return ()
+
+
+def _session_of(pid: int) -> int | None:
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return None
 
 
 def reap(pid: int) -> int | None:

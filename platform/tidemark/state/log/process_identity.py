@@ -4,9 +4,41 @@ from __future__ import annotations
 
 import os
 import socket
+from dataclasses import dataclass
 from pathlib import Path
 
 from tidemark.state.log.records import OwnerInfo
+
+
+@dataclass(frozen=True)
+class ProcessInfo:
+    """A process as ``/proc`` shows it; ``started`` is the clock tick of its start."""
+
+    pid: int
+    state: str
+    session: int
+    started: str
+
+    @property
+    def is_zombie(self) -> bool:
+        """Whether it has ended and is not yet reaped."""
+        return self.state in {"Z", "X"}
+
+    @property
+    def start_token(self) -> str:
+        """The same for all its life, and another for a process that reuses its pid, also after a reboot."""
+        return f"{_boot_id()}:{self.started}"
+
+
+def process_info(pid: int) -> ProcessInfo | None:
+    """Return what is known of a process, None where there is none, or no ``/proc``."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    # The second field is the program's name in parentheses and may hold anything, so count from the last parenthesis.
+    fields = stat.rpartition(")")[2].split()
+    return ProcessInfo(pid, fields[0], int(fields[3]), fields[19])
 
 
 def current_owner(run_id: str = "") -> OwnerInfo:
@@ -16,21 +48,14 @@ def current_owner(run_id: str = "") -> OwnerInfo:
 
 
 def process_start_token(pid: int) -> str | None:
-    """Return a token of a process's birth, the same for all its life and another for a process that reuses its pid.
+    """Return the token of a living process's start (``ProcessInfo.start_token``).
 
     Empty where the system has no ``/proc``; None when ``/proc`` shows no such process, or one that is dead but not yet reaped.
     """
     if not Path("/proc/self/stat").exists():
         return ""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    # The second field is the program's name in parentheses and may hold anything, so count from the last parenthesis.
-    state, *rest = stat.rpartition(")")[2].split()
-    if state in {"Z", "X"}:
-        return None
-    return f"{_boot_id()}:{rest[18]}"
+    info = process_info(pid)
+    return None if info is None or info.is_zombie else info.start_token
 
 
 def is_known_dead(owner: OwnerInfo) -> bool:
