@@ -1,8 +1,8 @@
 """Hadoop's settings in a session on this machine, without those that nobody there reads.
 
 Spark sends Hadoop's settings with every job that reads or writes files, and each task of it reads them again: eleven hundred of them, each
-compressed by itself, of which half are YARN's defaults. A session on one machine has no YARN, and without its defaults a job of a few rows
-takes a tenth less of the processor.
+compressed by itself, of which half are YARN's defaults. A session on one machine has no YARN; without its defaults they are 55 kB, not 111,
+and take half as long to write and to read, which is milliseconds for each job and task. To leave them out takes a tenth of a second, once.
 """
 
 from __future__ import annotations
