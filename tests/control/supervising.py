@@ -7,7 +7,7 @@ import sys
 import threading
 from pathlib import Path
 
-from tests.control.beating import BeatingLauncher
+from tests.control.sparkless_driver import SparklessLauncher
 from tidemark.control.supervise.supervisor import Supervisor
 from tidemark.control.upgrade.upgrade_worker import upgrading_reconciler
 from tidemark.state.store.store import JobStore
@@ -17,7 +17,7 @@ INTERVAL_MS = 300
 
 def main(store: str, folder: str) -> None:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(message)s")
-    reconciler = upgrading_reconciler(JobStore.open(store), {"local": BeatingLauncher(Path(folder))})
+    reconciler = upgrading_reconciler(JobStore.open(store), {"local": SparklessLauncher(Path(folder))})
     Supervisor(reconciler, threading.Event(), interval_ms=INTERVAL_MS).run()
 
 

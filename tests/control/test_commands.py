@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.control.beating import BeatingLauncher
+from tests.control.sparkless_driver import SparklessLauncher
 from tidemark.cli.program.console_log import ConsoleLines
 from tidemark.cli.program.main import main
 from tidemark.clock import SYSTEM_CLOCK
@@ -32,7 +32,7 @@ class Terminal:
 
     def __init__(self, folder: Path, store: JobStore | None = None) -> None:
         self.store = store or JobStore.open(str(folder / "store"))
-        self.launcher = BeatingLauncher(folder)
+        self.launcher = SparklessLauncher(folder)
 
     def __call__(self, *arguments: str, code: int = 0) -> Result:
         done = CliRunner().invoke(main, [*arguments, "--store", self.store.uri], terminal_width=200)

@@ -18,9 +18,9 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from tests.control.beating import CHECKOUT, BeatingLauncher
 from tests.control.drivers import until
-from tests.control.log_proofs import require_single_starts, terms
+from tests.control.log_assertions import require_single_starts, terms
+from tests.control.sparkless_driver import CHECKOUT, SparklessLauncher
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.control.client.job_client import JobClient
 from tidemark.control.model.spec import JobSpec, RestartPolicy
@@ -68,7 +68,7 @@ class Together:
 
     def __init__(self, store: JobStore, folder: Path, chance: random.Random) -> None:
         self.store = store
-        self.launcher = BeatingLauncher(folder)
+        self.launcher = SparklessLauncher(folder)
         self.supervisors = Supervisors(store, folder)
         self.chance = chance
         self.wishes = JobClient(store, "ada")

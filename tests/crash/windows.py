@@ -78,7 +78,7 @@ def many_files() -> Iterator[None]:
         pre_aggregation: merging,
         buffered: merging | seeking,
         keyed_input: seeking,
-        key_table: merging | {"MOST_GARBAGE": 0},
+        key_table: merging | {"MAX_GARBAGE": 0},
         counted: merging | seeking | {"FEW_TOUCHED": 0},
         sliced: merging | {"MANY_ROWS": 0},
         triggered: merging,

@@ -9,8 +9,8 @@ import pytest
 
 import tidemark as tm
 from tests.engine.buffered_cases import random_case, require_same, run_engine, run_expected
+from tests.engine.early_compaction import compact_early
 from tests.engine.lab import Lab, elements
-from tests.engine.merging_early import merge_early
 from tests.seeds import new_seeds
 from tidemark.errors import StateMismatchError
 from tidemark.graph.operators.window.execution import is_incremental
@@ -39,7 +39,7 @@ def test_groups_agree_with_the_reference(spark: SparkSession, tmp_path: Path, mo
         # From here on each epoch looks for the keys that have input, and merges its files.
         monkeypatch.setattr(counted, "FEW_ROWS", -1)
         monkeypatch.setattr(counted, "FEW_TOUCHED", 0)
-        merge_early(monkeypatch, counted)
+        compact_early(monkeypatch, counted)
         found += run_engine(case, spark, tmp_path, epochs=3, end_of_input=False, first=len(found), parallelism=3)
         found += run_engine(case, spark, tmp_path, first=len(found), parallelism=1)
         require_same(found, run_expected(case), case)
@@ -73,7 +73,7 @@ def test_a_group_has_its_elements_in_the_contracts_order(lab: Lab) -> None:
 
 
 def test_state_keeps_what_groups_to_come_need(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    merge_early(monkeypatch, counted)
+    compact_early(monkeypatch, counted)
     keys = "abcd"
     batches = [[(key, epoch * 10 + number, number) for key in keys for number in range(6)] for epoch in range(4)]
     keyed = elements(*batches, schema=SCHEMA).key_by("k")

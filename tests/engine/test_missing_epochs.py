@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
-from tests.engine.losing_world import (
+from tests.engine.damaged_outputs import (
     LOSSES,
     Loss,
     World,

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import tidemark as tm
 from tests.engine.buffered_cases import random_case, require_same, run_engine, run_expected
+from tests.engine.early_compaction import compact_early
 from tests.engine.lab import Lab, elements
-from tests.engine.merging_early import merge_early
 from tests.engine.streams import assigners, purging_triggers, scenarios, sliced_assigners
 from tests.engine.test_reference_agreement import require_variety, see_agreement
 from tests.seeds import new_seeds, times
@@ -43,7 +43,7 @@ def purges_natively(node: WindowNode) -> bool:
 @pytest.mark.parametrize("merged", [False, True])
 def test_panes_agree_with_the_reference(merged: bool, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: FBT001
     if merged:
-        merge_early(monkeypatch, triggered)
+        compact_early(monkeypatch, triggered)
     examples = times(1)
     drawn = scenarios(
         sources=1,
@@ -64,7 +64,7 @@ def test_a_run_that_stops_and_goes_on_elsewhere_does_the_same(spark: SparkSessio
     case = random_case(seed, kinds=KINDS, wanted=purges_natively)
     try:
         found = run_engine(case, spark, tmp_path, epochs=2, end_of_input=False)
-        merge_early(monkeypatch, triggered)
+        compact_early(monkeypatch, triggered)
         found += run_engine(case, spark, tmp_path, epochs=3, end_of_input=False, first=len(found), parallelism=3)
         found += run_engine(case, spark, tmp_path, first=len(found), parallelism=1)
         require_same(found, run_expected(case), case)
@@ -108,7 +108,7 @@ def test_a_pane_holds_what_came_since_the_one_before(lab: Lab) -> None:
 
 
 def test_purged_rows_go_when_files_are_merged(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    merge_early(monkeypatch, triggered)
+    compact_early(monkeypatch, triggered)
     batches = [[(key, epoch, epoch) for key in "abc"] for epoch in range(4)]
     windows = elements(*batches, schema=SCHEMA).key_by("k").window(tm.global_window())
     each = windows.trigger(tm.each_epoch_trigger()).discarding().aggregate(v=tm.collect_list("v")).uid("each")

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, Transaction, write_deltalake
 
-from tests.engine.losing_world import COLUMNS, World, expected, table_restored
+from tests.engine.damaged_outputs import COLUMNS, World, expected, table_restored
 from tidemark.errors import EngineError, MissingEpochsError, RewindError
 from tidemark.savepoints.core.savepoint_store import SavepointStore
 from tidemark.savepoints.rewind.rewinding import rewind

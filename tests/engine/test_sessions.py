@@ -94,12 +94,12 @@ def test_sessions_that_are_put_off_agree_with_the_reference(
     for change in (put_off, write_touched_only, merge_files_early) if touched else (put_off,):
         change(monkeypatch)
     called: Counter[str] = Counter()
-    for name in ("_put_off", "_settle"):
+    for name in ("_defer", "_merge_deferred"):
         method = getattr(session_deferral.DeferringSessionEpoch, name)
         monkeypatch.setattr(session_deferral.DeferringSessionEpoch, name, noting(called, name, method))
     see_agreement(spark, tmp_path, seeds_beside(1), calm=True)
-    assert called["_put_off"] >= 4
-    assert called["_settle"] >= 2
+    assert called["_defer"] >= 4
+    assert called["_merge_deferred"] >= 2
 
 
 def noting(called: Counter[str], name: str, method: Callable[..., object]) -> Callable[..., object]:

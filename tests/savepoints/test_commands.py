@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import tidemark as tm
-from tests.control.beating import BeatingLauncher
+from tests.control.sparkless_driver import SparklessLauncher
 from tests.savepoints.delta_jobs import job_with_tables, rows, run_epoch, write
 from tests.savepoints.stored_jobs import StoredJob
 from tests.upgrade.upgrade_worlds import fits
@@ -132,7 +132,7 @@ def test_a_rewind_that_stops_the_job_first_starts_it_again_and_says_all_of_it_in
 ) -> None:
     job.savepoints.take("a", epoch=0)
     JobClient(job.root).submit(JobSpec("taxi", "examples.taxi.job:job"))
-    launcher = BeatingLauncher(tmp_path)
+    launcher = SparklessLauncher(tmp_path)
     monkeypatch.setattr("tidemark.cli.savepoints.rewinding.launchers_here", lambda: {"local": launcher})
     try:
         rewound, started = map(json.loads, said(tmp_path, "rewind", "taxi", "--to", "a", "--stop", "--json").splitlines())

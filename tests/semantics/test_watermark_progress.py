@@ -356,13 +356,13 @@ class TestTheEndOfASource:
     def test_silence_counts_up_to_the_time_at_which_one_looked(self) -> None:
         state = after(IDLING, SourceState(), {"a": 50, "b": 10}, now=0)
         epoch = {"a": SplitObservation(1, 60)}
-        looked = [advance(IDLING, state, epoch, processing_time=1_000, caught_up=True, looked_at=at) for at in (99, 100, 5_000, None)]
+        looked = [advance(IDLING, state, epoch, processing_time=1_000, caught_up=True, polled_at=at) for at in (99, 100, 5_000, None)]
         assert [found.splits["b"].idle for found in looked] == [False, True, True, True]
         assert [found.watermark for found in looked] == [state.watermark, *[55 - 1] * 3]
 
     def test_an_idle_source_goes_on_by_the_clock_up_to_that_time_only(self) -> None:
         state = after(ADVANCING, SourceState(), {"": 50}, now=0)
-        found = advance(ADVANCING, state, {}, processing_time=1_000, caught_up=True, looked_at=400)
+        found = advance(ADVANCING, state, {}, processing_time=1_000, caught_up=True, polled_at=400)
         assert found == advance(ADVANCING, state, {}, processing_time=400, caught_up=True)
 
     def test_what_was_read_to_its_end_after_all_was_silent_before(self) -> None:

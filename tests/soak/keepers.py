@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from tests.control.beating import CHECKOUT
+from tests.control.sparkless_driver import CHECKOUT
 from tidemark.control.launch.processes import kill_session
 from tidemark.state.status.log_folder import LOGS_VARIABLE
 

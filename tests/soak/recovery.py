@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tests.control.log_proofs import Term
+from tests.control.log_assertions import Term
 from tests.soak.chaos import Kill
 from tests.soak.streams import BOUND_MS, TRIGGER_MS
 from tidemark.control.desired.attempts import read_attempt

@@ -20,7 +20,7 @@ import pytest
 
 import tidemark as tm
 from tests.control.drivers import until
-from tests.control.log_proofs import Term, require_single_starts, terms
+from tests.control.log_assertions import Term, require_single_starts, terms
 from tests.http_server import http_server
 from tests.soak.chaos import Chaos, left_behind
 from tests.soak.keepers import Keeper, daemon, logs_folder, sensor_log, supervisor

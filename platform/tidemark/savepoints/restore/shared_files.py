@@ -134,14 +134,14 @@ def release_unused(driver: Driver, kept: KeptEpochs) -> None:
     retained = {(decoded.record.lineage, decoded.record.epoch) for decoded in kept.retained}
     driver.confirm()
     for shared in all_shared:
-        settled = [_release(folder, driver.log.job, shared, owner, needed) for owner in shared.owners]
+        released = [_release(folder, driver.log.job, shared, owner, needed) for owner in shared.owners]
         # Claimed: it is what the job goes back to as long as the epoch that was restored is not superseded.
         claimed = shared.claim and not shared.disposed and (shared.token, shared.epoch) in retained
         if shared.claim and not shared.disposed and not claimed and _was_made(folder, shared):
             claimed = not _disposed_of(driver, shared)
-            if not claimed and not all(settled):
+            if not claimed and not all(released):
                 folder.put(shared_savepoint_path(shared.token), encode_envelope(KIND, to_jsonable(replace(shared, disposed=True))))
-        if all(settled) and not claimed:
+        if all(released) and not claimed:
             folder.delete([shared_savepoint_path(shared.token)])
 
 
@@ -194,8 +194,8 @@ def _disposed_of(driver: Driver, shared: SharedSavepoint) -> bool:
     savepoints = SavepointStore(driver.log.store.parent, shared.job, driver.log.clock)
     try:
         there = savepoints.get(shared.savepoint)
-        of_loan = (shared.pinned_at, shared.lineage, shared.epoch)
-        if shared.pinned_at is None or (there.taken_at, there.record.lineage, there.record.epoch) == of_loan:
+        expected = (shared.pinned_at, shared.lineage, shared.epoch)
+        if shared.pinned_at is None or (there.taken_at, there.record.lineage, there.record.epoch) == expected:
             savepoints.dispose(shared.savepoint)
     except UnknownSavepointError:
         return True

@@ -22,7 +22,7 @@ def advance(
     *,
     processing_time: int,
     caught_up: bool,
-    looked_at: int | None = None,
+    polled_at: int | None = None,
 ) -> SourceState:
     """Return a source's state after an epoch. Called once per source and epoch, also when the epoch read nothing.
 
@@ -47,13 +47,13 @@ def advance(
         processing_time: of the epoch.
         caught_up: whether the source was read to its end; a split's own ``caught_up`` goes before it. Time in which the job was
             down counts as silence, so this must be false while anything that came meanwhile waits.
-        looked_at: the processing time of which ``caught_up`` is true, None for the epoch's own. What came later may wait, so silence is
+        polled_at: the processing time of which ``caught_up`` is true, None for the epoch's own. What came later may wait, so silence is
             counted up to this time only.
 
     Raises:
         UserCodeError: the watermark generator failed or returned something else than an integer or None.
     """
-    silent_until = processing_time if looked_at is None else min(looked_at, processing_time)
+    silent_until = processing_time if polled_at is None else min(polled_at, processing_time)
     splits = {}
     for name in _split_names(state, observed):
         before, seen = state.splits.get(name), observed.get(name, _NOTHING)

@@ -61,7 +61,7 @@ class RowCounter:
     """Counts of one DataFrame whose rows carry a verdict.
 
     Args:
-        statuses: which verdicts occur beside ALIVE.
+        statuses: which verdicts occur beside PASSING.
         source: the source whose event times are wanted, if the rows come straight from one.
         splits: names of its splits as far as they are known.
     """

@@ -340,7 +340,7 @@ class EpochRun:
                 end.annotate(self._observe(source), before),
                 processing_time=self.plan.processing_time,
                 caught_up=end.caught_up,
-                looked_at=end.polled_at,
+                polled_at=end.polled_at,
             )
             self.sources[source.name] = end_of_input(after) if self.plan.end_of_input else after
 

@@ -53,7 +53,7 @@ class QueryRun:
         self._ending = threading.Event()
         self._has_new_bounds = False
         self._drained_at: int | None = None
-        self._caught_up = CaughtUpProbe(driver.now)
+        self._caught_up_probe = CaughtUpProbe(driver.now)
         self._intake: AdaptiveIntake | None = None
         self._gauge = LoadGauge(0)
         self._polls = 0
@@ -114,7 +114,7 @@ class QueryRun:
         """Make ready for a query with other bounds, which goes on after the newest epoch as at every start."""
         self._gauge.intake = intake.apply()
         self._driver.prepare_again()
-        self._closing, self._has_new_bounds, self._failure, self._caught_up = False, False, None, CaughtUpProbe(self._driver.now)
+        self._closing, self._has_new_bounds, self._failure, self._caught_up_probe = False, False, None, CaughtUpProbe(self._driver.now)
         self._ending.clear()
 
     def _query(self, interval_ms: int | None) -> None:
@@ -174,7 +174,7 @@ class QueryRun:
 
     def _run_due_timers(self, query: StreamingQuery) -> None:
         """Run an epoch without input when a deadline is due and nothing waited at that deadline; ask Spark first."""
-        driver, probe = self._driver, self._caught_up
+        driver, probe = self._driver, self._caught_up_probe
         deadline = driver.next_deadline()
         due = deadline is not None and deadline <= driver.now()
         if not due and not driver.may_have_unread_input:
@@ -209,7 +209,7 @@ class QueryRun:
         self._closing = True
         with self._driver.lock, contextlib.suppress(PySparkException):
             end_query(query, self._ending)
-        self._caught_up.close()
+        self._caught_up_probe.close()
 
     def _batch(self, batch: DataFrame, number: int) -> None:
         """Run the epoch of a batch; of a query that ends, no more.
@@ -217,7 +217,7 @@ class QueryRun:
         Nothing is raised: what has failed is known here, and Spark would log a long error for a query that is only to end. It takes a
         batch that was not run for done, in a checkpoint that nobody uses any more; the next query reads its input again.
         """
-        self._caught_up.batch_started()
+        self._caught_up_probe.batch_started()
         try:
             # Whoever stops the query holds the lock and waits for this thread.
             while not self._is_over():

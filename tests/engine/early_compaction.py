@@ -10,7 +10,7 @@ import pytest
 from tidemark.state.gc.compaction import plan_compaction
 
 
-def merge_early(patch: pytest.MonkeyPatch, *modules: ModuleType) -> None:
+def compact_early(patch: pytest.MonkeyPatch, *modules: ModuleType) -> None:
     """Let these modules plan to merge any two files."""
     for module in modules:
         patch.setattr(module, "plan_compaction", partial(plan_compaction, min_files=1))

@@ -1,6 +1,6 @@
 """A driver without Spark, as a program: claims its attempt, begins a term, beats, commits epochs, does what the spec wants.
 
-``python -m tests.control.beating STORE JOB ATTEMPT``. ``$BEATING`` says how it misbehaves: ``fails`` ends it with an error
+``python -m tests.control.sparkless_driver STORE JOB ATTEMPT``. ``$BEATING`` says how it misbehaves: ``fails`` ends it with an error
 before it begins, ``fails-later`` in its first epoch, ``fails-in-the-end`` some epochs later.
 """
 
@@ -34,14 +34,14 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True)
-class BeatingLauncher:
+class SparklessLauncher:
     """Starts such programs, as processes of their own."""
 
     logs_folder: Path
 
     def launch(self, spec: SpecGeneration, attempt: Attempt, store_uri: str) -> ProcessHandle:
         log = self.logs_folder / f"attempt-{attempt.number}.log"
-        command = [sys.executable, "-m", "tests.control.beating", store_uri, spec.spec.job, str(attempt.number)]
+        command = [sys.executable, "-m", "tests.control.sparkless_driver", store_uri, spec.spec.job, str(attempt.number)]
         pid = spawn(command, {**os.environ, **spec.spec.variables}, out=log, folder=CHECKOUT)
         return ProcessHandle("local", current_owner().host, pid, started=process_start_token(pid) or "gone", log=str(log))
 
