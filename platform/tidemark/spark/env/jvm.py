@@ -122,7 +122,7 @@ def _forget_ended() -> bool:
     """Have PySpark forget the JVM that it knows if this process started it and it has ended; say whether that was so."""
     gateway = pyspark.SparkContext._gateway  # noqa: SLF001  # PySpark itself keeps a gateway for good
     process = getattr(gateway, "proc", None)
-    if process is None:
+    if gateway is None or process is None:
         return False
     try:
         process.wait(_ENDING_SECONDS)
