@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 import tidemark as tm
+from tests.kafka.broker import jars
 from tidemark.errors import EngineError, SourceError
 from tidemark.graph.model.nodes import SourceNode
 from tidemark.spark.columns.expressions import POSITION, SPLIT
@@ -34,6 +35,7 @@ def kafka(name: str, topics: str, format: str = "kafka", option: str = "subscrib
     return node
 
 
+@pytest.mark.skipif(jars() is not None, reason="the session of the tests has the connector")
 def test_a_session_without_the_connector_is_told_which_jars_it_needs(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"Fix: .*spark\.jars\.packages=org\.apache\.spark:spark-sql-kafka-0-10_2\.13:4\.\d.*spark\.jars"):
         open_source(spark, kafka("fares", "fares"), JobStore.open(str(tmp_path)), ordered=False, read=0)

@@ -15,9 +15,9 @@ def count(expression: str | None = None) -> Aggregate:
 
     Result: BIGINT, exact, never null.
     """
-    if expression is None or str(expression).strip() == "*":
+    argument = None if expression is None else sql_argument("count", expression)
+    if argument is None or argument == "*":
         return Aggregate("count", (), (_added("count", "count(1)"),), "{count}")
-    argument = sql_argument("count", expression)
     return Aggregate("count", (argument,), (_added("count", f"count({in_template(argument)})"),), "{count}")
 
 

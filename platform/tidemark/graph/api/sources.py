@@ -183,13 +183,14 @@ def _as_texts(function: str, options: object, place: str) -> dict[str, str]:
     Raises:
         DefinitionError: they are no dict of options by name.
     """
-    if options is not None and not (isinstance(options, Mapping) and all(isinstance(name, str) for name in options)):
+    given = {} if options is None else options
+    if not (isinstance(given, Mapping) and all(isinstance(name, str) for name in given)):
         raise DefinitionError(
             f"{function}(options={shortened(repr(options))}) is not a dict of options by name",
             fix="write options={'header': 'true'}",
             place=place,
         )
-    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in (options or {}).items()}
+    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in given.items()}
 
 
 def _bound_option(format: str, name: str, by_format: Mapping[str, str], options: Mapping[str, str], place: str) -> str:
