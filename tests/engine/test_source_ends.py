@@ -109,7 +109,7 @@ def test_input_is_told_apart_by_what_it_reads(tmp_path: Path) -> None:
         settings: dict[str, object] = {"now": {"a": {"logOffset": 1}}, "files": {"a": ["1.json"]}, "batch": True, **changes}
         return EpochInput(**settings)  # type: ignore[arg-type]
 
-    same = taken(offsets="v1 with another time in it", looked_at=7)
+    same = taken(offsets="v1 with another time in it", polled_at=7)
     assert same.digest(end_of_input=False) == taken().digest(end_of_input=False)
     others = [
         taken(now={"a": {"logOffset": 2}}),
