@@ -70,7 +70,7 @@ class _Staged(TypedDict):
 
 
 def encode_epoch(record: EpochRecord, bases: Mapping[str, Segment], write_segment: WriteSegment) -> tuple[bytes, DecodedEpoch]:
-    """Return a record's bytes, and what decoding them would give.
+    """Return a record's bytes, and the result of decoding them.
 
     Args:
         record: the epoch, with full lists of files.
