@@ -129,7 +129,7 @@ CHANGES: dict[str, Change] = {
     ),
     "one's own SQL": Change(
         hourly(f=tm.sql_aggregate({"s": ("sum(fare*2)", "sum({s})")}, "{s}")),
-        hourly(f=tm.sql_aggregate({"s": ("sum(fare*3)", "sum({s})")}, "{s}")), "incompatible", ("made in another way",),
+        hourly(f=tm.sql_aggregate({"s": ("sum(fare*3)", "sum({s})")}, "{s}")), "incompatible", ("computed differently",),
     ),
     "merged otherwise": Change(
         hourly(f=tm.sql_aggregate({"s": ("sum(fare)", "sum({s})"), "t": ("sum(tip)", "sum({t})")}, "{s}")),
@@ -149,7 +149,7 @@ CHANGES: dict[str, Change] = {
         hourly(f=own(result=abs)), hourly(f=own(result=str)), "compatible",
     ),
     "what one's own function adds": Change(
-        hourly(f=own(add=max)), hourly(f=own(add=min)), "incompatible", ("made in another way",),
+        hourly(f=own(add=max)), hourly(f=own(add=min)), "incompatible", ("computed differently",),
     ),
     "key": Change(hourly(n=COUNT), hourly("borough", n=COUNT), "incompatible", ("key 'zone' was removed", "key 'borough' is new")),
     "size": Change(over(tm.tumbling("10 ms")), over(tm.tumbling("20 ms")), "incompatible", ("windows were",)),
@@ -176,7 +176,7 @@ CHANGES: dict[str, Change] = {
     ),
     "aggregate gone": Change(hourly(n=COUNT, f=FARES), hourly(n=COUNT), "incompatible", ("'f' was removed", "--column w:f=")),
     "aggregate left": Change(
-        hourly(n=COUNT, f=FARES), hourly(n=COUNT), "migrates", ("'f' is left",), {"dropped": ["f__sum"]}, maps={"columns": columns(f=None)}
+        hourly(n=COUNT, f=FARES), hourly(n=COUNT), "migrates", ("'f' is dropped",), {"dropped": ["f__sum"]}, maps={"columns": columns(f=None)}
     ),
     "aggregate renamed unsaid": Change(
         hourly(n=COUNT, f=FARES), hourly(n=COUNT, fares=FARES), "incompatible", ("'f' was removed", "--column w:f=fares")
@@ -271,7 +271,7 @@ CHANGES: dict[str, Change] = {
     "column of elements gone": Change(PROCESS, PROCESS, "compatible", new=SCHEMA.replace("seats INT, ", "")),
     "function": Change(
         PROCESS, lambda s: s.key_by("zone").window(tm.tumbling("1 hour")).process(each, "n BIGINT, index INT").uid("w"), "compatible",
-        ("function is another",),
+        ("function was replaced",),
     ),
     "function gone with what it kept": Change(
         KINDS["behind aggregates"], hourly(n=COUNT), "migrates", ("its state is dropped: 7 rows",),
@@ -300,7 +300,7 @@ CHANGES: dict[str, Change] = {
     ),
     "reduced otherwise": Change(
         KINDS["reduce"], lambda s: s.key_by("zone").window(tm.tumbling("1 hour")).reduce(fare="a.fare").uid("w"), "incompatible",
-        ("made in another way",),
+        ("computed differently",),
     ),
 }  # fmt: skip
 CHANGES["blanks"] = Change(
