@@ -27,7 +27,7 @@ def window_function(function: Callable[..., object], returns: str, *, batches: b
             in an epoch by event time and source position. Behind ``aggregate`` there is one: a dict of the aggregates by name.
             ``context`` is a ``WindowContext``: ``key`` (dict), ``window`` (``start`` and ``end`` in milliseconds; None for count and
             global windows), ``watermark``, ``processing_time``, ``timing``, ``index``, and two dicts of plain values to keep:
-            ``window_state``, which goes with the window (sessions have none), and ``key_state``, which stays with the key.
+            ``window_state``, which is dropped with the window (sessions have none), and ``key_state``, which stays with the key.
         returns: Spark DDL of the result rows' columns.
         batches: pass the elements as an iterator of ``pyarrow.RecordBatch``, which is far faster.
 

@@ -53,7 +53,7 @@ class KeyedStream:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> object:
-            """Say what to write for names that other libraries have here."""
+            """Raise the error that says what to write instead of other libraries' names."""
             raise unknown_member(self, name, "keyed stream", dir(self))
 
     def window(self, assigner: WindowAssigner) -> WindowedStream:
@@ -139,7 +139,7 @@ class WindowedStream:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> object:
-            """Say what to write for names that other libraries have here."""
+            """Raise the error that says what to write instead of other libraries' names."""
             raise unknown_member(self, name, "windowed stream", dir(self))
 
     def allowed_lateness(self, lateness: Duration) -> WindowedStream:

@@ -75,7 +75,7 @@ class SavepointStore:
             epoch: a retained epoch; the newest by default.
             lineage: of the epoch; the newest that has it by default.
             kind: what it is taken for.
-            by: who takes it.
+            by: the user who takes it.
             note: what for, in words.
             labels: free key-value pairs.
 

@@ -1,4 +1,4 @@
-"""The files that a source has read, from the copies of its own log, and whether they are still there."""
+"""The files that a source has read, from the copies of its log, and whether they still exist."""
 
 from __future__ import annotations
 

@@ -38,6 +38,6 @@ def vacuum(table: DeltaTable, store: JobStore, needed: Collection[int]) -> list[
     gone = [path for path in given_up if stays_within(path)]
     if len(gone) < len(given_up):
         elsewhere = next(path for path in given_up if not stays_within(path))
-        logger.warning("the log of table %s names %s, which is no file of its own and is not deleted", store.location, elsewhere)
+        logger.warning("the log of table %s names %s, which lies outside the table and is not deleted", store.location, elsewhere)
     left = store.delete(gone)
     return [path for path in gone if path not in left]

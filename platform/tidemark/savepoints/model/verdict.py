@@ -35,7 +35,7 @@ class Finding:
 class Rewrite:
     """How the columns of an operator's state change, by their names in state files; names no internal columns of the engine.
 
-    ``renamed``: new names by old ones. ``dropped``: columns that are left behind. ``widened``: Spark's JSON of the new types by new names,
+    ``renamed``: new names by old ones. ``dropped``: columns that are dropped. ``widened``: Spark's JSON of the new types by new names,
     where the graph or Spark infers them. ``added``: new columns, in order. ``without_function``: a window function's state is dropped.
     """
 
@@ -68,7 +68,7 @@ class OperatorVerdict:
 
     @property
     def fits(self) -> bool:
-        """Whether a job may go on so."""
+        """Whether a job may resume with it."""
         return self.status in {"compatible", "migrates", "new"} or (self.status == "dropped" and self.left)
 
 
@@ -83,7 +83,7 @@ class SourceVerdict:
 
     @property
     def fits(self) -> bool:
-        """Whether a job may go on so."""
+        """Whether a job may resume with it."""
         return self.status in {"compatible", "new"} or (self.status == "dropped" and self.left)
 
 
@@ -209,7 +209,7 @@ class Verdict:
         with_findings = [output for output in self.outputs if output.findings]
         width = max((*(len(_name(each)) for _, each in shown), *(len(output.name) for output in with_findings)), default=0)
         for kind, each in shown:
-            status = f"{each.status}, left behind" if each.left else each.status
+            status = f"{each.status} as requested" if each.left else each.status
             lines.append(f"  {kind:8}  {_name(each):{width}}  {status}")
             lines += [f"    {finding.text()}" for finding in each.findings]
         for output in with_findings:

@@ -77,7 +77,7 @@ def require_whole(folder: JobStore, record: EpochRecord) -> None:
     """Make sure that every file that a job needs to resume from an epoch exists: state files, and the copies of the sources' logs.
 
     Args:
-        folder: the store at the folder of the job whose record it is.
+        folder: the store at the folder of the job that owns the record.
         record: of the epoch.
 
     Raises:

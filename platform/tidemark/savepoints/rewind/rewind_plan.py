@@ -211,7 +211,7 @@ def _is_unpublished(table: DeltaTable | None, name: str, head: EpochRecord) -> b
 
 
 def _unversioned(name: str, location: str, table: DeltaTable | None, stored: EpochRecord) -> list[str]:
-    """Return why an output must not be left alone for which no version is known that shows the savepoint's epoch."""
+    """Return why an output without a known version that shows the savepoint's epoch blocks the rewind."""
     if table is not None:
         wanted = f"epoch {stored.epoch} with all before it and nothing later"
         return [f"output {name!r}: no version of the table at {location} is known to show {wanted}"]

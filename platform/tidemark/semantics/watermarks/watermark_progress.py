@@ -45,7 +45,7 @@ def advance(
         state: after the epoch before.
         observed: the epoch's observations, by split; splits without any may be left out.
         processing_time: of the epoch.
-        caught_up: whether the source was read to its end; a split's own ``caught_up`` goes before it. Time in which the job was
+        caught_up: whether the source was read to its end; a split's own ``caught_up`` takes precedence. Time in which the job was
             down counts as silence, so this must be false while input that came in that time is unread.
         looked_at: the processing time at which ``caught_up`` was true, None for the epoch's own. Later input may be unread, so silence
             is counted up to this time only.

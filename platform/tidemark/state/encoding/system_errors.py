@@ -32,7 +32,7 @@ _KNOWN: Final[tuple[tuple[re.Pattern[str], Cause], ...]] = (
     ),
     (
         re.compile(r"Permission denied|Operation not permitted|os error (?:13|1)\b|\[Errno (?:13|1)\]|AccessDeniedException"),
-        Cause("permission is denied", "let the user of the process read and write there (`ls -ld` shows who may)"),
+        Cause("permission is denied", "let the user of the process read and write there (`ls -ld` shows the permissions)"),
     ),
     (
         re.compile(r"Input/output error|os error 5\b|\[Errno 5\]"),

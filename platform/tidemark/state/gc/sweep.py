@@ -102,7 +102,7 @@ def sweep(driver: Driver, *, lease_ms: int = DEFAULT_LEASE_MS, kept: KeptEpochs 
     """Make one pass over the job's state files, segments and source logs; called by the driver between epochs.
 
     Args:
-        driver: whose job it is.
+        driver: the job's.
         lease_ms: how long a file is kept after it was written, milliseconds.
         kept: ``kept_epochs(driver.log)``, where the caller has read them since the driver's last epoch.
 

@@ -2,7 +2,7 @@
 
 An operator's files are written as ``{segment, added, dropped}``: everything added and dropped *since that segment*, so a record and
 its segment alone give the full list. When the difference outgrows its bound, a new segment is written before the record. The
-staged files of an output go to a segment of their own when they are many. So a record stays under ``RECORD_LIMIT`` bytes.
+staged files of an output go to a separate segment when they are many. So a record stays under ``RECORD_LIMIT`` bytes.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class SinkPosition:
 
 @dataclass(frozen=True)
 class OutputRecord:
-    """What one epoch adds to one output: enough to publish it again without Spark's data.
+    """The part of one epoch for one output: enough to publish it again without Spark's data.
 
     ``rows`` are those that the job gave the output; where newer rows replace older ones, the files hold the newest of each key.
     ``sink`` is the sink's kind (``delta``, ``parquet``, ``console``, ``memory``), ``schema`` Spark's JSON text of the rows' type,

@@ -66,6 +66,6 @@ class DeferredWork:
         now, known = self._clock.now_ms(), self._known.get(work)
         if known is not None and known.why == why and 0 <= now - known.logged_at < LOGGED_AGAIN_MS:
             return
-        logger.warning("%s is put off until this is mended: %s", work, why)
+        logger.warning("%s is put off until this is fixed: %s", work, why)
         since = Deferred(work, why, now, now) if known is None else known
         self._known[work] = replace(since, why=why, logged_at=now)

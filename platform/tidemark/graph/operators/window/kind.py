@@ -126,7 +126,7 @@ class WindowKind(OperatorKind[WindowNode]):
         return UpsertKeys((*keys, *BOUNDS), BOUNDS, REPLACES) if node.assigner.merging else UpsertKeys((*keys, *BOUNDS))
 
     def needs_order(self, node: WindowNode) -> bool:
-        """Return whether elements go one by one, or an aggregate depends on their order."""
+        """Return whether elements are processed one by one, or an aggregate depends on their order."""
         one_by_one = isinstance(node.assigner, DynamicSession | CountWindows)
         return not is_incremental(node) or one_by_one or any(aggregate.ordered for _, aggregate in node.aggregates)
 

@@ -78,7 +78,7 @@ def _trigger_problem(node: WindowNode) -> tuple[str, str]:
             return wrong, "use tm.continuous_processing_time_trigger('1 minute')"
     if trigger is not None and assigner.merging and not trigger.can_merge:
         wrong = f"the trigger {trigger.describe()} cannot merge what it keeps of windows, and sessions merge"
-        return wrong, "use another trigger, or windows that do not merge; a trigger of your own needs can_merge and on_merge"
+        return wrong, "use another trigger, or windows that do not merge; a custom trigger needs can_merge and on_merge"
     return "", ""
 
 
