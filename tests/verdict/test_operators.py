@@ -176,7 +176,12 @@ CHANGES: dict[str, Change] = {
     ),
     "aggregate gone": Change(hourly(n=COUNT, f=FARES), hourly(n=COUNT), "incompatible", ("'f' was removed", "--column w:f=")),
     "aggregate left": Change(
-        hourly(n=COUNT, f=FARES), hourly(n=COUNT), "migrates", ("'f' is dropped",), {"dropped": ["f__sum"]}, maps={"columns": columns(f=None)},
+        hourly(n=COUNT, f=FARES),
+        hourly(n=COUNT),
+        "migrates",
+        ("'f' is dropped",),
+        {"dropped": ["f__sum"]},
+        maps={"columns": columns(f=None)},
     ),
     "aggregate renamed unsaid": Change(
         hourly(n=COUNT, f=FARES), hourly(n=COUNT, fares=FARES), "incompatible", ("'f' was removed", "--column w:f=fares")
