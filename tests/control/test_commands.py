@@ -265,7 +265,7 @@ def test_what_cannot_be_is_one_line_and_an_exit_code(arguments: tuple[str, ...],
 def test_a_rewind_makes_no_job_of_a_name_that_is_none(tidemark_: Terminal) -> None:
     done = tidemark_("rewind", "nobody", "--to", "x", code=2)
     assert "[TM414] there is no job 'nobody'" in done.stderr
-    with pytest.raises(RewindError, match="no epoch to go back from"):
+    with pytest.raises(RewindError, match="no epoch to rewind from"):
         rewind(tidemark_.store, "nobody", "x")
     assert [file.path for file in tidemark_.store.list("")] == []
 

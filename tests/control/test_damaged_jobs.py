@@ -159,7 +159,7 @@ def test_a_damaged_status_is_shown_as_that_and_the_next_start_writes_it_again(ro
         assert shown.startswith(f"{name}: damaged\n")
         assert "nothing committed" not in shown
         assert f"{name}/status.json is not whole JSON" in shown
-        assert "Fix: start the job, which writes the file again, or delete it; its log has all that counts" in shown
+        assert "Fix: start the job, which writes the file again, or delete it; the job's log is intact" in shown
         tidemark(root, "status", name, "--check", code=3)
     lines = tidemark(root, "list").stdout.splitlines()
     assert [line.split()[1] for line in lines[1:]] == ["damaged"] * 3

@@ -141,7 +141,7 @@ def test_what_keeps_the_sweep_is_told_once_a_day_until_it_is_mended(folder: str,
     office.run(12, every=SWEEP_INTERVAL_MS)
     assert len(put_off(caplog)) == 1
     said = str(put_off(caplog)[0])
-    assert f"the sweep is put off until this is mended: [TM401] {file} is not whole JSON" in said
+    assert f"the sweep is put off until this is fixed: [TM401] {file} is not whole JSON" in said
     assert "Fix: restore the file from a backup of the job store; or, if" in said
     assert staged.list(), "nothing that it may need goes"
     (item,) = status_of(office).put_off

@@ -95,7 +95,7 @@ def test_what_was_renamed_or_may_go_is_said_as_on_the_command_line(tmp_path: Pat
     assert str(renamed.description).startswith("incompatible with epoch 3 of lineage a1: by-zone: ")
     wrong = check(other, StateFits(uids={"hourly-tip": "by-zone"}), StateFits(against="gone", name="goes_back"))
     assert not any(found.passed for found in wrong.values())
-    assert "the map of uids names 'hourly-tip', of which nothing is stored" in str(wrong["state_fits"].description)
+    assert "the map of uids names 'hourly-tip', which has no stored state" in str(wrong["state_fits"].description)
     assert "gone" in str(wrong["goes_back"].description)
 
 

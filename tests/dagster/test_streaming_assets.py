@@ -313,7 +313,7 @@ def test_outputs_and_their_columns_say_what_they_hold(tmp_path: Path) -> None:
         return {column.name: column.description for column in specs[name].metadata["dagster/column_schema"].columns}
 
     assert str(specs["hourly"].description).startswith("One row for each `zone`, window and pane (tumbling 1h, allowed lateness 10m).")
-    assert str(specs["late"].description).startswith("Late rows, turned away")
+    assert str(specs["late"].description).startswith("Late rows: their window had expired")
     assert columns("hourly") == {
         "zone": "Key of the window.",
         "window_start": "Start of the window, inclusive.",

@@ -106,7 +106,7 @@ def test_elements_in_order_do_not_depend_on_how_they_are_cut_into_epochs(
 @pytest.mark.parametrize(
     ("arguments", "error", "text"),
     [
-        ({"within": "0 seconds"}, DefinitionError, "of no time finds no duplicates"),
+        ({"within": "0 seconds"}, DefinitionError, "of zero length finds no duplicates"),
         ({"within": 3600}, DurationError, "3600"),
         ({"within": "1 hour", "keep": "last"}, DefinitionError, "keep='last'"),
         ({"within": "1 hour", "late_to": "late"}, DefinitionError, "late_to"),

@@ -38,7 +38,7 @@ Caused by: {cause}
         ("java.io.FileNotFoundException: /x (Too many open files)", "too many files are open", "`ulimit -n`"),
         ("java.io.FileNotFoundException: /x (Read-only file system)", "the file system is read-only", "mount it writable"),
         ("java.io.FileNotFoundException: /x (Permission denied)", "permission is denied", "let the user of the process read and write"),
-        ("java.io.IOException: Input/output error", "the disk does not read or write", "see to the disk"),
+        ("java.io.IOException: Input/output error", "the disk does not read or write", "check the disk"),
         ("java.lang.OutOfMemoryError: Java heap space", "Java's memory is used up (Java heap space)", "spark.driver.memory"),
         (
             "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)",

@@ -280,7 +280,7 @@ def test_the_job_is_rewound_to_where_the_table_is(world: World) -> None:
         world.run(5)
         assert [world.rows(output) for output in ("append", "upsert")] == [expected(output, 5) for output in ("append", "upsert")]
         shutil.rmtree(world.place / "append")
-        with pytest.raises(MissingEpochsError, match="there is no table any more"):
+        with pytest.raises(MissingEpochsError, match="the table does not exist any more"):
             world.run(6)
 
 

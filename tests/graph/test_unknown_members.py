@@ -41,7 +41,7 @@ def test_names_of_spark_and_flink_say_what_to_write(owner: Any, name: str) -> No
     assert caught.value.code == "TM100"
     assert repr(name) in caught.value.what
     assert (caught.value.place or "").startswith(__file__)
-    assert "use what there is" not in caught.value.fix or name in {"windowAll", "flatMap"}
+    assert "use one of its names" not in caught.value.fix or name in {"windowAll", "flatMap"}
 
 
 CALLS: dict[str, tuple[Callable[[], object], str]] = {
@@ -59,7 +59,7 @@ CALLS: dict[str, tuple[Callable[[], object], str]] = {
     "side output of windows": (lambda: wrong(windowed).side_output(tm.OutputTag("late")), "after .aggregate(...)"),
     "filter of a sink": (lambda: wrong(tm.delta(trips, "x")).filter("fare > 0"), "before that is bound to a sink"),
     "mistyped": (lambda: wrong(trips).with_colums(a="1"), "write 'with_columns'"),
-    "unheard of": (lambda: wrong(trips).frobnicate(), "use what there is: a stream has explode, filter,"),
+    "unheard of": (lambda: wrong(trips).frobnicate(), "use one of its names: a stream has explode, filter,"),
     "run of a job": (lambda: wrong(job).run(), "tm.run(job)"),
     "job's outpts": (lambda: wrong(job).outpts, "write 'outputs'"),
     "mean": (lambda: wrong(tm).mean("fare"), "tm.avg('fare')"),

@@ -256,4 +256,4 @@ def test_windows_that_differ_only_in_uid_are_told_apart() -> None:
     one, other = windowed.process(every, "n INT"), windowed.process(every, "n INT").uid("other")
     with pytest.raises(DefinitionError) as caught:
         tm.Job("taxi", outputs={"a": tm.console(one), "b": tm.console(other)})
-    assert "name it for good" in caught.value.fix
+    assert "give it one" in caught.value.fix

@@ -86,7 +86,7 @@ def test_a_store_that_is_away_for_long_costs_one_pass_and_says_so(s3: S3Server) 
     with s3.failing(lambda _method, _path: "away"):
         with pytest.raises(StoreError, match=r"cannot list s3://.*: This is why \(SlowDown\)") as caught:
             reconciler.reconcile_all()
-        assert "wait; it was asked again" in caught.value.fix
+        assert "wait; it was retried" in caught.value.fix
         assert SECRET not in printed(caught.value)
     world.clock.advance(5_000)
     world.run(reconciler, 20)

@@ -103,7 +103,7 @@ def test_a_rewind_is_looked_at_and_then_done(job: StoredJob, tmp_path: Path) -> 
     assert "from epoch 2 back to epoch 0 (a)" in text
     assert "table of late: back to version 0" in text
     assert rows(tmp_path / "late") == [0, 1, 2]
-    assert "taxi goes on after epoch 0" in said(tmp_path, "rewind", "taxi", "--to", "a", "--why", "a bug")
+    assert "taxi resumes after epoch 0" in said(tmp_path, "rewind", "taxi", "--to", "a", "--why", "a bug")
     assert rows(tmp_path / "late") == [0]
     job.savepoints.take("b")
     job.restart()
@@ -120,7 +120,7 @@ def test_a_job_is_not_stopped_for_a_rewind_that_cannot_be(job: StoredJob, tmp_pa
     write(str(tmp_path / "late"), 9)
     JobClient(job.root).submit(JobSpec("taxi", "examples.taxi.job:job"))
     before = read_spec(job.root, "taxi")
-    for name, why in (("a", "somebody else's"), ("nowhere", "no savepoint 'nowhere'")):
+    for name, why in (("a", "by other writers"), ("nowhere", "no savepoint 'nowhere'")):
         refused = call(tmp_path, "rewind", "taxi", "--to", name, "--stop")
         assert refused.exit_code == 2
         assert why in refused.stderr

@@ -70,7 +70,7 @@ def test_a_savepoint_is_there_or_not(job: StoredJob, tmp_path: Path) -> None:
 def test_an_export_goes_on_and_an_import_begins_anew(tmp_path: Path) -> None:
     kill_at(f"{HERE}:export_in_process", "export-copied:2", [str(tmp_path)])
     exported = JobStore.open(str(tmp_path / "export"))
-    with pytest.raises(CorruptStoreError, match="half an export"):
+    with pytest.raises(CorruptStoreError, match="an unfinished export"):
         require_index(exported)
     export_in_process(str(tmp_path))
     assert require_index(exported).name == "a"

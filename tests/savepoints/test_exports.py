@@ -97,9 +97,9 @@ def test_an_export_that_was_broken_off_is_none_and_goes_on_where_it_stopped(job:
     job.folder.delete(files[:1])
     with pytest.raises(CorruptStoreError, match="is missing"):
         export(job, "a", tmp_path / "export")
-    with pytest.raises(CorruptStoreError, match=r"holds half an export: it was never finished \(index\.json is missing\)"):
+    with pytest.raises(CorruptStoreError, match=r"holds an unfinished export \(index\.json is missing\)"):
         require_index(JobStore.open(str(tmp_path / "export")))
-    with pytest.raises(CorruptStoreError, match="half an export"):
+    with pytest.raises(CorruptStoreError, match="an unfinished export"):
         import_savepoint(other_store(tmp_path).savepoints, str(tmp_path / "export"))
     job.folder.put(files[0], content)
     copied = {path: path.stat().st_mtime_ns for path in (tmp_path / "export" / "state").rglob("*.parquet")}
@@ -137,7 +137,7 @@ def test_a_changed_savepoint_of_the_same_epoch_is_another(job: StoredJob, tmp_pa
         job.folder.delete([taken.record.operators["hourly"].files[0].path])
         with pytest.raises(CorruptStoreError, match="is missing"):
             export(job, "a", tmp_path / "export")
-    says = "holds savepoint 'a' of job 'taxi'" if whole else "holds half an export of job 'taxi', epoch 1"
+    says = "holds savepoint 'a' of job 'taxi'" if whole else "holds an unfinished export of job 'taxi', epoch 1"
     with pytest.raises(DefinitionError, match=says):
         export(job, "b", tmp_path / "export")
     export(job, "b", tmp_path / "another")

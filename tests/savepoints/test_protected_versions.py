@@ -129,7 +129,7 @@ def test_a_table_that_was_made_anew_is_vacuumed_all_the_same(job: StoredJob, tmp
     head = job.log.load().epoch
     assert head is not None
     found = ProtectedVersionsSearch(job.savepoints).of(str(tmp_path / "hourly"), (old, job.savepoints.get("new")), head)
-    reason = "of a table that was made anew since" if known else "the table is at version 0: it was made anew"
+    reason = "of a table that was recreated since" if known else "the table is at version 0: it was recreated"
     assert (found.versions, found.lost) == (frozenset({0}), (f"'old' (version 2: {reason})",))
     assert vacuum_tables(job.root, "taxi", clock=job.clock) == {"hourly": 0, "late": 0}
 
@@ -184,8 +184,8 @@ def test_the_driver_tells_its_tables_and_says_what_is_lost(job: StoredJob, tmp_p
         patch.setattr(savepoint_store.SavepointStore, "all_protected", with_lost)
         assert kept() == [frozenset({3}), frozenset({2, 3})]
         (said,) = put_off()
-    assert said.startswith("keeping all that savepoints need of tables: [TM300] tables do not have any more what savepoints")
-    assert "'old' (version 3: of a table that was made anew since)" in said
+    assert said.startswith("keeping all that savepoints need of tables: [TM300] tables no longer have versions that savepoints")
+    assert "'old' (version 3: of a table that was recreated since)" in said
     assert "`tidemark savepoint dispose taxi NAME`" in said
     assert kept() == [frozenset({2, 3})] * 2
     assert put_off() == []

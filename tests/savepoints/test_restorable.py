@@ -103,7 +103,7 @@ def world(tmp_path: Path) -> World:
 def test_as_long_as_all_files_are_there_no_end_is_known(world: World) -> None:
     world.arrive("a b.json", days_ago=9)
     world.job.savepoints.take("a")
-    assert str(world.limit("a")) == "source trips: no file that was read is gone"
+    assert str(world.limit("a")) == "source trips: no file that was read was deleted"
     world.arrive("c.json", days_ago=1)
     assert world.restorable("a").until is None
     assert not world.restorable("a").lost
@@ -117,12 +117,12 @@ def test_how_long_files_are_kept_is_seen_by_those_that_are_gone(world: World) ->
         path.unlink()
         path.parent.rmdir()
     now = world.limit("now")
-    assert (now.state, now.why, now.until) == ("kept", "files are kept 7d; older ones are gone", NOW + 7 * DAY_MS)
+    assert (now.state, now.why, now.until) == ("kept", "files are kept 7d; older ones were deleted", NOW + 7 * DAY_MS)
     # Two files were read since epoch 18; the first of them came two days ago.
     assert world.limit("before").until == NOW + 5 * DAY_MS
     world.job.savepoints.take("long-ago", epoch=10)
     lost = world.limit("long-ago")
-    assert (lost.state, lost.why, lost.until) == ("lost", "3 of the 10 files that were read since are gone, such as a.json", None)
+    assert (lost.state, lost.why, lost.until) == ("lost", "3 of the 10 files that were read since were deleted, such as a.json", None)
     assert world.restorable("long-ago").lost == (lost,)
 
 
@@ -133,14 +133,14 @@ def test_what_a_source_reads_first_is_needed_by_a_savepoint_from_before_it_read(
     world.say(trips=SourceStatus("files"))
     assert world.limit("a").why == "no file was read yet"
     world.arrive("a.json", days_ago=1).unlink()
-    assert world.limit("a").why == "1 of the 1 files that were read since are gone, such as a.json"
+    assert world.limit("a").why == "1 of the 1 files that were read since were deleted, such as a.json"
 
 
 def test_a_source_that_deletes_what_it_has_read_keeps_nothing(world: World) -> None:
     for number in range(3):
         world.arrive(f"{number}.json", days_ago=1).unlink()
     world.job.savepoints.take("now")
-    assert (world.limit("now").why, world.limit("now").until) == ("files are gone once they are read", NOW)
+    assert (world.limit("now").why, world.limit("now").until) == ("files are deleted once they are read", NOW)
     world.arrive("4.json", days_ago=0).unlink()
     assert world.limit("now").state == "lost"
 
@@ -158,7 +158,7 @@ def test_what_another_lineage_has_read_since_counts_too(world: World) -> None:
     world.read, world.lines, world.suffix = 1, world.lines[:1], "-again"
     world.arrive("c.json", days_ago=1).unlink()
     for name in ("a", "b"):
-        assert world.limit(name).why == "1 of the 1 files that were read since are gone, such as c.json", name
+        assert world.limit(name).why == "1 of the 1 files that were read since were deleted, such as c.json", name
     (world.landing / "a.json").unlink()
     assert world.limit("b").state == "lost"
 
@@ -171,7 +171,7 @@ def test_only_the_oldest_of_many_are_looked_at(world: World, monkeypatch: pytest
         path = world.arrive(f"b-{number}.json", days_ago=8 - number)
         if number == 1:
             path.unlink()
-    assert world.limit("a").why == "1 of the 2 oldest of 5 files that were read since are gone, such as b-1.json"
+    assert world.limit("a").why == "1 of the 2 oldest of 5 files that were read since were deleted, such as b-1.json"
 
 
 def test_what_cannot_be_looked_at_is_unknown(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,10 +179,10 @@ def test_what_cannot_be_looked_at_is_unknown(world: World, monkeypatch: pytest.M
     world.job.savepoints.take("a")
     with monkeypatch.context() as patched:
         patched.setattr(source_files, "MAX_BYTES", 10)
-        assert "too long to be looked through" in world.limit("a").why
+        assert "too long to be read" in world.limit("a").why
     world.landing.rmdir()
     assert (world.limit("a").state, world.limit("a").until) == ("unknown", None)
-    assert world.limit("a").why == f"their folder {world.landing} is not there, as seen from here"
+    assert world.limit("a").why == f"their folder {world.landing} does not exist on this machine"
     for text in (b"v1\nnonsense", b'v1\n{"path": "file:///a"}'):
         world.job.folder.put("sources/trips/0", text)
         assert "the copy of its log" in world.limit("a").why
@@ -216,7 +216,7 @@ def test_files_of_an_object_store_are_looked_at_by_their_keys(monkeypatch: pytes
     [
         (SourceStatus("kafka"), {"rides": {"0": 7}}, "unknown", "how long kafka keeps its input is not known here"),
         (None, {"rides": {"0": 7}}, "unknown", "how long it keeps its input is not known here"),
-        (SourceStatus("rate"), 7, "kept", "its rows are made anew"),
+        (SourceStatus("rate"), 7, "kept", "its rows are generated again"),
         (SourceStatus("delta"), {"reservoirVersion": 7, "reservoirId": "x"}, "unknown", "how long delta keeps its input is not known here"),
     ],
 )
@@ -244,13 +244,13 @@ def test_a_table_that_is_read_keeps_its_versions_by_its_settings(world: World) -
         world.commit({"zones": offset})
         world.job.savepoints.take(name)
     world.say(zones=SourceStatus("delta", path))
-    assert world.limit("newest") == Expiry("input", "zones", "kept", "its table keeps what it gives up for 2d", NOW + 2 * DAY_MS)
+    assert world.limit("newest") == Expiry("input", "zones", "kept", "its table keeps removed files for 2d", NOW + 2 * DAY_MS)
     assert world.limit("behind").until == written[1] + 2 * DAY_MS
     DeltaTable(path).create_checkpoint()
     for version in (0, 1):
         Path(path, "_delta_log", f"{version:020d}.json").unlink()
     assert world.limit("behind").state == "lost"
-    assert world.limit("behind").why == "version 1 of its table, which comes next, is gone from the table's log"
+    assert world.limit("behind").why == "version 1 of its table, which comes next, was deleted from the table's log"
     world.say(zones=SourceStatus("delta", str(world.folder / "nowhere")))
     assert (world.limit("newest").state, world.limit("newest").why) == ("lost", f"there is no table at {world.folder / 'nowhere'}")
     world.say(zones=SourceStatus("delta", str(world.folder / "elsewhere" / "zones")))
@@ -258,7 +258,7 @@ def test_a_table_that_is_read_keeps_its_versions_by_its_settings(world: World) -
     other = str(world.folder / "other")
     write_deltalake(other, pa.table({"zone": [1]}))
     world.say(zones=SourceStatus("delta", other))
-    assert world.limit("newest").why == f"the table at {other} is another one than that it has read"
+    assert world.limit("newest").why == f"the table at {other} is not the one that it has read"
 
 
 @pytest.mark.parametrize(
@@ -292,13 +292,13 @@ def test_commands_show_it_with_the_reason(tmp_path: Path) -> None:
 def test_commands_say_when_it_is_no_longer_restorable(world: World) -> None:
     world.arrive("a.json", days_ago=2)
     world.job.savepoints.take("a")
-    assert "restorable, with no end that is known\n    source trips: no file that was read is gone" in world.call(
+    assert "restorable, with no end that is known\n    source trips: no file that was read was deleted" in world.call(
         "savepoint", "show", "taxi", "a"
     )
     world.arrive("b.json", days_ago=1).unlink()
     (plain,) = map(json.loads, world.call("savepoint", "list", "taxi", "--json").splitlines())
     assert (plain["restorable"], plain["restorable_until"]) == (False, None)
-    assert plain["limits"][0]["why"] == "1 of the 1 files that were read since are gone, such as b.json"
+    assert plain["limits"][0]["why"] == "1 of the 1 files that were read since were deleted, such as b.json"
     header, row = world.call("savepoint", "list", "taxi").splitlines()
     assert row[header.index("restorable until") :].split("  ")[0] == "no longer"
     assert "  no longer restorable without loss\n" in world.call("savepoint", "show", "taxi", "a")

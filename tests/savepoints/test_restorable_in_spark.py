@@ -43,11 +43,11 @@ def test_files_that_a_real_source_has_read_are_found_again(spark: SparkSession, 
     assert len(early.record.source_logs["lines"].files) == 3
     assert [file.name for file in late.record.source_logs["lines"].files] == ["9.compact", "10"]
     for found in savepoints.restorable(early, late):
-        assert found.limits == (Expiry("input", "lines", "kept", "no file that was read is gone"),)
+        assert found.limits == (Expiry("input", "lines", "kept", "no file that was read was deleted"),)
     for path in paths[:5]:
         path.unlink()
     lost, kept = savepoints.restorable(early, late)
-    assert [limit.why for limit in lost.lost] == ["2 of the 9 files that were read since are gone, such as 100% of 03.txt"]
+    assert [limit.why for limit in lost.lost] == ["2 of the 9 files that were read since were deleted, such as 100% of 03.txt"]
     # The oldest that is left is seven days old; the one that comes next, a day.
     assert kept.until is not None
     assert abs(kept.until - (now + 6 * DAY_MS)) < DAY_MS // 24

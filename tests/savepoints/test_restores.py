@@ -124,7 +124,7 @@ def test_what_is_said_to_leave_the_state_behind_whose_uid_another_is_to_have_can
     job.savepoints.take("a")
     with pytest.raises(DefinitionError) as refused:
         job.restore(Restore("a", uids={"hourly": "daily"}), targets=RestoreTargets({"daily"}, {"trips"}))
-    assert "give the job's operator a uid of which nothing is stored" in refused.value.fix
+    assert "give the job's operator a uid without stored state" in refused.value.fix
     targets = RestoreTargets({"per-day"}, {"trips"})
     begun = job.restore(Restore("a", uids={"hourly": "per-day"}, allow_non_restored_state=True), targets=targets)
     assert begun.operators == {"per-day": stored["hourly"]}

@@ -106,16 +106,16 @@ def test_before_any_table_was_put_back_it_is_given_up(job: StoredJob, tmp_path: 
     kill_at("")
     said: list[str] = []
     tm.abort_rewind("taxi", store=job.root, tell=said.append)
-    assert said == ["the rewind to good is given up: no table was put back, and taxi goes on after epoch 5"]
+    assert said == ["the rewind to good is aborted: no table was reverted, and taxi resumes after epoch 5"]
     require_as_before(job, tmp_path)
 
 
 @pytest.mark.parametrize(
     ("point", "why"),
     [
-        ("rewind-table-back", "the table of output 'hourly' is put back already, to version 2"),
-        ("rewind-tables-back", "'hourly' is put back already, to version 2; the table of output 'late' is put back already"),
-        ("rewind-restored", "tables and state are put back already, only its note is left"),
+        ("rewind-table-back", "the table of output 'hourly' is reverted already, to version 2"),
+        ("rewind-tables-back", "'hourly' is reverted already, to version 2; the table of output 'late' is reverted already"),
+        ("rewind-restored", "tables and state are reverted already, only its journal is left"),
     ],
 )
 def test_afterwards_it_is_refused_and_can_be_gone_on_with(
@@ -123,7 +123,7 @@ def test_afterwards_it_is_refused_and_can_be_gone_on_with(
 ) -> None:
     kill_at(point)
     begin(job)
-    with pytest.raises(RewindError, match=r"cannot be given up any more.*`tidemark rewind taxi --to good`") as refused:
+    with pytest.raises(RewindError, match=r"can no longer be aborted.*`tidemark rewind taxi --to good`") as refused:
         abort_rewind(job.root, "taxi", clock=job.clock)
     assert why in refused.value.what
     kill_at("")
@@ -228,7 +228,7 @@ def test_one_that_sleeps_meanwhile_does_nothing_when_it_wakes(
         monkeypatch.setattr(rewind_tables, "commits_since", sleeps_then)
     with pytest.raises((RewindError, PublishError)) as woken:
         rewind(job.root, "taxi", "now" if pending is not None else "good", clock=job.clock)
-    assert ("given up meanwhile" in str(woken.value)) == (asleep == "before it looks at a table")
+    assert ("aborted by another process" in str(woken.value)) == (asleep == "before it looks at a table")
     monkeypatch.undo()
     if pending is not None:
         publish(pending)
@@ -254,7 +254,7 @@ def test_a_table_that_is_closed_to_rows_it_does_not_show_yet_keeps_it_going(
         abort_rewind(job.root, "taxi", clock=job.clock)
         assert read_rewind(job.folder) is None
     else:
-        with pytest.raises(RewindError, match="'hourly' is closed to epoch 6 already, which it does not show yet"):
+        with pytest.raises(RewindError, match="'hourly' is fenced against epoch 6 already, which it does not show yet"):
             abort_rewind(job.root, "taxi", clock=job.clock)
     assert [rows(tmp_path / name) for name in TABLES] == [ALL] * 2
 

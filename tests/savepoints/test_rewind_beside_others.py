@@ -42,7 +42,7 @@ def test_rows_of_another_job_in_the_same_table_refuse_it(job: StoredJob, tmp_pat
     written_by_another_job(tmp_path / "hourly", 0)
     (refusal,) = preview_rewind(job.root, "taxi", "good", clock=job.clock).refusals
     assert refusal == (
-        f"output 'hourly': the table at {tmp_path / 'hourly'} has versions of somebody else's since, which would be undone: 6 (job 'rides')"
+        f"output 'hourly': the table at {tmp_path / 'hourly'} has newer versions by other writers, which would be undone: 6 (job 'rides')"
     )
     with pytest.raises(RewindError, match="job 'rides'"):
         go(job, "good")
@@ -64,7 +64,7 @@ def test_another_job_that_writes_in_the_middle_is_found(job: StoredJob, tmp_path
     begin_only(job, "good", monkeypatch)
     monkeypatch.undo()
     written_by_another_job(tmp_path / "hourly", 0)
-    with pytest.raises(RewindError, match="somebody else wrote version 6"):
+    with pytest.raises(RewindError, match="another writer wrote version 6"):
         go(job, "good")
     assert rows(tmp_path / "hourly") == [0, 1, 2, 3, 4, 5, 1000]
 

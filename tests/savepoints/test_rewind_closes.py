@@ -130,7 +130,7 @@ def test_rows_of_an_older_epoch_that_no_table_has_refuse_it(job: Publishing, tmp
     job.publish(job.stage(3, names=("always",)))
     shutil.rmtree(tmp_path / "at-times")
     job.job.driver.release()
-    with pytest.raises(RewindError, match=r"output .at-times.: the table at .* is gone"):
+    with pytest.raises(RewindError, match=r"output .at-times.: the table at .* no longer exists"):
         rewind(job.job.root, "taxi", "sp-1", clock=job.job.clock, publish=late_publisher())
 
 
@@ -153,7 +153,7 @@ def test_what_cannot_be_published_refuses_it(job: Publishing, tmp_path: Path) ->
     (staged,) = stopped.outputs["always"].files
     log = tmp_path / "always" / "_delta_log"
     (log / f"{DeltaTable(str(tmp_path / 'always')).version() + 1:020d}.json").mkdir()
-    with pytest.raises(RewindError, match=r"epoch 3 is committed and cannot be published, .*Fix: mend that, and give the command again"):
+    with pytest.raises(RewindError, match=r"epoch 3 is committed and cannot be published, .*Fix: repair that, and give the command again"):
         rewind(job.job.root, "taxi", "sp-1", clock=job.job.clock, publish=late_publisher())
     assert job.job.log.load().epoch == stopped
     assert (tmp_path / "always" / staged.path).exists()
@@ -310,7 +310,7 @@ def test_a_rewind_of_tables_that_lie_elsewhere_now_is_gone_on_with(tmp_path: Pat
     monkeypatch.setattr(rewinding, "revert_table", stops)
     with pytest.raises(PublishError):
         job.rewind("first")
-    with pytest.raises(RewindError, match=r"cannot be given up any more: .*is put back already"):
+    with pytest.raises(RewindError, match=r"can no longer be aborted: .*is reverted already"):
         abort_rewind(job.job.root, "taxi", clock=job.job.clock)
     rewind(job.job.root, "taxi", "first", clock=job.job.clock)
     for folder, shown in ((tmp_path, [0]), (tmp_path / "elsewhere", [])):
@@ -338,7 +338,7 @@ def test_a_former_place_that_another_job_has_now_is_not_put_back(tmp_path: Path)
     write(str(tmp_path / "always"), 9, CommitProperties(custom_metadata={LINEAGE: "another", EPOCH: "0"}))
     (reason,) = preview_rewind(job.job.root, "taxi", "first", clock=job.job.clock).refusals
     assert reason.startswith("output 'always (where it was)': ")
-    assert "somebody else's since, which would be undone" in reason
+    assert "newer versions by other writers, which would be undone" in reason
 
 
 @pytest.mark.parametrize("deleted", ["folder", "files"])

@@ -90,7 +90,7 @@ def test_state_and_tables_go_back_and_the_job_goes_on(job: StoredJob, tmp_path: 
     stored = job.savepoints.get("good").record
     said = go(job, "good")
     assert [rows(tmp_path / name) for name in TABLES] == [[0, 1, 2]] * 2
-    assert "output raw is not put back: files that were written since stay in the folder, and their rows come again" in said
+    assert "output raw is not reverted: files that were written since stay in the folder, and their rows are written again" in said
     head = job.log.load().epoch
     assert head is not None
     assert (head.epoch, head.lineage != stored.lineage, live_files(head)) == (2, True, live_files(stored))
@@ -132,16 +132,16 @@ def test_it_is_refused_with_every_reason_and_nothing_is_changed(job: StoredJob, 
     write(str(tmp_path / "hourly"), 99)
     plan = preview_rewind(job.root, "taxi", "good", clock=job.clock)
     assert plan.refusals == (
-        f"output 'hourly': the table at {tmp_path / 'hourly'} has versions of somebody else's since, which would be undone: 7 (WRITE)",
+        f"output 'hourly': the table at {tmp_path / 'hourly'} has newer versions by other writers, which would be undone: 7 (WRITE)",
     )
     assert (plan.changed, dict(plan.left)) == (
         ("late",),
-        {"raw": "files that were written since stay in the folder, and their rows come again"},
+        {"raw": "files that were written since stay in the folder, and their rows are written again"},
     )
     before = job.folder.list("refs"), job.log.load().epoch
     with pytest.raises(RewindError) as refused:
         go(job, "good")
-    assert "somebody else's" in str(refused.value)
+    assert "by other writers" in str(refused.value)
     assert "--restore good" in refused.value.fix
     assert (job.folder.list("refs"), job.log.load().epoch) == before
     assert rows(tmp_path / "hourly") == [0, 1, 2, 3, 4, 5, 99]
@@ -153,7 +153,7 @@ def test_what_somebody_deleted_is_not_brought_back_unless_they_undo_it(job: Stor
     DeltaTable(place).delete("epoch = 1")
     write(place, 99)
     with pytest.raises(
-        RewindError, match=r"would be undone: 8 \(WRITE\), 7 \(DELETE\).*Fix: .*undo them by a RESTORE to the version before them"
+        RewindError, match=r"would be undone: 8 \(WRITE\), 7 \(DELETE\).*Fix: .*undo them by a RESTORE to the version before, "
     ):
         go(job, "good")
     assert rows(place) == [0, 2, 3, 4, 5, 99]
@@ -191,7 +191,7 @@ def test_what_stands_against_it_is_found_while_the_job_runs(job: StoredJob, tmp_
         require_possible(job.root, "taxi", "good", clock=job.clock)
     remove_upgrade_lock(job.folder)
     write(str(tmp_path / "hourly"), 99)
-    with pytest.raises(RewindError, match="somebody else's"):
+    with pytest.raises(RewindError, match="by other writers"):
         require_possible(job.root, "taxi", "good", clock=job.clock)
     assert (job.folder.list("refs"), job.log.load()) == before
 
@@ -200,7 +200,7 @@ def test_one_that_is_half_done_may_be_gone_on_with_and_no_other(job: StoredJob, 
     begin_only(job, "good", monkeypatch)
     job.savepoints.take("other", epoch=5)
     require_possible(job.root, "taxi", "good", clock=job.clock)
-    with pytest.raises(RewindError, match="to savepoint 'good' was begun"):
+    with pytest.raises(RewindError, match="to savepoint 'good' is unfinished"):
         require_possible(job.root, "taxi", "other", clock=job.clock)
 
 
@@ -220,16 +220,16 @@ def test_killed_at_any_point_it_says_so_and_goes_on(job: StoredJob, tmp_path: Pa
     kill_at("tests.savepoints.delta_jobs:rewind_in_process", point, [str(tmp_path), "good"])
     journal = read_rewind(job.folder)
     assert journal is not None
-    with pytest.raises(RewindError, match=r"was begun and is not done.*tidemark rewind taxi --to good"):
+    with pytest.raises(RewindError, match=r"is unfinished.*tidemark rewind taxi --to good"):
         require_no_rewind(job.folder, "taxi")
     with pytest.raises(SavepointInUseError):
         job.savepoints.dispose("good")
     job.savepoints.take("other", epoch=5)
     job.clock.set(6_000_000_000_000)
-    with pytest.raises(RewindError, match="to savepoint 'good' was begun"):
+    with pytest.raises(RewindError, match="to savepoint 'good' is unfinished"):
         go(job, "other")
     job.clock.advance(60_000)
-    assert "going on with the rewind to good that was begun" in go(job, "good")
+    assert "resuming the rewind to good" in go(job, "good")
     assert read_rewind(job.folder) is None
     assert [rows(tmp_path / name) for name in TABLES] == [[0, 1, 2]] * 2
     records = list(job.log.epochs())
@@ -273,7 +273,7 @@ def test_somebody_who_writes_in_the_middle_is_found(job: StoredJob, tmp_path: Pa
     kill_at("tests.savepoints.delta_jobs:rewind_in_process", "rewind-table-back", [str(tmp_path), "good"])
     write(str(tmp_path / "late"), 99)
     job.clock.set(6_000_000_000_000)
-    with pytest.raises(RewindError, match="somebody else wrote version 6 of the table of output 'late'"):
+    with pytest.raises(RewindError, match="another writer wrote version 6 of the table of output 'late'"):
         go(job, "good")
     assert read_rewind(job.folder) is not None
 
@@ -325,11 +325,11 @@ def test_what_a_rewind_keeps_is_not_disposed_of_while_it_is_under_way(job: Store
 
 def test_a_savepoint_that_goes_before_the_rewind_has_it_stops_it(job: StoredJob, tmp_path: Path) -> None:
     def tell(text: str) -> None:
-        if "keeps what there is now" in text:
+        if "keeps the state before the rewind" in text:
             job.savepoints.dispose("good")
             job.savepoints.take("good", epoch=0)
 
-    with pytest.raises(CorruptStoreError, match="was removed meanwhile"):
+    with pytest.raises(CorruptStoreError, match="was removed just now"):
         rewind(job.root, "taxi", "good", clock=job.clock, on_progress=tell)
     assert read_rewind(job.folder) is None
     assert rows(tmp_path / "hourly") == [0, 1, 2, 3, 4, 5]
@@ -357,7 +357,7 @@ def test_a_table_that_was_made_anew_is_not_the_savepoints(job: StoredJob, tmp_pa
     for _ in range(5):
         run_epoch(job)
     (reason,) = preview_rewind(job.root, "taxi", "good", clock=job.clock).refusals
-    assert reason.endswith("is another one than that of the savepoint: it was made anew")
+    assert reason.endswith("is not the savepoint's: it was recreated")
 
 
 def test_an_imported_savepoint_knows_no_versions_of_the_tables_here(job: StoredJob, tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def test_samples_show_nothing_of_what_is_left_out_and_columns_may_have_come_sinc
     assert (found.same, found.added, found.removed, found.changed, found.left_out) == (0, 0, 0, 1, 2)
     ((before, after),) = ((sample.before, sample.after) for sample in found.samples)
     assert ([row["n"] for row in before], [row["n"] for row in after]) == ([2], [1])
-    with pytest.raises(SinkError, match="what the table had at version 7, before the other one began, is not known any more"):
+    with pytest.raises(SinkError, match="the rows of the table at version 7, before the other one began, are no longer known"):
         diff_tables(one, two, earlier=Earlier(7))
 
 

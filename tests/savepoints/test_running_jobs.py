@@ -139,7 +139,7 @@ def upgraded(jobs: RunningJobs, good: Tables) -> None:
     step = newest_step(jobs.store, JOB)
     assert step is not None
     assert (step.step, step.upgrade.back_to) == ("done", "good")
-    assert f"{JOB} goes on after epoch {stored.epoch}" in said
+    assert f"{JOB} resumes after epoch {stored.epoch}" in said
     jobs.wait_for_rows(JOB)
     found, expected = jobs.tables(JOB), jobs.expected()
     assert found.counts == expected.mended_since(good).counts
@@ -161,7 +161,7 @@ def rewound(jobs: RunningJobs, good: Tables) -> None:
     assert jobs.tables(JOB).counts == (new.minutes, good.hours) != good.counts
     # Without --stop it goes on all the same, and leaves the start to others.
     said = jobs.type_in(*words[:-1])
-    assert "going on with the rewind to good that was begun" in said
+    assert "resuming the rewind to good" in said
     assert "table of minutes is back at version" in said
     head, stored = jobs.head(JOB), savepoint(jobs, "good").record
     assert jobs.tables(JOB) == good

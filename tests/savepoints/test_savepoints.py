@@ -55,7 +55,7 @@ def test_names_that_nobody_gave_differ_and_names_are_taken_once(job: StoredJob) 
         job.savepoints.take("a")
     with pytest.raises(CorruptStoreError, match="epoch 7 is not retained"):
         job.savepoints.take(epoch=7)
-    with pytest.raises(UnknownSavepointError, match=r"name one of those there are \(a, sp-0"):
+    with pytest.raises(UnknownSavepointError, match=r"name an existing one \(a, sp-0"):
         job.savepoints.get("b")
 
 

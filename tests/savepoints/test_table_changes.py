@@ -158,7 +158,7 @@ def test_which_epochs_a_table_shows() -> None:
     assert "version 4 is a RESTORE to version 1, whose entry" in shown(*four, restore(4, 1), own(5, 4), first=2).unclear
     # Up to version 5 the job saw the table whole.
     assert shown(*four, restore(4, 1), own(5, 4), first=2, seen=5) == ShownEpochs((("a", 4),), complete=False)
-    assert "the entry of version 1 is" in shown(*four, first=2, seen=0).unclear
+    assert "the entry of version 1 was" in shown(*four, first=2, seen=0).unclear
     assert shown(*four, first=2, seen=2) == shown(*four, first=2) == ShownEpochs((("a", 2), ("a", 3)), complete=False)
     assert shown(*four, own(4, 1, **{REWIND: "x"})).epochs == {("a", number) for number in range(4)}
     rewound = Entry(4, "RESTORE", {"version": "1"}, {JOB: "taxi", LINEAGE: "b", EPOCH: "1", REWIND: "x"})

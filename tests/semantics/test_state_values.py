@@ -81,7 +81,7 @@ def test_floats_that_json_has_not() -> None:
 
 @pytest.mark.parametrize("value", [{1: 2}, {"a": {None: 1}}, {1, 2}, object(), [lambda: None], True.__class__, b"".join])
 def test_what_would_not_come_back_is_refused(value: object) -> None:
-    with pytest.raises(UserCodeError, match=r"^\[TM501\] it holds .*which does not come back from JSON as it is.*Fix: keep plain values"):
+    with pytest.raises(UserCodeError, match=r"^\[TM501\] it holds .*which JSON cannot restore exactly.*Fix: keep plain values"):
         to_json({"a": [value]}, "it")
 
 

@@ -222,7 +222,7 @@ class TestFunctions:
         [
             (lambda _elements, _context: None, r"returned None.*Fix: yield each row"),
             (lambda _elements, _context: {"a": 1}, r"returned \{'a': 1\}.*Fix: yield each row"),
-            (lambda _elements, _context: [7], r"gave 7 for a row.*Fix: yield each row"),
+            (lambda _elements, _context: [7], r"returned 7 as a row.*Fix: yield each row"),
             (lambda elements, _context: [{"x": elements[9]}], r"failed for the window \[0, 10\): IndexError.*Fix:"),
         ],
     )

@@ -145,7 +145,7 @@ def test_a_rewind_begun_while_the_new_code_was_judged_is_ended_first(tmp_path: P
         return fits(*of)
 
     begin_upgrade(world.store, world.request(), launchers=world.launchers, by="ada", clock=world.clock, judge=judge)
-    way = f"give up the upgrade that was begun meanwhile: `tidemark upgrade {JOB} --abort`; then let it go on .*--to base"
+    way = f"abort the upgrade that was begun since: `tidemark upgrade {JOB} --abort`; then finish it .*--to base"
     with pytest.raises(RewindError, match=way):
         world.upgrading().go_on(JOB, timeout_ms=TEN_MINUTES)
     upgrading = world.upgrading()

@@ -112,7 +112,7 @@ def test_what_may_be_done_about_its_rewind_is_said(tmp_path: Path) -> None:
 
     with pytest.raises(DefinitionError, match="no further"):
         world.upgrading(stops).go_on(JOB, timeout_ms=TEN_MINUTES)
-    way = rf"it is a step of an upgrade; let that come to an end: `tidemark upgrade {JOB}`, or `tidemark upgrade {JOB} --abort`"
+    way = rf"it is a step of an upgrade; finish or abort that: `tidemark upgrade {JOB}`, or `tidemark upgrade {JOB} --abort`"
     with pytest.raises(RewindError, match=way):
         require_no_rewind(folder, JOB)
     with pytest.raises(SavepointInUseError, match=way):
@@ -127,7 +127,7 @@ def test_rows_of_somebody_else_in_the_middle_are_left_out_of_the_way_back(tmp_pa
         if operation == "was created refs/rewind.json":
             write_deltalake(str(world.table), pa.table({"epoch": [99], "code": ["foreign"]}), mode="append")
 
-    with pytest.raises(RewindError, match="somebody else wrote version"):
+    with pytest.raises(RewindError, match="another writer wrote version"):
         world.upgrading(writes).go_on(JOB, timeout_ms=TEN_MINUTES)
     upgrading = world.upgrading()
     upgrading.abort(JOB)

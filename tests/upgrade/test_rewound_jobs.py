@@ -182,7 +182,7 @@ def test_refused_after_the_job_was_stopped_it_runs_again(world: UpgradeWorld, mo
             write_deltalake(str(world.table), pa.table({"epoch": [99], "code": ["x"]}), mode="append")
 
     monkeypatch.setattr(rewind_job, "crash_point", writes)
-    with pytest.raises(RewindError, match="somebody else's"):
+    with pytest.raises(RewindError, match="by other writers"):
         rewinder(world).rewind(JOB, "good", stop=True)
     assert (world.spec.wanted, world.spec.for_rewind) == ("running", False)
     world.run(world.reconciler(), 20)

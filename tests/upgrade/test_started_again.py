@@ -114,7 +114,7 @@ def test_as_it_is_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     )
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
-    assert lines[-3].startswith("fares goes on after epoch 1, as lineage")
+    assert lines[-3].startswith("fares resumes after epoch 1, as lineage")
     assert lines[-2:] == ["fares: starting, epoch 1 (a bug (ada))", "fares: running, epoch 1"]
     suspended(world)
     result = CliRunner().invoke(main, ["rewind", JOB, "--to", "good", "--stop", "--store", world.store.uri])

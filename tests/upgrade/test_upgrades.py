@@ -209,7 +209,7 @@ def test_a_table_that_cannot_be_put_back_is_said_and_gone_on_with(tmp_path: Path
         step = upgrading.require_step(JOB)
     write_deltalake(str(world.table), pa.table({"epoch": [99], "code": ["foreign"]}), mode="append")
     for _ in range(2):
-        with pytest.raises(RewindError, match="somebody else's since"):
+        with pytest.raises(RewindError, match="newer versions by other writers"):
             upgrading.go_on(JOB, timeout_ms=TEN_MINUTES)
         assert upgrading.require_step(JOB).step == "putting-back"
     # The way out where there is none back: the new code stays.
@@ -290,7 +290,7 @@ def test_killed_while_it_goes_back_first_it_can_be_aborted(tmp_path: Path, point
     assert (end.step, end.reason) == ("rolled-back", "aborted by ada: a mistake")
     assert world.rows() == [(epoch, OLD) for epoch in range(4)]
     # Tables that were not put back yet are not put back for it.
-    gave_up = "the rewind to base is given up: no table was put back, and fares goes on after epoch 3"
+    gave_up = "the rewind to base is aborted: no table was reverted, and fares resumes after epoch 3"
     assert (gave_up in world.said) == (point == "rewind-noted")
     check_end(world, end)
 

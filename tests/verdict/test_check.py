@@ -77,8 +77,8 @@ def test_exit_codes_and_what_is_shown(store: Path, code: ModuleType) -> None:
     code.job = job(m=COUNT)  # type: ignore[attr-defined]
     refused = run(store, "--against", "before")
     assert refused.exit_code == 1
-    assert "the aggregate 'n' is gone" in refused.output
-    assert "the aggregate 'f' is gone" in refused.output
+    assert "the aggregate 'n' was removed" in refused.output
+    assert "the aggregate 'f' was removed" in refused.output
     said = run(store, "--column", "w:n=m", "--column", "w:f=", "--json")
     assert said.exit_code == 0
     found = json.loads(said.output)
@@ -94,7 +94,7 @@ def test_exit_codes_and_what_is_shown(store: Path, code: ModuleType) -> None:
         (("--column", "w:n"), "--column 'w:n' is not UID:OLD=NEW"),
         (("--map", "w"), "--map 'w' is not OLD=NEW"),
         (("--map", "w="), "--map 'w=' is not OLD=NEW"),
-        (("--map", "absent=w"), "'absent', of which nothing is stored"),
+        (("--map", "absent=w"), "'absent', which has no stored state"),
         (("--against", "absent"), "no savepoint 'absent'"),
         (("--against", "../../x"), "is not allowed"),
     ],

@@ -72,7 +72,7 @@ def test_what_a_new_source_brings_late_is_said() -> None:
     (new,) = [each for each in found.sources if each.status == "new"]
     assert [each.text() for each in new.findings] == [
         "it is new, and is read from its beginning",
-        "its elements are late where operators that go on have passed them: watermarks are up to 1970-01-01T00:00:01.000Z",
+        "its elements are late where restored watermarks have passed them: watermarks are up to 1970-01-01T00:00:01.000Z",
     ]
 
 
@@ -97,7 +97,7 @@ def test_a_position_is_one_of_a_kind_of_source(before: str, after: str) -> None:
     else:
         assert (source.status, found.fits) == ("incompatible", False)
         assert "source 'trips': it was read from" in str(_refusal(found.require))
-        assert "give the source that is read now another name" in str(_refusal(found.require))
+        assert "give the new source another name" in str(_refusal(found.require))
 
 
 def _refusal(act: object) -> BaseException:

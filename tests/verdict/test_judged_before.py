@@ -79,7 +79,7 @@ def fork_it(root: JobStore, name: str, *more: str) -> Result:
     ("name", "more", "told"),
     [
         ("renamed", (), FOUND),
-        ("renamed", (), "say which one has it now: --map w=per-hour; or leave its state behind: --allow-non-restored-state"),
+        ("renamed", (), "map it to its new operator: --map w=per-hour; or drop its state: --allow-non-restored-state"),
         ("renamed", ("--map", "w=per-hour"), "the aggregate"),
         ("renamed", ("--map", "w=per-our"), "names 'per-our', which the job does not have"),
         ("other", (), "the aggregate 'n' was count() and is now max(fare)"),
@@ -131,7 +131,7 @@ def test_a_run_that_restores_is_refused_before_spark_is_started(root: JobStore, 
     for words, told in (
         ((), FOUND),
         (("--map", "w=per-hour"), "the aggregate"),
-        (("--map", "v=per-hour"), "'v', of which nothing is stored"),
+        (("--map", "v=per-hour"), "'v', which has no stored state"),
     ):
         refused = type_in(root, "run", code(root, "renamed"), "--restore", "good", *words)
         assert refused.exit_code == 1, refused.output

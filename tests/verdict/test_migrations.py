@@ -40,12 +40,12 @@ def test_a_changed_job_goes_on_with_all_its_state(spark: SparkSession, tmp_path:
     assert head is not None
 
     lab.land(2)
-    with pytest.raises(StateMismatchError, match=r"'gone' is gone.*'low' is gone"):
+    with pytest.raises(StateMismatchError, match=r"'gone' was removed.*'low' was removed"):
         lab.run(changed)
     found = check(changed, "first", columns=columns())
     assert {each.status for each in found.operators} == {"migrates"}
     after = lab.run(changed, restore=Restore("first", columns=columns()), end_of_input=True)
-    with pytest.raises(StateMismatchError, match="'least' is gone"):
+    with pytest.raises(StateMismatchError, match="'least' was removed"):
         lab.run(first)
 
     whole = lab.run(lab.job("whole", changed=True), end_of_input=True)
@@ -80,7 +80,7 @@ def test_an_aggregate_that_is_added_needs_no_restore(spark: SparkSession, tmp_pa
         ("a", 4, 1, 5_000_000_000),
         ("b", 3, 2, 8),
     ]
-    with pytest.raises(StateMismatchError, match="'more' is gone"):
+    with pytest.raises(StateMismatchError, match="'more' was removed"):
         lab.run(job())
 
 

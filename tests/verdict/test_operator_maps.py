@@ -17,11 +17,11 @@ COUNT = tm.count()
 @pytest.mark.parametrize(
     ("maps", "says"),
     [
-        ({"uids": {"v": "w"}}, "'v', of which nothing is stored"),
+        ({"uids": {"v": "w"}}, "'v', which has no stored state"),
         ({"uids": {"w": "v"}}, "'v', which the job does not have"),
         ({"columns": {"v": {"n": "m"}}}, "the operator 'v', which the job does not have"),
-        ({"columns": {"w": {"absent": "n"}}}, "'absent', of which nothing is stored"),
-        ({"columns": columns(zone=None)}, "leaves 'zone' behind, and only the state of an aggregate can be"),
+        ({"columns": {"w": {"absent": "n"}}}, "'absent', which has no stored state"),
+        ({"columns": columns(zone=None)}, "drops 'zone', and only the state of an aggregate can be dropped"),
     ],
 )
 def test_maps_that_name_what_is_not_there(maps: dict[str, Any], says: str) -> None:

@@ -129,7 +129,7 @@ CHANGES: dict[str, Change] = {
     ),
     "one's own SQL": Change(
         hourly(f=tm.sql_aggregate({"s": ("sum(fare*2)", "sum({s})")}, "{s}")),
-        hourly(f=tm.sql_aggregate({"s": ("sum(fare*3)", "sum({s})")}, "{s}")), "incompatible", ("made in another way",),
+        hourly(f=tm.sql_aggregate({"s": ("sum(fare*3)", "sum({s})")}, "{s}")), "incompatible", ("computed differently",),
     ),
     "merged otherwise": Change(
         hourly(f=tm.sql_aggregate({"s": ("sum(fare)", "sum({s})"), "t": ("sum(tip)", "sum({t})")}, "{s}")),
@@ -149,9 +149,9 @@ CHANGES: dict[str, Change] = {
         hourly(f=own(result=abs)), hourly(f=own(result=str)), "compatible",
     ),
     "what one's own function adds": Change(
-        hourly(f=own(add=max)), hourly(f=own(add=min)), "incompatible", ("made in another way",),
+        hourly(f=own(add=max)), hourly(f=own(add=min)), "incompatible", ("computed differently",),
     ),
-    "key": Change(hourly(n=COUNT), hourly("borough", n=COUNT), "incompatible", ("key 'zone' is gone", "key 'borough' is new")),
+    "key": Change(hourly(n=COUNT), hourly("borough", n=COUNT), "incompatible", ("key 'zone' was removed", "key 'borough' is new")),
     "size": Change(over(tm.tumbling("10 ms")), over(tm.tumbling("20 ms")), "incompatible", ("windows were",)),
     "gap": Change(over(tm.session("10 ms")), over(tm.session("20 ms")), "incompatible", ("windows were",)),
     "slide": Change(over(tm.sliding("10 ms", "5 ms")), over(tm.sliding("10 ms", "2 ms")), "incompatible", ("windows were",)),
@@ -174,12 +174,17 @@ CHANGES: dict[str, Change] = {
         ("'mean' is new", "only elements from now on"),
         {"added": ["mean__sum", "mean__count", "mean__mean"]},
     ),
-    "aggregate gone": Change(hourly(n=COUNT, f=FARES), hourly(n=COUNT), "incompatible", ("'f' is gone", "--column w:f=")),
+    "aggregate gone": Change(hourly(n=COUNT, f=FARES), hourly(n=COUNT), "incompatible", ("'f' was removed", "--column w:f=")),
     "aggregate left": Change(
-        hourly(n=COUNT, f=FARES), hourly(n=COUNT), "migrates", ("'f' is left",), {"dropped": ["f__sum"]}, maps={"columns": columns(f=None)}
+        hourly(n=COUNT, f=FARES),
+        hourly(n=COUNT),
+        "migrates",
+        ("'f' is dropped",),
+        {"dropped": ["f__sum"]},
+        maps={"columns": columns(f=None)},
     ),
     "aggregate renamed unsaid": Change(
-        hourly(n=COUNT, f=FARES), hourly(n=COUNT, fares=FARES), "incompatible", ("'f' is gone", "--column w:f=fares")
+        hourly(n=COUNT, f=FARES), hourly(n=COUNT, fares=FARES), "incompatible", ("'f' was removed", "--column w:f=fares")
     ),
     "aggregate renamed": Change(
         hourly(n=COUNT, f=FARES),
@@ -254,7 +259,7 @@ CHANGES: dict[str, Change] = {
         hourly(t=tm.sum("seats")), hourly(t=tm.sum("seats")), "compatible", new=SCHEMA.replace("seats INT", "seats BIGINT")
     ),
     "column of elements added": Change(
-        PROCESS, PROCESS, "migrates", ("'color' is kept of elements from now on",), {"added": ["row_color"]}, new=f"{SCHEMA}, color STRING"
+        PROCESS, PROCESS, "migrates", ("column 'color' from now on",), {"added": ["row_color"]}, new=f"{SCHEMA}, color STRING"
     ),
     "column of elements widened": Change(
         PROCESS, PROCESS, "migrates", ("'seats' of kept elements was INT",), {"widened": {"row_seats": "long"}},
@@ -271,10 +276,10 @@ CHANGES: dict[str, Change] = {
     "column of elements gone": Change(PROCESS, PROCESS, "compatible", new=SCHEMA.replace("seats INT, ", "")),
     "function": Change(
         PROCESS, lambda s: s.key_by("zone").window(tm.tumbling("1 hour")).process(each, "n BIGINT, index INT").uid("w"), "compatible",
-        ("function is another",),
+        ("function was replaced",),
     ),
     "function gone with what it kept": Change(
-        KINDS["behind aggregates"], hourly(n=COUNT), "migrates", ("what it kept of keys goes with it: 7 rows",),
+        KINDS["behind aggregates"], hourly(n=COUNT), "migrates", ("its state is dropped: 7 rows",),
         {"without_function": True}, maps={"files": {"main": 5, "function": 7}},
     ),
     "evictor": Change(
@@ -296,11 +301,11 @@ CHANGES: dict[str, Change] = {
     "aggregate over kept elements": Change(
         KINDS["purging session"],
         over(tm.session("5 minutes"), tm.purging_trigger(tm.count_trigger(5)), top=tm.max("seats")),
-        "migrates", ("'seats' is kept of elements",), {"added": ["row_seats"]},
+        "migrates", ("elements keep the column 'seats'",), {"added": ["row_seats"]},
     ),
     "reduced otherwise": Change(
         KINDS["reduce"], lambda s: s.key_by("zone").window(tm.tumbling("1 hour")).reduce(fare="a.fare").uid("w"), "incompatible",
-        ("made in another way",),
+        ("computed differently",),
     ),
 }  # fmt: skip
 CHANGES["blanks"] = Change(
@@ -330,7 +335,7 @@ def test_every_finding_is_there_at_once() -> None:
     verdicts = whole(before(trips()), after(trips(SCHEMA.replace("zone INT", "zone BIGINT").replace("seats INT", "seats STRING"))))
     with pytest.raises(StateMismatchError) as raised:
         verdicts.require()
-    for part in ("windows were", "'n' was count()", "'f' is gone", "'t' was INT and is now STRING", "'w'", "epoch 3", "Fix:"):
+    for part in ("windows were", "'n' was count()", "'f' was removed", "'t' was INT and is now STRING", "'w'", "epoch 3", "Fix:"):
         assert part in str(raised.value)
     assert "is new" not in str(raised.value)
     shown = verdicts.text()

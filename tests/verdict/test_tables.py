@@ -62,7 +62,7 @@ CASES: dict[str, tuple[dict[str, object], dict[str, str]]] = {
     ),
     "a new key": (
         {**TABLE, "day": "date"},
-        {"column 'day' (DATE) is a key and new to the table, so no row that is there could be replaced": "incompatible"},
+        {"column 'day' (DATE) is a key and new to the table, so no existing row could be replaced": "incompatible"},
     ),
     "all at once": (
         {"zone": "string", "N": "long", "more": "long"},
@@ -88,8 +88,8 @@ def test_a_rename_is_guessed_where_only_one_column_can_be_meant() -> None:
         found = column_findings({"zone": "integer", "n": "long", **new}, Stored("table", TABLE, follows=True, fix="-"))
         return next(finding.text() for finding in found if "'f'" in finding.what)
 
-    old = "column 'f' is null from now on; older rows keep what they have in it"
-    assert gone(total="double") == f"{old}; if it is called 'total' now, rename it back in a select to go on in it"
+    old = "column 'f' is null from now on; older rows keep their values"
+    assert gone(total="double") == f"{old}; if it is called 'total' now, rename it back in a select to keep writing to it"
     assert gone(total="double", tips="double") == gone(total="string") == old
 
 
@@ -206,7 +206,7 @@ def test_tables_that_ask_too_much_are_told(tmp_path: Path) -> None:
     write_tagged(tmp_path)
     with pytest.raises(SinkError) as raised:
         judged(tmp_path, job(tmp_path, n=COUNT)).require()
-    for text in ("it is partitioned by zone", "'must' (STRING), which is NOT NULL", "take these demands off", "'taxi'", "'out'"):
+    for text in ("it is partitioned by zone", "'must' (STRING), which is NOT NULL", "remove these features", "'taxi'", "'out'"):
         assert text in str(raised.value)
 
 
@@ -221,7 +221,7 @@ def test_state_and_tables_are_refused_together(tmp_path: Path) -> None:
     with pytest.raises(StateMismatchError) as raised:
         judged(tmp_path, job(tmp_path, n=COUNT), record(tmp_path, n=COUNT, f=TOP)).require()
     for text in (
-        "operator 'w': the aggregate 'f' is gone",
+        "operator 'w': the aggregate 'f' was removed",
         "output 'out': column 'n' is BIGINT in the output and STRING",
         "cast it to STRING",
     ):

@@ -1,4 +1,4 @@
-"""What users write: an immutable graph of sources, operators and sinks, checked before anything runs.
+"""The job API: an immutable graph of sources, operators and sinks, checked before anything runs.
 
 Its public names are those of ``__init__.pyi``; each is loaded at first use.
 """

@@ -1,4 +1,4 @@
-"""What results are: watermarks, windows, lateness and panes as pure functions, and an element-by-element reference of the contract.
+"""The semantics of results: watermarks, windows, lateness and panes as pure functions, and an element-by-element reference.
 
 Its public names are those of ``__init__.pyi``; each is loaded at first use.
 """

@@ -1,4 +1,4 @@
-"""Where in the user's own code an exception was raised, or a function was written."""
+"""Finds the line of the user's code where an exception was raised, or a function was defined."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _PACKAGE = str(next(folder for folder in Path(__file__).resolve().parents if fol
 
 
 def raised_at(error: BaseException) -> str | None:
-    """Return ``file:line`` of the innermost frame outside Tidemark through which an exception came, None where there is none."""
+    """Return ``file:line`` of the innermost frame outside Tidemark through which an exception came, None if there is none."""
     found, trace = None, error.__traceback__
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename

@@ -1,4 +1,4 @@
-"""What is kept of jobs: layout, the job log, records, retention, and what is read of them without Spark.
+"""The stored state of jobs: layout, the job log, records, retention, and readers that need no Spark.
 
 Its public names are those of ``__init__.pyi``; each is loaded at first use.
 """

@@ -1,1 +1,1 @@
-"""The built-in aggregates and users' own."""
+"""Built-in and custom aggregates."""

@@ -7,7 +7,7 @@ from tidemark.graph.model.call_site import call_site
 
 
 def sql_argument(function: str, expression: object) -> str:
-    """Return an SQL expression without the blanks around it; whether it can be parsed is checked where columns are known.
+    """Return an SQL expression without surrounding blanks; it is parsed later, when columns are known.
 
     Raises:
         DefinitionError: it is not text, or empty.
@@ -46,7 +46,7 @@ def number_between(function: str, name: str, value: object, *, minimum: float, m
 
 
 def _as_share(value: object, maximum: float) -> str:
-    """Return what a number was meant to be where it is a percentage and a share is asked for."""
+    """Return the share for a number that was given as a percentage."""
     if maximum == 1 and isinstance(value, int | float) and 1 < value <= 100:
         return f", such as {value / 100:g} for {value:g} per cent"
     return ""

@@ -1,4 +1,4 @@
-"""Which types an aggregate takes: as Spark does, but never by a cast that nobody wrote."""
+"""Which types an aggregate accepts: as Spark does, but without implicit casts."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ _COMPUTED: Final = frozenset({"stddev", "stddev_pop", "variance", "variance_pop"
 _UNORDERED: Final = re.compile(r"\b(MAP|VARIANT)\b")
 _UNHASHED: Final = {"count_distinct": re.compile(r"\bMAP\b"), "approx_count_distinct": _UNORDERED}
 _SORTED_FIRST: Final = frozenset({"min", "max", "collect_list", "collect_set", "top_k"})
-"""Aggregates whose first argument is put in order."""
+"""Aggregates whose first argument is sorted."""
 _SORTED_SECOND: Final = frozenset({"min_by", "max_by", "top_k"})
 """Those whose second argument, ``by``, is."""
 
 
 def check_argument_types(name: str, aggregate: Aggregate, schema: Schema | None, site: Site) -> None:
-    """Check that an aggregate takes arguments of the types that it is given; what is not known before the job runs passes.
+    """Check that an aggregate accepts its arguments' types; types that are not known before the job runs pass.
 
     Args:
         name: the result's column.
-        aggregate: what is given the arguments.
+        aggregate: the aggregate with its arguments.
         schema: of the window's input.
-        site: where it is declared.
+        site: the site of its declaration.
 
     Raises:
-        ExpressionError: it does not; the fix says how to convert the argument, so that state stays as it is.
+        ExpressionError: it does not; the fix says how to convert the argument, so that state does not change.
     """
     for index, argument in enumerate(aggregate.arguments):
         kind = type_of(parse_sql(argument, site), schema)
@@ -47,7 +47,7 @@ def check_argument_types(name: str, aggregate: Aggregate, schema: Schema | None,
 
 
 def _refused(aggregate: str, index: int, kind: str) -> str | None:
-    """Return what an argument should be, None where it may be of that type."""
+    """Return what an argument should be, None if it may be of that type."""
     number = kind.partition("(")[0] in _NUMBERS
     if aggregate in _ADDED and not number and not kind.startswith("INTERVAL"):
         return "a number or an interval"

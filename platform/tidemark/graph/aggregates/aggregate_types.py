@@ -1,4 +1,4 @@
-"""The result type of an aggregate, where it is certain at definition."""
+"""The result type of an aggregate, if it is certain at definition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Aggregates of the user's own: from SQL expressions, or from Python functions."""
+"""Custom aggregates: from SQL expressions, or from Python functions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def sql_aggregate(partials: Mapping[str, tuple[str, str]], result: str) -> Aggre
         result: scalar expression over ``{name}``; its type is the result's.
 
     Raises:
-        DefinitionError: no partial, a name that is no identifier, a placeholder that stands for nothing.
+        DefinitionError: no partial, a name that is no identifier, an unknown placeholder.
 
     >>> sql_aggregate({"weight": ("sum(w)", "sum({weight})"), "total": ("sum(w * x)", "sum({total})")}, "{total} / {weight}").kind
     'sql_aggregate'
@@ -95,7 +95,7 @@ def python_aggregate(
             stored between epochs.
         returns: type of the result.
 
-    All elements of a key, window and epoch are handed over at once: fit for what SQL cannot say, many times slower than SQL.
+    All elements of a key, window and epoch are passed at once: for computations that SQL cannot express, many times slower than SQL.
 
     Raises:
         DefinitionError: no arguments, an empty type, something that cannot be called.

@@ -27,7 +27,7 @@ def collect_set(expression: str) -> Aggregate:
 def count_distinct(expression: str, *more: str) -> Aggregate:
     """Count the distinct values that are not null; of several expressions, the distinct combinations in which none is null.
 
-    Result: BIGINT, exact, never null. State holds every distinct value; where that is too much, ``approx_count_distinct``.
+    Result: BIGINT, exact, never null. State holds every distinct value; if that is too much, use ``approx_count_distinct``.
     """
     arguments = tuple(sql_argument("count_distinct", each) for each in (expression, *more))
     return Aggregate("count_distinct", arguments, (_distinct(_combined(arguments, "struct")),), "CAST(size({values}) AS BIGINT)")

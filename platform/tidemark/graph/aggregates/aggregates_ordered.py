@@ -112,6 +112,6 @@ def _picked(name: str, create: str, function: Literal["min_by", "max_by"], by: s
 
 
 def _key(by: str) -> str:
-    """Return what decides: the value, then the element's order; null where the value is null, so that Spark passes it over."""
+    """Return the sort key: the value, then the element's order; null if the value is null, so that Spark ignores it."""
     value = in_template(by)
     return f"CASE WHEN {value} IS NOT NULL THEN named_struct('by', {value}, 'order', {{order}}) END"

@@ -42,13 +42,13 @@ class Buckets:
 
     @property
     def smallest(self) -> float:
-        """The least magnitude that is told from zero: so that all buckets can be tracked."""
+        """The least magnitude that is not counted as zero, so that all buckets can be tracked."""
         span = (_MAX_ITEMS // 2 - 4) * self.log_gamma
         return max(_SMALLEST_NORMAL, math.exp(math.log(_LARGEST) - span))
 
     @property
     def shift(self) -> int:
-        """What is added to ceil(ln|x| / ln gamma), to make it positive."""
+        """The offset that makes ceil(ln|x| / ln gamma) positive."""
         return 1 - math.floor(math.log(self.smallest) / self.log_gamma)
 
     @property
@@ -128,5 +128,5 @@ def _percentiles(buckets: Buckets, shares: Sequence[float]) -> str:
     step = "CASE WHEN run.left > 0 THEN named_struct('left', run.left - each.count, 'bucket', each.item) ELSE run END"
     value = buckets.middle("run.bucket")
     one = f"aggregate(counted, {start}, (run, each) -> {step}, run -> {value})"
-    # A transform of one array names the sorted counts, which else were sorted anew for every share.
+    # A transform of one array names the sorted counts, which would otherwise be sorted again for every share.
     return f"transform(array({counted}), counted -> transform(array({wanted}), share -> {one}))[0]"

@@ -1,1 +1,1 @@
-"""What users write: sources, streams, windows, triggers, functions, sinks."""
+"""The fluent API: sources, streams, windows, triggers, functions, sinks."""

@@ -1,4 +1,4 @@
-"""What is known of columns at definition: schemas and lineage."""
+"""Columns at definition: schemas and lineage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where results go, and what each sink guarantees."""
+"""Declares sinks, and their guarantees."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 
 def delta(stream: Stream, path: str, *, mode: Literal["append", "upsert"] = "append", keys: Sequence[str] | None = None) -> Output:
-    """Write a stream to a Delta table at a path; the table is created if it is not there.
+    """Write a stream to a Delta table at a path; the table is created if it does not exist.
 
     Guarantee: exactly once. All rows of an epoch appear in one table version, which carries the epoch's number.
 
     Args:
-        stream: what is written.
+        stream: the stream to write.
         path: of the table.
-        mode: ``append`` adds every row, so a window that fires again is there once per pane. ``upsert`` keeps the newest row of each
-            key: of a window its newest pane. What a session's row replaces, by its column ``replaces``, is removed in the same version.
-        keys: of an upsert, by which a row is known again; nulls equal nulls. The results of windows have keys of their own: the
+        mode: ``append`` adds every row, so a window that fires again has one row per pane. ``upsert`` keeps the newest row of each
+            key: of a window its newest pane. The rows that a session replaces, by its column ``replaces``, are removed in the same version.
+        keys: key columns of an upsert; nulls equal nulls. The results of windows have default keys: the
             key's columns, ``window_start`` and ``window_end``.
 
     Raises:
@@ -53,10 +53,10 @@ def parquet(stream: Stream, path: str, *, readers_move_files: bool = False) -> O
     Guarantee: each row exactly once; the files of one epoch appear one after the other, so a reader may see part of an epoch.
 
     Args:
-        stream: what is written.
+        stream: the stream to write.
         path: of the folder.
         readers_move_files: whether readers move or delete files that they have read. Otherwise the job stops (``TM302``) when all files of
-            the newest epoch that it published are gone.
+            the newest epoch that it published are missing.
 
     Raises:
         DefinitionError: not a stream, no path, or ``readers_move_files`` is neither True nor False.
@@ -72,7 +72,7 @@ def parquet(stream: Stream, path: str, *, readers_move_files: bool = False) -> O
 
 
 def console(stream: Stream, *, rows: int = 20) -> Output:
-    """Print at most so many rows of a stream per epoch.
+    """Print at most ``rows`` rows of a stream per epoch.
 
     Guarantee: at least once; an epoch that is finished after a crash prints again.
 
@@ -87,7 +87,7 @@ def console(stream: Stream, *, rows: int = 20) -> Output:
 def memory(stream: Stream, name: str) -> Output:
     """Keep a stream's rows in this process under a name, for tests and notebooks.
 
-    Guarantee: exactly once within the process; gone with it.
+    Guarantee: exactly once within the process; lost when it ends.
 
     Raises:
         DefinitionError: not a stream, or no name.

@@ -1,4 +1,4 @@
-"""Where elements come from: source specifications, and ``source`` that starts a stream from one."""
+"""Source specifications, and ``source``, which starts a stream from one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ROW_BOUNDS: Final = {"kafka": "maxOffsetsPerTrigger", "iceberg": "streaming-max
 _BYTE_BOUNDS: Final = {"delta": "maxBytesPerTrigger"}
 """The option that bounds what a trigger reads, by format."""
 _FILE_BOUNDS: Final = {"maxFilesPerTrigger": "max_files_per_epoch", "maxBytesPerTrigger": "max_bytes_per_epoch"}
-"""What Spark calls the bounds of files, and their parameters here."""
+"""Spark's options for the bounds of files, and their parameters here."""
 
 
 def source(name: str, spec: SourceSpec, *, watermarks: WatermarkStrategy, malformed_to: OutputTag | None = None) -> Stream:
@@ -199,7 +199,7 @@ def _bound_option(format: str, name: str, by_format: Mapping[str, str], options:
     if option is None:
         raise DefinitionError(
             f"{name} does not go with format {format!r}",
-            fix=f"leave it out, or bound the source by an option of its own in options={{...}}; it goes with {', '.join(by_format)}",
+            fix=f"leave it out, or bound the source by an option of the format in options={{...}}; it goes with {', '.join(by_format)}",
             place=place,
         )
     if option.lower() in {key.lower() for key in options}:

@@ -1,4 +1,4 @@
-"""Streams: the immutable, fluent face of the graph. Every method returns a new stream and leaves the old one as it is."""
+"""Streams: the immutable, fluent API of the graph. Every method returns a new stream and leaves the old one unchanged."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Stream:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> object:
-            """Say what to write for names that other libraries have here."""
+            """Raise the error that says what to write instead of other libraries' names."""
             raise unknown_member(self, name, "stream", dir(self))
 
     def select(self, *columns: str, **named: Expression) -> Stream:
@@ -79,7 +79,7 @@ class Stream:
         return Stream(SelectNode(inputs=(self.node,), columns=named_expressions("select", columns, named, place), place=place))
 
     def with_columns(self, **named: Expression) -> Stream:
-        """Add columns, or replace those of the same name; each expression sees the columns there were before.
+        """Add columns, or replace those of the same name; each expression sees the columns from before.
 
         Raises:
             ColumnError: a column does not exist.
@@ -137,7 +137,7 @@ class Stream:
         The function works within one row or one epoch, and must keep the column ``__tm_meta``, which times the rows.
 
         Args:
-            function: what to do.
+            function: the function, ``DataFrame`` to ``DataFrame``.
             columns: names of the resulting columns, so that later expressions can be checked; None leaves them unknown.
         """
         names = None if columns is None else tuple(columns)
@@ -210,7 +210,7 @@ class Stream:
         return Stream(SideOutputNode(inputs=(emitter_of(self.node, tag, place),), tag=tag, place=place))
 
     def uid(self, uid: str) -> Stream:
-        """Name the operator for good: its state is found by this name after every change of the job.
+        """Name the operator permanently: its state is found by this name after every change of the job.
 
         Side outputs belong to the stream this returns, so take them from it.
 

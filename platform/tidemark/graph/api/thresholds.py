@@ -1,4 +1,4 @@
-"""Numbers that deltas are held against."""
+"""Thresholds of delta triggers and evictors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Watermark strategies as users declare them: how a source's elements are timed and how far its time has come."""
+"""Declares watermark strategies: a source's timestamps and its watermarks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def bounded_out_of_orderness(
         idle_after: processing time without rows after which a split no longer holds the watermark back; None is never.
         split_by: column whose values are the source's splits, each with its own watermark; Kafka's partitions are splits by themselves.
         max_future_skew: elements further ahead of processing time are malformed; None turns the guard off.
-        advance_when_idle: let the watermark go on when all splits are idle.
+        advance_when_idle: advance the watermark with the clock when all splits are idle.
 
     Raises:
         DurationError: a duration cannot be read or is negative.
@@ -82,7 +82,7 @@ def punctuated(
     max_future_skew: Duration | None = "1 day",
     advance_when_idle: bool = False,
 ) -> WatermarkStrategy:
-    """Let elements themselves say the watermark.
+    """Take the watermark from markers in the elements.
 
     Args:
         marker: SQL expression over an element: its watermark as TIMESTAMP or BIGINT (milliseconds), null where it has none.
@@ -90,7 +90,7 @@ def punctuated(
         idle_after: processing time after which a split without rows is idle.
         split_by: column whose values are the source's splits.
         max_future_skew: elements further ahead of processing time are malformed.
-        advance_when_idle: let the watermark go on when all splits are idle.
+        advance_when_idle: advance the watermark with the clock when all splits are idle.
 
     Raises:
         DurationError: a duration cannot be read or is negative.
@@ -125,7 +125,7 @@ def watermark_strategy(
     max_future_skew: Duration | None = "1 day",
     advance_when_idle: bool = False,
 ) -> WatermarkStrategy:
-    """Use a watermark generator of your own, any object of the ``WatermarkGenerator`` protocol.
+    """Use a custom watermark generator, any object of the ``WatermarkGenerator`` protocol.
 
     The other arguments are those of ``bounded_out_of_orderness``; ``timestamp`` None means ingestion time.
 

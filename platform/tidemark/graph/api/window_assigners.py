@@ -1,4 +1,4 @@
-"""Window assigners as users declare them."""
+"""Declares window assigners."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def tumbling(size: Duration, *, offset: Duration = "0 seconds", time: TimeDomain
     Args:
         size: length of a window, more than 0.
         offset: shifts all windows; less than ``size`` either way. ``tumbling("1 day", offset="-8 hours")`` are days in UTC+8.
-        time: ``"event"``, or ``"processing"`` for windows of the time at which an epoch is run; in these nothing is ever late.
+        time: ``"event"``, or ``"processing"`` for windows of the time at which an epoch runs; in these nothing is ever late.
 
     Raises:
         DurationError: a duration cannot be read or is out of range.
@@ -41,7 +41,7 @@ def tumbling(size: Duration, *, offset: Duration = "0 seconds", time: TimeDomain
 def sliding(size: Duration, slide: Duration, *, offset: Duration = "0 seconds", time: TimeDomain = "event") -> Sliding:
     """Return windows of one size, a new one every slide, aligned to 1970-01-01 UTC plus the offset.
 
-    An element is in each window that covers it. With a slide greater than the size there are gaps, whose elements no window takes:
+    An element is in each window that covers it. With a slide greater than the size there are gaps, whose elements belong to no window:
     they count as late.
 
     Args:
@@ -99,8 +99,8 @@ def session(gap: Duration | None = None, *, gap_by: str | None = None, time: Tim
     """Return windows that last while a key's elements are not further apart than the gap.
 
     An element at ``t`` alone has the window ``[t, t + gap)``; windows that overlap or touch are merged. Results have one column more,
-    ``replaces ARRAY<STRUCT<window_start: TIMESTAMP, window_end: TIMESTAMP>>``: the bounds of each session whose result is out and whose
-    place this one takes, its own earlier bounds included.
+    ``replaces ARRAY<STRUCT<window_start: TIMESTAMP, window_end: TIMESTAMP>>``: the bounds of each session whose emitted result this one
+    replaces, its own earlier bounds included.
 
     Args:
         gap: one gap for all elements, more than 0.
@@ -145,7 +145,7 @@ def _gap_ms(gap: Duration, place: str) -> int:
 
 
 def count_window(size: int, slide: int | None = None) -> CountWindows:
-    """Return groups by number, per key, in the order of elements: exact, whatever an epoch holds.
+    """Return groups by number, per key, in the order of elements: exact, however the input is cut into epochs.
 
     Each ``size`` elements are a group; with ``slide``, after each ``slide`` elements the last ``size`` or fewer are. ``window_start``
     and ``window_end`` are null, ``pane_index`` numbers the groups of a key, and nothing is ever late.
@@ -165,7 +165,7 @@ def count_window(size: int, slide: int | None = None) -> CountWindows:
 
 
 def global_window() -> GlobalWindows:
-    """Return one window per key for all of time. It needs a trigger, such as ``count_trigger(100)``, and its state never goes.
+    """Return one window per key for all of time. It needs a trigger, such as ``count_trigger(100)``, and its state never expires.
 
     ``event_time_trigger()`` fires it at the end of input only. ``window_start`` and ``window_end`` are null, and nothing is ever late.
 

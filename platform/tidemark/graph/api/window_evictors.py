@@ -1,4 +1,4 @@
-"""Evictors as users declare them: which elements of a window a process function gets to see."""
+"""Declares evictors: which elements of a window a process function sees."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CALLS = {
 
 
 def count_evictor(n: int, *, after: bool = False) -> CountEvictor:
-    """Keep the last ``n`` elements of a window, in the order they came in; the others are gone for good.
+    """Keep the last ``n`` elements of a window, in the order they came in; the others are removed permanently.
 
     Args:
         n: how many stay, 1 or more.
@@ -39,7 +39,7 @@ def count_evictor(n: int, *, after: bool = False) -> CountEvictor:
 
 
 def time_evictor(size: Duration, *, after: bool = False) -> TimeEvictor:
-    """Keep the elements whose time is less than ``size`` before that of the latest; the others are gone for good.
+    """Keep the elements whose time is less than ``size`` before that of the latest; the others are removed permanently.
 
     Args:
         size: more than 0.
@@ -55,10 +55,10 @@ def time_evictor(size: Duration, *, after: bool = False) -> TimeEvictor:
 
 
 def delta_evictor(threshold: float, delta: Callable[..., float], *, after: bool = False) -> DeltaEvictor:
-    """Keep the elements whose delta to the last one is less than the threshold; the others are gone for good.
+    """Keep the elements whose delta to the last one is less than the threshold; the others are removed permanently.
 
     Args:
-        threshold: a number; elements with ``delta >= threshold`` go.
+        threshold: a number; elements with ``delta >= threshold`` are removed.
         delta: ``delta(element, last)`` of two dicts of the stream's columns; returns a number.
         after: evict after the function was called rather than before.
 

@@ -1,4 +1,4 @@
-"""Functions in Python over whole windows, as users declare them."""
+"""Declares Python functions over whole windows."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ def window_function(function: Callable[..., object], returns: str, *, batches: b
     """Return a function over a window's elements, for ``process``, or over the result of aggregates, for ``aggregate``.
 
     Called once per pane, as ``function(elements, context)``; yields any number of result rows as dicts. It must be free of side
-    effects: an epoch that is run again calls it again.
+    effects: a replayed epoch calls it again.
 
     Args:
         function: ``elements`` are the window's elements as dicts of the stream's columns, in the order they came in: epoch by epoch,
             in an epoch by event time and source position. Behind ``aggregate`` there is one: a dict of the aggregates by name.
             ``context`` is a ``WindowContext``: ``key`` (dict), ``window`` (``start`` and ``end`` in milliseconds; None for count and
             global windows), ``watermark``, ``processing_time``, ``timing``, ``index``, and two dicts of plain values to keep:
-            ``window_state``, which goes with the window (sessions have none), and ``key_state``, which stays with the key.
+            ``window_state``, which is dropped with the window (sessions have none), and ``key_state``, which stays with the key.
         returns: Spark DDL of the result rows' columns.
-        batches: hand the elements over as an iterator of ``pyarrow.RecordBatch``, which is far faster.
+        batches: pass the elements as an iterator of ``pyarrow.RecordBatch``, which is far faster.
 
     Raises:
         DefinitionError: ``returns`` cannot be read, or the function does not take two arguments.
@@ -44,10 +44,10 @@ def window_function(function: Callable[..., object], returns: str, *, batches: b
 
 
 def process_function(function: Callable[..., object] | WindowFunction, returns: str | None, place: str) -> WindowFunction:
-    """Return what ``process`` is given as a window function.
+    """Return the argument of ``process`` as a window function.
 
     Raises:
-        DefinitionError: ``returns`` is missing or there twice, or see ``window_function``.
+        DefinitionError: ``returns`` is missing or given twice, or see ``window_function``.
     """
     if isinstance(function, WindowFunction):
         if returns is None:
@@ -68,7 +68,7 @@ def process_function(function: Callable[..., object] | WindowFunction, returns: 
 
 
 def function_on_results(then: object, aggregates: Mapping[str, object], place: str) -> WindowFunction | None:
-    """Return what ``aggregate`` is given beside aggregates, if that is a window function over their results.
+    """Return the positional argument of ``aggregate``, if it is a window function over the aggregates' results.
 
     Raises:
         DefinitionError: it is something else, or there are no aggregates.
@@ -83,12 +83,12 @@ def function_on_results(then: object, aggregates: Mapping[str, object], place: s
             fix = "leave out batches=True: the function gets the aggregates as a dict"
         else:
             wrong = "a window function, and no aggregate whose result it gets"
-            fix = "name the aggregates, such as trips=tm.count(), or hand all elements over: .process(...)"
+            fix = "name the aggregates, such as trips=tm.count(), or pass all elements: .process(...)"
     elif isinstance(then, Aggregate):
         wrong, fix = f"the aggregate {then.kind} without a name", f"name the result column: .aggregate(result=tm.{then.kind}(...))"
     elif callable(then):
-        wrong = f"the function {getattr(then, '__name__', then)!r} as it is"
-        fix = "say what it returns: .aggregate(tm.window_function(function, returns='n BIGINT'), ...)"
+        wrong = f"the plain function {getattr(then, '__name__', then)!r}"
+        fix = "declare what it returns: .aggregate(tm.window_function(function, returns='n BIGINT'), ...)"
     else:
         wrong, fix = repr(then), "name the aggregates, such as .aggregate(trips=tm.count())"
     raise DefinitionError(f"aggregate is given {wrong}", fix=fix, place=place)

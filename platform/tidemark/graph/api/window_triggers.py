@@ -1,4 +1,4 @@
-"""Triggers as users declare them: what decides when a window fires."""
+"""Declares triggers: when a window fires."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def continuous_event_time_trigger(interval: Duration) -> ContinuousEventTimeTrig
 def continuous_processing_time_trigger(interval: Duration) -> ContinuousProcessingTimeTrigger:
     """Fire each time processing time passes a multiple of the interval while the window has elements; epochs are run for it.
 
-    Alone it does not look at the watermark: windows of event time fire at their end, too, when it is the ``early`` of an
+    Alone it ignores the watermark: windows of event time fire at their end, too, when it is the ``early`` of an
     ``event_time_trigger``.
 
     Args:
@@ -134,7 +134,7 @@ def never_trigger() -> NeverTrigger:
 
 
 def purging_trigger(trigger: Trigger) -> PurgingTrigger:
-    """Drop a window's elements after each pane, so that every pane holds only what came since the one before.
+    """Drop a window's elements after each pane, so that every pane holds only elements that came since the one before.
 
     ``.discarding()`` on the windowed stream does the same to the trigger in effect.
 
@@ -155,8 +155,8 @@ def require_trigger(trigger: object, what: str, place: str) -> Trigger:
     """Return a trigger if it is one.
 
     Args:
-        trigger: what the user gave.
-        what: the argument it was given for, for the error.
+        trigger: the user's value.
+        what: the name of the argument, for the error.
         place: file and line of the definition.
 
     Raises:

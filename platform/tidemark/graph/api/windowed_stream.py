@@ -1,4 +1,4 @@
-"""Keyed and windowed streams: the steps between ``key_by`` and what is made of each window."""
+"""Keyed and windowed streams: the steps between ``key_by`` and the results of windows."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class KeyedStream:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> object:
-            """Say what to write for names that other libraries have here."""
+            """Raise the error that says what to write instead of other libraries' names."""
             raise unknown_member(self, name, "keyed stream", dir(self))
 
     def window(self, assigner: WindowAssigner) -> WindowedStream:
@@ -75,15 +75,15 @@ class KeyedStream:
         late_to: OutputTag | None = None,
         duplicates_to: OutputTag | None = None,
     ) -> Stream:
-        """Pass on a key's first element, and turn away those that are less than ``within`` from one that was passed on, in event time.
+        """Emit a key's first element, and drop those that are less than ``within`` from one that was emitted, in event time.
 
-        The operator keeps of each element that it passed on its key and its time, for ``within`` and the allowed lateness: name it with
+        The operator keeps the key and time of each emitted element, for ``within`` and the allowed lateness: name it with
         ``.uid("...")``. An element is late when its time plus the allowed lateness is not after the watermark.
 
         Args:
             within: for how long an element makes others duplicates, counted from itself.
-            keep: which element is passed on: ``first``, in order of (event time, source position) within an epoch.
-            allowed_lateness: for how long behind the watermark elements are still judged.
+            keep: which element is emitted: ``first``, in order of (event time, source position) within an epoch.
+            allowed_lateness: how far behind the watermark elements are still accepted or recognized as duplicates.
             late_to: takes late elements; without it they are counted only.
             duplicates_to: takes duplicates; without it they are counted only.
 
@@ -114,9 +114,9 @@ class KeyedStream:
 class WindowedStream:
     """Elements in windows, per key if there are keys; made by ``window`` or ``window_all``.
 
-    What decides when windows fire and what they keep comes first, in any order: ``trigger``, ``evictor``, ``discarding`` or
-    ``accumulating``, ``allowed_lateness``, ``late_to``. Then what is made of them, which gives a stream again: ``aggregate``, ``reduce``
-    or ``process``. That operator keeps state: name it with ``.uid("...")``.
+    First come, in any order, the settings of firing and lateness: ``trigger``, ``evictor``, ``discarding`` or ``accumulating``,
+    ``allowed_lateness``, ``late_to``. Then the results, which are a stream again: ``aggregate``, ``reduce`` or ``process``.
+    That operator keeps state: name it with ``.uid("...")``.
 
     Its rows: the keys, ``window_start``, ``window_end``, the results, ``pane_timing`` (EARLY, ON_TIME or LATE), ``pane_index`` (0, 1, … per
     key and window), and for sessions ``replaces``. Their event time is the window's end less a millisecond; for count and global
@@ -139,11 +139,11 @@ class WindowedStream:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> object:
-            """Say what to write for names that other libraries have here."""
+            """Raise the error that says what to write instead of other libraries' names."""
             raise unknown_member(self, name, "windowed stream", dir(self))
 
     def allowed_lateness(self, lateness: Duration) -> WindowedStream:
-        """Keep a window for so long after it fired; elements that come in that time fire it anew, with a LATE pane.
+        """Keep a window for this long after its end; elements that come in that time fire it again, with a LATE pane.
 
         Raises:
             DurationError: cannot be read or is negative.
@@ -152,13 +152,13 @@ class WindowedStream:
         return dataclasses.replace(self, allowed_lateness_ms=milliseconds)
 
     def late_to(self, tag: OutputTag) -> WindowedStream:
-        """Send elements that no window takes any more to a side output; without it they are counted only."""
+        """Send late elements, which no window accepts, to a side output; without it they are counted only."""
         return dataclasses.replace(self, late_tag=tag)
 
     def trigger(self, trigger: Trigger) -> WindowedStream:
         """Let a trigger decide when windows fire, such as ``event_time_trigger(early=count_trigger(100))``.
 
-        Whatever it answers, a key's window has at most one pane per epoch. One of your own is any immutable object with the members
+        A key's window has at most one pane per epoch, whatever it returns. A custom trigger is any immutable object with the members
         of ``Trigger``.
 
         Raises:
@@ -187,18 +187,18 @@ class WindowedStream:
         return dataclasses.replace(self, evicts_by=required)
 
     def discarding(self) -> WindowedStream:
-        """Drop a window's elements after each pane, so that every pane holds only what came since the one before.
+        """Drop a window's elements after each pane, so that every pane holds only elements that came since the one before.
 
         Raises:
-            DefinitionError: ``accumulating`` was asked for, or ``discarding`` already.
+            DefinitionError: ``accumulating`` was called, or ``discarding`` already.
         """
         return self._purging(purges=True)
 
     def accumulating(self) -> WindowedStream:
-        """Keep a window's elements after each pane, so that every pane holds the whole result anew; so it is by default.
+        """Keep a window's elements after each pane, so that every pane holds the whole result; the default.
 
         Raises:
-            DefinitionError: ``discarding`` was asked for, or ``accumulating`` already.
+            DefinitionError: ``discarding`` was called, or ``accumulating`` already.
         """
         return self._purging(purges=False)
 
@@ -212,7 +212,7 @@ class WindowedStream:
         """Compute aggregates per key and window, as elements come.
 
         Args:
-            then: from ``window_function``; makes the result rows of the aggregates' results, once per pane.
+            then: from ``window_function``; makes the result rows from the aggregates' results, once per pane.
             aggregates: by result column, such as ``trips=count()``.
 
         Raises:
@@ -238,7 +238,7 @@ class WindowedStream:
         ``.reduce(function, columns=["fare", "top"])``, where ``function(a, b)`` takes and returns dicts of these columns.
 
         Rows are merged in order of (event time, source position) within an epoch, and the rows of epochs in that of their first
-        elements. Merging must be associative; where elements come out of order, also commutative, or what comes out depends on how
+        elements. Merging must be associative; if elements come out of order, also commutative, or the result depends on how
         the input was cut into epochs. Columns keep their types; a type without order (MAP, VARIANT) cannot be reduced in SQL.
 
         Args:
@@ -250,7 +250,7 @@ class WindowedStream:
         Raises:
             DefinitionError: neither expressions nor a function, or both; trigger, evictor, lateness and windows do not go together.
             ColumnError: a column that the stream does not have, or whose type is not known.
-            ExpressionError: SQL that cannot be parsed, reads something else than ``a`` and ``b``, or gives another type.
+            ExpressionError: SQL that cannot be parsed, reads anything but ``a`` and ``b``, or gives another type.
         """
         place = call_site()
         schema = schema_of(self.node)
@@ -261,14 +261,14 @@ class WindowedStream:
         return self._made(place, aggregates=((REDUCED, reduced.aggregate),), reduced=reduced.columns)
 
     def process(self, function: Callable[..., object] | WindowFunction, returns: str | None = None) -> Stream:
-        """Make result rows of all elements of each key and window, once per pane. The engine keeps the elements until then.
+        """Make result rows from all elements of each key and window, once per pane. The engine keeps the elements until then.
 
         Args:
-            function: ``function(elements, context)`` yields dicts, as described at ``window_function``; or what that returns.
+            function: ``function(elements, context)`` yields dicts, as described at ``window_function``; or the result of that.
             returns: Spark DDL of the result rows' columns, where ``function`` is a plain function.
 
         Raises:
-            DefinitionError: not a function of two arguments, ``returns`` cannot be read or is missing or there twice; trigger, evictor,
+            DefinitionError: not a function of two arguments, ``returns`` cannot be read or is missing or given twice; trigger, evictor,
                 lateness and windows do not go together.
         """
         place = call_site()

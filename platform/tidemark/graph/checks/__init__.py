@@ -1,1 +1,1 @@
-"""What is checked when a stream is defined, and the columns that follow."""
+"""Checks at definition, and the inference of columns."""

@@ -1,4 +1,4 @@
-"""Column lineage: which columns of which sources a column is made from."""
+"""Column lineage: the source columns that a column is made from."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tidemark.graph.operators.registry import kind_of
 def lineage(node: Node, column: str) -> set[tuple[str, str]]:
     """Return the (source name, source column) pairs that a node's column is made from.
 
-    Where it cannot be known (Python functions, deferred expressions), every column that could have part is in it.
+    If it cannot be known (Python functions, deferred expressions), every column that may contribute is included.
     Window bounds come from the columns that time the elements.
     """
     lines: dict[Node, ColumnOrigins] = {}
@@ -75,7 +75,7 @@ def _side_output(node: SideOutputNode, given: ColumnOrigins) -> ColumnOrigins:
     if isinstance(emitter, SourceNode):
         return ColumnOrigins({"raw": given.every(), "event_time": given.time}, NO_ORIGINS, NO_ORIGINS)
     if isinstance(emitter, StatefulNode):
-        # Rows that it does not accept are rows of its inputs, not of its results.
+        # Rows that the operator does not accept are rows of its inputs, not of its results.
         lines: dict[Node, ColumnOrigins] = {}
         for each in walk(emitter.inputs):
             lines[each] = _lines(each, [lines[child] for child in each.inputs])

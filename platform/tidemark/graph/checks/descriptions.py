@@ -76,7 +76,7 @@ def _describe_flow(node: Node) -> str:
 
 
 def describe_spec(spec: SourceSpec) -> str:
-    """Return what a source reads; values of options are left out, since they may be secret."""
+    """Return a source's format and place; values of options are left out, since they may be secret."""
     match spec:
         case ElementsSpec():
             return f"{sum(len(batch) for batch in spec.batches)} elements in {len(spec.batches)} epochs"

@@ -1,4 +1,4 @@
-"""Whether the functions that a job's SQL calls are Spark's, or declared."""
+"""Checks that the functions which a job's SQL calls are Spark's, or declared."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def check_functions(nodes: Sequence[Node], declared: Collection[str]) -> None:
 
     Args:
         nodes: the operators of a job.
-        declared: names of functions that the session will have beside Spark's own.
+        declared: names of functions that the session will have besides Spark's own.
 
     Raises:
         ExpressionError: there is none of that name; the message has the one that may have been meant, and the user's line.
@@ -29,7 +29,7 @@ def check_functions(nodes: Sequence[Node], declared: Collection[str]) -> None:
                 continue
             near = difflib.get_close_matches(unknown.lower(), known, n=1, cutoff=0.7)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            declare = f"if the session has it, say so: tm.Job(..., functions=[{unknown!r}])"
+            declare = f"if the session has it, declare it: tm.Job(..., functions=[{unknown!r}])"
             raise ExpressionError(
                 f"{site.of(text)} calls {unknown!r}, which Spark SQL does not have{hint}",
                 fix=f"write {near[0]!r}; or, {declare}" if near else f"use one of Spark's functions; or, {declare}",
@@ -57,7 +57,7 @@ def called_functions(text: str) -> Iterator[str]:
 
 
 def check_declared(functions: object, place: str) -> None:
-    """Check what a job declares as functions of its session.
+    """Check the functions that a job declares for its session.
 
     Raises:
         DefinitionError: not a list of names without a database.

@@ -1,4 +1,4 @@
-"""The SQL texts in an operator, each with what it is there: for checks of a whole job, and to find whose text it was that Spark refused."""
+"""The SQL texts in an operator, each with its role: for checks of a whole job, and to find the text that Spark refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns from operator to operator: what each stream looks like, as far as the graph alone tells."""
+"""Columns from operator to operator: the schema of each stream, as far as the graph alone determines it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ MALFORMED_COLUMNS = Schema.of(
         ("read_at", "TIMESTAMP"),
     ]
 )
-"""What a malformed side output has: the record as it came, why it is malformed, its time if any, where and when it was read."""
+"""Columns of a malformed side output: the record as it came, why it is malformed, its time if any, where and when it was read."""
 
 _RATE = Schema.of([("timestamp", "TIMESTAMP"), ("value", "BIGINT")])
 _KAFKA = Schema.of(
@@ -58,9 +58,9 @@ _known: WeakKeyDictionary[Node, Schema | None] = WeakKeyDictionary()
 
 
 def schema_of(node: Node) -> Schema | None:
-    """Return the columns of a node's rows, or None where they cannot be known before the job runs.
+    """Return the columns of a node's rows, or None if they cannot be known before the job runs.
 
-    A column's type is None where the graph alone does not tell it. Remembered per node, since nodes never change.
+    A column's type is None if the graph alone does not determine it. Cached per node, since nodes never change.
     """
     if node not in _known:
         _known[node] = _derive(node)
@@ -113,7 +113,7 @@ def _side_output(node: SideOutputNode) -> Schema | None:
 
 
 def source_schema(spec: SourceSpec) -> Schema | None:
-    """Return the columns that a source reads, or None where only the running source knows."""
+    """Return the columns that a source reads, or None if only the running source knows them."""
     match spec:
         case ElementsSpec() | FilesSpec():
             return parse_schema(spec.schema)

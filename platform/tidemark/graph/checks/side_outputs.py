@@ -1,4 +1,4 @@
-"""Which operator emits which side output."""
+"""Finds the operator that emits a side output."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def tags_of(node: Node) -> tuple[OutputTag, ...]:
 
 
 def check_has_rows(node: Node, place: str) -> None:
-    """Check that a node has rows of its own: those of a split are in its branches.
+    """Check that a node has a main output: the rows of a split are in its branches.
 
     Raises:
         DefinitionError: the node is a split.
@@ -32,7 +32,7 @@ def check_has_rows(node: Node, place: str) -> None:
     if isinstance(node, SplitNode):
         tags = ", ".join(repr(tag.name) for tag in tags_of(node))
         raise DefinitionError(
-            f"a split has no rows of its own, they are in its branches {tags}",
+            f"a split has no main output, its rows are in its branches {tags}",
             fix="take a branch with .side_output(tag)",
             place=place,
         )
@@ -42,7 +42,7 @@ def emitter_of(node: Node, tag: OutputTag, place: str) -> Node:
     """Return the node, this one or one before it, that emits a tag.
 
     Raises:
-        DefinitionError: none does, or more than one; the message lists the tags there are.
+        DefinitionError: none does, or more than one; the message lists the existing tags.
     """
     ancestors = walk([node])
     emitters = [ancestor for ancestor in ancestors if tag in tags_of(ancestor)]

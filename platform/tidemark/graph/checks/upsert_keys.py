@@ -1,4 +1,4 @@
-"""By which columns an upserting sink knows a row again."""
+"""The key columns of an upserting sink."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ START, END, REPLACES = "window_start", "window_end", "replaces"
 def upsert_keys(node: Node, keys: object, place: str) -> tuple[str, ...]:
     """Return the key columns of an upserting output.
 
-    The results of windows have their own: the key's columns and both bounds of the window; of groups by number, which have no bounds,
-    the group's index. A session whose bounds move lists those that it had in ``replaces``. Any other stream needs ``keys``.
+    The results of windows have default keys: the key's columns and both bounds of the window; of groups by number, which have no bounds,
+    the group's index. A session whose bounds move lists its earlier ones in ``replaces``. Any other stream needs ``keys``.
 
     Args:
-        node: whose rows are written.
+        node: the node whose rows are written.
         keys: the user's choice, None for the window's.
-        place: of the output's definition.
+        place: file and line of the output's definition.
 
     Raises:
         DefinitionError: no keys are known, they are no list of names, or a column on the way to the output changes one of them.
@@ -42,8 +42,8 @@ def _given_keys(node: Node, keys: object, place: str) -> tuple[str, ...]:
     own = kind_of(emitter).upsert_keys(emitter) if isinstance(emitter, StatefulNode) else None
     if own is not None and own.replaces and set(own.moving) <= lowered and lost is not None:
         raise DefinitionError(
-            f"delta(keys={keys!r}) has both bounds of a session, which move when it grows, and {REPLACES!r}, which lists those that it "
-            f"had, is dropped or changed at {lost.place}: the older row would stay",
+            f"delta(keys={keys!r}) has both bounds of a session, which move when it grows, and {REPLACES!r}, which lists its "
+            f"earlier ones, is dropped or changed at {lost.place}: the older row would stay",
             fix=f"keep {REPLACES!r} as it is, or leave {END!r} out",
             place=place,
         )
@@ -75,7 +75,7 @@ def _keys_of_results(node: Node, place: str) -> tuple[str, ...]:
     if own is None:
         raise DefinitionError(
             "delta(mode='upsert') does not know by which columns a row replaces an older one",
-            fix="name them: keys=['zone', 'day']; only the results of windows have keys of their own",
+            fix="name them: keys=['zone', 'day']; only the results of windows have default keys",
             place=place,
         )
     for key in (*own.columns, *((own.replaces,) if own.replaces else ())):
@@ -86,7 +86,7 @@ def _keys_of_results(node: Node, place: str) -> tuple[str, ...]:
 
 
 def _emitter_behind(node: Node) -> tuple[Node, list[SelectNode | WithColumnsNode]]:
-    """Return the node whose rows come to an output, and the steps on the way that make columns."""
+    """Return the node whose rows come to an output, and the steps in between that make columns."""
     behind: list[SelectNode | WithColumnsNode] = []
     while isinstance(node, FilterNode | SelectNode | WithColumnsNode):
         if not isinstance(node, FilterNode):

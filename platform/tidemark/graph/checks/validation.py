@@ -33,7 +33,7 @@ from tidemark.names import validate_name
 
 
 def check_node(node: Node) -> None:  # noqa: C901, PLR0912 - one case per kind of node
-    """Check one operator against what is known of its inputs.
+    """Check one operator against the known schemas of its inputs.
 
     Raises:
         DefinitionError: or one of its kinds: ``ColumnError``, ``ExpressionError``, ``InvalidNameError``.
@@ -67,17 +67,15 @@ def check_node(node: Node) -> None:  # noqa: C901, PLR0912 - one case per kind o
 
 
 def check_uid(node: Node, uid: object, place: str) -> None:
-    """Check the uid that an operator is to have.
+    """Check a new uid of an operator.
 
     Raises:
         InvalidNameError: it is not allowed.
-        DefinitionError: the node is known by another name.
+        DefinitionError: the node is identified by another name.
     """
     validate_name("uid", uid, place=place)
     if isinstance(node, SourceNode):
-        raise DefinitionError(
-            f"source {node.name!r} takes no uid: its name is what its state is found by", fix="leave .uid(...) out", place=place
-        )
+        raise DefinitionError(f"source {node.name!r} takes no uid: its state is found by its name", fix="leave .uid(...) out", place=place)
     if isinstance(node, SideOutputNode):
         raise DefinitionError(
             f"side output {node.tag.name!r} takes no uid: its tag names it", fix="give the uid to the operator that emits it", place=place

@@ -1,1 +1,1 @@
-"""SQL expressions, types and functions as definitions see them, without a JVM."""
+"""SQL expressions, types and functions in definitions, without a JVM."""

@@ -37,6 +37,6 @@ class ColumnOrigins:
         return merged(self.columns.get(name.lower(), self.other) for name in names)
 
     def of(self, expression: Expression) -> Origins:
-        """Return the origins of an expression's value: of every column, where it is a function."""
+        """Return the origins of an expression's value: of every column, if it is a function."""
         names = referenced_columns(expression)
         return self.every() if names is None else self.of_names(names)

@@ -41,7 +41,7 @@ def parse_schema(ddl: str, *, place: str | None = None, what: str = "schema") ->
     """Return the columns of a DDL text; types are Spark's, in one spelling (``LONG`` and ``BIGINT`` are both ``BIGINT``).
 
     Args:
-        ddl: names and types; ``NOT NULL`` and ``COMMENT`` are read over.
+        ddl: names and types; ``NOT NULL`` and ``COMMENT`` are ignored.
         place: file and line of the definition, for the error.
         what: name of the argument, for the error.
 
@@ -111,7 +111,7 @@ def _unknown_type(part: str) -> str:
 
 
 def _within(texts: Sequence[str]) -> bool:
-    """Whether a type that was begun is still open."""
+    """Return whether a type is not closed yet."""
     return texts.count("<") > texts.count(">")
 
 

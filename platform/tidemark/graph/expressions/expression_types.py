@@ -1,4 +1,4 @@
-"""The Spark type of an SQL expression, where it is certain without asking Spark; None everywhere else.
+"""The Spark type of an SQL expression, if it is certain without Spark; None otherwise.
 
 Certain means: the same in every session. Decimal arithmetic, mixed floats, user functions and implicit casts of strings
 depend on settings or on more than is known here, and stay unknown.

@@ -1,4 +1,4 @@
-"""SQL expressions in definitions: parsed and judged without a JVM, by sqlglot's Spark dialect."""
+"""SQL expressions in definitions: parsed and checked without a JVM, by sqlglot's Spark dialect."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DEFERRED = "lambda: F.col('fare') + 1"
 
 @dataclass(frozen=True)
 class Site:
-    """Where an expression stands, for errors: what it is (``"filter condition"``), the operator's name if any, file and line."""
+    """The site of an expression, for errors: what it is (``"filter condition"``), the operator's name if any, file and line."""
 
     what: str
     place: str
@@ -53,7 +53,7 @@ def parse_row_expression(expression: Expression, site: Site) -> exp.Expr | None:
 
 
 def parse_sql(text: str, site: Site) -> exp.Expr:
-    """Return the parsed form of SQL text; do not change it, it is shared.
+    """Return the parsed form of SQL text; it is cached and shared, so do not change it.
 
     Raises:
         ExpressionError: not SQL; the message has the position and what is wrong there.
@@ -162,7 +162,7 @@ def referenced_columns(expression: Expression) -> frozenset[str] | None:
 
 
 def check_columns(parsed: exp.Expr | None, expression: Expression, schema: Schema | None, site: Site) -> None:
-    """Check that a stream has the columns which an expression reads; nothing to check where either is unknown.
+    """Check that a stream has the columns which an expression reads; passes if either is unknown.
 
     Raises:
         ColumnError: it has not; the message lists the columns and the nearest name.

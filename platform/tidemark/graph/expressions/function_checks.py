@@ -10,15 +10,15 @@ _COUNTS = {1: "one argument", 2: "two arguments"}
 
 
 def check_takes(function: object, operator: str, *, count: int, fix: str, place: str, uid: str | None = None) -> None:
-    """Check that something is a function of so many arguments; what has no signature to look at passes.
+    """Check that a value is a function of a number of arguments; a callable without a signature passes.
 
     Args:
-        function: what the user gave.
-        operator: what will call it, for the error: ``"map"``.
+        function: the user's value.
+        operator: the operator that will call it, for the error: ``"map"``.
         count: number of arguments it is called with, 1 or 2.
-        fix: how to mend it.
+        fix: the fix, for the error.
         place: file and line of the definition.
-        uid: of the operator, if it has one.
+        uid: the operator's, if it has one.
 
     Raises:
         DefinitionError: it is none.

@@ -20,7 +20,7 @@ _PLAIN = (str, bytes, int, float, bool, type(None), Decimal, date, time, timedel
 def function_text(function: Callable[..., object]) -> str:
     """Return a function's source, with the plain values it closes over and its defaults; not the globals that it reads.
 
-    Where there is no source (an interactive session, a built-in), its compiled code stands for it, else its name.
+    Without a source (an interactive session, a built-in), its compiled code is used, else its name.
 
     >>> def double(row):
     ...     return row * 2
@@ -31,13 +31,13 @@ def function_text(function: Callable[..., object]) -> str:
     if inspect.ismethod(target):
         target = target.__func__
     if not inspect.isroutine(target) and not inspect.isclass(target):
-        # An object that is called: what it does is in its class, what it is set to in its fields.
+        # A callable object: its behavior is in its class, its settings are in its fields.
         return f"{_source(type(target))}|{_plain_fields(target)}"
     return f"{_source(target)}|{_bindings(target)}"
 
 
 def text_hash(text: str) -> str:
-    """Return 16 hexadecimal digits that stand for a text."""
+    """Return a hash of a text, 16 hexadecimal digits."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

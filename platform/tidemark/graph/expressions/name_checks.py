@@ -10,10 +10,10 @@ from tidemark.names import validate_name
 
 
 def check_column_names(names: Iterable[object], where: str, place: str, *, uid: str | None = None) -> None:
-    """Check the names of columns that something makes.
+    """Check the names of columns that an operator makes.
 
     Raises:
-        InvalidNameError: a name is empty, is the engine's own, or there twice (case does not count).
+        InvalidNameError: a name is empty, reserved for the engine, or given twice (ignoring case).
     """
     seen: dict[str, str] = {}
     for name in names:

@@ -1,4 +1,4 @@
-"""Settings of assigners, triggers, evictors and watermark generators as plain JSON, which tells two of them apart."""
+"""Settings of assigners, triggers, evictors and watermark generators as plain JSON, for comparison."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidemark.graph.expressions.function_fingerprint import function_text, text_
 
 
 def policy_definition(rule: object) -> dict[str, object]:
-    """Return a trigger's or evictor's kind and settings; what is None goes without saying.
+    """Return a trigger's or evictor's kind and settings; omits settings that are None.
 
     Functions are hashed. One of the user's own also has a hash of its class's text.
 
@@ -23,7 +23,7 @@ def policy_definition(rule: object) -> dict[str, object]:
 
 
 def settings_of(value: object) -> dict[str, object]:
-    """Return the fields of a dataclass by name, nothing of any other object."""
+    """Return the fields of a dataclass by name, none of any other object."""
     return asdict(value) if is_dataclass(value) and not isinstance(value, type) else {}
 
 
@@ -46,5 +46,5 @@ def _setting(value: object) -> object:
 
 
 def source_hash(kind: type) -> dict[str, str]:
-    """Return a hash of the text of a class of the user's own, nothing of one of Tidemark's."""
+    """Return a hash of the text of a user's class, nothing for one of Tidemark's."""
     return {} if kind.__module__.split(".")[0] == "tidemark" else {"text": text_hash(function_text(kind))}

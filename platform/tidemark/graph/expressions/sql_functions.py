@@ -1,4 +1,4 @@
-"""Which functions of Spark SQL have no place in an expression over one row."""
+"""Functions of Spark SQL that are not allowed in an expression over one row."""
 
 from __future__ import annotations
 

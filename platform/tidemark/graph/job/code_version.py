@@ -42,10 +42,10 @@ _FORMAT = 1
 
 
 def code_version(job: Job) -> str:
-    """Return 16 hexadecimal digits that change with what the job computes.
+    """Return a hash of what the job computes, 16 hexadecimal digits.
 
-    In it: expressions, the source text of functions, keys, windows, lateness, aggregates, uids, tags, names of sources and outputs,
-    kinds of sinks, how elements are timed. Not in it: paths, options of formats other than files, parallelism, descriptions, owners,
+    Included: expressions, the source text of functions, keys, windows, lateness, aggregates, uids, tags, names of sources and outputs,
+    kinds of sinks, watermark strategies. Not included: paths, options of formats other than files, parallelism, descriptions, owners,
     line numbers.
     """
     numbers = {node: number for number, node in enumerate(job.nodes)}

@@ -22,7 +22,7 @@ def explain(job: Job, format: str = "text") -> str:
 
     Args:
         job: what to draw.
-        format: ``"text"``, for people at a terminal, or ``"mermaid"``, a flow chart in Mermaid's language.
+        format: ``"text"``, for a terminal, or ``"mermaid"``, a flow chart in Mermaid's language.
 
     Raises:
         DefinitionError: another format.
@@ -35,7 +35,7 @@ def explain(job: Job, format: str = "text") -> str:
 
 
 def _drawn(job: Job) -> dict[Node, int]:
-    """Return numbers of the nodes that get one; a side output is an edge of what emits it."""
+    """Return the numbers of the drawn nodes; a side output is an edge of the node that emits it."""
     return {node: number for number, node in enumerate((n for n in job.nodes if not isinstance(n, SideOutputNode)), start=1)}
 
 
@@ -85,7 +85,7 @@ def _details(node: Node, unbound: list[str]) -> Iterator[str]:
 
 
 def _side_outputs(node: Node) -> list[tuple[str, OutputTag | None]]:
-    """Return the rows that a node does not pass on, in a word, and the side outputs that take them; None where they are counted only."""
+    """Return the rows that a node does not pass on, in a word, and their side outputs; None if they are counted only."""
     if isinstance(node, StatefulNode):
         return [(counter, node.side_tags.get(counter)) for counter in kind_of(node).counters(node)]
     role = {SourceNode: "malformed", FilterNode: "rejected", SplitNode: "branch"}.get(type(node))

@@ -1,4 +1,4 @@
-"""A job: named outputs, and with them everything that leads to them."""
+"""A job: named outputs, with all operators that lead to them."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from tidemark.graph.model.wrong_calls import checked_methods
 @checked_methods("__init__")
 @dataclass(frozen=True, eq=False)
 class Job:
-    """What is run, deployed and restored as one.
+    """The unit that is run, deployed and restored.
 
     Args:
         name: identifies the job in its store; becomes a folder.
         outputs: sinks by name, such as ``{"hourly_tips": delta(hourly, "warehouse/hourly_tips")}``.
-        store: folder or bucket of job stores; None leaves it to whoever runs the job.
+        store: folder or bucket of job stores; None leaves it to the run.
         parallelism: number of shuffle partitions; None leaves it to the session. It may change between runs.
-        retained_epochs: how many epochs can be gone back to.
+        retained_epochs: how many of the newest epochs can be restored.
         description: what the job is for, in Markdown.
-        owners: people or teams, such as ``"team:data"`` or an address.
+        owners: users or teams, such as ``"team:data"`` or an address.
         tags: free key-value pairs.
-        functions: SQL functions that the session has beside Spark's own, such as ``["my_fn"]`` after ``spark.udf.register("my_fn", ...)``.
+        functions: SQL functions that the session has besides Spark's own, such as ``["my_fn"]`` after ``spark.udf.register("my_fn", ...)``.
             Those with a database (``db.my_fn``) need not be named.
 
     Raises:
@@ -50,7 +50,7 @@ class Job:
     place: str = field(default="", init=False)
 
     def __post_init__(self) -> None:
-        """Check the whole job and freeze what was passed."""
+        """Check the whole job and freeze its arguments."""
         place, name = call_site(), cast("object", self.name)
         try:
             check_job(self, place)
@@ -72,7 +72,7 @@ class Job:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> object:
-            """Say what to write for names that other libraries have here."""
+            """Raise the error that says what to write instead of other libraries' names."""
             raise unknown_member(self, name, "job", dir(self))
 
     @cached_property
@@ -97,15 +97,15 @@ class Job:
 
 
 def require_job(value: object, call: str, place: str) -> None:
-    """Make sure that a function which takes a job is given one.
+    """Make sure that the argument of a function is a job.
 
     Args:
-        value: what it was given.
+        value: the argument.
         call: the function, such as ``tm.run``.
         place: file and line of the call.
 
     Raises:
-        DefinitionError: it is none; the fix says how a job is made of it.
+        DefinitionError: it is none; the fix says how to make a job of it.
     """
     if isinstance(value, Job):
         return

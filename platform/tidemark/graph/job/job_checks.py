@@ -1,4 +1,4 @@
-"""Checks of a whole job: names that must be unique, state that must be found again, outputs that must not collide."""
+"""Checks of a whole job: unique names, uids of stateful operators, outputs that must not collide."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _check_outputs(job: Job, place: str) -> None:
         kind = type(job.outputs).__name__
         article = "an" if kind[0].lower() in "aeiou" else "a"
         raise DefinitionError(
-            f"outputs is {article} {kind}, not a dict of sinks by name; the names are how outputs are found again",
+            f"outputs is {article} {kind}, not a dict of sinks by name; outputs are identified by their names",
             fix="write outputs={'name': tm.delta(stream, 'path')}",
             place=place,
         )
@@ -82,7 +82,7 @@ def _check_outputs(job: Job, place: str) -> None:
             )
         if name.lower() in seen:
             raise DefinitionError(
-                f"outputs {seen[name.lower()]!r} and {name!r} differ only in case, which not every file system tells apart",
+                f"outputs {seen[name.lower()]!r} and {name!r} differ only in case, which not every file system distinguishes",
                 fix="give each another name",
                 place=output.place,
             )
@@ -104,7 +104,7 @@ def _is_mapping(value: object) -> bool:
 
 
 def _location(name: str, output: Output) -> tuple[object, ...] | None:
-    """Return what is equal for outputs at one place, however it is spelled; None where outputs may share it."""
+    """Return a key that is equal for outputs at one place, however it is spelled; None if outputs may share it."""
     match output.sink:
         case DeltaSpec(path) | ParquetSpec(path):
             try:
@@ -174,9 +174,9 @@ def _missing_uid(node: StatefulNode, nodes: tuple[Node, ...]) -> DefinitionError
     call, what = kind.made_by(node)
     named = next((other for other in nodes if other.uid and isinstance(other, StatefulNode) and other.inputs is node.inputs), None)
     if named is None:
-        fix = f"name it for good: .{call}(...).uid('hourly-tips')"
+        fix = f"give it one: .{call}(...).uid('hourly-tips')"
     else:
-        fix = f"use the stream that .uid({named.uid!r}) returns, also for .side_output(...); this is the one from before"
+        fix = f"use the stream that .uid({named.uid!r}) returns, also for .side_output(...), not the stream before it"
     return DefinitionError(f"the {kind.noun} that {what} keeps state and has no uid", fix=fix, place=node.place)
 
 

@@ -1,4 +1,4 @@
-"""What an aggregate is: partials made from rows, merged across epochs, and one result, all as SQL text."""
+"""Aggregates: partials made from rows, merged across epochs, and one result, all as SQL text."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Partial:
     ``{name}`` stands for a partial's column; in ``create``, ``{order}`` stands for a struct that orders rows by
     (event time, source position). Braces of SQL itself are doubled.
 
-    The rest is for windows that slide, and never recorded: another way to the same result. ``running`` is ``merge`` over all rows so
-    far, with ``{over}`` after each aggregate function, for partials that stay small as rows are merged and make nothing of nulls; None
-    where there is none. ``combine`` merges two partials, ``{left_name}`` and ``{right_name}``, either of which may be null.
+    The rest is for sliding windows, and never recorded: another way to the same result. ``running`` is ``merge`` over all rows so
+    far, with ``{over}`` after each aggregate function, for partials that stay small as rows are merged and ignore nulls; None
+    if there is none. ``combine`` merges two partials, ``{left_name}`` and ``{right_name}``, either of which may be null.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Aggregate:
 
     ``kind`` and ``arguments`` describe it (for explain, lineage, compatibility); ``arguments`` are the SQL expressions over
     input columns that it reads. ``result`` is a scalar expression over the partials' columns. Templates as in Partial. ``returns`` is the
-    result's type where that depends on no argument; it is never recorded.
+    result's type if that depends on no argument; it is never recorded.
     """
 
     kind: str

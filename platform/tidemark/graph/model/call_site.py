@@ -31,7 +31,7 @@ def _is_ours(frame: FrameType) -> bool:
 
 @contextmanager
 def with_call_site(place: str) -> Iterator[None]:
-    """Give the place to errors that come out of the block without one."""
+    """Set the place of errors that the block raises without one."""
     try:
         yield
     except TidemarkError as error:

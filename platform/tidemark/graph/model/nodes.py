@@ -1,4 +1,4 @@
-"""The job graph: immutable nodes that say what is to be done, with no Spark in sight.
+"""The job graph: immutable nodes that describe a job, without Spark.
 
 Users build nodes through ``tidemark.graph.api.streams``; the engine (``tidemark.spark``) reads them. A node is identified by
 object identity: two equal declarations are two operators.
@@ -23,10 +23,10 @@ Expression = str | Callable[[], "Column"]
 """An SQL expression, or a function without arguments that returns a Column and is called when the job runs."""
 
 HIDDEN_PREFIX = "__tm_"
-"""Columns that begin so are the engine's own; users may not name one so."""
+"""Prefix of the engine's internal columns; users may not use it."""
 
 PATTERN_CHARACTERS = "*?[]{}\\"
-"""Of a path: one with any of them is a pattern, which may stand for several folders."""
+"""A path with any of these characters is a pattern, which may match several folders."""
 
 
 @checked_methods("__init__")
@@ -82,7 +82,7 @@ SourceSpec = ElementsSpec | FilesSpec | FormatSpec | RateSpec
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Node:
-    """What all nodes have: inputs in order, the uid if one was given, and the user's file and line."""
+    """Base of all nodes: inputs in order, the uid if one was given, and the user's file and line."""
 
     inputs: tuple[Node, ...] = field(default=(), repr=False)
     uid: str | None = None
@@ -101,7 +101,7 @@ class Node:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SourceNode(Node):
-    """Where elements enter; names them, times them, and sets malformed ones aside."""
+    """Reads elements; assigns timestamps, and emits malformed ones separately."""
 
     name: str
     spec: SourceSpec
@@ -198,9 +198,9 @@ class Port:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StatefulNode(Node, ABC):
-    """An operator that keeps state from epoch to epoch, found again by its uid.
+    """An operator that keeps state from epoch to epoch, identified by its uid.
 
-    ``KIND`` names what it is: by it the graph finds the operator's rules, the engine its runtime, and a stored definition its node.
+    ``KIND`` is the name of its kind: it selects the operator's rules in the graph, its runtime, and the node of a stored definition.
     ``PORTS`` are the names of its inputs, in the order of ``inputs``.
     """
 
@@ -209,19 +209,19 @@ class StatefulNode(Node, ABC):
 
     @property
     def ports(self) -> tuple[Port, ...]:
-        """The inputs in the order of ``inputs``; a node that was made of a stored definition has none."""
+        """The inputs in the order of ``inputs``; a node that was decoded from a stored definition has none."""
         inputs = zip(self.PORTS, self.inputs, self.port_keys, strict=False)
         return tuple(Port(name, node, keys) for name, node, keys in inputs)
 
     @property
     def port_keys(self) -> tuple[tuple[tuple[str, Expression], ...], ...]:
-        """The key of each port's rows, in the order of ``PORTS``: none, unless the kind has some."""
+        """The key of each port's rows, in the order of ``PORTS``: none, unless the kind has keys."""
         return ((),) * len(self.PORTS)
 
     @property
     @abstractmethod
     def side_tags(self) -> Mapping[str, OutputTag]:
-        """The side outputs that somebody asked for, by the name of the counter of their rows, such as ``late``."""
+        """The side outputs that the job declares, by the name of the counter of their rows, such as ``late``."""
 
     def counter_of(self, tag: OutputTag) -> str:
         """Return the counter of the rows that a side output holds.
@@ -234,7 +234,7 @@ class StatefulNode(Node, ABC):
     @property
     @abstractmethod
     def time_domain(self) -> TimeDomain:
-        """The time that its timers go by."""
+        """The time domain of its timers."""
 
 
 @dataclass(frozen=True)
@@ -253,7 +253,7 @@ class DeltaSpec:
 class ParquetSpec:
     """A folder of Parquet files; each file appears exactly once, the files of one epoch one after the other.
 
-    ``readers_move_files`` says that readers take files away, so that missing ones say nothing.
+    ``readers_move_files`` says that readers move or delete files, so that missing ones are no loss.
     """
 
     path: str
@@ -288,7 +288,7 @@ class Output:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> object:
-            """Say what to write for names that other libraries have here."""
+            """Raise the error that says what to write instead of other libraries' names."""
             raise unknown_member(self, name, "output", dir(self))
 
 

@@ -1,4 +1,4 @@
-"""Columns of a stream as far as they are known at definition: names always, types where that is certain."""
+"""Columns of a stream as known at definition: names always, types if they are certain."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class SchemaColumn:
-    """A column and its Spark type as DDL text, None where the type is not known before the job runs."""
+    """A column and its Spark type as DDL text, None if the type is not known before the job runs."""
 
     name: str
     type: str | None = None

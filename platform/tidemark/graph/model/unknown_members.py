@@ -1,7 +1,7 @@
-"""Names that streams, jobs and the package do not have: what was meant, and what to write.
+"""Names that streams, jobs and the package do not have: the error says what to write instead.
 
-People come from Spark and Flink and write what they know. Each class falls back on ``unknown_member`` for names it does not have, hidden
-from type checkers, which are to go on finding such names themselves.
+Users of Spark and Flink write the names they know. Each class falls back on ``unknown_member`` for names it does not have, hidden
+from type checkers, which still find such names themselves.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _MEANT: Final[Mapping[str, str]] = {
             f"bind the stream to a sink: {_JOB}, and run that: tm.run(job)",
         ),
         ("execute executeasync env", f"bind streams to sinks: {_JOB}, and run that: tm.run(job)"),
-        ("show display print printschema columns schema dtypes", "write tm.console(stream) as an output, or look at job.explain()"),
+        ("show display print printschema columns schema dtypes", "write tm.console(stream) as an output, or print job.explain()"),
         (
             "collect topandas tolocaliterator",
             "write tm.memory(stream, 'name') as an output, and read tm.memory_table('name') after the run",
@@ -67,7 +67,7 @@ _MEANT: Final[Mapping[str, str]] = {
     )
     for words in names.replace("_", "").split()
 }
-"""What to write for a name of Spark's or Flink's; by the name in small letters, without underscores."""
+"""What to write instead of a name of Spark's or Flink's; by the name in lower case, without underscores."""
 
 _OF_JOBS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("run", "start", "execute", "submit", "launch"), "write tm.run(job), or tidemark submit MODULE:JOB"),
@@ -95,14 +95,14 @@ _RESULTS: Final = ("aggregate", "reduce", "process")
 
 
 def unknown_member(owner: object, name: str, kind: Kind, known: Collection[str]) -> AttributeError:
-    """Return the error for a name that something does not have.
+    """Return the error for a name that an object does not have.
 
-    Names that begin with ``_`` are asked for by Python's own machinery (copy, pickle, doctest), which expects a plain AttributeError.
+    Names that begin with ``_`` are looked up by Python itself (copy, pickle, doctest), which expects a plain AttributeError.
 
     Args:
-        owner: what lacks it.
+        owner: the object that lacks it.
         name: the name.
-        kind: what that is, as users call it.
+        kind: the object's kind, as users call it.
         known: the names that it has.
     """
     plain = f"{type(owner).__name__!r} object has no attribute {name!r}"
@@ -115,7 +115,7 @@ def unknown_member(owner: object, name: str, kind: Kind, known: Collection[str])
     near = difflib.get_close_matches(name.lower(), names, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     listed = f"a {kind} has {', '.join(names)}"
-    fix = f"write {near[0]!r}; {listed}" if near else f"use what there is: {listed}"
+    fix = f"write {near[0]!r}; {listed}" if near else f"use one of its names: {listed}"
     return UnknownMemberError(f"a {kind} has no {name!r}{hint}", fix=fix, place=call_site())
 
 
@@ -138,7 +138,7 @@ def _other_word(name: str, kind: Kind) -> str | None:
 
 
 def _misplaced(name: str, kind: Kind) -> str | None:
-    """Return where a method goes that another step of the chain has; None for what no step has."""
+    """Return where a method of another step of the chain goes; None if no step has it."""
     snake = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
     if kind == "keyed stream":
         return _misplaced_on_keys(snake)

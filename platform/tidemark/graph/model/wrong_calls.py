@@ -1,6 +1,6 @@
-"""Public functions called with other arguments than they take: what is wrong with the call, and how it is written.
+"""Checks calls of public functions: the error says what is wrong with the arguments, and how the call is written.
 
-Python's own TypeError names neither the user's line nor a way out. What is wrapped here keeps its signature for editors and type checkers.
+Python's own TypeError names neither the user's line nor a fix. Wrapped functions keep their signature for editors and type checkers.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _EXAMPLES: Final[Mapping[str, str]] = {
     "within": "'1 hour'",
     "watermarks": "tm.bounded_out_of_orderness('5 minutes', timestamp='pickup_at')",
 }
-"""What may be written for a parameter of this name; others stand for themselves."""
+"""Example values by parameter name; other parameters are shown by their name."""
 
 _NOT_HERE: Final[Mapping[str, str]] = {
     **dict.fromkeys(("partition_by", "partitionby", "partitions_by"), "tables are not partitioned: leave it out"),
@@ -55,11 +55,11 @@ _NOT_HERE: Final[Mapping[str, str]] = {
     **dict.fromkeys(("master", "conf"), "build a session with it: spark=SparkSession.builder.master('local[2]').getOrCreate()"),
     **dict.fromkeys(("watermark", "with_watermark"), "write watermarks="),
 }
-"""What to write for a keyword that other libraries have."""
+"""What to write instead of other libraries' keywords."""
 
 
 def checked_call(function: Callable[P, R]) -> Callable[P, R]:
-    """Return a function that says what is wrong where it is called with other arguments than it takes.
+    """Return a function that raises a DefinitionError if it is called with wrong arguments.
 
     Raises:
         DefinitionError: by the function returned; names the line and how the call is written.
@@ -94,7 +94,7 @@ def checked_methods(*special: str) -> Callable[[type[T]], type[T]]:
 
 
 def _refused(function: Callable[..., object], args: tuple[object, ...], kwargs: Mapping[str, object]) -> DefinitionError | None:
-    """Return what is wrong with a call; None where nothing is that the signature tells."""
+    """Return the error of a call, None if it matches the signature."""
     parameters = inspect.signature(function).parameters
     ours = list(parameters.values())
     if ours and ours[0].name == "self":
@@ -149,7 +149,7 @@ def _name(function: Callable[..., object]) -> str:
 
 
 def _written(called: str, ours: list[Parameter]) -> str:
-    """Return how a call is written: what it needs with examples, and the names of what may be given besides."""
+    """Return how a call is written: required arguments with examples, and the names of optional ones."""
     needed = [_example(each) for each in ours if _is_required(each)]
     needed += ["'column', ..." for each in ours if each.kind is Parameter.VAR_POSITIONAL and not needed]
     needed += ["name=..." for each in ours if each.kind is Parameter.VAR_KEYWORD]

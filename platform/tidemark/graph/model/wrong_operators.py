@@ -1,7 +1,7 @@
-"""Python's operators on streams and aggregates: what to write in place of ``stream + stream``, ``len(stream)`` and ``if stream``.
+"""Python's operators on streams and aggregates: what to write instead of ``stream + stream``, ``len(stream)`` and ``if stream``.
 
-A stream has no rows yet, so nothing of it can be counted, indexed or compared. Python's own TypeError names neither the user's line nor
-a way out, and ``if stream`` would be true whatever the stream holds.
+A stream has no rows yet, so it cannot be counted, indexed or compared. Python's own TypeError names neither the user's line nor
+a fix, and ``if stream`` would be true whatever the stream holds.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PROTOCOLS: Final[Mapping[str, tuple[str, str]]] = {
     "__iter__": ("has no rows to go through", f"write .map(function, returns='...') for what is done with each row; {_READ}"),
     "__contains__": ("has no rows to look in", f"write .filter('fare = 42'); {_READ}"),
 }
-"""What Python asks of collections: what a stream is or has not, and what to write."""
+"""Python's protocols of collections: why a stream does not have them, and what to write."""
 
 _WITH_ANOTHER: Final[Mapping[str, str]] = {
     "add": "+",
@@ -50,9 +50,9 @@ _OTHERS: Final[Mapping[str, str]] = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=
 
 
 def without_rows(kind: Literal["stream", "keyed stream", "windowed stream"]) -> Callable[[type[T]], type[T]]:
-    """Return a decorator of classes: what Python asks of collections and numbers raises a DefinitionError that says what to write.
+    """Return a class decorator: Python's protocols of collections and numbers raise a DefinitionError that says what to write.
 
-    Type checkers do not see it, and go on finding such uses themselves.
+    Type checkers do not see it, and still find such uses themselves.
     """
     subject = f"a {kind} is no DataFrame, and"
 

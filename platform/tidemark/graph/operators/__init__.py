@@ -1,1 +1,1 @@
-"""Stateful operators: the kinds there are, a folder for each, and the registry that finds a node's kind."""
+"""Stateful operators: a folder for each kind, and the registry that finds a node's kind."""

@@ -1,4 +1,4 @@
-"""What differs between two definitions of an operator, and what that means for its stored state: what all kinds have in common."""
+"""Differences between two definitions of an operator, and their effect on its stored state: the part that all kinds share."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from tidemark.errors import ExpressionError
 from tidemark.graph.expressions.expressions import Site, parse_sql
 
 Names = Mapping[str, str | None]
-"""New names by old ones, of keys, aggregates and columns of the stream; None for an aggregate that is left behind."""
+"""New names by old ones, of keys, aggregates and columns of the stream; None for an aggregate that is dropped."""
 
 Definition = Mapping[str, object]
 """An operator's definition, as its kind encodes it."""
 
 Kept = Literal["elements", "partials"]
-"""What an operator keeps: elements as they came, or what it has made of them."""
+"""The kind of an operator's state: elements as they came, or partial results."""
 
 Effect = Literal["none", "renamed", "added", "left", "gone", "other"]
 """``none``: stored state fits as it is. ``renamed``, ``added``, ``left``: it fits once it is rewritten. ``gone``: it would lose an
-aggregate that nobody said to leave. ``other``: it means something else."""
+aggregate that the user did not drop. ``other``: it means something else."""
 
 SAME: Names = MappingProxyType({})
 
@@ -30,8 +30,8 @@ SAME: Names = MappingProxyType({})
 class DefinitionChange:
     """One difference, in words.
 
-    ``about`` is what of the operator differs: ``kind``, ``key``, ``kept``, ``aggregate``, or what else its kind has. ``name`` is that of
-    a key or aggregate: the new one, of what is gone or left the old one; ``before`` is the old name of what is renamed.
+    ``about`` is the part that differs: ``kind``, ``key``, ``kept``, ``aggregate``, or another part of its kind. ``name`` is that of
+    a key or aggregate: the new one, or the old one if it was removed or dropped; ``before`` is the old name of a renamed one.
     """
 
     about: str
@@ -42,19 +42,19 @@ class DefinitionChange:
 
 
 def other_kind(old: Definition, new: Definition) -> DefinitionChange | None:
-    """Return that an operator is of another kind than before, None where it is not."""
+    """Return the change of an operator's kind, None if it is the same."""
     if old.get("kind") == new.get("kind"):
         return None
     return DefinitionChange("kind", "other", f"it was a {old.get('kind')} operator and is now a {new.get('kind')} operator")
 
 
 def renamed(name: str, names: Names) -> str:
-    """Return the new name of something, its old one if it has no other."""
+    """Return the new name of a key, aggregate or column, its old one if it was not renamed."""
     return names.get(name) or name
 
 
 def same_expression(old: str, new: str, names: Names = SAME) -> bool:
-    """Return whether two SQL texts say the same, up to blanks, letter case, quotes of names, and columns that were renamed.
+    """Return whether two SQL texts are equal, up to blanks, letter case, quotes of names, and renamed columns.
 
     >>> same_expression("zone+1", "`Area` + 1", {"zone": "area"})
     True
@@ -94,7 +94,7 @@ def key_changes(old: Definition, new: Definition, names: Names) -> list[Definiti
     for name, was in before.items():
         now = renamed(name, names)
         if now not in after:
-            found.append(DefinitionChange("key", "other", f"the key {name!r} is gone", name))
+            found.append(DefinitionChange("key", "other", f"the key {name!r} was removed", name))
             continue
         claimed.add(now)
         text, text_now = str(was.get("expression")), str(after[now].get("expression"))

@@ -1,4 +1,4 @@
-"""Keys of operators: checked, typed, and as they stand in definitions."""
+"""Keys of operators: checks, types, and their form in definitions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidemark.graph.operators.changes import Definition, entries
 Keys = Sequence[tuple[str, Expression]]
 
 NO_MAP_KEYS: Final = "key by an entry of it, .key_by(zone=\"tags['zone']\"), or by its text, .key_by(tags='to_json(tags)')"
-"""What to write for a key that is a MAP, whose entries have no order by which Spark could tell equal ones."""
+"""What to write instead of a MAP as a key, whose entries have no order by which Spark could compare them."""
 
 
 def check_keys(keys: Keys, schema: Schema | None, place: str, *, uid: str | None = None) -> None:
@@ -35,7 +35,7 @@ def check_keys(keys: Keys, schema: Schema | None, place: str, *, uid: str | None
 
 
 def typed(columns: Keys, given: Schema | None) -> list[SchemaColumn]:
-    """Return the columns that expressions make, with their types as far as these are certain."""
+    """Return the columns of named expressions, with their types if these are certain."""
     return [SchemaColumn(name, expression_type(expression, given)) for name, expression in columns]
 
 

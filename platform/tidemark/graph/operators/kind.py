@@ -1,4 +1,4 @@
-"""What the graph asks of a kind of stateful operator. Pure: no Spark, no stored state, only nodes and definitions."""
+"""The interface of a stateful operator kind in the graph. Pure: no Spark, no stored state, only nodes and definitions."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tidemark.graph.operators.changes import Definition, DefinitionChange, Kept,
 N = TypeVar("N", bound=StatefulNode)
 
 Schemas = Sequence[Schema | None]
-"""The columns that come into each port, in order; None where only the running source knows them."""
+"""The input columns of each port, in order; None if only the running source knows them."""
 
 
 @dataclass(frozen=True)
 class UpsertKeys:
-    """By which columns an upserting sink knows a result again.
+    """The key columns by which an upserting sink replaces a result.
 
-    ``moving`` are those of them that change when a result is replaced; ``replaces`` is the column that then lists what they were.
+    ``moving`` are those that change when a result is replaced; ``replaces`` is the column that then lists their earlier values.
     """
 
     columns: tuple[str, ...]
@@ -33,8 +33,8 @@ class UpsertKeys:
 class OperatorKind(ABC, Generic[N]):
     """The rules of one kind of operator.
 
-    ``name`` is its nodes' ``KIND``. For messages: ``noun`` and ``nouns`` say what it is, ``state_noun`` what is lost with its state.
-    ``chooses_rows`` says that its results are rows of its input as they came, so that their columns mean what the input's do.
+    ``name`` is its nodes' ``KIND``. For messages: ``noun`` and ``nouns`` name the kind, ``state_noun`` names what is lost with its state.
+    ``chooses_rows`` says that its results are unchanged rows of its input, so that their columns mean the same as the input's.
     """
 
     name: ClassVar[str]
@@ -45,7 +45,7 @@ class OperatorKind(ABC, Generic[N]):
 
     @abstractmethod
     def validate(self, node: N, schemas: Schemas) -> None:
-        """Check a node against what is known of its inputs.
+        """Check a node against the known schemas of its inputs.
 
         Raises:
             DefinitionError: or one of its kinds; it names the user's line.
@@ -53,7 +53,7 @@ class OperatorKind(ABC, Generic[N]):
 
     @abstractmethod
     def output_schema(self, node: N, schemas: Schemas) -> Schema | None:
-        """Return the columns of its results, None where only the running source knows them."""
+        """Return the columns of its results, None if only the running source knows them."""
 
     def side_schema(self, node: N, counter: str, schemas: Schemas) -> Schema | None:
         """Return the columns of a side output, by the name of its counter: those of the first input, unless the kind says otherwise."""
@@ -62,24 +62,24 @@ class OperatorKind(ABC, Generic[N]):
 
     @abstractmethod
     def lineage(self, node: N, origins: Sequence[ColumnOrigins]) -> ColumnOrigins:
-        """Return what the columns of its results are made from, given those of each input."""
+        """Return the origins of its result columns, given those of each input."""
 
     def side_lineage(self, node: N, counter: str, origins: Sequence[ColumnOrigins]) -> ColumnOrigins:
-        """Return what the columns of a side output are made from: as the first input's, unless the kind says otherwise."""
+        """Return the origins of a side output's columns: the first input's, unless the kind says otherwise."""
         del node, counter
         return origins[0]
 
     @abstractmethod
     def describe(self, node: N) -> str:
-        """Return in a line what it does, after its name."""
+        """Return a one-line description, to follow its name."""
 
     @abstractmethod
     def describe_rows(self, node: N) -> str:
-        """Return what a row of its results stands for, as Markdown and without a full stop."""
+        """Return what a result row is, as Markdown and without a full stop."""
 
     @abstractmethod
     def describe_column(self, node: N, name: str) -> str | None:
-        """Return what a column of its results holds, as a sentence of Markdown; None where the definition does not say."""
+        """Return a description of a result column, as a sentence of Markdown; None if the definition does not say."""
 
     @abstractmethod
     def describe_counter(self, counter: str) -> str:
@@ -95,16 +95,16 @@ class OperatorKind(ABC, Generic[N]):
 
     @abstractmethod
     def expressions(self, node: N) -> Iterator[tuple[str, Expression | None]]:
-        """Yield the expressions that a user wrote for it, each with what it is there."""
+        """Yield the user's expressions in it, each with its role."""
 
     def functions(self, node: N) -> Iterator[tuple[str, object]]:
-        """Yield the Python functions that a user wrote for it, each with what calls it."""
+        """Yield the user's Python functions in it, each with its caller."""
         del node
         yield from ()
 
     @abstractmethod
     def encode(self, node: N) -> dict[str, object]:
-        """Return its definition as plain JSON: recorded with its state, and compared before that is read again."""
+        """Return its definition as plain JSON: recorded with its state, and compared before the state is read again."""
 
     @abstractmethod
     def decode(self, definition: Definition, uid: str) -> N:
@@ -120,9 +120,9 @@ class OperatorKind(ABC, Generic[N]):
 
         Args:
             old: as stored.
-            new: as the job says.
-            names: what was renamed.
-            kept: what either keeps, where that is known better than by the definitions.
+            new: as declared by the job.
+            names: renamed keys, aggregates and columns.
+            kept: what either keeps, if that is known better than by the definitions.
         """
 
     @abstractmethod
@@ -131,18 +131,18 @@ class OperatorKind(ABC, Generic[N]):
 
     @abstractmethod
     def state_columns(self, node: N, schemas: Schemas) -> Mapping[str, str | None] | None:
-        """Return the columns of its main state table with their Spark types, the engine's own left out.
+        """Return the columns of its main state table with their Spark types, without the engine's internal ones.
 
-        A type is None where it is not certain; the whole is None where only the running source knows the columns.
+        A type is None if it is not certain; the result is None if only the running source knows the columns.
         """
 
     def upsert_keys(self, node: N) -> UpsertKeys | None:
-        """Return by which columns results are known again, None where users must say so."""
+        """Return the key columns of its results, None if users must name them."""
         del node
         return None
 
     def needs_order(self, node: N) -> bool:
-        """Return whether elements of one event time have to be told apart by their source positions."""
+        """Return whether elements of one event time have to be ordered by their source positions."""
         del node
         return False
 
@@ -152,6 +152,6 @@ class OperatorKind(ABC, Generic[N]):
         return True
 
     def late_known_after_emit(self, node: N) -> bool:
-        """Return whether it is known only after an epoch's results were emitted which of its rows were not accepted."""
+        """Return whether the rows that were not accepted are known only after an epoch's results were emitted."""
         del node
         return False

@@ -1,4 +1,4 @@
-"""The kinds of stateful operators that there are, found by their names."""
+"""The registry of stateful operator kinds, by name."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def kind_of_definition(definition: Definition, uid: str) -> OperatorKind[Any]:
 
 
 def describe_state(definition: Definition, rows: int) -> str:
-    """Return in words what is lost with an operator's state."""
+    """Return in words what would be lost with an operator's state."""
     kind = kinds().get(str(definition.get("kind")))
     return f"{rows:,} rows of state" + (f", and with them {kind.state_noun}" if kind else "")
 
@@ -60,9 +60,9 @@ def definition_changes(
 
     Args:
         old: as stored; of any kind, also one that this release does not know.
-        new: as the job says.
-        names: what was renamed.
-        kept: what either keeps, where that is known better than by the definitions.
+        new: as declared by the job.
+        names: renamed keys, aggregates and columns.
+        kept: what either keeps, if that is known better than by the definitions.
     """
     other = other_kind(old, new)
     if other is not None:

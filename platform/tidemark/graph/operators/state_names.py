@@ -1,12 +1,12 @@
-"""Names that columns have in state: of keys, partial results and elements, beside those of the engine."""
+"""Names of columns in state: keys, partial results and elements, besides the engine's."""
 
 from __future__ import annotations
 
 ELEMENT_ORDER = "__tm_order"
-"""The column that elements in state have, and nothing else: their order of arrival."""
+"""The column that only elements in state have: their order of arrival."""
 
 FUNCTION_PART = "function"
-"""The table of what a window function behind aggregates keeps of keys."""
+"""The table of the per-key state of a window function after aggregates."""
 
 _ELEMENT = "row_"
 
@@ -22,7 +22,7 @@ def partial_column(aggregate: str, partial: str) -> str:
 
 
 def element_column(name: str) -> str:
-    """Return the name that a column of the stream has in state, beside those of the engine."""
+    """Return the name that a column of the stream has in state."""
     return f"{_ELEMENT}{name}"
 
 

@@ -1,1 +1,1 @@
-"""Savepoints as jobs' users and programs ask for them."""
+"""The public functions for savepoints, and their maintenance."""

@@ -1,4 +1,4 @@
-"""Savepoints as a program uses them: by a job, or its name, and where its store is."""
+"""The savepoint functions of the public API: by a job or its name, and its store."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def savepoints_of(job: Job | str, *, store: str | JobStore | None = None) -> Sav
 def export_savepoint(
     job: Job | str, name: str, to: str, *, store: str | JobStore | None = None, on_copy: OnCopy | None = None
 ) -> ExportIndex:
-    """Copy a savepoint and all it needs into one folder, which can be moved and imported elsewhere; what was broken off goes on.
+    """Copy a savepoint and its files into one folder, which can be moved and imported elsewhere. Resumes an interrupted export.
 
     Args:
         job: the job, or its name.
@@ -53,35 +53,35 @@ def export_savepoint(
 def import_savepoint(
     job: Job | str, source: str, *, name: str | None = None, store: str | JobStore | None = None, on_copy: OnCopy | None = None
 ) -> Savepoint:
-    """Copy an exported savepoint into a job's folder, every file held against its checksum.
+    """Copy an exported savepoint into a job's folder, and verify every file's checksum.
 
     Args:
         job: the job, or its name; it need not have run yet.
         source: the folder that was exported to.
-        name: the savepoint's name here; by default the one it had.
+        name: the savepoint's new name; by default the one it had.
         store: root of the job store, as for ``savepoints_of``.
         on_copy: called after each file.
 
     Raises:
         InvalidNameError: the job has a savepoint of that name.
-        CorruptStoreError: the folder holds no whole export, or a file in it is damaged; nothing was imported.
+        CorruptStoreError: the folder holds no complete export, or a file in it is damaged; nothing was imported.
     """
     return take_in(savepoints_of(job, store=store), source, name=name, on_copy=on_copy)
 
 
 def abort_rewind(job: Job | str, *, store: str | JobStore | None = None, tell: OnProgress | None = None) -> None:
-    """Give up a rewind that was begun and is not done, as long as no table was put back; the job goes on from where it was.
+    """Abort an unfinished rewind, provided no table has been reverted; the job resumes from its newest epoch.
 
     Args:
         job: the job, or its name.
         store: root of the job store, as for ``savepoints_of``.
-        tell: is told of each step.
+        tell: called with each step, in words.
 
     Raises:
-        RewindError: none was begun, or a table was put back already; the message says which.
-        JobRunningError: who rewinds is alive.
+        RewindError: no rewind is under way, or a table was reverted already; the message says which.
+        JobRunningError: the rewinding process is alive.
         UpgradeError: it is a step of an upgrade.
-        PublishError: a table cannot be written to; the same call goes on with it.
+        PublishError: a table cannot be written to; the same call continues the abort.
     """
     found = savepoints_of(job, store=store)
     give_up(found.store, found.job, clock=found.clock, on_progress=tell or (lambda _: None))

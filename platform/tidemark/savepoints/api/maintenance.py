@@ -1,4 +1,4 @@
-"""Keeping the house of a job that does not run, as its driver does between epochs: savepoints, state files, old versions of tables."""
+"""Maintenance of a job that does not run, as its driver does it between epochs: savepoints, state files, old table versions."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ class SweptJob:
 
 
 def retire_savepoints(root: JobStore, job: str, retention: SavepointRetention, *, clock: Clock = SYSTEM_CLOCK) -> tuple[str, ...]:
-    """Dispose of the savepoints that retention lets go, and return their names."""
+    """Dispose of the savepoints that retention expires, and return their names."""
     return tuple(savepoint.name for savepoint in SavepointStore(root, job, clock).retire(retention))
 
 
 def sweep_job(root: JobStore, job: str, *, clock: Clock = SYSTEM_CLOCK) -> SweptJob:
-    """Delete state files that nothing needs any more; the driver of a job that runs does so itself.
+    """Delete unused state files; the driver of a running job does so itself.
 
-    What is found unused is marked, and deleted by a later sweep if it still is.
+    An unused file is marked, and deleted by a later sweep if it is still unused.
 
     Raises:
-        CorruptStoreError: what is needed is not known; nothing was deleted.
+        CorruptStoreError: the files in use cannot be determined; nothing was deleted.
     """
     log = JobLog(root.at(job_folder(job)), job, clock)
     if log.load().epoch is None:
@@ -68,9 +68,9 @@ def sweep_job(root: JobStore, job: str, *, clock: Clock = SYSTEM_CLOCK) -> Swept
 
 
 def vacuum_tables(root: JobStore, job: str, *, clock: Clock = SYSTEM_CLOCK) -> dict[str, int]:
-    """Delete files of the job's Delta tables that their own settings give up, but for those of versions that savepoints need.
+    """Delete files of the job's Delta tables that have expired by the tables' settings, except those of versions that savepoints need.
 
-    Returns how many were deleted, by output; nothing of a table that does not show yet what a savepoint needs of it. The job may run.
+    Returns how many were deleted, by output; none of a table that does not show yet the epoch that a savepoint needs. The job may run.
 
     Raises:
         SinkError: a table cannot be read.
@@ -91,14 +91,14 @@ def vacuum_tables(root: JobStore, job: str, *, clock: Clock = SYSTEM_CLOCK) -> d
         if protected.lost:
             logger.warning("output %r: %s", name, lost_error(job, protected.lost))
         if protected.versions is None:
-            logger.warning("output %r: its table is left alone until it shows epoch %d, which a savepoint needs", name, head.epoch)
+            logger.warning("output %r: its table is not vacuumed until it shows epoch %d, which a savepoint needs", name, head.epoch)
             continue
         try:
             gone = vacuum(table, JobStore.open(output.location), protected.versions)
         except (DeltaError, OSError) as error:
             raise SinkError(
-                f"the table of output {name!r} cannot be looked through for old files: {redacted(str(error))}",
-                fix="see that its place can be reached; nothing was deleted",
+                f"the table of output {name!r} cannot be searched for old files: {redacted(str(error))}",
+                fix="make its place reachable; nothing was deleted",
                 uid=name,
                 place=output.location,
             ) from without_secrets(error)

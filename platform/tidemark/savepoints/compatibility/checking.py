@@ -1,4 +1,4 @@
-"""Whether a job's code, as it is now, could go on from what is stored: for continuous integration, before anything is stopped."""
+"""Whether a job's current code could resume from stored state: for continuous integration, before anything is stopped."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tidemark.state.store.root_store import root_store
 from tidemark.state.store.store import JobStore
 
 HEAD = "head"
-"""Stands for the newest epoch where a savepoint is to be named."""
+"""Means the newest epoch, in place of a savepoint's name."""
 
 
 def check(
@@ -33,26 +33,26 @@ def check(
     columns: Mapping[str, Names] | None = None,
     allow_non_restored_state: bool = False,
 ) -> Verdict:
-    """Return what would become of stored state, positions and result tables if a job went on from them; ``.fits`` says whether it may.
+    """Return whether a job can resume from stored state, positions and result tables; ``.fits`` says so, with every difference.
 
-    Reads small files only and starts no JVM; of a table that cannot be read the verdict is unknown. Of types it knows
-    what the graph is certain of; Spark tells the others when the job starts.
+    Reads small files only and starts no JVM; the verdict on a table that cannot be read is unknown. It knows only types
+    that the graph is certain of; Spark infers the others when the job starts.
 
     Args:
         job: the changed job.
         against: ``head``, the newest epoch, or the name of a savepoint.
         store: root of the job store; the job's own by default.
-        of: the job whose state it is; the same by default.
-        uids: new uids by stored ones; None for an operator whose state is left behind.
-        columns: of the job's operators by uid, new names of keys, aggregates and columns of the stream by old ones; None for an aggregate
-            whose state is left behind.
-        allow_non_restored_state: leave behind what belongs to nothing in the job.
+        of: the job that owns the state; the same by default.
+        uids: new uids by stored ones; None for an operator whose state is dropped.
+        columns: new names of keys, aggregates and stream columns by old ones, for each uid of the job's operators; None for an aggregate
+            whose state is dropped.
+        allow_non_restored_state: drop state and positions that belong to nothing in the job.
 
     Raises:
-        UnknownJobError: nothing is stored of such a job.
+        UnknownJobError: the store has no such job.
         UnknownStoreError: there is no such store.
-        UnknownSavepointError: it has no such savepoint.
-        DefinitionError: a map names what is not there.
+        UnknownSavepointError: the job has no such savepoint.
+        DefinitionError: a map names something that does not exist.
     """
     require_job(job, "tm.check", call_site())
     root = root_store(store, job.store, make=False)
@@ -65,8 +65,8 @@ def stored_epoch(root: JobStore, job: str, against: str = HEAD) -> EpochRecord:
     """Return the newest epoch of a job, or that of a savepoint.
 
     Raises:
-        UnknownJobError: nothing is committed of such a job.
-        UnknownSavepointError: it has no such savepoint.
+        UnknownJobError: the job has committed nothing.
+        UnknownSavepointError: the job has no such savepoint.
     """
     if against != HEAD and root.at(job_folder(job)).folders():
         return SavepointStore(root, job).get(against).record
@@ -74,7 +74,7 @@ def stored_epoch(root: JobStore, job: str, against: str = HEAD) -> EpochRecord:
     if head is None:
         raise UnknownJobError(
             f"job {job!r} has no epoch in {root.uri}, which has {', '.join(list_jobs(root)) or 'no jobs'}",
-            fix="run it once, name the job whose state it is, or give another store",
+            fix="run it once, name the job that owns the state, or give another store",
             job=job,
         )
     return head

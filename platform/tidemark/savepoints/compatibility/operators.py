@@ -1,4 +1,4 @@
-"""Holds the stored state of one operator against its declaration now: keys, windows, firing, aggregates, types."""
+"""Compares the stored state of one operator with its current declaration: keys, windows, firing, aggregates, types."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tidemark.savepoints.model.stored_types import (
 from tidemark.savepoints.model.verdict import Finding, Fit, OperatorVerdict, Rewrite, Status
 from tidemark.state.log.records import OperatorState
 
-_LEAVE_ALL = f"or give the operator a new uid, and leave the old state behind: {LEAVE_BEHIND}"
+_LEAVE_ALL = f"or give the operator a new uid, and drop the old state: {LEAVE_BEHIND}"
 
 
 def check_operator(
@@ -34,11 +34,11 @@ def check_operator(
 
     Args:
         uid: the job's.
-        state: what is stored.
-        node: its declaration now.
+        state: the stored state.
+        node: its current declaration.
         stored_uid: the uid that the state is stored under.
-        names: what was renamed, or is left behind.
-        types: of its state's columns from now on, by name; None where only the graph was asked.
+        names: what was renamed or dropped.
+        types: of its state's columns from now on, by name; None if only the graph was asked.
     """
     case = _Case(uid, state, node, names=names, types=types)
     findings = tuple(case.findings())
@@ -54,7 +54,7 @@ _OF_DISTINCT: Final = frozenset({"collect_set", "count_distinct"})
 
 
 class _Case:
-    """One operator, then and now."""
+    """One operator, as stored and as declared now."""
 
     def __init__(self, uid: str, state: OperatorState, node: StatefulNode, *, names: Names, types: Mapping[str, object] | None) -> None:
         self._uid = uid
@@ -81,7 +81,7 @@ class _Case:
             yield from self._element_findings()
         if self._without_function:
             rows = sum(file.rows for file in self._state.files if file.part == FUNCTION_PART)
-            yield Finding("the window function is gone", "migrates", f"what it kept of keys goes with it: {rows:,} rows")
+            yield Finding("the window function was removed", "migrates", f"its state is dropped: {rows:,} rows")
 
     def rewrite(self) -> Rewrite:
         """Return how the columns of its state change."""
@@ -112,7 +112,7 @@ class _Case:
             case "renamed":
                 return Finding(change.what, "migrates")
             case "added":
-                return Finding(change.what, "migrates", "in windows that are open it covers only elements from now on")
+                return Finding(change.what, "migrates", "in open windows it covers only elements from now on")
             case "left":
                 return Finding(change.what, "migrates", f"its part of {rows}")
             case "gone":
@@ -125,22 +125,22 @@ class _Case:
         was, now = entries(self._old, "aggregates").get(name, {}), entries(self._new, "aggregates")
         added = (change.name for change in self._changes if change.effect == "added")
         alike = [each for each in added if {**now.get(each, {}), "name": name, "result": ""} == {**was, "result": ""}]
-        leave = f"leave it behind: {self._renaming(name, None)}"
+        leave = f"drop it: {self._renaming(name, None)}"
         if alike:
-            return f"say that it is called {alike[0]!r} now: {self._renaming(name, alike[0])}; or {leave}"
+            return f"map it to its new name {alike[0]!r}: {self._renaming(name, alike[0])}; or {leave}"
         return f"keep the aggregate, or {leave}"
 
     def _renaming(self, old: str, new: str | None) -> str:
         return by_restore(f"columns={{{self._uid!r}: {{{old!r}: {new!r}}}}}", f"--column {self._uid}:{old}={new or ''}")
 
     def _rename_hint(self, change: DefinitionChange) -> str:
-        """Return how to say that a key was renamed, where one is gone and one is new."""
+        """Return how to map a renamed key, if one was removed and one is new."""
         keys = [each for each in self._changes if each.about == "key" and each.effect == "other"]
-        gone = [each.name for each in keys if each.what.endswith("is gone")]
+        gone = [each.name for each in keys if each.what.endswith("was removed")]
         new = [each.name for each in keys if each.what.endswith("is new")]
         if change.about != "key" or len(gone) != 1 or len(new) != 1:
             return ""
-        return f"; if it was only renamed, say so: {self._renaming(gone[0], new[0])}"
+        return f"; if it was only renamed, map it: {self._renaming(gone[0], new[0])}"
 
     def _type_findings(self) -> Iterator[Finding]:
         for name, old in self._retyped("wider"):
@@ -166,13 +166,13 @@ class _Case:
         kind = entries(self._new, "aggregates").get(self._owner(column), {}).get("kind")
         keys = set(map(key_column, entries(self._new, "keys")))
         compared = column in keys or kind in _OF_DISTINCT
-        # The fields of distinct combinations are called as the columns are, and are told by their order.
+        # The fields of distinct combinations are named after the columns, and are identified by their order.
         same = with_names_of(stored, wanted) if kind in _OF_DISTINCT else stored
         change = type_change(same, wanted, compared=compared)
         return "wider" if change == "same" and type_change(stored, wanted) != "same" else change
 
     def _as_stored(self, types: Mapping[str, object]) -> Mapping[str, object]:
-        """Return types by the names that the stored columns have from now on: letter case does not tell two apart."""
+        """Return types by the names that the stored columns have from now on: names that differ only in case are the same."""
         stored = {name.lower(): name for name in self._new_names().values()}
         return {stored.get(name.lower(), name): kind for name, kind in types.items()}
 
@@ -183,10 +183,10 @@ class _Case:
                 yield Finding(what, "migrates")
         again = {column.lower() for column in self._older}
         for column in self._new_elements():
-            what, null = f"the column {element_name(column)!r} is kept of elements from now on", "those that are stored already"
+            what, null = f"elements keep the column {element_name(column)!r} from now on", "elements that are stored already"
             if column.lower() in again:
-                what, null = f"the column {element_name(column)!r} is kept of elements again", "those that came meanwhile"
-            yield Finding(what, "migrates", f"it is null in {null}; a window that is open may have both")
+                what, null = f"elements keep the column {element_name(column)!r} again", "elements that came in between"
+            yield Finding(what, "migrates", f"it is null in {null}; an open window may have both")
 
     def _new_elements(self) -> Iterator[str]:
         """Yield the columns of elements that are needed and not stored."""
@@ -215,21 +215,21 @@ class _Case:
         return [partial_column(aggregate, part["name"]) for part in parts]
 
     def _owner(self, column: str) -> str:
-        """Return the key or aggregate that a column is of."""
+        """Return the key or aggregate that a column belongs to."""
         for name in entries(self._new, "aggregates"):
             if column in self._partials(self._new, name):
                 return name
         return next((name for name in entries(self._new, "keys") if key_column(name) == column), "")
 
     def _shown(self, column: str) -> str:
-        """Return what a column is, in words."""
+        """Return how messages name a column."""
         if element_name(column) is not None:
             return f"the column {element_name(column)!r} of kept elements"
         owner = self._owner(column)
         return f"the key {owner!r}" if column == key_column(owner) else f"the state of aggregate {owner!r}"
 
     def _check_names(self) -> None:
-        """Refuse a map that names nothing that was there, leaves behind what cannot be, or makes two columns one."""
+        """Refuse a map that names nothing stored, drops what cannot be dropped, or maps two columns to one."""
         known = {*entries(self._old, "keys"), *entries(self._old, "aggregates")}
         known |= {name for name in map(element_name, self._columns) if name is not None}
         texts = [str(entry.get("expression")) for entry in entries(self._old, "keys").values()]
@@ -241,14 +241,14 @@ class _Case:
             # A column of the stream is not stored by its name, where only an expression over it is.
             if name not in known and not any(name in text for text in texts):
                 raise DefinitionError(
-                    f"the map of columns names {name!r}, of which nothing is stored",
-                    fix=f"name those there are: {', '.join(sorted(known)) or 'none'}; stored names stand on the left",
+                    f"the map of columns names {name!r}, which has no stored state",
+                    fix=f"name existing ones: {', '.join(sorted(known)) or 'none'}; stored names stand on the left",
                     uid=self._uid,
                 )
             if new is None and name not in aggregates:
                 raise DefinitionError(
-                    f"the map of columns leaves {name!r} behind, and only the state of an aggregate can be",
-                    fix=f"give its new name, or leave an aggregate behind: {', '.join(aggregates) or 'it has none'}",
+                    f"the map of columns drops {name!r}, and only the state of an aggregate can be dropped",
+                    fix=f"give its new name, or drop an aggregate: {', '.join(aggregates) or 'it has none'}",
                     uid=self._uid,
                 )
         new_names = [column.lower() for column in self._new_names().values()]
@@ -256,7 +256,7 @@ class _Case:
         if twice:
             raise DefinitionError(
                 f"with the map of columns two columns of the stored state would be one: {', '.join(map(repr, twice))}",
-                fix=f"give each another name, or leave an aggregate behind, with no new name (--column {self._uid}:NAME=)",
+                fix=f"give each another name, or drop an aggregate, with no new name (--column {self._uid}:NAME=)",
                 uid=self._uid,
             )
 

@@ -1,4 +1,4 @@
-"""Holds the stored positions of sources against the sources that a job has now."""
+"""Compares the stored positions of sources with the sources that a job has now."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _SHOWN: Final = {"files": "files", "delta": "a Delta table", "kafka": "Kafka", "
 
 
 def check_sources(record: EpochRecord, job: Job, *, allow: bool) -> tuple[SourceVerdict, ...]:
-    """Return the verdict on each source of a job, and on stored positions that are of none of them.
+    """Return the verdict on each source of a job, and on stored positions that belong to none of them.
 
     Args:
         record: the epoch.
-        job: what is to go on.
-        allow: leave behind positions that are of no source.
+        job: the job that is to resume.
+        allow: drop positions that belong to no source.
     """
     stored = positions(record.offsets)
     found = [_check_source(name, node, record, stored) for name, node in job.sources.items()]
@@ -40,15 +40,14 @@ def _check_source(name: str, node: SourceNode, record: EpochRecord, stored: Mapp
     finding = Finding(
         f"it was read from {_SHOWN[before]} and is now from {_SHOWN[now]}",
         "incompatible",
-        "its position, which is none there",
-        f"give the source that is read now another name, and leave the old position behind: {LEAVE_BEHIND}; "
-        "the new source is read from its beginning",
+        "its position, which has no meaning there",
+        f"give the new source another name, and drop the old position: {LEAVE_BEHIND}; the new source is read from its beginning",
     )
     return SourceVerdict(name, "incompatible", (finding,))
 
 
 def _kind(source: SourceNode) -> str | None:
-    """Return the kind of a source as a position would tell it, None for those whose positions tell nothing."""
+    """Return the kind of a source as a position shows it, None for those whose positions do not show it."""
     kind = source_status(source).kind
     return "files" if kind in OF_FILES else kind if kind in _SHOWN else None
 
@@ -58,11 +57,11 @@ def _of_new(record: EpochRecord) -> Iterator[Finding]:
     reached = [state.watermark for state in record.operators.values() if MIN_WATERMARK < state.watermark < MAX_WATERMARK]
     if reached:
         at = format_ms(max(reached))
-        yield Finding(f"its elements are late where operators that go on have passed them: watermarks are up to {at}", "compatible")
+        yield Finding(f"its elements are late where restored watermarks have passed them: watermarks are up to {at}", "compatible")
 
 
 def _dropped(name: str, *, left: bool) -> SourceVerdict:
     what, lost = "the job has no source of this name", "its position: under a new name all of its input would be read again"
-    fix = f"give the source its old name back, or leave its position behind: {LEAVE_BEHIND}"
+    fix = f"give the source its old name back, or drop its position: {LEAVE_BEHIND}"
     finding = Finding(what, "compatible", lost) if left else Finding(what, "incompatible", lost, fix)
     return SourceVerdict(name, "dropped", (finding,), left=left)

@@ -1,4 +1,4 @@
-"""Holds an epoch's state and positions against a job: every difference at once, nothing is read but the record."""
+"""Compares an epoch's state and positions with a job: every difference at once, from the record alone."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ def check_compatibility(
     types: StateTypes | None = None,
     outputs: tuple[OutputVerdict, ...] = (),
 ) -> Verdict:
-    """Return what would become of an epoch's state and positions if a job went on from it.
+    """Return whether a job can resume from an epoch's state and positions, with every difference.
 
     Args:
         record: the epoch.
-        job: what is to go on; its name may be another.
-        uids: new uids by stored ones, None for an operator whose state is left behind.
-        columns: of operators of the job by uid, new names of keys, aggregates and columns of the stream by old ones, None for an
-            aggregate whose state is left behind.
-        allow_non_restored_state: leave behind what belongs to nothing in the job.
-        types: of state columns, where Spark has told them; else they are what the graph is certain of.
-        outputs: what was found where the job's outputs go (``result_tables.check_outputs``).
+        job: the job that is to resume; its name may differ.
+        uids: new uids by stored ones, None for an operator whose state is dropped.
+        columns: new names of keys, aggregates and stream columns by old ones, for each uid of the job's operators; None for an
+            aggregate whose state is dropped.
+        allow_non_restored_state: drop state and positions that belong to nothing in the job.
+        types: of state columns, where Spark has inferred them; else those that the graph is certain of.
+        outputs: the verdicts on the job's outputs (``result_tables.check_outputs``).
 
     Raises:
-        DefinitionError: a map names what is not there, or two things the same.
+        DefinitionError: a map names something that does not exist, or maps two things to one.
     """
     nodes = {node.uid: node for node in job.nodes if isinstance(node, StatefulNode) and node.uid}
     columns = columns or {}
@@ -77,16 +77,16 @@ def _dropped(uid: str, state: OperatorState, fresh: Mapping[str, StatefulNode], 
 
 
 def _takeover_hint(uid: str, state: OperatorState, fresh: Mapping[str, StatefulNode]) -> str:
-    """Return how a new operator that could take a state over gets it, or how the state is left behind."""
+    """Return how to give a state to a new operator that could take it over, or how to drop it."""
     heirs = [
         name for name, node in fresh.items() if all(change.effect == "none" for change in definition_changes(_plain(state), encode(node)))
     ]
-    leave = f"leave its state behind: {LEAVE_BEHIND}"
+    leave = f"drop its state: {LEAVE_BEHIND}"
     if heirs:
         said = by_restore(f"uids={{{uid!r}: {heirs[0]!r}}}", f"--map {uid}={heirs[0]}")
-        return f"give the operators their old uids back; or say that it is {heirs[0]!r} now: {said}; or {leave}"
+        return f"give the operators their old uids back; or map it to {heirs[0]!r}: {said}; or {leave}"
     claims = " or ".join(by_restore(f"uids={{{uid!r}: {name!r}}}", f"--map {uid}={name}") for name in fresh)
-    claim = f"say which one has it now: {claims}; or " if fresh else ""
+    claim = f"map it to its new operator: {claims}; or " if fresh else ""
     return f"give the operators their old uids back; or {claim}{leave}"
 
 
@@ -97,7 +97,7 @@ def _plain(state: OperatorState) -> dict[str, object]:
 def _check_maps(record: EpochRecord, nodes: Mapping[str, StatefulNode], uids: Names, columns: Mapping[str, Names]) -> None:
     unknown = sorted(set(uids) - set(record.operators))
     if unknown:
-        raise _wrong(f"the map of uids names {unknown[0]!r}, of which nothing is stored", record.operators)
+        raise _wrong(f"the map of uids names {unknown[0]!r}, which has no stored state", record.operators)
     missing = sorted(new for new in uids.values() if new is not None and new not in nodes)
     if missing:
         raise _wrong(f"the map of uids names {missing[0]!r}, which the job does not have", nodes)
@@ -111,4 +111,4 @@ def _check_maps(record: EpochRecord, nodes: Mapping[str, StatefulNode], uids: Na
 
 
 def _wrong(what: str, known: Mapping[str, object]) -> DefinitionError:
-    return DefinitionError(what, fix=f"name those there are: {', '.join(sorted(known)) or 'none'}; stored uids stand on the left")
+    return DefinitionError(what, fix=f"name existing ones: {', '.join(sorted(known)) or 'none'}; stored uids stand on the left")

@@ -1,1 +1,1 @@
-"""The store of savepoints, their retention and until when they can be restored."""
+"""The store of savepoints, their retention, and how long they can be restored."""

@@ -10,7 +10,7 @@ from tidemark.savepoints.model.savepoint import Savepoint
 
 @dataclass(frozen=True)
 class Counted:
-    """A number in the first savepoint and in the second; None where it has none."""
+    """A number in the first savepoint and in the second; None if the savepoint has none."""
 
     before: int | None
     after: int | None

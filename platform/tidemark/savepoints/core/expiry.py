@@ -1,4 +1,4 @@
-"""Until when what a savepoint needs is there: the input that came after it, and the versions of its tables. Pure but for the looks."""
+"""Until when the things that a savepoint needs are kept: the input after it, and its tables' versions. Pure but for the file checks."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from urllib.parse import unquote
 from tidemark.durations import short_duration
 
 ExistenceCheck = Callable[[Sequence[str]], Sequence[bool]]
-"""Says of files, by their addresses, whether they are there."""
+"""Returns for each file, by its address, whether it exists."""
 
 MAX_CHECKED_FILES: Final = 100
-"""So many of the files that were read since a savepoint are looked at, the oldest first, since these go first."""
+"""How many of the files that were read since a savepoint are checked, the oldest first, since these are deleted first."""
 
 
 @dataclass(frozen=True)
 class Expiry:
-    """What is known of one thing that a savepoint needs.
+    """The expiry of one thing that a savepoint needs.
 
     Args:
         what: the ``table`` of an output, or the ``input`` of a source from the savepoint's position on.
         name: of the output or the source.
-        state: ``kept``, until ``until`` if that is known; ``lost``, in part at least; or ``unknown``, where it cannot be asked.
+        state: ``kept``, until ``until`` if that is known; ``lost``, at least in part; or ``unknown``, if it cannot be inspected.
         why: what that follows from, in words.
-        until: milliseconds; None for no end that is known.
+        until: milliseconds; None if no end is known.
     """
 
     what: Literal["table", "input"]
@@ -41,7 +41,7 @@ class Expiry:
 
 @dataclass(frozen=True)
 class Restorable:
-    """Whether and until when a job can be put back to a savepoint, its state, its tables, and all the input that came after it.
+    """Whether and until when a job can be rewound to a savepoint, with its state, its tables, and all the input that came after it.
 
     The state is kept as long as the savepoint is, so it is no limit.
     """
@@ -50,12 +50,12 @@ class Restorable:
 
     @property
     def until(self) -> int | None:
-        """The first end that is known, milliseconds; None where none is, and where something is lost already."""
+        """The first known end, milliseconds; None if none is known, or if something is lost already."""
         return None if self.lost else min((expiry.until for expiry in self.limits if expiry.until is not None), default=None)
 
     @property
     def lost(self) -> tuple[Expiry, ...]:
-        """What is gone already; rows would be missing after a restore."""
+        """The things that are lost already; rows would be missing after a restore."""
         return tuple(expiry for expiry in self.limits if expiry.state == "lost")
 
 
@@ -69,16 +69,16 @@ class ReadFile:
 
 
 def files_expiry(name: str, seen: Sequence[ReadFile], read: Collection[str], there: ExistenceCheck, *, now_ms: int) -> Expiry:
-    """Return what is known of the files of a source.
+    """Return the expiry of a source's files.
 
-    Spark's ``maxFileAge`` is no limit: a restored source takes the oldest files first, so none is behind what it has read by more
-    than it was the first time. ``cleanSource`` is seen by what it has deleted or moved.
+    Spark's ``maxFileAge`` is no limit: a restored source takes the oldest files first, so none is further behind what it has read
+    than it was the first time. ``cleanSource`` shows by the files that it has deleted or moved.
 
     Args:
         name: of the source.
         seen: the files that it has read up to now.
         read: addresses of those that it had read at the savepoint.
-        there: looks whether files are there.
+        there: checks whether files exist.
         now_ms: the time.
     """
     files = sorted(seen, key=lambda file: (file.at, file.address))
@@ -88,20 +88,20 @@ def files_expiry(name: str, seen: Sequence[ReadFile], read: Collection[str], the
     if gone:
         of = f"{len(since):,}" if len(looked) == len(since) else f"{len(looked):,} oldest of {len(since):,}"
         example = unquote(gone[0].address.rpartition("/")[2])
-        return Expiry("input", name, "lost", f"{len(gone):,} of the {of} files that were read since are gone, such as {example}")
+        return Expiry("input", name, "lost", f"{len(gone):,} of the {of} files that were read since were deleted, such as {example}")
     kept = _retention_ms(files, there, now_ms)
     if kept is None:
-        return Expiry("input", name, "kept", "no file that was read is gone" if files else "no file was read yet")
-    why = f"files are kept {short_duration(kept)}; older ones are gone" if kept else "files are gone once they are read"
-    # What is there now is kept until now at least, whatever the rule was.
+        return Expiry("input", name, "kept", "no file that was read was deleted" if files else "no file was read yet")
+    why = f"files are kept {short_duration(kept)}; older ones were deleted" if kept else "files are deleted once they are read"
+    # A file that exists now is kept until now at least, whatever the rule was.
     first = since[0].at if since else now_ms
     return Expiry("input", name, "kept", why, max(now_ms, first + kept))
 
 
 def _retention_ms(files: Sequence[ReadFile], there: ExistenceCheck, now_ms: int) -> int | None:
-    """Return the age of the oldest file that is there where older ones are gone; 0 where all are gone, None where none is.
+    """Return the age of the oldest file that exists if older ones were deleted; 0 if all were, None if none was.
 
-    Whatever deletes files deletes the oldest first; so a few looks are enough, however many there are.
+    Cleanup deletes the oldest files first, so a few checks suffice for any number of files.
     """
     if not files or there([files[0].address])[0]:
         return None

@@ -1,7 +1,7 @@
-"""Which versions of a table a job's savepoints need: whoever gives old versions up leaves these.
+"""Which versions of a table a job's savepoints need: maintenance that deletes old versions leaves these.
 
-Most savepoints noted their versions when they were taken. One that was taken between the commit of an epoch and its publication could
-not; its versions are told from the table's log, as a rewind to it would.
+Most savepoints recorded their versions when they were taken. One that was taken between the commit of an epoch and its publication could
+not; its versions are read from the table's log, as a rewind to it would do.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tidemark.state.log.records import EpochRecord
 from tidemark.state.store.store import JobStore
 
 RECHECK_MS: Final = 6 * 60 * 60 * 1000
-"""So long a version that was in the table's log is believed to be there still."""
+"""How long a version that was found in the table's log is assumed to be still there."""
 
 _ENTRY: Final = re.compile(r"(\d{20})\.(json|checkpoint\..+)")
 
@@ -32,8 +32,8 @@ class ProtectedVersions:
     """What a job's savepoints need of a table.
 
     Args:
-        versions: those that have to stay readable; None as long as one is not known yet: then nothing may be given up.
-        lost: savepoints that name a version which the table does not have any more, and why, in words.
+        versions: those that have to stay readable; None while one is not known yet: nothing may be deleted then.
+        lost: savepoints that name a version which the table no longer has, and why, in words.
     """
 
     versions: frozenset[int] | None
@@ -41,7 +41,7 @@ class ProtectedVersions:
 
 
 class ProtectedVersionsSearch:
-    """Finds out what savepoints need of tables, and remembers what does not change.
+    """Finds out what savepoints need of tables, and caches what does not change.
 
     Args:
         savepoints: the job's.
@@ -85,20 +85,20 @@ class ProtectedVersionsSearch:
         return ProtectedVersions(None if awaited else there, lost)
 
     def _version_from_table(self, table: DeltaTable, output: str, savepoint: Savepoint, head: EpochRecord) -> TableVersion | None:
-        """Return the version that a table tells of a savepoint which noted none; None where a rewind to it would find none either."""
+        """Return the version in a table's log for a savepoint that recorded none; None where a rewind to it would find none either."""
         key = savepoint.name, savepoint.taken_at, output
         if key in self._found_versions:
             return self._found_versions[key]
         record = savepoint.record
         later, now = self._savepoints.lineages_after(record), self._savepoints.clock.now_ms()
         found = table_versions(record, later, now_ms=now, only=output).get(output)
-        # As long as no commit shows what came after it, upkeep may move it on to a later version.
+        # While no commit shows what came after it, maintenance may move it to a later version.
         if not _is_of(savepoint, head) and (found is None or found.version < table.version()):
             self._found_versions[key] = found
         return found
 
     def _missing(self, location: str, wanted: set[TableVersion]) -> Iterator[tuple[TableVersion, str]]:
-        """Yield the versions that the table, as it is now, does not have, and why."""
+        """Yield the versions that the table does not have now, and why."""
         table = open_table("", location) if wanted else None
         if table is None:
             return
@@ -107,9 +107,9 @@ class ProtectedVersionsSearch:
         for version in sorted(wanted, key=lambda version: version.version):
             key = location, identity, version.version
             if version.table is not None and version.table != identity:
-                yield version, "of a table that was made anew since"
+                yield version, "of a table that was recreated since"
             elif version.version > newest:
-                yield version, f"the table is at version {newest}: it was made anew"
+                yield version, f"the table is at version {newest}: it was recreated"
             elif not 0 <= now - self._seen.get(key, now - RECHECK_MS) < RECHECK_MS:
                 entries = entries or _entries(location)
                 if entries.lead_to(version.version):
@@ -119,11 +119,11 @@ class ProtectedVersionsSearch:
 
 
 def lost_error(job: str, lost: Sequence[str]) -> SinkError:
-    """Return the error that tables do not have any more what savepoints need of them."""
+    """Return the error that tables no longer have the versions that savepoints need."""
     return SinkError(
-        f"tables do not have any more what savepoints of the job need of them: {'; '.join(lost)}",
+        f"tables no longer have versions that savepoints of the job need: {'; '.join(lost)}",
         fix=f"dispose of these savepoints (`tidemark savepoint dispose {job} NAME`), unless their state, which can still be restored, is "
-        "wanted without the tables; what others need is kept as ever",
+        "wanted without the tables; versions that other savepoints need are kept",
         job=job,
     )
 
@@ -134,13 +134,13 @@ def _is_of(savepoint: Savepoint, head: EpochRecord) -> bool:
 
 @dataclass(frozen=True)
 class _Entries:
-    """What a table's log still has: its commits, and the versions that are summed up in a checkpoint, sorted."""
+    """What a table's log still has: its commits, and the versions that have a checkpoint, sorted."""
 
     commits: frozenset[int]
     checkpoints: tuple[int, ...]
 
     def lead_to(self, version: int) -> bool:
-        """Say whether a version can be read: from a checkpoint, or from the beginning, on without a gap."""
+        """Return whether a version can be read: all commits since a checkpoint, or since the beginning, are there."""
         at = bisect_right(self.checkpoints, version)
         first = self.checkpoints[at - 1] + 1 if at else 0
         return all(number in self.commits for number in range(first, version + 1))

@@ -1,7 +1,7 @@
-"""Until when a job can be put back to its savepoints: by its tables, and by what its sources still have. Starts no JVM.
+"""Until when a job can be rewound to its savepoints, by its tables and by its sources' retention. Starts no JVM.
 
-The tables' versions were noted when the savepoint was taken. Of the sources, those that can be asked without a client of their own are:
-files, by looking whether those that were read are still there, and Delta tables, by their settings and logs.
+The tables' versions were recorded when the savepoint was taken. Only sources that need no client are inspected: files, by whether those
+that were read still exist, and Delta tables, by their settings and logs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _VERSION, _TABLE = "reservoirVersion", "reservoirId"
 
 
 class Restorability:
-    """Finds out how long what a job's savepoints need is kept; what it has seen once, it does not look at again.
+    """Finds out how long the input and tables that a job's savepoints need are kept; inspects nothing twice.
 
     Args:
         root: the root store.
@@ -48,7 +48,7 @@ class Restorability:
         self._seen: dict[SourceLogRef, tuple[ReadFile, ...]] = {}
 
     def of(self, savepoint: Savepoint) -> Restorable:
-        """Return what is known of a savepoint of the job."""
+        """Return whether and until when one of the job's savepoints can be restored."""
         tables = (
             Expiry("table", name, "kept", f"version {table.version} is kept by the table's settings", table.until)
             for name, table in sorted(savepoint.info.tables.items())
@@ -69,14 +69,14 @@ class Restorability:
         except (TidemarkError, OSError) as error:
             return Expiry("input", name, "unknown", error.what if isinstance(error, TidemarkError) else str(error))
         if kind is not None and kind.kind == "rate":
-            return Expiry("input", name, "kept", "its rows are made anew")
+            return Expiry("input", name, "kept", "its rows are generated again")
         return Expiry("input", name, "unknown", f"how long {kind.kind if kind is not None else 'it'} keeps its input is not known here")
 
     def _files(self, name: str, offset: int, record: EpochRecord) -> Expiry:
         head = self._head
         later = self._read_by(head, name) if head is not None else ()
         if head is not None and head.lineage == record.lineage and head.epoch >= record.epoch and name in head.source_logs:
-            # What had been read by then is a part of what has been by now, and need not be looked up.
+            # Files that were read by then are among those read by now, and need not be looked up.
             every, read = later, {file.address for file in later if file.batch <= offset}
         else:
             own = self._read_by(record, name)
@@ -92,7 +92,7 @@ class Restorability:
         return tuple(file for file in self._seen[log] if file.batch <= offset)
 
     def _versions(self, name: str, location: str, position: Mapping[str, object]) -> Expiry:
-        """Return what is known of a Delta table that is read: the version that comes next, and the files that it names."""
+        """Return the expiry of a Delta table that is read, by its next version and the files that this names."""
         try:
             table = open_table(name, location)
         except SinkError:
@@ -104,17 +104,17 @@ class Restorability:
             return Expiry("input", name, "lost", why)
         metadata = table.metadata()
         if str(position.get(_TABLE, metadata.id)) != str(metadata.id):
-            return Expiry("input", name, "lost", f"the table at {location} is another one than that it has read")
+            return Expiry("input", name, "lost", f"the table at {location} is not the one that it has read")
         version, kept = int(str(position[_VERSION])), retention_ms(metadata.configuration)
         since: int | None = self._now
         if version <= table.version():
             commit = next(commits_back(location, version), None)
             if commit is None:
-                return Expiry("input", name, "lost", f"version {version} of its table, which comes next, is gone from the table's log")
+                return Expiry("input", name, "lost", f"version {version} of its table, which comes next, was deleted from the table's log")
             since = commit.at
-        # A file cannot have been given up before it was added, so none goes sooner than that.
+        # A file cannot have been removed before it was added, so none expires sooner than that.
         return Expiry(
-            "input", name, "kept", f"its table keeps what it gives up for {short_duration(kept)}", None if since is None else since + kept
+            "input", name, "kept", f"its table keeps removed files for {short_duration(kept)}", None if since is None else since + kept
         )
 
     @cached_property
@@ -126,6 +126,6 @@ class Restorability:
         try:
             status = read_status(self._root, self._job)
         except TidemarkError:
-            # It only says what kinds of sources there are, and is written anew at the next start.
+            # It only says what kinds of sources there are, and is written again at the next start.
             return {}
         return (status.sources if status is not None else None) or {}

@@ -1,4 +1,4 @@
-"""Which savepoints are disposed of: by count and by age, but never the last one, and never one that something needs."""
+"""Which savepoints are disposed of: by count and by age, but never the last one, and never one that is in use."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ DAY_MS: Final = 24 * 60 * 60 * 1000
 
 @dataclass(frozen=True)
 class SavepointRetention:
-    """How many savepoints are kept, and for how long (milliseconds); what passes either bound goes.
+    """How many savepoints are kept, and for how long (milliseconds); a savepoint beyond either bound is disposed of.
 
-    Only those that were taken automatically go: what somebody took by hand goes by hand. The count is of each kind, so that periodic ones
-    do not push out what an upgrade or a rewind left as the way back.
+    Retention disposes only of savepoints that were taken automatically; those taken manually are disposed of manually. The count is per
+    kind, so that periodic ones do not push out those by which an upgrade or a rewind can be undone.
     """
 
     count: int = 10
@@ -30,8 +30,8 @@ def plan_disposal(
 
     Args:
         savepoints: all of a job's.
-        retention: what is kept.
-        used: names of those that are needed: by jobs that were forked from them, by a rewind that is under way.
+        retention: the bounds.
+        used: names of those in use: by jobs that were forked from them, or by a rewind that is under way.
         now_ms: the time.
     """
     newest_first = sorted(savepoints, key=lambda savepoint: (savepoint.taken_at, savepoint.name), reverse=True)

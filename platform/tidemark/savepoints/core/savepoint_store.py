@@ -68,14 +68,14 @@ class SavepointStore:
         note: str = "",
         labels: Mapping[str, str] | None = None,
     ) -> Savepoint:
-        """Take a savepoint; when this returns, all that it needs is kept until it is disposed of.
+        """Take a savepoint; once this returns, everything that it needs is kept until it is disposed of.
 
         Args:
             name: its name; by default ``sp-<epoch>-<time>``.
             epoch: a retained epoch; the newest by default.
             lineage: of the epoch; the newest that has it by default.
             kind: what it is taken for.
-            by: who takes it.
+            by: the user who takes it.
             note: what for, in words.
             labels: free key-value pairs.
 
@@ -96,7 +96,7 @@ class SavepointStore:
         return self._take_unnamed(found, info)
 
     def require_free(self, name: str) -> None:
-        """Look at a name before something is done that a savepoint of that name is to follow.
+        """Check a name before work that ends with a savepoint of that name.
 
         Raises:
             InvalidNameError: it is not allowed, or is taken.
@@ -118,13 +118,13 @@ class SavepointStore:
             known = ", ".join(self.pins.names()) or "none"
             raise UnknownSavepointError(
                 f"job {self.job!r} has no savepoint {name!r}",
-                fix=f"name one of those there are ({known}), or take one: `tidemark savepoint trigger {self.job}`",
+                fix=f"name an existing one ({known}), or take one: `tidemark savepoint trigger {self.job}`",
                 job=self.job,
             )
         return savepoint_of(self.job, self.pins.get(name))
 
     def list(self) -> tuple[Savepoint, ...]:
-        """Return all savepoints, oldest first; not what a rewind that is under way keeps for itself.
+        """Return all savepoints, oldest first, without the pins of a rewind that is under way.
 
         Raises:
             CorruptStoreError: one is damaged.
@@ -133,7 +133,7 @@ class SavepointStore:
         return tuple(savepoint for savepoint in found if rewind is None or savepoint.name != rewind.pin)
 
     def all_protected(self) -> tuple[Savepoint, ...]:
-        """Return all whose files and versions of tables are to be left alone, oldest first: also what a rewind keeps for itself.
+        """Return all savepoints whose files and table versions must be kept, oldest first, with the pins of a rewind that is under way.
 
         Raises:
             CorruptStoreError: one is damaged.
@@ -142,8 +142,8 @@ class SavepointStore:
         return tuple(sorted(found, key=lambda savepoint: (savepoint.taken_at, savepoint.name)))
 
     def lineages_after(self, record: EpochRecord) -> LaterLineages:
-        """Return the lineages that came after an epoch; also the one that a rewind puts tables back for, before it begins."""
-        # In this order: the note goes when its lineage is in the log.
+        """Return the lineages that came after an epoch; also the one that an unfinished rewind is going to begin."""
+        # In this order: the journal is deleted once its lineage is in the log.
         journal, later = read_rewind(self.folder), self.pins.lineages_after(record)
         begins = {journal.lineage} - {record.lineage} if journal is not None else set()
         return replace(later, names=later.names | begins)
@@ -156,23 +156,23 @@ class SavepointStore:
                 yield each
 
     def restorable(self, *savepoints: Savepoint) -> tuple[Restorable, ...]:
-        """Return of some of the job's savepoints until when the job can be put back to them, and what that follows from.
+        """Return until when the job can be rewound to some of its savepoints, and what that follows from.
 
-        Looks at the files and tables that the job reads; what cannot be asked is said to be unknown.
+        Inspects the files and tables that the job reads; anything that cannot be inspected is reported as unknown.
         """
         found = self.restorability()
         return tuple(found.of(savepoint) for savepoint in savepoints)
 
     def restorability(self) -> Restorability:
-        """Return what finds that out of one savepoint after the other, as of now, without looking at anything twice."""
+        """Return an inspector for one savepoint after the other, as of now, that inspects nothing twice."""
         return Restorability(self.store, self.job, now_ms=self.clock.now_ms())
 
     def file_references(self, name: str) -> tuple[FileReference, ...]:
-        """Return the holds that were made for a savepoint: of the jobs that were restored from it and still read its files."""
+        """Return the file references to a savepoint, held by the jobs that were restored from it and still read its files."""
         return tuple(reference for reference in FileReferences(self.folder).list() if reference.savepoint == name)
 
     def dispose(self, name: str) -> Savepoint:
-        """Dispose of a savepoint and return what it was. What only it kept goes with a later sweep; what other jobs read stays.
+        """Dispose of a savepoint and return it. A later sweep deletes the files that only it kept; files that other jobs read stay.
 
         Raises:
             UnknownSavepointError: there is none of that name.
@@ -188,10 +188,10 @@ class SavepointStore:
         return savepoint
 
     def retire(self, retention: SavepointRetention | None = None) -> tuple[Savepoint, ...]:
-        """Dispose of the savepoints that retention lets go, and return them; those that lie behind symbolic links are left.
+        """Dispose of the savepoints that retention expires, and return them; those that lie behind symbolic links are left.
 
         Raises:
-            CorruptStoreError: a savepoint or a hold is damaged; nothing was disposed of.
+            CorruptStoreError: a savepoint or a file reference is damaged; nothing was disposed of.
         """
         savepoints = self.all_protected()
         used = {*self._in_use(), *(reference.savepoint for reference in FileReferences(self.folder).list())}
@@ -207,18 +207,18 @@ class SavepointStore:
         return difference(self.get(name), self.get(other))
 
     def _in_use(self) -> Mapping[str, SavepointInUseError]:
-        """Return the savepoints that a rewind or an upgrade under way needs, with the error that says so, by name."""
+        """Return the savepoints that an unfinished rewind or upgrade needs, with the error that says so, by name."""
         found, rewind, upgrade = {}, read_rewind(self.folder), read_upgrade_lock(self.folder)
         for name in upgrade.savepoints if upgrade is not None else ():
             what = f"an upgrade that may go back to savepoint {name!r} is under way"
-            found[name] = SavepointInUseError(what, fix=f"let it be finished first: `tidemark upgrade {self.job}`", job=self.job)
+            found[name] = SavepointInUseError(what, fix=f"finish it first: `tidemark upgrade {self.job}`", job=self.job)
         if rewind is not None:
             what, fix = f"a rewind to savepoint {rewind.savepoint!r} is under way", how_to_end(self.folder, self.job, rewind)
             found |= {name: SavepointInUseError(what, fix=fix, job=self.job) for name in (rewind.savepoint, rewind.pin)}
         return found
 
     def _tables(self, found: RetainedEpoch) -> Mapping[str, TableVersion]:
-        """Return the versions of an epoch's tables; one that a driver is just about to publish is waited for a moment."""
+        """Return the versions of an epoch's tables; waits a moment for one that a driver is about to publish."""
         record = found.record
         staged = {name for name, output in record.outputs.items() if output.sink == "delta" and output.files}
         later, polls = self.lineages_after(record), 0
@@ -227,13 +227,13 @@ class SavepointStore:
                 tables, polls = table_versions(record, later, now_ms=self.clock.now_ms()), polls + 1
                 before, later = later, self.lineages_after(record)
                 if later != before:
-                    # A rewind that was begun meanwhile may have put back some of the tables.
+                    # A rewind that was begun since may have reverted some of the tables.
                     continue
                 if staged <= set(tables) or polls == _POLLS or not self.pins.log.is_driven():
                     return tables
                 self.clock.sleep(_POLL_SECONDS)
         except SinkError:
-            # The state is what a savepoint is for; a rewind looks for the version again, and says what is wrong.
+            # A savepoint needs its state above all; a rewind looks for the version again, and reports what is wrong.
             return {}
 
     def _take_unnamed(self, found: RetainedEpoch, info: SavepointInfo) -> Savepoint:

@@ -1,4 +1,4 @@
-"""The files that a source has read, from the copies of its own log, and whether they are still there."""
+"""The files that a source has read, from the copies of its log, and whether they still exist."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tidemark.state.log.records import SourceLogRef
 from tidemark.state.store.store import JobStore
 
 MAX_BYTES: Final = 64 * 1024 * 1024
-"""A log that is longer is not read only to say how long its files are kept."""
+"""The longest log, in bytes, that is read only to find out how long its files are kept."""
 
 _THREADS: Final = 32
 
@@ -30,11 +30,11 @@ def source_files_read(folder: JobStore, log: SourceLogRef) -> tuple[ReadFile, ..
         log: of the source.
 
     Raises:
-        StoreError: the log is too long, is gone, or cannot be read.
+        StoreError: the log is too long, does not exist, or cannot be read.
     """
     size = sum(file.bytes for file in log.files)
     if size > MAX_BYTES:
-        raise StoreError(f"its log of {size:,} bytes is too long to be looked through", fix="look at the files yourself")
+        raise StoreError(f"its log of {size:,} bytes is too long to be read", fix="check yourself whether the files exist")
     found: dict[str, ReadFile] = {}
     for file in log.files:
         try:
@@ -51,11 +51,11 @@ def source_files_read(folder: JobStore, log: SourceLogRef) -> tuple[ReadFile, ..
 
 
 class FileExistence:
-    """Looks whether files of sources are there, at each only once; a ``expiry.Looks``.
+    """Checks whether files of sources exist, each only once; an ``expiry.ExistenceCheck``.
 
     Raises, when called:
-        StoreError: they cannot be looked at from here.
-        DefinitionError: they are at a place of a kind that is not known here.
+        StoreError: they cannot be accessed from here.
+        DefinitionError: their location is of an unknown kind.
     """
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class FileExistence:
         self._stores: dict[str, JobStore] = {}
 
     def __call__(self, addresses: Sequence[str]) -> list[bool]:
-        """Say of each file whether it is there."""
+        """Return for each file whether it exists."""
         new = [address for address in dict.fromkeys(addresses) if address not in self._known]
         if len(new) > 1 and not _is_local(new[0]):
             self._store_of(new[0])  # once, before the threads ask for it
@@ -79,7 +79,7 @@ class FileExistence:
         try:
             return local_path(address).exists()
         except OSError as error:
-            raise StoreError(f"{local_path(address)} cannot be looked at: {error.strerror}", fix="see to its permissions") from error
+            raise StoreError(f"{local_path(address)} cannot be accessed: {error.strerror}", fix="check its permissions") from error
 
     def _store_of(self, address: str) -> JobStore:
         scheme, _, rest = address.partition("://")
@@ -90,15 +90,15 @@ class FileExistence:
 
 
 def require_visible(files: Sequence[ReadFile]) -> None:
-    """Make sure that local files would be seen from here: on another machine than the driver's all of them look as if they were gone.
+    """Make sure that local files are visible from here: on another machine than the driver's all of them would look deleted.
 
     Raises:
-        StoreError: the folder that they all lie in is not there.
+        StoreError: the folder that contains them all does not exist here.
     """
     paths = [str(local_path(file.address).parent) for file in files if _is_local(file.address)]
     folder = os.path.commonpath(paths) if paths else None
     if folder is not None and not Path(folder).is_dir():
-        raise StoreError(f"their folder {folder} is not there, as seen from here", fix="look from the driver's machine")
+        raise StoreError(f"their folder {folder} does not exist on this machine", fix="run this on the driver's machine")
 
 
 def local_path(address: str) -> Path:

@@ -1,6 +1,6 @@
 """Which entry of a Delta table's log is damaged.
 
-The library below says only that one is, and takes one without content for a version that changes nothing.
+deltalake says only that one is, and treats one without content as a version that changes nothing.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _MIN_BYTES: Final = 3
 """No action of an entry is shorter."""
 
 _MAX_CHECKED_ENTRIES: Final = 200
-"""So many of the newest entries: what is older lies behind a checkpoint, and is not read to open a table."""
+"""How many of the newest entries are checked: older ones lie before a checkpoint, and are not read to open a table."""
 
 _DAMAGED: Final = (
-    "restore that file from a backup of the table; where it is the newest entry, which a crash of the disk cut off, delete it and start "
-    "the job again: it says what the table lacks"
+    "restore that file from a backup of the table; if it is the newest entry, which a crash of the disk cut off, delete it and start "
+    "the job again: it reports what the table lacks"
 )
 
 
@@ -35,8 +35,8 @@ def unreadable(output: str, location: str, error: Exception, *, fix: str) -> Sin
     Args:
         output: the output's name.
         location: of the table.
-        error: of the library below.
-        fix: what to do where no entry is damaged.
+        error: deltalake's.
+        fix: what to do if no entry is damaged.
     """
     entry = damaged_entry(location)
     if entry is not None:
@@ -62,11 +62,11 @@ def damaged(output: str, location: str, entry: str) -> SinkError:
 
 
 def require_no_empty_entry(output: str, location: str) -> None:
-    """Make sure that no entry by which a table is read is without content: its rows would be missing without a word.
+    """Make sure that no entry by which a table is read is empty: its rows would be missing silently.
 
     Args:
         output: the output's name.
-        location: of the table, which is there.
+        location: of the table, which exists.
 
     Raises:
         SinkError: one is.
@@ -82,7 +82,7 @@ def require_no_empty_entry(output: str, location: str) -> None:
 
 
 def _newest_checkpoint(log: JobStore) -> str:
-    """Return a path of a table's log before which nothing is needed to read the table."""
+    """Return the path in a table's log from which on entries are needed to read the table."""
     try:
         return f"{int(json.loads(log.get(_LAST_CHECKPOINT))['version']):020d}"
     except (FileNotFoundError, ValueError, KeyError, TypeError):
@@ -90,7 +90,7 @@ def _newest_checkpoint(log: JobStore) -> str:
 
 
 def damaged_entry(location: str) -> str | None:
-    """Return the name of the newest entry of a table's log that is empty or not whole JSON; None where none is found."""
+    """Return the name of the newest entry of a table's log that is empty or not whole JSON; None if none is found."""
     with suppress(TidemarkError, OSError):
         log = JobStore.open(location, make=False).at("_delta_log")
         names = sorted(name for file in log.list() if _ENTRY.fullmatch(name := file.path))

@@ -1,4 +1,4 @@
-"""What a folder of Parquet files keeps of what a job published to it: a small note beside the stagings, written around each publication."""
+"""The note in a folder of Parquet files about a job's publications: a small file beside the stagings, updated by each publication."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ STAGED: Final = "_tidemark"
 """The folder of stagings and notes in a folder of Parquet files; readers skip it."""
 
 GONE: Final = "gone"
-"""In the place of a log entry's checksum: that the files of the position's epoch are gone was accepted."""
+"""Instead of a log entry's checksum: it was accepted that the files of the position's epoch are missing."""
 
 
 @dataclass(frozen=True)
 class FolderNote:
-    """The folder's own name, how many epochs were published to it, and lineage and number of the newest.
+    """The folder's id, how many epochs were published to it, and lineage and number of the newest.
 
-    ``moving`` is the epoch whose files are being moved, or were when somebody was killed; a folder that had none before counts 0.
+    ``moving`` is the epoch whose files are being moved, or were when the driver was killed; a folder that had none before counts 0.
     """
 
     folder: str
@@ -36,13 +36,13 @@ class FolderNote:
 
     @property
     def epochs(self) -> tuple[tuple[str, int], ...]:
-        """Lineage and number of the epochs whose files may be there: the newest, and the one whose files are being moved."""
+        """Lineage and number of the epochs whose files may exist: the newest, and the one whose files are being moved."""
         newest = ((self.lineage, self.epoch),) if self.count else ()
         return (*newest, (self.moving.lineage, self.moving.epoch)) if self.moving is not None else newest
 
     @property
     def position(self) -> SinkPosition:
-        """The same, as the job's log keeps it."""
+        """The position in the form of the job's log."""
         return SinkPosition(self.folder, self.count, "", self.lineage, self.epoch, self.count)
 
 
@@ -54,17 +54,17 @@ def note_path(job: str, output: str) -> str:
 def read_note(
     store: JobStore, job: str, output: str, known: SinkPosition | None = None, lineages: Collection[str] = ()
 ) -> FolderNote | None:
-    """Return the note of a job's output, None where there is none.
+    """Return the note of a job's output, None if there is none.
 
-    Until a note of its own is written, one of an earlier build is read. That may be another output's: of job ``a`` and output ``b-c``
-    it has the name of that of job ``a-b`` and output ``c``.
+    Until this build has written a note, one of an earlier build is read. That may be another output's: the note of job ``a`` and output
+    ``b-c`` had the same name as that of job ``a-b`` and output ``c``.
 
     Args:
         store: at the folder.
         job: the job's name.
         output: the output's.
-        known: where the folder stood, as the job's log knows it; that and the lineages tell whose a note is.
-        lineages: of the job, as far as they are known.
+        known: the folder's position in the job's log; it and the lineages identify the owner of a note.
+        lineages: the job's, as far as they are known.
 
     Raises:
         CorruptStoreError: it is damaged.
@@ -81,7 +81,7 @@ def read_note(
 
 
 def position_after(record: EpochRecord, output: str) -> SinkPosition | None:
-    """Return where the folder of an output stands once an epoch is published; None where the log of an earlier release does not say."""
+    """Return the position of an output's folder once an epoch is published; None if the log of an earlier release does not say."""
     stored = record.outputs.get(output)
     before = stored.before if stored is not None else None
     if stored is None or before is None or not stored.files:
@@ -91,9 +91,9 @@ def position_after(record: EpochRecord, output: str) -> SinkPosition | None:
 
 
 def lost_since(known: SinkPosition, note: FolderNote | None) -> LostEpochs | None:
-    """Return what a folder has lost of what a job knows of it, by its note; None where nothing."""
+    """Return which epochs a folder has lost since a position in the job's log, by its note; None if none."""
     if note is None:
-        return LostEpochs(-1, "it has no note of what was published to it; it was deleted, emptied or replaced")
+        return LostEpochs(-1, "it has no note of its publications; it was deleted, emptied or replaced")
     if known.table and note.folder != known.table:
         return LostEpochs(note.count, "it is another folder", other=True)
     if note.count < known.version:
@@ -102,7 +102,7 @@ def lost_since(known: SinkPosition, note: FolderNote | None) -> LostEpochs | Non
 
 
 def kept_position(record: EpochRecord, output: str, stored: OutputRecord) -> OutputRecord:
-    """Return an output that a job goes on with after an epoch, with where its folder has to stand then: the next start looks."""
+    """Return an output as of an epoch, with the position that its folder must have then: the next start checks it."""
     position = position_after(record, output)
     if stored.sink != "parquet" or position is None or record.outputs[output].location != stored.location:
         return stored
@@ -110,12 +110,12 @@ def kept_position(record: EpochRecord, output: str, stored: OutputRecord) -> Out
 
 
 def folder_lost(record: EpochRecord, output: str, *, published: bool = True) -> LostEpochs | None:
-    """Return what the folder of an output has lost of an epoch and those before it, by its note; None where nothing or not known.
+    """Return what an output's folder has lost of an epoch and those before it, by its note; None if nothing, or if unknown.
 
     Args:
         record: of the epoch, with the positions of before.
         output: its name.
-        published: whether the epoch itself has to be there; else those before it.
+        published: whether the epoch itself has to be there; else only those before it.
     """
     stored = record.outputs.get(output)
     known = stored.before if stored is not None and not published else position_after(record, output)
@@ -124,7 +124,7 @@ def folder_lost(record: EpochRecord, output: str, *, published: bool = True) -> 
     try:
         note = read_note(JobStore.open(stored.location, make=False), record.job, output, known)
     except UnknownStoreError:
-        return LostEpochs(-1, "there is no such folder any more")
+        return LostEpochs(-1, "the folder does not exist any more")
     except TidemarkError as error:
         return LostEpochs(-1, error.what)
     return lost_since(known, note)

@@ -1,4 +1,4 @@
-"""Which epochs of a job's log are to be published again to a table that no longer holds all of them. Pure but for reading the log."""
+"""Which epochs of a job's log to publish again to a table that no longer holds all of them. Pure but for reading the log."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Retained:
     Args:
         records: oldest first.
         complete: whether none came before them.
-        accepted: lineages and numbers of those that somebody accepted as missing; they are never published again.
+        accepted: lineages and numbers of those that were accepted as missing; they are never published again.
     """
 
     records: tuple[EpochRecord, ...]
@@ -27,7 +27,7 @@ class Retained:
 
 
 def retained_of(records: Iterable[EpochRecord], output: str, *, sink: str, location: str | None) -> Retained:
-    """Return the retained epochs that an output's place should show: without those that a rewind took back.
+    """Return the retained epochs that an output's place should show: without those that a rewind reverted.
 
     Args:
         records: of the job's log, newest first.
@@ -57,7 +57,7 @@ def retained_of(records: Iterable[EpochRecord], output: str, *, sink: str, locat
 
 
 def missing_of(retained: Retained, shown: ShownEpochs) -> tuple[EpochRecord, ...]:
-    """Return the retained epochs that a table does not show, oldest first; none where its log does not tell."""
+    """Return the retained epochs that a table does not show, oldest first; none if its log does not tell."""
     if shown.unclear or (not shown.complete and not any((record.lineage, record.epoch) in shown.epochs for record in retained.records)):
         return ()
     places = _places(retained.records, shown)
@@ -65,15 +65,15 @@ def missing_of(retained: Retained, shown: ShownEpochs) -> tuple[EpochRecord, ...
 
 
 def epochs_to_republish(retained: Retained, shown: ShownEpochs, *, in_order: bool) -> tuple[tuple[EpochRecord, ...], str]:
-    """Return the epochs to publish again, oldest first, and why that cannot be done, in words; empty where it can.
+    """Return the epochs to publish again, oldest first, and why that is impossible, in words; empty if it is possible.
 
-    None are to be where the table shows all of them, such as after a start that published them and ended before the job's log noted it.
+    Returns none if the table shows all of them, such as after a start that published them and ended before the job's log recorded it.
 
     Args:
-        retained: epochs that the table should show, but those that somebody accepted as missing: perhaps he put rows there himself.
-        shown: those that it does.
-        in_order: whether later rows replace earlier ones. Then all are wanted from the first on that is missing, or that came after a later
-            one: the table shows each epoch as it was published last, and older values must not come after newer ones.
+        retained: epochs that the table should show, except those accepted as missing: the user may have written their rows.
+        shown: those that it shows.
+        in_order: whether later rows replace earlier ones. Then all are published from the first on that is missing, or that came after a
+            later one: the table shows each epoch as it was published last, and older values must not replace newer ones.
     """
     records = tuple(record for record in retained.records if (record.lineage, record.epoch) not in retained.accepted)
     if shown.unclear:
@@ -84,7 +84,7 @@ def epochs_to_republish(retained: Retained, shown: ShownEpochs, *, in_order: boo
         return (), "by its log no epoch that the job's log retains is missing"
     places = _places(records, shown)
     numbers = [number for number, place in enumerate(places) if place is None]
-    # What is older than an epoch that was accepted as missing was accepted with it.
+    # Epochs older than one that was accepted as missing were accepted with it.
     if shown.complete and places[0] is None and not retained.complete and records[0] is retained.records[0]:
         start = records[0].epoch
         if not any(epoch < start for _, epoch in shown.epochs):
@@ -98,13 +98,13 @@ _BEFORE_ALL: Final = -1
 
 
 def _places(records: Sequence[EpochRecord], shown: ShownEpochs) -> list[int | None]:
-    """Return where in the table's order each epoch stands, None for one that is missing."""
+    """Return the position of each epoch in the table's order, None for a missing one."""
     order = {epoch: number for number, epoch in enumerate(shown.order)}
     keys = [(record.lineage, record.epoch) for record in records]
     places = [order.get(key) for key in keys]
     if shown.complete or not any(place is not None for place in places):
         return places
-    # Of what came before the first that its log tells of, all is there.
+    # Every epoch before the first in its log is there.
     lineage, epoch = shown.order[0]
     first = places.index(min(place for place in places if place is not None))
     return [

@@ -1,4 +1,4 @@
-"""Looks at what lies where a job's outputs go, and says whether their rows fit there. Reads small files, writes nothing."""
+"""Checks whether the rows of a job's outputs fit the tables and folders at their places. Reads small files, writes nothing."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from tidemark.state.store.store import JobStore
 
 _OTHER_TABLE: Final = "write to another path, or change the table's columns to match the output's"
 _OTHER_FOLDER: Final = "write to another folder, move the old files away, or write to a Delta table (tm.delta), which gets new columns"
-_OFF: Final = "write to another path (the table is made there), or take these demands off the table"
+_OFF: Final = "write to another path (the table is made there), or remove these features from the table"
 SPARK_SCHEMA: Final = b"org.apache.spark.sql.parquet.row.metadata"
-"""Where Spark says in a Parquet file which types its columns have."""
+"""Key of the metadata in which Spark stores a Parquet file's column types."""
 
 COLUMNS_FILE: Final = "part-columns.parquet"
 """A file without rows that a folder gets before it has any, so that its readers know the columns."""
@@ -37,7 +37,7 @@ COLUMNS_FILE: Final = "part-columns.parquet"
 
 @dataclass(frozen=True)
 class ParquetColumns:
-    """Those of a file: where it lies in its folder, its schema, and the types of its columns where Spark wrote it."""
+    """The columns of a file: its path in the folder, its schema, and its column types if Spark wrote it."""
 
     path: str
     schema: pa.Schema
@@ -47,13 +47,13 @@ class ParquetColumns:
 def check_outputs(
     job: Job, record: EpochRecord, head: EpochRecord | None = None, known: Mapping[str, Columns] | None = None
 ) -> tuple[OutputVerdict, ...]:
-    """Return whether the rows of a job's outputs fit what is where they go; outputs that go where nothing is are left out.
+    """Return whether the rows of a job's outputs fit the tables and folders at their places; outputs with empty places are omitted.
 
     Args:
-        job: that is to go on.
-        record: of the epoch that it goes on from.
-        head: the job's newest one. Both tell which places its outputs have had.
-        known: columns of outputs, by name, where Spark has told them; else they are what the graph is certain of.
+        job: the job that is to resume.
+        record: the epoch that it resumes from.
+        head: the job's newest epoch. Both records show which places its outputs have had.
+        known: columns of outputs, by name, where Spark has inferred them; else those that the graph is certain of.
     """
     found = []
     for name, output in job.outputs.items():
@@ -74,12 +74,12 @@ def check_table(
     """Return whether rows fit a Delta table.
 
     Args:
-        name: of the output.
-        table: that is there.
-        place: where.
+        name: the output's.
+        table: the existing table.
+        place: its location.
         wanted: types of the rows' columns.
         keys: of an upsert, None for an append.
-        own: says whether the output went there by what its job's log says. Asked where it matters, and the table's log then, too.
+        own: returns whether the output wrote there, by its job's log. Called only if it matters; the table's log is read then, too.
     """
     fields = json.loads(table.schema().to_json())["fields"]
     columns = {field["name"]: field["type"] for field in fields}
@@ -92,14 +92,14 @@ def check_table(
 
 
 def check_folder(name: str, columns: Columns, place: str, wanted: Columns) -> OutputVerdict:
-    """Return whether rows fit a folder of Parquet files: readers take the columns of one file for those of all, so none may differ."""
+    """Return whether rows fit a folder of Parquet files: readers apply the columns of one file to all, so none may differ."""
     return _verdict(name, "parquet", place, column_findings(wanted, Stored("folder", columns, follows=False, fix=_OTHER_FOLDER)))
 
 
 def has_written_to(record: EpochRecord | None, output: str, place: str) -> bool:
-    """Say whether a job's output has had rows for a place already, by what one of its epochs says.
+    """Return whether a job's output has had rows for a place already, by one of its epochs.
 
-    An epoch names the places of all outputs, also of those that had no rows yet. A job that was put back counts from there again, though
+    An epoch names the places of all outputs, also of those that had no rows yet. A rewound job counts from the savepoint again, although
     its table has been its own.
     """
     stored = record.outputs.get(output) if record is not None else None
@@ -109,17 +109,17 @@ def has_written_to(record: EpochRecord | None, output: str, place: str) -> bool:
 
 
 def columns_of(node: Node) -> Columns | None:
-    """Return the columns of a node's rows as far as the graph tells, None where it does not."""
+    """Return the columns of a node's rows, None if the graph does not know them."""
     schema = schema_of(node)
     return None if schema is None else {column.name: type_of_ddl(column.type) if column.type else None for column in schema.columns}
 
 
 def parquet_columns(store: JobStore) -> ParquetColumns | None:
-    """Return the columns of a file of a folder that readers see, None where there is none.
+    """Return the columns of a file of a folder that readers see, None if there is none.
 
     Raises:
         StoreError: the folder, or the file, cannot be read.
-        CorruptStoreError: the file is no Parquet file, or is gone meanwhile.
+        CorruptStoreError: the file is no Parquet file, or was deleted just now.
     """
     there = next(iter(visible_files(store)), None)
     if there is None:
@@ -131,7 +131,7 @@ def parquet_columns(store: JobStore) -> ParquetColumns | None:
 
 
 def visible_files(store: JobStore) -> list[str]:
-    """Return the files of a folder that readers take for data, those with rows first: the file that only tells the columns is the last.
+    """Return the files of a folder that readers see, those with rows first: the file that only has the columns is the last.
 
     Raises:
         StoreError: the folder cannot be listed.
@@ -162,7 +162,7 @@ def _parquet(name: str, place: str, wanted: Columns | None) -> OutputVerdict | N
 
 
 def _no_columns(name: str, sink: str, place: str) -> OutputVerdict:
-    return _unknown(name, sink, place, "which columns its rows have is known when the job runs")
+    return _unknown(name, sink, place, "the columns of its rows are known only when the job runs")
 
 
 def _unknown(name: str, sink: str, place: str, why: str) -> OutputVerdict:
@@ -176,9 +176,9 @@ def _verdict(name: str, sink: str, place: str, findings: tuple[Finding, ...]) ->
 
 
 def is_blank(table: DeltaTable, place: str, job: str) -> bool:
-    """Say whether a table is as a job made it before it had rows: nothing was ever written there, as its whole log says.
+    """Return whether a table is as a job made it, before it had rows: nothing was ever written there, by its whole log.
 
-    One whose log no longer begins with its first version is not: nobody can tell what the entries that are gone did.
+    One whose log no longer begins with its first version is not: what the deleted entries did is unknown.
     """
     read = 0
     for commit in commits_back(place, table.version()):

@@ -1,7 +1,7 @@
-"""Which rows two tables do not have in common: added, removed, changed. Starts no JVM.
+"""The rows in which two tables differ: added, removed, changed. Starts no JVM.
 
-Rows are compared as they are, how often they are there included. The comparison goes over the tables part by part, each part holding the
-rows of some keys, so that memory is bounded by a part and not by the tables.
+Rows are compared with their multiplicity. The comparison goes over the tables part by part, each part holding the rows of some keys, so
+that memory is bounded by a part and not by the tables.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class RowSample:
 
 @dataclass(frozen=True)
 class Earlier:
-    """Rows that one of two tables had before the other one began, without them: these are left out of it.
+    """Rows that one of two tables had before the other one began without them: the comparison leaves them out.
 
     Args:
-        version: of the table, at which it had these rows and no others.
-        upserted: whether rows replace others. Then one that both tables have counts as the same: the second may have written it anew.
-            Of a table that is only added to, all of them are left out.
-        of_second: whether it is the second table that has them.
+        version: the table's version at which it had these rows and no others.
+        upserted: whether rows replace others. A row that both tables have then counts as the same: the second may have rewritten it.
+            Of a table that is only appended to, all of them are left out.
+        of_second: whether the second table has them.
     """
 
     version: int
@@ -53,15 +53,15 @@ class Earlier:
 
 @dataclass(frozen=True)
 class RowDiff:
-    """What differs from one table to another.
+    """The differences from one table to another.
 
     Args:
-        keys: columns by which rows are the same row.
+        keys: columns that identify a row.
         same: rows that both have.
         added: rows of keys that only the second has, or has more often.
         removed: rows of keys that only the first has, or has more often.
         changed: rows whose key both have and whose other columns differ.
-        samples: some of what differs.
+        samples: some of the differences.
         left_out: rows that were not compared, since a table had them before the other one began.
     """
 
@@ -107,14 +107,14 @@ def diff_tables(
     Args:
         before: the first one's path.
         after: the second one's.
-        keys: columns by which rows are the same row, such as a window's key, start and pane; all by default: what has changed is then
+        keys: columns that identify a row, such as a window's key, start and pane; all by default: a changed row then counts as
             removed and added.
         samples: how many keys to show rows of, at most.
         rows_per_part: about how many rows of a table are compared at once.
-        earlier: what is left out of one of the tables.
+        earlier: rows of one of the tables to leave out.
 
     Raises:
-        SinkError: a table is missing, or cannot be read; or not at the version of what is left out.
+        SinkError: a table is missing, or cannot be read; or not at the version of the rows to leave out.
         DefinitionError: the tables have other columns, or a key is none of them.
     """
     one, two = _require(before), _require(after)
@@ -123,7 +123,7 @@ def diff_tables(
     unknown = [name for name in chosen if name not in columns]
     if unknown:
         raise DefinitionError(
-            f"the tables have no column {', '.join(unknown)} to know rows by", fix=f"choose among {', '.join(columns)}", place=before
+            f"the tables have no column {', '.join(unknown)} to identify rows by", fix=f"choose among {', '.join(columns)}", place=before
         )
     engine = QueryBuilder().register("one", one).register("two", two)
     old = _at(after if earlier.of_second else before, earlier.version) if earlier is not None else None
@@ -161,9 +161,9 @@ from (select key, sum(greatest(of_one - of_two, 0)) as of_one, sum(greatest(of_t
 
 @dataclass(frozen=True)
 class _Sides:
-    """The tables that are compared: ``one`` and ``two``, and ``old``, one of these as it was, where ``earlier`` says so.
+    """The tables that are compared: ``one`` and ``two``, and ``old``, an older version of one of these, if ``earlier`` is given.
 
-    ``known`` are the columns that it had then; it has null in the others, as it says itself since.
+    ``known`` are the columns that it had then; it has null in the others, as the table itself has since.
     """
 
     columns: Sequence[str]
@@ -232,7 +232,7 @@ def _sample(engine: QueryBuilder, sides: _Sides, key: str) -> RowSample:
 
 
 def _without(rows: Sequence[Mapping[str, object]], others: Sequence[Mapping[str, object]]) -> list[Mapping[str, object]]:
-    """Return rows but those of the others, each as often as it is there."""
+    """Return the rows without those of the others, with multiplicity."""
     left, removed = [], list(others)
     for row in rows:
         if row in removed:
@@ -275,8 +275,8 @@ def _at(path: str, version: int) -> DeltaTable:
         return DeltaTable(Location.parse(path).uri, version=version)
     except (DeltaError, OSError) as error:
         raise SinkError(
-            f"what the table had at version {version}, before the other one began, is not known any more: its log was cleaned up",
-            fix="compare the rows that came since in SQL, by a column that tells them",
+            f"the rows of the table at version {version}, before the other one began, are no longer known: its log was cleaned up",
+            fix="compare the rows that came since in SQL, by a column that identifies them",
             place=path,
         ) from without_secrets(error)
 

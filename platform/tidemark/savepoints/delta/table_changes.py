@@ -1,7 +1,7 @@
 """Whether a table still holds what a job published to it, decided by what the job's log knows and what the table's log says since. Pure.
 
-A partial DELETE, UPDATE or MERGE of somebody else's is theirs to make. A table that is restored to an older version, emptied or replaced
-has lost epochs, and its application transaction does not show that: a RESTORE leaves it as it is.
+A partial DELETE, UPDATE or MERGE by another writer is allowed. A table that is restored to an older version, emptied or replaced
+has lost epochs, and its application transaction does not show that: a RESTORE leaves it unchanged.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from tidemark.state.log.records import SinkPosition
 
 @dataclass(frozen=True)
 class ContentCheck:
-    """What became of published rows.
+    """Whether a table still holds its published rows.
 
     Args:
         since: the first version from which on the table holds all of them.
-        loss: how epochs were lost, in words; None where all are there.
-        others: partial changes by somebody else, in words.
+        loss: how epochs were lost, in words; None if all are there.
+        others: partial changes by other writers, in words.
     """
 
     since: int
@@ -31,7 +31,7 @@ class ContentCheck:
 
 @dataclass(frozen=True)
 class _Content:
-    """What a version holds: the rows of the epoch that version ``since`` showed and of all before it, unless some were lost."""
+    """The content of a version: the rows of the epoch that version ``since`` showed and of all before it, unless some were lost."""
 
     since: int
     loss: str | None = None
@@ -51,8 +51,8 @@ def check_content(
         position: of the table, as the job's log knows it.
         entries: of the table's log since, oldest first; some may have expired.
         job: its name.
-        has_staged: says whether the newest version has files that jobs wrote; asked only after somebody else removed some.
-        needed: which epochs, by lineage and number, have to be there; later ones may be lost, such as those that a restore leaves behind.
+        has_staged: returns whether the newest version has files that jobs wrote; called only after another writer removed some.
+        needed: which epochs, by lineage and number, have to be there; later ones may be lost, such as those that a restore discards.
     """
     now = _Content(position.since)
     last = position.since
@@ -61,7 +61,7 @@ def check_content(
     for entry in entries:
         if entry.of_job(job) and needed(*(entry.epoch or ("", -1))):
             last = entry.version
-            # A rewind has the table as the job's log has it, whatever was before.
+            # After a rewind the table matches the job's log, whatever came before.
             now = _Content(last, None if entry.restores else now.loss)
         elif entry.restores:
             now = _restored(entry, now, last, position, contents)
@@ -77,7 +77,7 @@ def check_content(
 def _restored(entry: Entry, now: _Content, last: int, position: SinkPosition, contents: dict[int, _Content]) -> _Content:
     target = entry.restored_version
     if target is None:
-        # Which version that was is unknown: it has lost rows if files that jobs wrote had to go.
+        # The restored version is unknown: rows were lost if it removed files that jobs wrote.
         return replace(now, loss=now.loss or str(entry)) if entry.removes_staged and last >= 0 else now
     if target < position.version:
         then = _Content(position.since, None if target >= position.since else str(entry))
@@ -100,10 +100,10 @@ class ShownEpochs:
     """Which epochs a table's newest version shows.
 
     Args:
-        order: their lineages and numbers, as far back as the table's log tells; the one that was published last comes last.
-        complete: whether it tells of all; else those before the first are there, too.
-        unclear: why it does not tell which are there, in words; empty where it does.
-        again: those that were published again, and the versions by which they were.
+        order: their lineages and numbers, as far back as the table's log goes, in order of publication.
+        complete: whether it lists all; else those before the first are there, too.
+        unclear: why the log does not show which are there, in words; empty if it does.
+        again: those that were published again, and the versions that did so.
     """
 
     order: tuple[tuple[str, int], ...]
@@ -113,12 +113,12 @@ class ShownEpochs:
 
     @property
     def epochs(self) -> frozenset[tuple[str, int]]:
-        """The same, in no order."""
+        """The epochs in ``order``, as a set."""
         return frozenset(self.order)
 
 
 def shown_epochs(entry_at: Callable[[int], Entry | None], newest: int, *, job: str, seen: int = -1) -> ShownEpochs:
-    """Return which epochs of a job a table shows: back from the newest version, and past what a RESTORE or a rewind left out.
+    """Return which epochs of a job a table shows: from the newest version back, skipping those that a RESTORE or a rewind removed.
 
     Args:
         entry_at: returns the entry of a version, None where it has expired.
@@ -138,9 +138,9 @@ def shown_epochs(entry_at: Callable[[int], Entry | None], newest: int, *, job: s
         entry = entry_at(version)
         if entry is None:
             if restored is not None:
-                return shown(complete=False, unclear=f"{restored}, whose entry is no longer there")
-            # What is older than that is known only up to where the job saw the table whole.
-            return shown(complete=False, unclear=f"the entry of version {version} is no longer there" if 0 <= seen < version else "")
+                return shown(complete=False, unclear=f"{restored}, whose entry was deleted")
+            # Anything older is known only up to the version at which the job saw the table whole.
+            return shown(complete=False, unclear=f"the entry of version {version} was deleted" if 0 <= seen < version else "")
         if entry.of_job(job) and entry.epoch is not None:
             found.setdefault(entry.epoch, entry)
             restored = None

@@ -14,7 +14,7 @@ from tidemark.state.encoding.envelope import sha256
 from tidemark.state.store.store import JobStore
 
 STAGED: Final = "tidemark-"
-"""The paths of files that jobs write, also those that maintenance makes of them, begin so."""
+"""Prefix of the paths of files that jobs write, and of those that maintenance makes of them."""
 
 _ROWS_OF_SOME: Final = frozenset({"DELETE", "UPDATE", "MERGE"})
 _NO_CONDITION: Final = frozenset({"", "[]", "true", '["true"]', '["(true)"]'})
@@ -25,9 +25,9 @@ _READ_AT_ONCE: Final = 32
 class Entry:
     """A commit: its version, its operation with parameters, and the tags that Tidemark's have.
 
-    ``removed`` are the files whose rows it took out of the table, without those that were only rewritten; ``added`` are those with
-    rows that it brought, or that it left of removed ones. ``digest`` is the checksum of the entry, ``at`` the
-    time that it gives, in milliseconds.
+    ``removed`` are the files whose rows it removed from the table, without those that were only rewritten; ``added`` are those with
+    new rows, or with the remaining rows of removed files. ``digest`` is the checksum of the entry, ``at`` its
+    time, in milliseconds.
     """
 
     version: int
@@ -41,7 +41,7 @@ class Entry:
 
     @property
     def foreign(self) -> bool:
-        """Whether somebody else made it."""
+        """Whether another writer made it."""
         return not self.tags
 
     @property
@@ -50,7 +50,7 @@ class Entry:
         return (self.tags[LINEAGE], int(self.tags.get(EPOCH, "-1"))) if LINEAGE in self.tags else None
 
     def of_job(self, job: str) -> bool:
-        """Whether it shows an epoch of a job's, of any where that has no name; earlier releases did not say whose it is."""
+        """Whether it shows an epoch of a job; of any job if the entry names none, as those of earlier releases do."""
         return LINEAGE in self.tags and (not job or self.tags.get(JOB, job) == job)
 
     @property
@@ -60,7 +60,7 @@ class Entry:
 
     @property
     def restored_version(self) -> int | None:
-        """The version that it restores, None where it names a time instead."""
+        """The version that it restores, None if it names a time instead."""
         found = self.parameters.get("version")
         try:
             return int(str(found))
@@ -74,7 +74,7 @@ class Entry:
 
     @property
     def replaces_all(self) -> bool:
-        """Whether nothing is left, by what the operation is, of what was there before."""
+        """Whether its operation leaves none of the earlier rows."""
         if not self.removed:
             return False
         if self.operation == "DELETE" or self._overwrites:
@@ -83,7 +83,7 @@ class Entry:
 
     @property
     def replaces_some(self) -> bool:
-        """Whether the operation is one that changes the rows which a condition names."""
+        """Whether its operation changes the rows that match a condition."""
         return not self.replaces_all and (self.operation in _ROWS_OF_SOME or self._overwrites)
 
     @property
@@ -91,7 +91,7 @@ class Entry:
         return str(self.parameters.get("mode") or "").lower() == "overwrite"
 
     def __str__(self) -> str:
-        """Return what it is, for people."""
+        """Return a description for messages."""
         if not self.restores:
             return f"version {self.version} is {'an' if self.operation[:1] in 'AEIOU' else 'a'} {self.operation or 'unnamed change'}"
         target = self.restored_version
@@ -100,7 +100,7 @@ class Entry:
 
 
 def read_entry(table: JobStore, version: int) -> Entry | None:
-    """Return a version's entry, None where there is none: it has expired, or never was. ``table`` is the store at the table.
+    """Return a version's entry, None if there is none: it has expired, or never existed. ``table`` is the store at the table.
 
     Raises:
         SinkError: it is damaged, or has no content.
@@ -134,7 +134,7 @@ def read_entries(table: JobStore, first: int, last: int) -> list[Entry]:
 
 
 def entry_of(version: int, data: bytes) -> Entry:
-    """Return an entry from its bytes: one action per line; ValueError where there is none."""
+    """Return an entry from its bytes: one action per line; ValueError if there is none."""
     actions: list[dict[str, Any]] = [json.loads(line) for line in data.decode().splitlines() if line.strip()]
     if not actions:
         raise ValueError("no action")

@@ -1,4 +1,4 @@
-"""Where a job's Delta table stands, for the job's log; and whether a table that is there is still the one, and holds what it held."""
+"""The position of a job's Delta table, for the job's log; and whether a table is still the same one and holds the same rows."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from tidemark.state.store.store import JobStore
 logger = logging.getLogger("tidemark")
 
 NO_TABLE = SinkPosition()
-"""Of a place where nothing is, and nothing was published."""
+"""The position of an empty place to which nothing was published."""
 
 _DIGITS = 32
 
 
 @dataclass(frozen=True)
 class LostEpochs:
-    """Epochs that a table no longer holds: its version, -1 where there is none, and why, in words; ``other`` for another table.
+    """Epochs that a table no longer holds: its version, -1 if there is none, and why, in words; ``other`` for another table.
 
-    The files of an epoch lie with the table from when they are staged, so they are gone with it.
+    The files of an epoch lie with the table from when they are staged, so they are deleted with it.
     """
 
     version: int
@@ -35,18 +35,18 @@ class LostEpochs:
 
     @property
     def republishable(self) -> bool:
-        """Whether what is missing can be published again, as far as is known without a look at the staged files."""
+        """Whether missing epochs can be published again, as far as is known without reading the staged files."""
         return self.version >= 0 and not self.other
 
 
 def position_of(table: DeltaTable | None, store: JobStore, *, lineage: str = "", epoch: int = -1) -> SinkPosition:
-    """Return where a table stands at the version that it was loaded at, taken for right as it is.
+    """Return the position of a table at the version that it was loaded at, without checking its contents.
 
     Args:
-        table: None where there is none.
+        table: None if there is none.
         store: at the table.
         lineage: of the newest rows of the job that it holds.
-        epoch: of the same, -1 where there are none.
+        epoch: of the same, -1 if there are none.
     """
     if table is None:
         return NO_TABLE
@@ -57,7 +57,7 @@ def position_of(table: DeltaTable | None, store: JobStore, *, lineage: str = "",
 
 
 def is_continued(position: SinkPosition, store: JobStore) -> bool | None:
-    """Say whether a table's log has the entry that a job saw last; None where that cannot be known, since there is none of that number."""
+    """Return whether a table's log has the entry that a job saw last; None if unknown, since there is none of that number."""
     if position.version < 0:
         return True
     entry = read_entry(store, position.version) if position.entry else None
@@ -65,16 +65,16 @@ def is_continued(position: SinkPosition, store: JobStore) -> bool | None:
 
 
 def lost_at_once(position: SinkPosition, table: DeltaTable | None, application: str, *, continued: bool | None) -> LostEpochs | None:
-    """Return what a table has lost whose log does not continue what a job saw of it; to be called where ``is_continued`` is not true.
+    """Return what a table has lost whose log does not continue the one that the job saw; called if ``is_continued`` is not true.
 
     Args:
         position: as the job's log knows it, with rows.
-        table: as it is loaded now, None where there is none.
+        table: as it is loaded now, None if there is none.
         application: of the table's transactions that the job's newest rows came with.
-        continued: what ``is_continued`` said.
+        continued: the result of ``is_continued``.
     """
     if table is None:
-        return LostEpochs(-1, "there is no table any more")
+        return LostEpochs(-1, "the table does not exist any more")
     version = table.version()
     other = str(table.metadata().id) != position.table
     if version < position.version:
@@ -98,14 +98,14 @@ def follow_log(
     on_change: Callable[[str], None] = lambda _: None,
     needed: Callable[[str, int], bool] = lambda _lineage, _epoch: True,
 ) -> SinkPosition | LostEpochs:
-    """Return where a table stands at its newest version, by what its log says since a position; or what it has lost.
+    """Return the position of a table at its newest version, by its log since an earlier position; or what it has lost.
 
     Args:
         position: of the same table, before.
         table: at its newest version.
         store: at the table.
         job: its name.
-        on_change: is called with each partial change that somebody else made.
+        on_change: called with each partial change that another writer made.
         needed: which epochs have to be there, as in ``check_content``.
 
     Raises:
@@ -126,7 +126,7 @@ def follow_log(
 
 
 def lost_of_record(record: EpochRecord, output: str, *, only: bool = True) -> LostEpochs | None:
-    """Return what the table of an output has lost since an epoch was committed; None where nothing, or where it is not known.
+    """Return what the table of an output has lost since an epoch was committed; None if nothing, or if unknown.
 
     Args:
         record: of the epoch, with the positions of before.
@@ -142,7 +142,7 @@ def lost_of_record(record: EpochRecord, output: str, *, only: bool = True) -> Lo
         return None
     table = open_table(output, stored.location)
     if table is None:
-        return LostEpochs(-1, "there is no table any more") if position.epoch >= 0 or stored.files else None
+        return LostEpochs(-1, "the table does not exist any more") if position.epoch >= 0 or stored.files else None
     store = JobStore.open(stored.location)
     continued = is_continued(position, store)
     if continued is not True:

@@ -1,4 +1,4 @@
-"""Which version of a Delta table shows an epoch and nothing later, told from the tags of the table's commits."""
+"""Which version of a Delta table shows an epoch and nothing later, by the tags of the table's commits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tidemark.state.store.store import JobStore
 
 _DAY_MS: Final = 24 * 60 * 60 * 1000
 _KEPT: Final = {"delta.logRetentionDuration": 30 * _DAY_MS, "delta.deletedFileRetentionDuration": 7 * _DAY_MS}
-"""Settings that say how long an older version can be read, with Delta's defaults."""
+"""Settings for how long an older version can be read, with Delta's defaults."""
 
 _UNITS: Final = {"millisecond": 1, "second": 1_000, "minute": 60_000, "hour": 3_600_000, "day": _DAY_MS, "week": 7 * _DAY_MS}
 _INTERVAL: Final = re.compile(r"(?:interval\s+)?(\d+)\s*([a-z]+?)s?", re.IGNORECASE)
@@ -45,12 +45,12 @@ class Commit:
 
     @property
     def at(self) -> int | None:
-        """When it was made, in milliseconds; None where it does not say so."""
+        """When it was made, in milliseconds; None if the entry does not say."""
         return self.entry.at
 
     @property
     def operation(self) -> str:
-        """What it did, as its writer calls it."""
+        """Its operation, as its writer calls it."""
         return self.entry.operation
 
     @property
@@ -60,22 +60,22 @@ class Commit:
 
     @property
     def restores(self) -> bool:
-        """Whether it is a RESTORE of anybody's."""
+        """Whether it is a RESTORE, by any writer."""
         return self.entry.restores
 
     @property
     def target(self) -> int | None:
-        """The version that it restores, None where it is no RESTORE, or names a time."""
+        """The version that it restores, None if it is no RESTORE, or names a time."""
         return self.entry.restored_version if self.restores else None
 
     @property
     def restored(self) -> int | None:
-        """The version that somebody else restored by it, None where it is no RESTORE of theirs, or names a time."""
+        """The version that another writer restored by it, None if it is no RESTORE of another writer's, or names a time."""
         return self.target if self.entry.foreign else None
 
     @property
     def empties(self) -> bool:
-        """Whether somebody else left nothing of the rows by it."""
+        """Whether another writer removed all rows by it."""
         return self.entry.foreign and self.entry.replaces_all
 
     @property
@@ -85,28 +85,28 @@ class Commit:
 
     @property
     def prepares(self) -> tuple[str, int] | None:
-        """Lineage and epoch of the rows that it gives the table columns for, None for a commit that gives it none."""
+        """Lineage and epoch of the rows for which it adds columns to the table, None for a commit that adds none."""
         lineage, _, epoch = self.tags.get(COLUMNS_FOR, "").partition("/")
         return (lineage, int(epoch)) if epoch else None
 
     @property
     def epoch(self) -> tuple[str, int] | None:
-        """Lineage and epoch that it shows or prepares; an epoch that it does not tell is -1."""
+        """Lineage and epoch that it shows or prepares; an epoch that it does not state is -1."""
         shown = None if self.lineage is None else (self.lineage, int(self.tags.get(EPOCH, "-1")))
         return shown or self.prepares
 
     @property
     def foreign(self) -> bool:
-        """Whether somebody else made it."""
+        """Whether another writer made it."""
         return LINEAGE not in self.tags and MAINTENANCE not in self.tags
 
     @property
     def disorders(self) -> bool:
-        """Whether the epochs before it in the log need not be those that it shows, and in their order."""
+        """Whether the epochs that it shows may differ from those before it in the log, or in their order."""
         return self.empties or REPUBLISHED in self.tags or (self.restores and self.foreign)
 
     def keeps(self, version: int) -> bool:
-        """Whether it is somebody else's RESTORE that left a version's rows alone: going back to that version undoes nothing of theirs."""
+        """Whether it is another writer's RESTORE that kept a version's rows: reverting to that version undoes no change of theirs."""
         return self.restored is not None and self.restored >= version
 
     def of_other(self, job: str) -> bool:
@@ -115,7 +115,7 @@ class Commit:
 
 
 def open_table(output: str, location: str) -> DeltaTable | None:
-    """Return a table at its newest version, None where there is none yet.
+    """Return a table at its newest version, None if there is none yet.
 
     Raises:
         SinkError: it cannot be read.
@@ -126,14 +126,14 @@ def open_table(output: str, location: str) -> DeltaTable | None:
     except TableNotFoundError:
         return None
     except (DeltaError, OSError) as error:
-        fix = "repair the table, or see to its place and the credentials in the environment"
+        fix = "repair the table, or check its place and the credentials in the environment"
         raise unreadable(output, location, error, fix=fix) from without_secrets(error)
     require_no_empty_entry(output, location)
     return table
 
 
 def commits_back(location: str, newest: int) -> Iterator[Commit]:
-    """Yield a table's commits from a version back, as far as its log goes; each read as it is asked for, several at a time.
+    """Yield a table's commits from a version back, as far as its log goes; read lazily, several at a time.
 
     Raises:
         SinkError: an entry is damaged, or has no content.
@@ -152,13 +152,13 @@ def commits_back(location: str, newest: int) -> Iterator[Commit]:
 
 
 def table_versions(record: EpochRecord, later: LaterLineages, *, now_ms: int, only: str | None = None) -> dict[str, TableVersion]:
-    """Return the versions of an epoch's tables, by output; without those that do not show the epoch yet, or no longer.
+    """Return the versions of an epoch's tables, by output; omits tables that do not show the epoch yet, or no longer.
 
     Args:
         record: of the epoch.
         later: lineages of the job that came after that epoch.
         now_ms: the time.
-        only: the output that is asked for; all of them by default.
+        only: the only output to return; all of them by default.
 
     Raises:
         SinkError: a table cannot be read.
@@ -175,7 +175,7 @@ def table_versions(record: EpochRecord, later: LaterLineages, *, now_ms: int, on
 def savepoint_versions(
     savepoint: Savepoint, outputs: Mapping[str, OutputRecord], later: LaterLineages, *, now_ms: int
 ) -> dict[str, TableVersion]:
-    """Return the versions of tables at a savepoint: noted when it was taken, or else told from the tables as far as they do.
+    """Return the versions of tables at a savepoint: as recorded when it was taken, or else as found in the tables' logs.
 
     Args:
         savepoint: the job's.
@@ -196,12 +196,12 @@ def savepoint_versions(
 
 
 def _as_of(stored: OutputRecord | None, now: OutputRecord) -> OutputRecord:
-    """Return an output as an older epoch has it; one that was no table of the job's then had no rows."""
+    """Return an output as of an older epoch; one that was no table of the job's then had no rows."""
     return stored if stored is not None and stored.sink == "delta" and stored.location else replace(now, files=())
 
 
 def shows(table: DeltaTable, output: str, record: EpochRecord) -> bool:
-    """Say whether an epoch was published to the table of an output, by its transaction; one without rows for it needs not be."""
+    """Return whether an epoch was published to the table of an output, by its transaction; true for one without rows for it."""
     if output not in record.outputs or not record.outputs[output].files:
         return True
     done = table.transaction_version(f"{record.lineage}/{output}")
@@ -214,7 +214,7 @@ def _version(name: str, location: str, record: EpochRecord, later: LaterLineages
         return None
     version, follower = table.version(), None
     shown: Commit | None = None
-    # At that version the job saw, before it committed the epoch, that all was there.
+    # At that version the job checked, before it committed the epoch, that the table was complete.
     looked = _as_checked(record.outputs[name])
     before = {record.lineage, record.parent.lineage if record.parent is not None else None}
     for commit in commits_back(location, version):
@@ -232,7 +232,7 @@ def _version(name: str, location: str, record: EpochRecord, later: LaterLineages
             return None
         elif commit.prepares is None:
             shown = commit
-    # Committed and not published yet: the driver is just about to, or the next one will.
+    # Committed and not published yet: the driver is about to publish it, or the next one will.
     if version < 0 or (staged and not _shows(shown, record)):
         return None
     return _table_version(table, location, version, follower, now_ms)
@@ -245,7 +245,7 @@ def _as_checked(output: OutputRecord) -> int | None:
 def _searched(
     table: DeltaTable, name: str, location: str, record: EpochRecord, later: LaterLineages, *, staged: bool, now_ms: int
 ) -> TableVersion | None:
-    """Return what ``_version`` does, of a table whose log is read as far back as it goes."""
+    """Do as ``_version``, but read the table's log as far back as it goes."""
     commits = {commit.version: commit for commit in commits_back(location, table.version())}
     version = version_of(commits.values(), record, name, later, staged=staged)
     return None if version is None else _table_version(table, location, version, commits.get(version + 1), now_ms)
@@ -262,7 +262,7 @@ def _shows(commit: Commit | None, record: EpochRecord) -> bool:
 
 
 def retention_ms(configuration: Mapping[str, str | None]) -> int:
-    """Return for how long (milliseconds) a table's settings keep what an older version needs."""
+    """Return for how long (milliseconds) a table's settings keep the files and log entries of an older version."""
     return min(_interval_ms(configuration.get(key), default) for key, default in _KEPT.items())
 
 

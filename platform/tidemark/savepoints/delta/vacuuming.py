@@ -1,4 +1,4 @@
-"""A vacuum of a Delta table: the files go that its settings give up, but for those of versions that savepoints need."""
+"""Vacuum of a Delta table: deletes files that have expired by its settings, except those of versions that savepoints need."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ logger = logging.getLogger("tidemark")
 
 
 def vacuum(table: DeltaTable, store: JobStore, needed: Collection[int]) -> list[str]:
-    """Delete files that the table's own settings give up, and return their paths within the table.
+    """Delete files that have expired by the table's settings, and return their paths within the table.
 
-    Only what lies in the table's folder is deleted. A log may name files elsewhere: a shallow clone's does, and so may one that somebody
-    changed. These are left, as are symbolic links and what lies behind them.
+    Only files in the table's folder are deleted. A log may name files elsewhere: a shallow clone's does, and so may one that was
+    edited. These are left, as are symbolic links and the files behind them.
 
-    Nothing is committed: deltalake's own vacuum gives up expired entries of the log behind its two commits, whatever it is told, and with
-    them the versions that were to be kept.
+    Nothing is committed: deltalake's own vacuum deletes expired log entries after its two commits, whatever its arguments, and with
+    them the versions that have to be kept.
 
     Args:
         table: at its newest version.
         store: at the table.
-        needed: versions whose files stay.
+        needed: versions whose files are kept.
 
     Raises:
         DeltaError: the table cannot be read.
@@ -38,6 +38,6 @@ def vacuum(table: DeltaTable, store: JobStore, needed: Collection[int]) -> list[
     gone = [path for path in given_up if stays_within(path)]
     if len(gone) < len(given_up):
         elsewhere = next(path for path in given_up if not stays_within(path))
-        logger.warning("the log of table %s names %s, which is no file of its own and is not deleted", store.location, elsewhere)
+        logger.warning("the log of table %s names %s, which lies outside the table and is not deleted", store.location, elsewhere)
     left = store.delete(gone)
     return [path for path in gone if path not in left]

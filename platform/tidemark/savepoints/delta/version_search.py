@@ -1,6 +1,6 @@
 """Which version of a table shows an epoch with all before it and nothing later, where the epochs in its log are not in their order. Pure.
 
-They are not after a RESTORE, and where epochs were published again behind later ones.
+A RESTORE, or epochs that were published again after later ones, disturb their order.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Epoch = tuple[str, int]
 
 @dataclass(frozen=True)
 class _Content:
-    """What a version shows: epochs, one bit each; whether something later, or unknown; and the commit of the newest among them."""
+    """The content of a version: epochs, one bit each; whether it has something later or unknown; and the commit of the newest epoch."""
 
     epochs: int = 0
     later: bool = False
@@ -33,7 +33,7 @@ _UNKNOWN = _Content(later=True)
 
 
 def version_of(commits: Iterable[Commit], record: EpochRecord, output: str, later: LaterLineages, *, staged: bool) -> int | None:
-    """Return the newest version that shows an epoch with all before it and nothing later, None where none is known.
+    """Return the newest version that shows an epoch with all before it and nothing later, None if none is known.
 
     Args:
         commits: of the table, newest first, as far as its log goes.
@@ -65,7 +65,7 @@ def version_of(commits: Iterable[Commit], record: EpochRecord, output: str, late
         parent = record.parent
         wanted |= sum(bit for epoch, bit in bits.items() if epoch is not None and epoch[0] == parent.lineage and epoch[1] <= parent.epoch)
     elif begun is not None:
-        # All that there was when the epoch's lineage began.
+        # Everything that the table had when the epoch's lineage began.
         wanted |= contents[begun].epochs & sum(bit for epoch, bit in bits.items() if epoch is not None and epoch[0] != record.lineage)
     newest = max(due, key=lambda epoch: epoch[1], default=None)
     if staged and newest != (record.lineage, record.epoch):
@@ -79,7 +79,7 @@ def version_of(commits: Iterable[Commit], record: EpochRecord, output: str, late
 
 
 def _before(commit: Commit, contents: dict[int, _Content]) -> _Content:
-    """Return what a commit's version shows but for the commit's own rows."""
+    """Return the content of a commit's version without the commit's own rows."""
     if commit.restores:
         return contents.get(commit.target, _UNKNOWN) if commit.target is not None else _UNKNOWN
     return _NOTHING if commit.empties else contents.get(commit.version - 1, _NOTHING)
@@ -96,7 +96,7 @@ def _due(shown: Sequence[Commit], record: EpochRecord) -> list[Epoch]:
 
 
 def _accepted(shown: Sequence[Commit], record: EpochRecord, output: str) -> frozenset[Epoch]:
-    """Return the epochs that were accepted as missing until one; earlier builds did not note which."""
+    """Return the epochs that were accepted as missing up to one; earlier builds did not record which."""
     repairs = record.outputs[output].repairs
     until = max((repair.epoch for repair in repairs if repair.how == "accepted" and not repair.epochs), default=-1)
     unnamed = (commit.epoch for commit in shown if commit.epoch is not None and commit.epoch[1] < until)

@@ -1,1 +1,1 @@
-"""Savepoints that can be moved."""
+"""Export and import of savepoints."""

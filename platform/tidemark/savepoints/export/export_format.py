@@ -1,12 +1,12 @@
-"""The form of an exported savepoint: one folder that holds all it needs, and an index with checksums, written last.
+"""The format of an exported savepoint: one self-contained folder, and an index with checksums, written last.
 
 ================  ============================================================================================
-``index.json``    what the savepoint is, and every file with its length and SHA-256; without it, it is no export
+``index.json``    the savepoint's metadata, and every file with its length and SHA-256; without it, it is no export
 ``record.json``   the epoch's record, with paths inside this folder
 ``segments/``     lists of files that the record refers to
 ``state/``        the operators' state
 ``sources/``      copies of the sources' own logs
-``partial/``      notes on what was copied already, gone once the index is there
+``partial/``      notes on the files copied so far, deleted once the index is written
 ================  ============================================================================================
 """
 
@@ -48,7 +48,7 @@ class ExportedFile:
 
 @dataclass(frozen=True)
 class ExportIndex:
-    """What an export holds; ``job`` and ``name`` are those of the savepoint that was exported, ``taken_at`` is in milliseconds."""
+    """The contents of an export; ``job`` and ``name`` are those of the exported savepoint, ``taken_at`` is in milliseconds."""
 
     job: str
     name: str
@@ -66,7 +66,7 @@ class ExportIndex:
 
 @dataclass(frozen=True)
 class CopyProgress:
-    """How far a copy is: files and bytes that are there, and how many it will be in all."""
+    """The progress of a copy: files and bytes copied, and how many there are in all."""
 
     files: int
     of_files: int
@@ -78,7 +78,7 @@ OnCopy = Callable[[CopyProgress], None]
 
 
 def with_paths(record: EpochRecord, state: Mapping[tuple[str, str], str], sources: Mapping[str, str]) -> EpochRecord:
-    """Return a record whose files lie elsewhere, all with the job itself; outputs are left out, since they were published.
+    """Return a record with other paths, all in the job's own folder; outputs are left out, since they were published.
 
     Args:
         record: the record.
@@ -118,13 +118,13 @@ def copy_all(
     """Copy files, several at a time and piece by piece.
 
     Args:
-        copies: where from, by store and path, and what it is to be in the target; an empty checksum is found out, else it is held
-            against what was read.
-        target: where to.
-        done: called after each file, by one thread at a time in no order.
+        copies: the source of each file, by store and path, and its entry in the target; an empty checksum is computed, another is
+            compared with the bytes read.
+        target: the folder to copy to.
+        done: called after each file, by one thread at a time, in any order.
 
     Raises:
-        CorruptStoreError: a file is missing, or is not what it is to be.
+        CorruptStoreError: a file is missing, or differs from its entry.
     """
     with ThreadPoolExecutor(THREADS) as threads:
         running = [threads.submit(_copy, store, path, target, wanted) for store, path, wanted in copies]
@@ -146,7 +146,7 @@ def write_index(target: JobStore, index: ExportIndex) -> None:
 
 
 def read_index(source: JobStore) -> ExportIndex | None:
-    """Return the index of an export, None where there is none: the folder is no export, or half of one.
+    """Return the index of an export, None if there is none: the folder is no export, or an unfinished one.
 
     Raises:
         CorruptStoreError: it is damaged.
@@ -164,10 +164,10 @@ def require_index(source: JobStore) -> ExportIndex:
     found = read_index(source)
     if found is None:
         half = bool(source.list(PARTIAL))
-        what = "holds half an export: it was never finished" if half else "holds no exported savepoint"
+        what = "holds an unfinished export" if half else "holds no exported savepoint"
         raise CorruptStoreError(
             f"{source.location} {what} ({INDEX} is missing)",
-            fix="export again to the same folder, which goes on where it stopped" if half else "name the folder that was exported to",
+            fix="export again to the same folder, which resumes where it stopped" if half else "name the folder that was exported to",
             place=str(source.location),
         )
     return found
@@ -177,7 +177,7 @@ def read_record(source: JobStore, index: ExportIndex) -> EpochRecord:
     """Return the record of an export, with paths inside its folder.
 
     Raises:
-        CorruptStoreError: it, or one of its segments, is not what the index says; or it names files that no export has.
+        CorruptStoreError: it, or one of its segments, does not match the index; or it names files that no export has.
     """
     stated = {file.path: file for file in index.files}
 
@@ -187,7 +187,7 @@ def read_record(source: JobStore, index: ExportIndex) -> EpochRecord:
         except FileNotFoundError as error:
             raise damaged("is missing", source.spark_uri(path), fix=BAD_EXPORT) from error
         if path not in stated or sha256(data) != stated[path].sha256:
-            raise damaged("is not what the export's index says", source.spark_uri(path), fix=BAD_EXPORT)
+            raise damaged("does not match the export's index", source.spark_uri(path), fix=BAD_EXPORT)
         return data
 
     record = decode_epoch(read(RECORD), path=source.spark_uri(RECORD), read_segment=lambda ref: read(ref.path)).record
@@ -196,7 +196,7 @@ def read_record(source: JobStore, index: ExportIndex) -> EpochRecord:
 
 
 def _require_own(record: EpochRecord, place: str) -> None:
-    """Make sure that a record from elsewhere names its own files, each once: whoever goes on from it writes and reads by these names."""
+    """Make sure that a record from elsewhere names its own files, each once: a job that resumes from it reads and writes these paths."""
     state = [file for operator in record.operators.values() for file in operator.files]
     logs = [file for log in record.source_logs.values() for file in log.files]
     paths = [*((file.path, STATE) for file in state), *((file.path, SOURCES) for file in logs)]
@@ -223,7 +223,7 @@ def _copy(store: JobStore, path: str, target: JobStore, wanted: ExportedFile) ->
             length += len(piece)
             yield piece
         if length != wanted.bytes or wanted.sha256 not in ("", digest.hexdigest()):
-            raise damaged(f"is not what it was: {length:,} bytes of {wanted.bytes:,}, or others", store.spark_uri(path))
+            raise damaged(f"has changed: {length:,} bytes of {wanted.bytes:,}, or other contents", store.spark_uri(path))
 
     try:
         target.put_chunks(wanted.path, pieces())

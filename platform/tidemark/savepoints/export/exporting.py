@@ -1,4 +1,4 @@
-"""Exporting a savepoint: all that it needs into one folder, which can be moved, kept elsewhere, and imported into another store."""
+"""Exporting a savepoint: all its files into one folder, which can be moved, kept elsewhere, and imported into another store."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NOTE: Final = "export-note"
 
 
 def export_savepoint(folder: JobStore, savepoint: Savepoint, to: str, *, on_copy: OnCopy | None = None) -> ExportIndex:
-    """Export a savepoint into a folder, and return the index; an export that was broken off goes on where it stopped.
+    """Export a savepoint into a folder, and return the index; an interrupted export resumes where it stopped.
 
     Args:
         folder: the store at the savepoint's job's folder.
@@ -49,7 +49,7 @@ def export_savepoint(folder: JobStore, savepoint: Savepoint, to: str, *, on_copy
     target = JobStore.open(Location.parse(to))
     there = read_index(target)
     if there is not None:
-        # One that was changed and imported is of the same epoch, and has another state.
+        # A savepoint that was changed and imported is of the same epoch, and has another state.
         whose = savepoint.job, savepoint.taken_at, savepoint.record.lineage, savepoint.record.epoch
         if (there.job, there.taken_at, there.lineage, there.epoch) != whose:
             raise _other(target, f"savepoint {there.name!r} of job {there.job!r}")
@@ -82,8 +82,8 @@ def finish_export(target: JobStore, record: EpochRecord, info: SavepointInfo, *,
     Args:
         target: the folder.
         record: names the files by their paths in the folder, and no other job's.
-        info: what the savepoint says of itself.
-        job: whose savepoint it is.
+        info: the savepoint's metadata.
+        job: the job that owns the savepoint.
         name: its name.
         at: when it was made, milliseconds.
     """
@@ -93,7 +93,7 @@ def finish_export(target: JobStore, record: EpochRecord, info: SavepointInfo, *,
 
 
 class _ProgressReporter:
-    """Adds up what is there and tells it."""
+    """Adds up the files that are copied and reports the progress."""
 
     def __init__(self, wanted: Iterable[tuple[JobStore, str, ExportedFile]], on_copy: OnCopy | None) -> None:
         files = [file for _, _, file in wanted]
@@ -110,7 +110,7 @@ class _ProgressReporter:
 
 
 def _relocated(folder: JobStore, savepoint: Savepoint) -> tuple[EpochRecord, list[tuple[JobStore, str, ExportedFile]]]:
-    """Return the record as it will be, and what is to be copied where."""
+    """Return the record as it will be in the export, and the files to copy."""
     stored = savepoint.record
     files = [file for operator in stored.operators.values() for file in operator.files]
     state = {(file.owner, file.path): _path_of(file) for file in files}
@@ -121,7 +121,7 @@ def _relocated(folder: JobStore, savepoint: Savepoint) -> tuple[EpochRecord, lis
 
 
 def _path_of(file: StateFile) -> str:
-    """Return where a state file lies in an export; those of two jobs may have one path."""
+    """Return the path of a state file in an export; files of two jobs may have the same path in their folders."""
     return f"state/of-{file.owner}/{file.path.partition('/')[2]}" if file.owner else file.path
 
 
@@ -141,7 +141,7 @@ def _finish(
 
 
 def _notes(target: JobStore, savepoint: Savepoint) -> dict[str, ExportedFile]:
-    """Return what an export that was broken off has copied; the first note says of which savepoint."""
+    """Return the files that an interrupted export has copied; the first note names its savepoint."""
     record = savepoint.record
     whose = {"job": savepoint.job, "lineage": record.lineage, "epoch": record.epoch, "taken_at": savepoint.taken_at}
     first = f"{PARTIAL}/savepoint.json"
@@ -152,9 +152,9 @@ def _notes(target: JobStore, savepoint: Savepoint) -> dict[str, ExportedFile]:
     if first not in listed:
         raise _other(target, "other files")
     _, found = decode_envelope(target.get(first), kind=NOTE, path=first)
-    # Older releases did not note when it was taken.
+    # Older releases did not record when it was taken.
     if found != {key: whose.get(key) for key in found}:
-        raise _other(target, f"half an export of job {found.get('job')!r}, epoch {found.get('epoch')}")
+        raise _other(target, f"an unfinished export of job {found.get('job')!r}, epoch {found.get('epoch')}")
     notes = [path for path in listed if path.startswith(f"{PARTIAL}/") and path != first]
     files = [from_jsonable(ExportedFile, decode_envelope(target.get(path), kind=NOTE, path=path)[1], path=path) for path in notes]
     return {file.path: file for file in files}
@@ -170,6 +170,4 @@ def _summed(target: JobStore, path: str) -> ExportedFile:
 
 
 def _other(target: JobStore, what: str) -> DefinitionError:
-    return DefinitionError(
-        f"the folder {target.location} holds {what}", fix=f"export to an empty folder (an export is known by its {INDEX})"
-    )
+    return DefinitionError(f"the folder {target.location} holds {what}", fix=f"export to an empty folder (an export has an {INDEX})")

@@ -33,21 +33,21 @@ from tidemark.state.store.store import JobStore
 def import_savepoint(
     savepoints: SavepointStore, source: str, *, name: str | None = None, by: str = "", on_copy: OnCopy | None = None
 ) -> Savepoint:
-    """Copy an exported savepoint into a job's folder, and return it; every file is held against its checksum.
+    """Copy an exported savepoint into a job's folder, and return it; every file's checksum is verified.
 
-    The job need not have run yet. Half an import is no savepoint, and goes with a later sweep.
+    The job need not have run yet. An unfinished import is no savepoint, and a later sweep deletes it.
 
     Args:
-        savepoints: of the job that is to have it.
+        savepoints: the savepoints of the job that imports it.
         source: the folder that was exported to.
-        name: the savepoint's name here; by default the one it had.
-        by: who imports it.
+        name: the savepoint's new name; by default the one it had.
+        by: the user who imports it.
         on_copy: called after each file.
 
     Raises:
         InvalidNameError: the job has a savepoint of that name.
         DefinitionError: a text holds a secret.
-        CorruptStoreError: the folder holds no whole export, or a file in it is damaged; nothing was imported.
+        CorruptStoreError: the folder holds no complete export, or a file in it is damaged; nothing was imported.
     """
     require_no_secret(savepoints.job, by=by, name=name or "")
     origin = JobStore.open(Location.parse(source), make=False)
@@ -82,7 +82,7 @@ def import_savepoint(
         copy_all(((origin, path, file) for path, file in copies), folder, done=done)
         for path, content in segments.items():
             folder.put(path, content)
-        # The versions are of the tables of the job that it comes from.
+        # The versions are of the exporting job's tables.
         info = replace(index.info, kind="imported", by=by, imported_from=str(origin.location), tables={})
         savepoints.pins.adopt(chosen, data, about=to_jsonable(info))
     finally:
@@ -93,7 +93,7 @@ def import_savepoint(
 def _relocated(
     stored: EpochRecord, listed: dict[str, ExportedFile], token: str, origin: JobStore
 ) -> tuple[EpochRecord, list[tuple[str, ExportedFile]]]:
-    """Return the record as it will be in the job's folder, and what is to be copied where."""
+    """Return the record as it will be in the job's folder, and the files to copy."""
 
     def stated(path: str) -> ExportedFile:
         found = listed.get(path)
@@ -101,7 +101,7 @@ def _relocated(
             raise damaged("is not in the export's index", origin.spark_uri(path))
         return found
 
-    # Folders of its own: nothing that is there already, and may be about to be swept, is taken for a file of the import.
+    # Separate folders, so that no existing file, which may be about to be swept, is mistaken for a file of the import.
     files = [file for operator in stored.operators.values() for file in operator.files]
     state = {(file.owner, file.path): f"state/imported-{token}/{file.path.partition('/')[2]}" for file in files}
     logs = {

@@ -1,1 +1,1 @@
-"""What a savepoint, a restore and a verdict are."""
+"""Savepoints, restores and verdicts, as values."""

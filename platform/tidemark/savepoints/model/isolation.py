@@ -1,4 +1,4 @@
-"""A job whose results lie apart from those of the job that it is a variant of."""
+"""Redirecting the outputs of a fork to locations apart from those of the original job."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidemark.locations import Location
 def redirect_outputs(job: Job, *, name: str, root: str) -> Job:
     """Return the job under another name, with its tables and folders under another root: each as ``<root>/<output>``.
 
-    What it prints is printed as ever; what it keeps in memory is kept under the fork's name.
+    Console outputs stay as they are; in-memory outputs are kept under the fork's name.
 
     Raises:
         DefinitionError: the root cannot be read as a location, or the results would lie where the job's own do.
@@ -37,12 +37,12 @@ def redirect_outputs(job: Job, *, name: str, root: str) -> Job:
 
 
 def require_disjoint(name: str, places: Collection[str], others: Mapping[str, Collection[str]]) -> None:
-    """Make sure that a fork's results lie in no place of somebody else's, around none and within none.
+    """Make sure that a fork's results overlap no other job's place: neither equal, nor around, nor within one.
 
     Args:
         name: the fork's.
         places: where its results would lie.
-        others: places of others, by who has them, in words.
+        others: other jobs' places, by their owner, in words.
 
     Raises:
         DefinitionError: one of them does; nothing may be written there, since a fork's tables go with it.
@@ -53,14 +53,14 @@ def require_disjoint(name: str, places: Collection[str], others: Mapping[str, Co
             if near is not None:
                 raise DefinitionError(
                     f"the fork {name!r} would write to {near}, and {whose} writes to {place}",
-                    fix="give the fork's outputs a folder of their own (--outputs), or none: then they lie in the fork's own",
+                    fix="give the fork's outputs a separate folder (--outputs), or none: then they lie in the fork's folder",
                     job=name,
                     place=near,
                 )
 
 
 def overlaps(one: str, other: str) -> bool:
-    """Say whether two places are the same, or one lies within the other.
+    """Return whether two places are the same, or one lies within the other.
 
     >>> overlaps("/lake/hourly", "/lake/hourly/"), overlaps("/lake", "s3://lake/x"), overlaps("/lake/hourly", "/lake/hourly_2")
     (True, False, False)
@@ -71,7 +71,7 @@ def overlaps(one: str, other: str) -> bool:
 
 def _parts(place: str) -> tuple[str, ...]:
     location = Location.parse(place)
-    # Two ways may lead to one folder.
+    # Two paths may lead to one folder.
     path = os.path.realpath(location.path) if location.scheme == "file" else location.path
     return (location.scheme, location.bucket, *filter(None, path.split("/")))
 

@@ -1,4 +1,4 @@
-"""What a restore is asked to do, and the record that a lineage begins with because of it. Pure."""
+"""A restore request, and the first record of the lineage that it begins. Pure."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from tidemark.state.log.records import EpochRecord, OperatorState, OutputRecord,
 from tidemark.state.log.totals import Totals
 
 Mode = Literal["no-claim", "claim"]
-"""Whether the savepoint goes on belonging to whom it did, or to the job that is restored from it, which then disposes of it."""
+"""Whether the savepoint keeps its owner, or the restored job claims it and disposes of it later."""
 
 
 @checked_methods("__init__")
 @dataclass(frozen=True)
 class Restore:
-    """A job goes on from a savepoint: under a new lineage, with the savepoint's state and positions.
+    """Resume a job from a savepoint: under a new lineage, with the savepoint's state and positions.
 
-    Its outputs stay as they are; ``rewind`` puts them back, too.
+    Its outputs stay as they are; ``rewind`` reverts them, too.
 
     Args:
         savepoint: its name.
         uids: operators whose state another one takes over, ``{old: new}``.
-        allow_non_restored_state: leave out state and positions that nothing in the job claims; else that is an error which lists them.
+        allow_non_restored_state: skip state and positions that nothing in the job claims; otherwise they are an error, which lists them.
         mode: ``no-claim``: the savepoint stays. ``claim``: it is disposed of once the job's retained epochs are all newer.
-        job: whose savepoint it is; the job's own by default.
-        identity: the restore's own name, so that it is made once however often a driver starts; without one, each run makes it anew.
-        columns: of the job's operators by uid, new names of keys, aggregates and columns of the stream by old ones,
-            ``{uid: {old: new}}``; None for an aggregate whose state is left behind.
+        job: the job that owns the savepoint; by default the restored job itself.
+        identity: the restore's unique name, so that it is made once however often a driver starts; without one, each run makes it again.
+        columns: new names of keys, aggregates and stream columns by old ones, for each uid of the job's operators,
+            ``{uid: {old: new}}``; None for an aggregate whose state is dropped.
     """
 
     savepoint: str
@@ -51,10 +51,10 @@ class Restore:
     columns: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Check what it was given.
+        """Check the types of the fields.
 
         Raises:
-            DefinitionError: it is of another type.
+            DefinitionError: one is of another type.
         """
         if is_blank(self.savepoint):
             raise _not_a(f"savepoint={self.savepoint!r}", "the name of a savepoint", "tm.Restore('before-friday')")
@@ -72,7 +72,7 @@ class Restore:
 
 @dataclass(frozen=True)
 class RestoreTargets:
-    """What a job has for stored state and positions to belong to."""
+    """The operators and sources of a job that can claim stored state and positions."""
 
     operators: Collection[str]
     sources: Collection[str]
@@ -81,21 +81,21 @@ class RestoreTargets:
 def restored_record(
     savepoint: Savepoint, restore: Restore, *, job: str, term: int, lineage: str, targets: RestoreTargets | None = None
 ) -> EpochRecord:
-    """Return the record that a lineage begins with: the savepoint's epoch once more, with nothing for the outputs.
+    """Return the first record of a lineage: the savepoint's epoch again, with nothing for the outputs.
 
     Files that lie with another job are named with it.
 
     Args:
-        savepoint: to go on from.
-        restore: how, with its identity.
-        job: the job that goes on.
-        term: of its driver.
+        savepoint: the savepoint to restore.
+        restore: the request, with its identity.
+        job: the job that is restored.
+        term: its driver's.
         lineage: the new lineage's token.
-        targets: what the job has; None where that is not known yet, and the next start is to find out.
+        targets: the job's operators and sources; None if they are not known yet, and the next start checks them.
 
     Raises:
-        DefinitionError: the map of uids names what is not there.
-        StateMismatchError: state or positions belong to nothing in the job, and were not to be left out.
+        DefinitionError: the map of uids names an operator that does not exist.
+        StateMismatchError: state or positions belong to nothing in the job, and ``allow_non_restored_state`` is not set.
     """
     stored = savepoint.record
     require_uids(savepoint, restore.uids, targets)
@@ -103,7 +103,7 @@ def restored_record(
     kept_uids = {old: new for old, new in names.items() if targets is None or new in targets.operators}
     unread = set() if targets is None else {*offset_log_sources(stored.offsets), *stored.sources} - set(targets.sources)
     lost = sorted(set(names) - set(kept_uids))
-    # Of a source that never had input nothing is lost.
+    # A source that never had input has no position to lose.
     missed = sorted(unread & set(positions(stored.offsets)))
     if (lost or missed) and not restore.allow_non_restored_state:
         raise _not_restored(savepoint, job, lost, missed, targets)
@@ -126,12 +126,12 @@ def restored_record(
 
 
 def require_uids(savepoint: Savepoint, uids: Mapping[str, str], targets: RestoreTargets | None = None) -> None:
-    """Make sure that a map of uids names operators that there are, and no two the same.
+    """Make sure that a map of uids names existing operators, and maps no two to the same one.
 
     Args:
-        savepoint: whose operators stand on the left.
+        savepoint: the one whose operators stand on the left.
         uids: new ones by stored ones.
-        targets: what the job has; None where that is not known yet.
+        targets: the job's operators and sources; None if they are not known yet.
 
     Raises:
         DefinitionError: it does not.
@@ -157,8 +157,8 @@ def require_uids(savepoint: Savepoint, uids: Mapping[str, str], targets: Restore
     if twice:
         raise DefinitionError(
             f"two operators' state would go to {', '.join(twice)}",
-            fix="map the state that has that uid now to another operator of the job, too; or, to leave it behind, give the job's operator "
-            "a uid of which nothing is stored, map the other state to that, and set allow_non_restored_state=True "
+            fix="map the state that has that uid now to another operator of the job, too; or, to drop it, give the job's operator "
+            "a uid without stored state, map the other state to that, and set allow_non_restored_state=True "
             "(--allow-non-restored-state)",
             job=savepoint.job,
         )
@@ -178,12 +178,12 @@ def with_source_logs(record: EpochRecord, logs: Mapping[str, SourceLogRef]) -> E
 
 
 def _emptied(outputs: Mapping[str, OutputRecord]) -> dict[str, OutputRecord]:
-    """Return outputs that an epoch adds nothing to; where they lie is still known from them."""
+    """Return outputs without files, so that an epoch adds nothing to them; their locations stay."""
     return {name: OutputRecord(output.sink, output.location) for name, output in outputs.items()}
 
 
 def _relocated(state: OperatorState, owner: str, job: str) -> OperatorState:
-    """Return the state with its files named by the job they lie with, seen from another one."""
+    """Return the state with each file's owning job set, as seen from another job."""
 
     def owner_of(file_owner: str) -> str:
         home = file_owner or owner
@@ -205,9 +205,9 @@ def _not_restored(savepoint: Savepoint, job: str, lost: list[str], unread: list[
     old, now = (lost[0], new[0]) if lost and new else ("OLD", "NEW")
     hint = by_restore(f"uids={{{old!r}: {now!r}}}", f"--map {old}={now}")
     return StateMismatchError(
-        f"savepoint {savepoint.name!r} has what nothing in the job claims: {', '.join(parts)}",
-        fix=f"say whose it is now ({hint}), or leave it out: {LEAVE_BEHIND}; "
-        "it is lost then, and a source that comes back under another name is read from its beginning",
+        f"savepoint {savepoint.name!r} has state or positions that nothing in the job claims: {', '.join(parts)}",
+        fix=f"map it to its new operator ({hint}), or drop it: {LEAVE_BEHIND}; "
+        "it is lost then, and a source that was renamed is read from its beginning",
         job=job,
         epoch=stored.epoch,
     )

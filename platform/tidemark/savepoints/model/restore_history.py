@@ -1,4 +1,4 @@
-"""Marks of the restores that were made: one small file each, by which none is made twice, whatever lineages come after it."""
+"""The history of completed restores: one small file each, so that none is made twice, whatever lineages follow."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class CompletedRestore:
 
 
 def record_restore(folder: JobStore, record: EpochRecord | None) -> None:
-    """Mark that the restore which a record's lineage began with was made. ``folder`` is the store at the job's folder."""
+    """Record that the restore which a record's lineage began with was made. ``folder`` is the store at the job's folder."""
     if record is None or record.restored is None:
         return
     path = restored_path(record.restored.identity)
@@ -33,17 +33,17 @@ def record_restore(folder: JobStore, record: EpochRecord | None) -> None:
 
 
 def renew_restore_entry(folder: JobStore, identity: str) -> None:
-    """Write a mark anew where there is one, since somebody still asks for it: retention goes by when it was last written."""
+    """Rewrite an existing entry, since it is still asked for: retention goes by when it was last written."""
     if not identity:
         return
     path = restored_path(identity)
-    # As it is: also a damaged one says that the restore was made.
+    # Unparsed: even a damaged entry shows that the restore was made.
     with suppress(FileNotFoundError):
         folder.put(path, folder.get(path))
 
 
 def read_restore_entry(folder: JobStore, identity: str) -> CompletedRestore | None:
-    """Return the mark of a restore, None where it was not made.
+    """Return the entry of a restore, None if it was not made.
 
     Raises:
         CorruptStoreError: it is damaged.
@@ -52,7 +52,7 @@ def read_restore_entry(folder: JobStore, identity: str) -> CompletedRestore | No
 
 
 def is_restore_due(folder: JobStore, head: EpochRecord | None, restore: Restore) -> bool:
-    """Say whether a restore is still to be made. One without an identity always is.
+    """Return whether a restore is still to be made. One without an identity always is.
 
     Args:
         folder: the store at the job's folder.

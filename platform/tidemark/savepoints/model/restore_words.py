@@ -1,4 +1,4 @@
-"""How a message says what to restore with: as a program writes it, and as the command takes it."""
+"""How messages show the arguments of a restore: as Python code, and as command-line options."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def by_restore(argument: str, option: str) -> str:
 
 
 def by_option(text: str) -> str:
-    """Return a text in which restores are the options alone, for a command that takes them and has its savepoint.
+    """Return a text that shows restores as options only, for a command that takes them and has its savepoint.
 
     >>> by_option("say so: tm.run(job, restore=tm.Restore('SAVEPOINT', uids={'a': 'b'})) (--restore SAVEPOINT --map a=b); or not")
     'say so: --map a=b; or not'
@@ -27,7 +27,7 @@ def by_option(text: str) -> str:
 
 
 def with_savepoint(text: str, job: str) -> str:
-    """Return a text with where the savepoint comes from that its restores name, if it has any.
+    """Return a text that also says how to take the savepoint that its restores name, if it names any.
 
     >>> with_savepoint("undo the change", "fares")
     'undo the change'

@@ -1,4 +1,4 @@
-"""The note that a rewind was begun: written before its first step, gone after its last. Whoever finds it goes on with it."""
+"""The journal of a rewind: written before its first step, deleted after its last. A process that finds it resumes the rewind."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ IDENTITY: Final = "rewind-"
 """The identities of rewinds begin so, and the names of the pins by which they keep what they need."""
 
 FORMER: Final = " (where it was)"
-"""Ends the name by which the former table of an output is put back that lies elsewhere now; no output is called so."""
+"""Suffix of the name under which the former table of a moved output is reverted; no output has such a name."""
 
 
 @dataclass(frozen=True)
@@ -28,18 +28,18 @@ class RewindJournal:
     """What a rewind is to do.
 
     Args:
-        identity: its own name, by which the lineage that begins with it is known.
-        savepoint: where the job is put back to.
-        lineage: that begins there.
+        identity: its unique name, which the lineage that it begins records.
+        savepoint: the savepoint that the job is rewound to.
+        lineage: the lineage that begins there.
         epoch: the savepoint's.
-        tables: the versions that the Delta tables are put back to, by output; those that are there already are closed to what went on.
-            The former table of an output that lies elsewhere now, or is gone, has the output's name with ``FORMER`` behind it, or several.
+        tables: the versions that the Delta tables are reverted to, by output; tables at their version already are only fenced.
+            The former table of an output that moved or was removed has the output's name with one or more ``FORMER`` appended.
         at: when it was begun, milliseconds.
-        by: who began it.
-        why: what for.
-        pin: by which the rewind itself keeps the savepoint's epoch, until it is done.
+        by: the user who began it.
+        why: the reason, in words.
+        pin: the pin by which the rewind itself keeps the savepoint's epoch until it is done.
         ended: the job's newest epoch when it was begun, and its lineage, which ends with it.
-        tries: how many times somebody tried to give it up; who goes on with it heeds only what says so of a later time.
+        tries: how many aborts were attempted; a process that resumes the rewind heeds only abort marks of later attempts.
     """
 
     identity: str
@@ -56,26 +56,26 @@ class RewindJournal:
 
 
 def read_rewind(folder: JobStore) -> RewindJournal | None:
-    """Return the rewind that was begun and is not done, None where there is none. ``folder`` is the store at the job's folder.
+    """Return the job's unfinished rewind, None if there is none. ``folder`` is the store at the job's folder.
 
     Raises:
-        CorruptStoreError: the note is damaged.
+        CorruptStoreError: the journal is damaged.
     """
     return read_document(folder, REWIND, kind=KIND, form=RewindJournal)
 
 
 def write_rewind(folder: JobStore, journal: RewindJournal) -> bool:
-    """Write the note if there is none; False where there is one already."""
+    """Write the journal if there is none; return False if there is one already."""
     return create_document(folder, REWIND, kind=KIND, value=journal)
 
 
 def write_tries(folder: JobStore, journal: RewindJournal) -> None:
-    """Write the note anew, with how many times it was to be given up; called by who has the job's newest term."""
+    """Rewrite the journal with a new number of abort attempts; called by the process that holds the job's newest term."""
     write_document(folder, REWIND, kind=KIND, value=journal)
 
 
 def remove_rewind(folder: JobStore, identity: str) -> None:
-    """Take the note of a rewind away: it is done, or given up. Another one's stays."""
+    """Delete the journal of a rewind that is done or aborted. Another rewind's stays."""
     journal = read_rewind(folder)
     if journal is not None and journal.identity == identity:
         folder.require_no_link(REWIND)
@@ -83,16 +83,16 @@ def remove_rewind(folder: JobStore, identity: str) -> None:
 
 
 def require_no_rewind(folder: JobStore, job: str) -> None:
-    """Make sure that no rewind is half done; called by whoever is about to run the job.
+    """Make sure that no rewind is unfinished; called by a process that is about to run the job.
 
     Raises:
-        RewindError: one is; it says what to do.
+        RewindError: one is; the error says what to do.
     """
     journal = read_rewind(folder)
     if journal is not None:
         raise RewindError(
-            f"a rewind of the job to savepoint {journal.savepoint!r} (epoch {journal.epoch}) was begun and is not done: "
-            "some of its tables may be put back and others not",
+            f"a rewind of the job to savepoint {journal.savepoint!r} (epoch {journal.epoch}) is unfinished: "
+            "some of its tables may be reverted and others not",
             fix=how_to_end(folder, job, journal),
             job=job,
             epoch=journal.epoch,
@@ -100,18 +100,18 @@ def require_no_rewind(folder: JobStore, job: str) -> None:
 
 
 def is_rewound_to(head: EpochRecord, savepoint: str) -> bool:
-    """Say whether an epoch is of a lineage that began with a rewind to a savepoint."""
+    """Return whether an epoch is of a lineage that began with a rewind to a savepoint."""
     restored = head.restored
     return restored is not None and restored.savepoint == savepoint and restored.identity.startswith(IDENTITY)
 
 
 def how_to_end(folder: JobStore, job: str, journal: RewindJournal) -> str:
-    """Return what to do about a rewind that was begun and is not done, for people. ``folder`` is the store at the job's folder."""
+    """Return what the user can do about an unfinished rewind, in words. ``folder`` is the store at the job's folder."""
     upgrade = read_upgrade_lock(folder)
     if upgrade is not None and journal.savepoint in upgrade.savepoints:
-        return f"it is a step of an upgrade; let that come to an end: `tidemark upgrade {job}`, or `tidemark upgrade {job} --abort`"
-    first = f"give up the upgrade that was begun meanwhile: `tidemark upgrade {job} --abort`; then " if upgrade is not None else ""
+        return f"it is a step of an upgrade; finish or abort that: `tidemark upgrade {job}`, or `tidemark upgrade {job} --abort`"
+    first = f"abort the upgrade that was begun since: `tidemark upgrade {job} --abort`; then " if upgrade is not None else ""
     return (
-        f"{first}let it go on to its end first: `tidemark rewind {job} --to {journal.savepoint}`; "
-        f"or, if no table was put back yet, give it up: `tidemark rewind {job} --abort`"
+        f"{first}finish it first: `tidemark rewind {job} --to {journal.savepoint}`; "
+        f"or, if no table was reverted yet, abort it: `tidemark rewind {job} --abort`"
     )

@@ -1,4 +1,4 @@
-"""What a savepoint is: a pinned epoch, and what people want to know of it.
+"""A savepoint: a pinned epoch, with metadata.
 
 A savepoint costs one small file: it names the state files of its epoch and keeps them; nothing is copied.
 """
@@ -16,7 +16,7 @@ from tidemark.state.log.records import EpochRecord
 from tidemark.state.store.layout import pin_path
 
 Kind = Literal["manual", "periodic", "before-upgrade", "before-rewind", "before-delete", "stop", "imported"]
-"""What a savepoint was taken for. Only those of the automatic kinds are disposed of by retention."""
+"""Why a savepoint was taken. Retention disposes only of the automatic kinds."""
 
 AUTOMATIC: frozenset[Kind] = frozenset(("periodic", "before-upgrade", "before-rewind", "before-delete", "stop"))
 
@@ -26,7 +26,7 @@ class TableVersion:
     """The version of a Delta table in which a savepoint's epoch can be seen, and nothing later.
 
     ``until`` is the time (milliseconds) up to which the table's own settings keep that version; None where they do not say. ``table``
-    is the table's own id, by which one that was made anew in its place is known; None in savepoints of older releases.
+    is the table's id, which shows whether the table was recreated in its place; None in savepoints of older releases.
     """
 
     location: str
@@ -37,12 +37,12 @@ class TableVersion:
 
 @dataclass(frozen=True)
 class SavepointInfo:
-    """What a savepoint says besides its record.
+    """The metadata of a savepoint, besides its record.
 
     Args:
-        kind: what it was taken for.
-        by: who took it.
-        note: what for, in words.
+        kind: why it was taken.
+        by: the user who took it.
+        note: the reason, in words.
         labels: free key-value pairs.
         code_version: of the job that committed the epoch.
         state_rows: rows of all operators' state.
@@ -76,9 +76,9 @@ class Savepoint:
 
     @property
     def tables_until(self) -> int | None:
-        """The time up to which the job's tables can be put back, too; None for no end that is known.
+        """The time (milliseconds) up to which the job's tables can be reverted, too; None if no end is known.
 
-        The state is kept as long as the savepoint is. What the sources still have is another matter: ``SavepointStore.restorable``.
+        The state is kept as long as the savepoint is. For the retention of sources see ``SavepointStore.restorable``.
         """
         return min((table.until for table in self.info.tables.values() if table.until is not None), default=None)
 
@@ -89,7 +89,7 @@ class Savepoint:
 
 
 def info_of(record: EpochRecord) -> SavepointInfo:
-    """Return what a record tells by itself."""
+    """Return the metadata that follows from a record alone."""
     files = [file for operator in record.operators.values() for file in operator.files]
     return SavepointInfo(
         code_version=record.code_version,
@@ -100,10 +100,10 @@ def info_of(record: EpochRecord) -> SavepointInfo:
 
 
 def savepoint_of(job: str, pin: Pin) -> Savepoint:
-    """Return a pin as a savepoint; one that says nothing of itself is one that somebody made by hand.
+    """Return a pin as a savepoint; a pin without metadata was made by hand.
 
     Raises:
-        CorruptStoreError: what it says cannot be read.
+        CorruptStoreError: its metadata cannot be read.
     """
     info = info_of(pin.record) if pin.about is None else from_jsonable(SavepointInfo, pin.about, path=pin_path(pin.name))
     return Savepoint(job, pin.name, pin.pinned_at, info, pin.record)

@@ -1,4 +1,4 @@
-"""Kinds of sources: as a driver notes them, so that others can ask how long they keep what was read, and as positions tell them."""
+"""Kinds of sources: as a driver records them, so that other processes can inspect their retention, and as positions show them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def kind_of_position(position: object) -> str | None:
 
 
 def source_status(source: SourceNode) -> SourceStatus:
-    """Return what a source is; of its options nothing but the place of a Delta table, since others may be secret."""
+    """Return a source's kind and, of its options, only the location of a Delta table, since others may be secret."""
     match source.spec:
         case ElementsSpec():
             return SourceStatus("elements")
@@ -47,7 +47,7 @@ def source_status(source: SourceNode) -> SourceStatus:
 
 
 def _place(path: str) -> str | None:
-    """Return a place as it is found from anywhere, None where it is of a kind that is not known here."""
+    """Return a location as an absolute address, None if its kind is unknown."""
     try:
         return str(Location.parse(path))
     except DefinitionError:

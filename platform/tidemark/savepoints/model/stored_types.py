@@ -1,4 +1,4 @@
-"""Types of stored columns, in Spark's JSON form: as they are shown, and whether values of one fit into another without loss."""
+"""Types of stored columns in Spark's JSON form: how they are shown, and whether values of one fit into another without loss."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeGuard
 
 Change = Literal["same", "wider", "other"]
-"""Of a column's type: it holds what it held; it holds that and more; values would be lost or mean something else."""
+"""Change of a column's type: same values; the same and more; values would be lost or mean something else."""
 
 _DECIMAL: Final = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 _JSON_NAMES: Final = {"TINYINT": "byte", "SMALLINT": "short", "INT": "integer", "BIGINT": "long"}
@@ -28,7 +28,7 @@ def stored_columns(schema: object) -> dict[str, object]:
 
 
 OLDER: Final = "tidemark.older"
-"""Metadata of a column of state that only older files have: the stream has it no more."""
+"""Metadata of a state column that only older files have, since the stream no longer has it."""
 
 
 def older_columns(schema: object) -> frozenset[str]:
@@ -39,7 +39,7 @@ def older_columns(schema: object) -> frozenset[str]:
 
 
 def type_of_ddl(ddl: str) -> object | None:
-    """Return the JSON form of a type that the graph tells, None for kinds that it is not certain of.
+    """Return the JSON form of a type that the graph infers, None for kinds that it is not certain of.
 
     >>> type_of_ddl("ARRAY<DECIMAL(10, 2)>")
     {'type': 'array', 'elementType': 'decimal(10,2)', 'containsNull': True}
@@ -56,12 +56,12 @@ def type_of_ddl(ddl: str) -> object | None:
 
 
 def type_change(old: object, new: object, *, compared: bool = False) -> Change:
-    """Return what becomes of a column whose type was one and is to be another; whether it may be null does not matter.
+    """Return how a change of a column's type affects its values; nullability does not matter.
 
     Args:
-        old: the type that it was.
-        new: the type that it is to be.
-        compared: whether stored values are held against those that come. A FLOAT of 0.1 is none of the DOUBLEs that are read as 0.1.
+        old: the stored type.
+        new: the new type.
+        compared: whether stored values are compared with new ones. A FLOAT of 0.1 equals none of the DOUBLEs that are read as 0.1.
 
     >>> type_change("integer", "long"), type_change("long", "double"), type_change("decimal(10,2)", "decimal(12,2)")
     ('wider', 'other', 'wider')
@@ -77,7 +77,7 @@ def type_change(old: object, new: object, *, compared: bool = False) -> Change:
         case "array":
             return type_change(old.get("elementType"), new.get("elementType"), compared=compared)
         case "map":
-            # Two keys that were different stay so: nothing here makes two values one.
+            # Different keys stay different: no change here maps two values to one.
             return _worst([type_change(old.get(part), new.get(part), compared=compared) for part in ("keyType", "valueType")])
         case "struct":
             before, after = stored_columns(old), stored_columns(new)
@@ -88,7 +88,7 @@ def type_change(old: object, new: object, *, compared: bool = False) -> Change:
 
 
 def with_names_of(stored: object, wanted: object) -> object:
-    """Return an array of structs with the names that another one's fields have, as many as it has; anything else as it is.
+    """Return an array of structs with its fields renamed by position as in another one; any other type unchanged.
 
     >>> old = {"type": "array", "elementType": {"type": "struct", "fields": [{"name": "a", "type": "long"}]}}
     >>> new = {"type": "array", "elementType": {"type": "struct", "fields": [{"name": "b", "type": "string"}]}}
@@ -109,7 +109,7 @@ def _is_array_of_structs(kind: object) -> TypeGuard[Mapping[str, Any]]:
 
 
 def _holds(wide: str, narrow: str) -> bool:
-    """Return whether every value of a plain type is one of another, too."""
+    """Return whether every value of one primitive type is also a value of another."""
     if wide in _DIGITS and narrow in _DIGITS:
         return _DIGITS[wide] > _DIGITS[narrow]
     if wide in _FRACTIONS:

@@ -1,7 +1,7 @@
-"""What becomes of the columns of a result table when an output's rows have others: every difference at once. Pure.
+"""Compares the columns of a result table with those of an output's rows: every difference at once. Pure.
 
-A table that the output has written to follows: it gets new columns, and those that the rows lack are null from then on. Any other place
-stays as it is, since it may be somebody else's.
+A table that the output has written to evolves: it gets new columns, and those that the rows lack are null from then on. Any other place
+stays as it is, since it may belong to another writer.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ Columns = Mapping[str, object]
 
 @dataclass(frozen=True)
 class Stored:
-    """What is at an output's place.
+    """The table or folder at an output's place.
 
     Args:
-        noun: how it is called: ``table`` or ``folder``.
-        columns: that it has.
+        noun: its name in messages: ``table`` or ``folder``.
+        columns: the columns that it has.
         follows: whether its columns may change.
-        fix: what to do where they may not.
+        fix: what to do if they may not.
         required: columns that take no null.
         keys: columns by which rows of the output replace older ones.
     """
@@ -39,12 +39,12 @@ class Stored:
 
 
 def lists_starts(wanted: Columns, there: Columns) -> bool:
-    """Whether a place lists the starts of replaced sessions alone, where rows have both bounds: an earlier release made it."""
+    """Return whether a place lists only the starts of replaced sessions, as an earlier release did, where rows have both bounds."""
     return shown_type(there.get(REPLACES)) == "ARRAY<TIMESTAMP>" and shown_type(wanted.get(REPLACES)) == REPLACED_SESSIONS
 
 
 def column_findings(wanted: Columns, stored: Stored) -> tuple[Finding, ...]:
-    """Return all in which the rows of an output differ from what is at its place."""
+    """Return every difference between the rows of an output and the table or folder at its place."""
     return tuple(_Case(wanted, stored).findings())
 
 
@@ -56,13 +56,13 @@ class _Case:
     stored: Stored
 
     def findings(self) -> Iterator[Finding]:
-        """Yield every difference: types, spelling, what is new, what is gone."""
+        """Yield every difference: types, spelling, new columns, missing columns."""
         for name, kind in self.wanted.items():
             if name in self.stored.columns:
                 yield from self._retyped(name, kind, self.stored.columns[name])
             elif (other := self._spelled(name)) is not None:
                 what = f"column {name!r} is spelled {other!r} in the {self.stored.noun}"
-                yield Finding(what, "incompatible", fix=f"spell it {other!r} in a select behind the last operator")
+                yield Finding(what, "incompatible", fix=f"spell it {other!r} in a select after the last operator")
             else:
                 yield self._new(name, kind)
         for name in self._removed:
@@ -75,7 +75,7 @@ class _Case:
             yield Finding(f"column {name!r} lists starts, as the {self.stored.noun} was made", "compatible", "a new table has both bounds")
             return
         what = f"column {name!r} is {shown_type(now)} in the output and {shown_type(then)} in the {self.stored.noun}, whose types stay"
-        fix = f"cast it to {shown_type(then)} behind the last operator, give it another name, or write to another path"
+        fix = f"cast it to {shown_type(then)} after the last operator, give it another name, or write to another path"
         yield Finding(what, "incompatible", fix=fix)
 
     def _new(self, name: str, kind: object) -> Finding:
@@ -83,9 +83,9 @@ class _Case:
         if not self.stored.follows:
             return Finding(f"the {self.stored.noun} lacks column {shown}", "incompatible", fix=self.stored.fix)
         if name in self.stored.keys:
-            what = f"column {shown} is a key and new to the {self.stored.noun}, so no row that is there could be replaced"
-            return Finding(what, "incompatible", fix="upsert by the keys that there were, or write to another path")
-        return Finding(f"the {self.stored.noun} gets column {shown}", "migrates", "it is null in the rows that are there")
+            what = f"column {shown} is a key and new to the {self.stored.noun}, so no existing row could be replaced"
+            return Finding(what, "incompatible", fix="upsert by the previous keys, or write to another path")
+        return Finding(f"the {self.stored.noun} gets column {shown}", "migrates", "it is null in existing rows")
 
     def _missing(self, name: str) -> Finding:
         kind = self.stored.columns[name]
@@ -97,8 +97,8 @@ class _Case:
             fix = f"keep the column, write to another path, or take NOT NULL off {name!r} of the table"
             return Finding(what, "incompatible", fix=fix)
         heirs = [new for new in self._added if _same_type(self.wanted[new], kind)]
-        renamed = f"; if it is called {heirs[0]!r} now, rename it back in a select to go on in it" if len(heirs) == 1 else ""
-        return Finding(f"column {name!r} is null from now on", "compatible", f"older rows keep what they have in it{renamed}")
+        renamed = f"; if it is called {heirs[0]!r} now, rename it back in a select to keep writing to it" if len(heirs) == 1 else ""
+        return Finding(f"column {name!r} is null from now on", "compatible", f"older rows keep their values{renamed}")
 
     @property
     def _added(self) -> list[str]:
@@ -110,7 +110,7 @@ class _Case:
         return [name for name in self.stored.columns if name.lower() not in lowered]
 
     def _spelled(self, name: str) -> str | None:
-        """Return the column that Spark would take for one of a name."""
+        """Return the column that Spark would resolve a name to."""
         return next((other for other in self.stored.columns if other.lower() == name.lower() and other not in self.wanted), None)
 
 

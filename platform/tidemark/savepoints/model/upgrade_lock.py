@@ -1,4 +1,4 @@
-"""The note that an upgrade of a job is under way: it keeps the savepoints that the way back needs, and other rewinds off."""
+"""The lock of an upgrade that is under way: it protects the savepoints that the way back needs, and blocks other rewinds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KIND: Final = "upgrade-note"
 
 @dataclass(frozen=True)
 class UpgradeLock:
-    """An upgrade that is under way: its own name, and the savepoints that it may yet need."""
+    """An upgrade that is under way: its identity, and the savepoints that it may still need."""
 
     identity: str
     savepoints: tuple[str, ...]
@@ -23,42 +23,42 @@ class UpgradeLock:
 
 
 def read_upgrade_lock(folder: JobStore) -> UpgradeLock | None:
-    """Return the upgrade that is under way, None where there is none. ``folder`` is the store at the job's folder.
+    """Return the upgrade that is under way, None if there is none. ``folder`` is the store at the job's folder.
 
     Raises:
-        CorruptStoreError: the note is damaged.
+        CorruptStoreError: the lock is damaged.
     """
     return read_document(folder, UPGRADE, kind=KIND, form=UpgradeLock)
 
 
 def write_upgrade_lock(folder: JobStore, lock: UpgradeLock) -> None:
-    """Write the note, over one of the same upgrade."""
+    """Write the lock, replacing one of the same upgrade."""
     write_document(folder, UPGRADE, kind=KIND, value=lock)
 
 
 def remove_upgrade_lock(folder: JobStore) -> None:
-    """Take the note away: the upgrade has come to its end."""
+    """Delete the lock: the upgrade has ended."""
     folder.require_no_link(UPGRADE)
     folder.delete([UPGRADE])
 
 
 def require_no_upgrade(folder: JobStore, job: str, *, but: str = "") -> None:
-    """Make sure that no upgrade is under way; called before a job is put back, and once more when nobody else can begin to.
+    """Make sure that no upgrade is under way; called before a rewind, and again once no other process can begin one.
 
     Args:
         folder: the store at the job's folder.
         job: its name.
-        but: the upgrade that does so itself; it has to be under way.
+        but: the identity of the upgrade that rewinds as one of its steps; it has to be under way.
 
     Raises:
-        UpgradeError: one is, or that one is over.
+        UpgradeError: one is, or that one has ended.
     """
     lock = read_upgrade_lock(folder)
     if lock is None and but:
-        raise UpgradeError(f"upgrade {but} is over", fix=f"see how it ended: `tidemark status {job}`", job=job)
+        raise UpgradeError(f"upgrade {but} has ended", fix=f"see how it ended: `tidemark status {job}`", job=job)
     if lock is not None and lock.identity != but:
         raise UpgradeError(
             f"an upgrade of the job is under way ({lock.identity})",
-            fix=f"let it come to its end first: `tidemark upgrade {job}`, or `tidemark upgrade {job} --abort`",
+            fix=f"finish or abort it first: `tidemark upgrade {job}`, or `tidemark upgrade {job} --abort`",
             job=job,
         )

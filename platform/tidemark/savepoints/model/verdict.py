@@ -1,4 +1,4 @@
-"""What becomes of stored state and positions when a job goes on from them: a verdict on each operator and source, with all findings."""
+"""Whether a job can resume from stored state and positions: a verdict on each operator and source, with all findings."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Fit = Literal["compatible", "migrates", "incompatible"]
 Status = Literal["compatible", "migrates", "incompatible", "new", "dropped"]
 
 
-_STRANGER: Final = "nothing that is stored under this name is of this job: is it another job of the same name?"
+_STRANGER: Final = "none of the state stored under this name belongs to this job: is it another job of the same name?"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that differs: what, what would be lost by it, and what to do. Nothing is lost and to be done where it fits."""
+    """One difference: what it is, what it would lose, and what to do; the last two are empty if it fits."""
 
     what: str
     fit: Fit
@@ -33,10 +33,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class Rewrite:
-    """How the columns of an operator's state change, by their names in state files; nothing that it names is the engine's own.
+    """How the columns of an operator's state change, by their names in state files; names no internal columns of the engine.
 
-    ``renamed``: new names by old ones. ``dropped``: what is left behind. ``widened``: Spark's JSON of the new types by new names, where the
-    graph or Spark told it. ``added``: columns that are new, in order. ``without_function``: what a window function kept goes.
+    ``renamed``: new names by old ones. ``dropped``: columns that are dropped. ``widened``: Spark's JSON of the new types by new names,
+    where the graph or Spark infers them. ``added``: new columns, in order. ``without_function``: a window function's state is dropped.
     """
 
     renamed: Mapping[str, str] = field(default_factory=dict)
@@ -53,10 +53,10 @@ class Rewrite:
 
 @dataclass(frozen=True)
 class OperatorVerdict:
-    """On one operator.
+    """The verdict on one operator.
 
-    ``uid`` is the job's, of what is dropped the stored one; ``stored`` is the stored one, None for a new operator. ``left`` says that
-    what is dropped is meant to be.
+    ``uid`` is the job's, or the stored one if the state is dropped; ``stored`` is the stored one, None for a new operator. ``left`` says
+    that the state is dropped on purpose.
     """
 
     uid: str
@@ -68,13 +68,13 @@ class OperatorVerdict:
 
     @property
     def fits(self) -> bool:
-        """Whether a job may go on so."""
+        """Whether a job may resume with it."""
         return self.status in {"compatible", "migrates", "new"} or (self.status == "dropped" and self.left)
 
 
 @dataclass(frozen=True)
 class SourceVerdict:
-    """On one source, by its name; ``left`` says that a dropped position is meant to be."""
+    """The verdict on one source, by its name; ``left`` says that its position is dropped on purpose."""
 
     name: str
     status: Status
@@ -83,13 +83,13 @@ class SourceVerdict:
 
     @property
     def fits(self) -> bool:
-        """Whether a job may go on so."""
+        """Whether a job may resume with it."""
         return self.status in {"compatible", "new"} or (self.status == "dropped" and self.left)
 
 
 @dataclass(frozen=True)
 class OutputVerdict:
-    """On one output whose place holds something already: ``migrates`` where its table gets columns, ``unknown`` where nobody could look.
+    """The verdict on one output whose place is not empty: ``migrates`` if its table gets columns, ``unknown`` if it cannot be read.
 
     ``sink`` is ``delta`` or ``parquet``, ``place`` where the table or folder is.
     """
@@ -102,31 +102,31 @@ class OutputVerdict:
 
     @property
     def fits(self) -> bool:
-        """Whether rows may go there, as far as is known."""
+        """Whether rows may be written there, as far as is known."""
         return self.status != "incompatible"
 
     @property
     def noun(self) -> str:
-        """What is at the place, for a message that names it next."""
+        """``the table at`` or ``the files in``, for a message that names the place next."""
         return "the table at" if self.sink == "delta" else "the files in"
 
     @property
     def blockers(self) -> tuple[Finding, ...]:
-        """The findings that stand against it."""
+        """The findings that block it."""
         return tuple(finding for finding in self.findings if finding.fit == "incompatible")
 
     @property
     def reasons(self) -> str:
-        """What stands against it, in words."""
+        """The blockers, in words."""
         return "; ".join(finding.what for finding in self.blockers)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """On a job that is to go on from an epoch, of this job or of another one.
+    """The verdict on a job that is to resume from an epoch, of this job or of another one.
 
-    ``job`` is the name of the job that goes on; ``lineage`` and ``epoch`` say from where. ``outputs`` are those whose places hold
-    something already.
+    ``job`` is the name of the job that resumes; ``lineage`` and ``epoch`` say from where. ``outputs`` are those whose places are not
+    empty.
     """
 
     job: str
@@ -138,7 +138,7 @@ class Verdict:
 
     @property
     def status(self) -> Fit:
-        """The worst of all."""
+        """The worst status of all verdicts."""
         fits = (all(each.fits for each in self.operators), all(each.fits for each in self.sources), all(each.fits for each in self.outputs))
         if not all(fits):
             return "incompatible"
@@ -147,22 +147,22 @@ class Verdict:
 
     @property
     def shares_nothing(self) -> bool:
-        """Whether nothing that is stored belongs to anything in the job, as of two jobs that share a name."""
+        """Whether no stored state or position belongs to the job, as with two jobs that share a name."""
         statuses = {*(each.status for each in self.operators), *(each.status for each in self.sources)}
         return bool(self.sources) and "dropped" in statuses and statuses <= {"new", "dropped"}
 
     @property
     def rewrites(self) -> bool:
-        """Whether the state of an operator is written anew."""
+        """Whether the state of an operator has to be rewritten."""
         return any(each.status == "migrates" for each in self.operators)
 
     @property
     def fits(self) -> bool:
-        """Whether the job may go on."""
+        """Whether the job may resume."""
         return self.status != "incompatible"
 
     def operator(self, uid: str) -> OperatorVerdict:
-        """Return the verdict on an operator, by the job's uid; of what is dropped, by the stored one.
+        """Return the verdict on an operator by the job's uid, or by the stored one if its state is dropped.
 
         Raises:
             KeyError: neither has such an operator.
@@ -171,14 +171,14 @@ class Verdict:
         return found[uid]
 
     def require(self, *, by_options: bool = False) -> None:
-        """Make sure that the job may go on.
+        """Make sure that the job may resume.
 
         Args:
             by_options: fixes name options alone, of a command that takes them and has its savepoint.
 
         Raises:
-            StateMismatchError: it may not; the message has every finding that stands against it.
-            SinkError: nothing but what is at the outputs' places stands against it.
+            StateMismatchError: it may not; the message has every finding that blocks it.
+            SinkError: only tables or folders at the outputs' places block it.
         """
         blockers = list(self._blockers())
         refused = [each for each in self.outputs if not each.fits]
@@ -201,7 +201,7 @@ class Verdict:
         )
 
     def text(self) -> str:
-        """Return the verdict for a terminal: a line for each operator, source, and output with something to say; one for each finding."""
+        """Return the verdict for a terminal: a line for each operator, source, and output with findings; one for each finding."""
         shown = [("operator", each) for each in self.operators] + [("source", each) for each in self.sources]
         lines = [f"job {self.job!r} against epoch {self.epoch} of lineage {self.lineage}: {self.status}"]
         if self.shares_nothing and not self.fits:
@@ -209,7 +209,7 @@ class Verdict:
         with_findings = [output for output in self.outputs if output.findings]
         width = max((*(len(_name(each)) for _, each in shown), *(len(output.name) for output in with_findings)), default=0)
         for kind, each in shown:
-            status = f"{each.status}, left behind" if each.left else each.status
+            status = f"{each.status} as requested" if each.left else each.status
             lines.append(f"  {kind:8}  {_name(each):{width}}  {status}")
             lines += [f"    {finding.text()}" for finding in each.findings]
         for output in with_findings:
@@ -227,7 +227,7 @@ class Verdict:
 
 
 def incompatible_outputs_error(outputs: Sequence[OutputVerdict], *, job: str | None = None, file: str = "") -> SinkError:
-    """Return the error that says why the rows of some outputs cannot go where they are to; ``file`` is one that was looked at."""
+    """Return the error that says why the rows of some outputs cannot be written to their places; ``file`` is one that was read."""
     first = outputs[0] if len(outputs) == 1 else None
     return SinkError(
         "; ".join(f"output {each.name!r} does not fit {each.noun} {each.place}: {each.reasons}" for each in outputs),

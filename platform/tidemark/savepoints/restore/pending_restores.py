@@ -1,7 +1,7 @@
-"""Restores that a spec asks for and no driver has made yet: their savepoint is held meanwhile, so that retention does not let it go.
+"""Restores that a spec requests and no driver has made yet: a file reference keeps their savepoint from retention until then.
 
-A hold without files lies with the savepoint's job. It comes before the spec, and goes with the restore, or when the spec asks for another;
-in any case after seven days, as the hold of any work that was given up.
+A reference without files lies in the folder of the savepoint's job. It is written before the spec, and removed with the restore, or when
+the spec requests another; in any case after seven days, like a reference of any abandoned work.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from tidemark.state.store.store import JobStore
 
 
 def retain_for(root: JobStore, job: str, restore: Restore, *, now_ms: int) -> None:
-    """Hold the savepoint that a job is to be restored from; one that is not there is found missing by the restore.
+    """Retain the savepoint that a job is to be restored from; if it does not exist, the restore reports that.
 
     Args:
         root: the root store.
-        job: that is to be restored.
-        restore: which.
+        job: the job that is to be restored.
+        restore: the restore request.
         now_ms: the time.
 
     Raises:
@@ -35,7 +35,7 @@ def retain_for(root: JobStore, job: str, restore: Restore, *, now_ms: int) -> No
     if restore.savepoint in Pins(log).names():
         with suppress(FileExistsError):
             FileReferences(log.store).put(FileReference(_name(job, restore), job, now_ms, restore.savepoint, (), lasting=False))
-        # Whoever looked for holds before that one may have let it go since.
+        # A process that listed references before this one was written may have disposed of the savepoint since.
         if restore.savepoint not in Pins(log).names():
             FileReferences(log.store).remove(_name(job, restore))
             raise UnknownSavepointError(
@@ -44,7 +44,7 @@ def retain_for(root: JobStore, job: str, restore: Restore, *, now_ms: int) -> No
 
 
 def release_for(root: JobStore, job: str, restore: Restore) -> None:
-    """Let go of what is held for a restore that was made, or is not asked for any more."""
+    """Release the savepoint of a restore that was made, or is no longer requested."""
     FileReferences(root.at(job_folder(restore.job or job))).remove(_name(job, restore))
 
 

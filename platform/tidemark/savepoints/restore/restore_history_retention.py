@@ -1,7 +1,7 @@
-"""How long the marks of restores are kept: as long as anybody can ask whether that restore was made.
+"""How long the restore history is kept: as long as a driver may ask whether a restore was made.
 
-Who asks is a driver that starts with a spec, or a run that is given a restore, and each time the mark is written anew; so those that
-were not asked for in a long while, with many others since, are of specs that were replaced long ago.
+A driver that starts with a spec, or a run with a restore, asks, and each time the entry is rewritten; so entries that were not asked for
+in a long time, with many others since, are of specs that were replaced long ago.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from tidemark.state.log.joblog import Driver
 from tidemark.state.store.layout import RESTORED, restored_path
 
 MAX_ENTRIES: Final = 100
-"""So many marks are kept of any age: more than there are old generations of a spec that an upgrade could go back to."""
+"""How many entries are kept at any age: more than there are old generations of a spec that an upgrade could go back to."""
 
 RETENTION_MS: Final = 30 * 24 * 60 * 60 * 1000
-"""For so long a mark is kept after it was last asked for, however many there are."""
+"""How long an entry is kept after it was last asked for, however many there are."""
 
 
 def expire_restore_history(driver: Driver, kept: KeptEpochs) -> tuple[str, ...]:
-    """Delete marks that nobody asks for any more, and return their paths; called by the driver between epochs, beside the sweep.
+    """Delete expired entries, and return their paths; called by the driver between epochs, with the sweep.
 
     Args:
         driver: of the job.
-        kept: its epochs, read since the driver's last one.
+        kept: the job's epochs, read after the driver's last one.
 
     Raises:
         FencedError: a newer driver has begun; nothing was deleted.
-        CorruptStoreError: a note of a loan is damaged; nothing was deleted.
+        CorruptStoreError: a record of a shared savepoint is damaged; nothing was deleted.
     """
     folder, now = driver.log.store, driver.log.clock.now_ms()
     newest_first = sorted(folder.list(RESTORED), key=lambda file: (-file.last_modified_ms, file.path))

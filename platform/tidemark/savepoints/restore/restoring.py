@@ -1,4 +1,4 @@
-"""Making a restore: the first record of a new lineage, appended under the term of whoever drives the job."""
+"""Making a restore: the first record of a new lineage, appended under the term of the job's driver."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from tidemark.state.store.store import JobStore
 def prepare_restore(
     root: JobStore, driver: Driver, restore: Restore, *, targets: RestoreTargets | None = None, lineage: str | None = None
 ) -> tuple[Savepoint, EpochRecord]:
-    """Return the savepoint, and the record that the lineage would begin with; nothing is written.
+    """Return the savepoint, and the first record of the lineage that the restore would begin; writes nothing.
 
     Args:
         root: the root store.
-        driver: of the job that is to be restored.
-        restore: how.
-        targets: what the job has for state and positions to belong to; None leaves that to the next start.
+        driver: the driver of the job that is to be restored.
+        restore: the restore request.
+        targets: the job's operators and sources; None leaves that check to the next start.
         lineage: the new lineage's token; a new one by default.
 
     Raises:
         UnknownSavepointError: there is no such savepoint.
-        StateMismatchError: it has what nothing in the job claims.
-        DefinitionError: the map of uids names what is not there.
+        StateMismatchError: it has state or positions that nothing in the job claims.
+        DefinitionError: the map of uids names an operator that does not exist.
         CorruptStoreError: the savepoint is damaged.
     """
     log = driver.log
@@ -47,17 +47,17 @@ def prepare_restore(
 
 
 def begin_lineage(driver: Driver, restore: Restore, savepoint: Savepoint, record: EpochRecord) -> EpochRecord:
-    """Append the first record of a lineage, and return it: from then on the job goes on from the savepoint.
+    """Append the first record of a lineage, and return it: from then on the job resumes from the savepoint.
 
     Args:
-        driver: of the job; nobody else may append under its term.
-        restore: what was asked for.
-        savepoint: from which.
+        driver: the job's; no other process may append under its term.
+        restore: the restore request.
+        savepoint: the savepoint that is restored.
         record: as ``prepare_restore`` gave it; its operators may have been migrated since.
 
     Raises:
         FencedError: a newer driver has begun.
-        CorruptStoreError: a file of the savepoint's is missing, or the savepoint was disposed of meanwhile; nothing was appended.
+        CorruptStoreError: a file of the savepoint's is missing, or the savepoint was disposed of since; nothing was appended.
     """
     folder = driver.log.store
     record_restore(folder, driver.last)
@@ -74,10 +74,10 @@ def begin_lineage(driver: Driver, restore: Restore, savepoint: Savepoint, record
 
 
 def require_whole(folder: JobStore, record: EpochRecord) -> None:
-    """Make sure that all is there that a job needs to go on from an epoch: state files, and the copies of the sources' logs.
+    """Make sure that every file that a job needs to resume from an epoch exists: state files, and the copies of the sources' logs.
 
     Args:
-        folder: the store at the folder of the job whose record it is.
+        folder: the store at the folder of the job that owns the record.
         record: of the epoch.
 
     Raises:
@@ -90,12 +90,12 @@ def require_whole(folder: JobStore, record: EpochRecord) -> None:
 
 
 def _require_still_there(driver: Driver, savepoint: Savepoint) -> None:
-    """Make sure that the savepoint kept its files until this job did: from now on holds, or the job's own record, keep them."""
+    """Make sure that the savepoint kept its files until this job did: from now on references, or the job's own record, keep them."""
     try:
         there: Savepoint | None = SavepointStore(driver.log.store.parent, savepoint.job, driver.log.clock).get(savepoint.name)
     except UnknownSavepointError:
         there = None
-    # Another one of its name keeps other files.
+    # A newer savepoint of the same name keeps other files.
     if there is None or (there.taken_at, there.record) != (savepoint.taken_at, savepoint.record):
         raise CorruptStoreError(
             f"savepoint {savepoint.name!r} was disposed of while the job was being restored from it",
@@ -105,7 +105,7 @@ def _require_still_there(driver: Driver, savepoint: Savepoint) -> None:
 
 
 def _copied_logs(home: JobStore, folder: JobStore, record: EpochRecord) -> dict[str, SourceLogRef]:
-    """Copy the sources' own logs, which are small, so that nothing but state lies with another job."""
+    """Copy the sources' own logs, which are small, so that only state is read from another job's folder."""
     return {
         name: SourceLogRef(tuple(_copied(home, folder, name, file, record.lineage) for file in log.files))
         for name, log in record.source_logs.items()

@@ -1,7 +1,7 @@
-"""Loans: what a job that was restored from a savepoint still needs of it, and what it does with it in the end.
+"""Shared savepoints: which files a restored job still needs of its savepoint, and how it releases or disposes of it.
 
-A note lies with the borrower, a hold on the files with each job that they lie with. The note comes first, so that what a crash leaves
-is found again; both go once none of the borrower's epochs names a file of the owner's. A savepoint that was claimed goes then, too.
+A record lies with the restored job, a file reference with each job that owns files. The record is written first, so that a crash leaves
+nothing unknown; both are removed once no epoch of the restored job names an owner's file. A claimed savepoint is disposed of then, too.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ class SharedSavepoint:
     """A savepoint that a job was restored from.
 
     Args:
-        token: of the lineage that began with it; the holds have it in their names.
-        identity: of the restore.
-        job: whose savepoint it is.
+        token: the token of the lineage that began with it, which the file references have in their names.
+        identity: the restore's.
+        job: the job that owns the savepoint.
         savepoint: its name.
-        claim: whether the borrower disposes of it.
-        epoch: that was restored.
-        owners: other jobs that files lie with.
-        at: when, milliseconds.
-        lineage: of the savepoint's epoch.
-        pinned_at: when the savepoint was taken, milliseconds; None in notes of older releases. With the epoch it tells the savepoint
-            from another one of its name.
+        claim: whether the restored job disposes of it.
+        epoch: the restored epoch.
+        owners: other jobs whose files are read.
+        at: the time of the restore, milliseconds.
+        lineage: the lineage of the savepoint's epoch.
+        pinned_at: when the savepoint was taken, milliseconds; None in records of older releases. With the epoch it distinguishes the
+            savepoint from another one of its name.
         disposed: whether a claimed savepoint was disposed of: that is done once.
     """
 
@@ -67,12 +67,12 @@ class SharedSavepoint:
 
 
 def acquire_files(driver: Driver, savepoint: Savepoint, record: EpochRecord, *, claim: bool) -> None:
-    """Keep what a lineage's first record needs of other jobs; called under the driver's term, before the record is appended.
+    """Retain the files of other jobs that a lineage's first record needs; called under the driver's term, before the record is appended.
 
     Args:
-        driver: of the job that is restored.
-        savepoint: from which.
-        record: the first of the lineage.
+        driver: the restored job's.
+        savepoint: the savepoint that is restored.
+        record: the lineage's first record.
         claim: whether the savepoint becomes the job's.
     """
     files = _files_by_owner(record)
@@ -100,28 +100,28 @@ def acquire_files(driver: Driver, savepoint: Savepoint, record: EpochRecord, *, 
 
 
 def shared_savepoints_of(folder: JobStore) -> tuple[SharedSavepoint, ...]:
-    """Return the loans of a job. ``folder`` is the store at its folder.
+    """Return the savepoints that a job shares files with. ``folder`` is the store at the job's folder.
 
     Raises:
-        CorruptStoreError: a note is damaged.
+        CorruptStoreError: a record is damaged.
     """
     found = []
     for file in folder.list(SHARED_SAVEPOINTS):
-        with suppress(FileNotFoundError):  # who has the job now has settled it meanwhile
+        with suppress(FileNotFoundError):  # the job's current driver has released it since
             found.append(_read(folder, file.path))
     return tuple(found)
 
 
 def release_unused(driver: Driver, kept: KeptEpochs) -> None:
-    """Let go of what no epoch needs any more; called by the driver between epochs, beside the sweep.
+    """Release files that no epoch needs any more; called by the driver between epochs, with the sweep.
 
     Args:
         driver: of the job.
-        kept: its epochs, read since the driver's last one.
+        kept: the job's epochs, read after the driver's last one.
 
     Raises:
-        FencedError: a newer driver has begun, which may be just borrowing; nothing was let go.
-        CorruptStoreError: a note or a hold is damaged.
+        FencedError: a newer driver has begun, which may be acquiring files; nothing was released.
+        CorruptStoreError: a record or a file reference is damaged.
     """
     folder = driver.log.store
     all_shared = shared_savepoints_of(folder)
@@ -135,7 +135,7 @@ def release_unused(driver: Driver, kept: KeptEpochs) -> None:
     driver.confirm()
     for shared in all_shared:
         released = [_release(folder, driver.log.job, shared, owner, needed) for owner in shared.owners]
-        # Claimed: it is what the job goes back to as long as the epoch that was restored is not superseded.
+        # Claimed: the job falls back to it as long as the restored epoch is not superseded.
         claimed = shared.claim and not shared.disposed and (shared.token, shared.epoch) in retained
         if shared.claim and not shared.disposed and not claimed and _was_made(folder, shared):
             claimed = not _disposed_of(driver, shared)
@@ -146,7 +146,7 @@ def release_unused(driver: Driver, kept: KeptEpochs) -> None:
 
 
 def release_all(folder: JobStore, job: str) -> None:
-    """Let go of all that a job has borrowed, since the job itself goes. ``folder`` is the store at its folder."""
+    """Release all files that a job shares, since the job itself is deleted. ``folder`` is the store at its folder."""
     for shared in shared_savepoints_of(folder):
         for owner in shared.owners:
             FileReferences(folder.sibling(job_folder(owner))).remove(_reference_name(job, shared.token))
@@ -154,7 +154,7 @@ def release_all(folder: JobStore, job: str) -> None:
 
 
 def _write(folder: JobStore, shared: SharedSavepoint) -> None:
-    """Write the note, unless it is there: a rewind that was killed borrows once more what it has borrowed."""
+    """Write the record, unless it exists: a rewind that was killed and resumed acquires the same files again."""
     path = shared_savepoint_path(shared.token)
     try:
         folder.create(path, encode_envelope(KIND, to_jsonable(shared)))
@@ -164,7 +164,7 @@ def _write(folder: JobStore, shared: SharedSavepoint) -> None:
 
 
 def _read(folder: JobStore, path: str) -> SharedSavepoint:
-    """Return the loan of a note.
+    """Return the shared savepoint of a record.
 
     Raises:
         FileNotFoundError: there is none.
@@ -190,7 +190,7 @@ def _add_reference(references: FileReferences, reference: FileReference) -> None
 
 
 def _disposed_of(driver: Driver, shared: SharedSavepoint) -> bool:
-    """Dispose of a claimed savepoint; returns whether it is gone. One that its own job needs just now is left to a later sweep."""
+    """Dispose of a claimed savepoint; return whether it is disposed of. One that its own job needs now is left to a later sweep."""
     savepoints = SavepointStore(driver.log.store.parent, shared.job, driver.log.clock)
     try:
         there = savepoints.get(shared.savepoint)
@@ -205,13 +205,13 @@ def _disposed_of(driver: Driver, shared: SharedSavepoint) -> bool:
 
 
 def _was_made(folder: JobStore, shared: SharedSavepoint) -> bool:
-    """Say whether the restore was made that a loan was for; what crashed before that claims nothing."""
+    """Return whether the restore of a shared savepoint was made; one that crashed before that claims nothing."""
     entry = read_restore_entry(folder, shared.identity)
     return entry is not None and entry.lineage == shared.token
 
 
 def _release(folder: JobStore, job: str, shared: SharedSavepoint, owner: str, needed: Mapping[str, set[str]]) -> bool:
-    """Remove the hold on an owner's files if none of them is needed; returns whether there is none any more."""
+    """Remove the reference to an owner's files if none of them is needed; return whether none is left."""
     references = FileReferences(folder.sibling(job_folder(owner)))
     reference = references.get(_reference_name(job, shared.token))
     if reference is not None and not needed.get(owner, set()).isdisjoint(reference.files):
@@ -221,7 +221,7 @@ def _release(folder: JobStore, job: str, shared: SharedSavepoint, owner: str, ne
 
 
 def _reference_name(job: str, token: str) -> str:
-    # A job's name may have a hundred letters, as many as a hold's: the token alone tells holds apart.
+    # A job's name may have a hundred letters, as many as a reference's: the token alone distinguishes references.
     return f"fork-{token}-{job}"[:100].rstrip(".-")
 
 

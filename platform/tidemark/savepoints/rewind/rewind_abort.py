@@ -1,8 +1,8 @@
-"""Giving up a rewind that was begun: the job goes on from where it was, as long as no table was put back.
+"""Aborting an unfinished rewind: the job resumes from its newest epoch, provided no table has been reverted.
 
-Who rewinds may be asleep, and wake later. So each table gets a commit first that says that this rewind is given up: a rewind that looks
-before finds it, and one that looked already cannot commit. Every step may be done twice, and until the last one the rewind may be gone on
-with instead.
+The rewinding process may be suspended and wake later. So each table first gets a commit that marks this rewind as aborted: a rewind that
+reads the table after that finds the mark, and one that read it before cannot commit. Every step is idempotent, and until the last one the
+rewind can be resumed instead.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ def abort_rewind(
     upgrade: str = "",
     require: Callable[[], None] = lambda: None,
 ) -> RewindJournal:
-    """Give up the rewind of a job that was begun and is not done; returns what it was to do. No table and no state is changed.
+    """Abort a job's unfinished rewind and return its journal. No table's contents and no state change.
 
     Args:
         root: the root store.
         job: the job's name.
         clock: the time.
-        on_progress: is told of each step.
-        upgrade: the upgrade that gives it up, by its identity.
-        require: raises where it is not to be given up any more; called first, and once more when nobody else can go on with it.
+        on_progress: called with each step, in words.
+        upgrade: the identity of the upgrade that aborts it, if one does.
+        require: raises if the rewind must no longer be aborted; called first, and again once no other process can resume it.
 
     Raises:
-        RewindError: none was begun, or a table was put back already; the rewind can be gone on with then.
-        JobRunningError: who rewinds is alive.
-        UpgradeError: it is a step of an upgrade, which has a way back of its own; or the upgrade that gives it up is over.
-        PublishError: a table cannot be written to; the same command goes on with it.
+        RewindError: no rewind is under way, or a table was reverted already; the rewind can then be resumed.
+        JobRunningError: the rewinding process is alive.
+        UpgradeError: it is a step of an upgrade, which has its own way back; or the upgrade that aborts it has ended.
+        PublishError: a table cannot be written to; the same command continues the abort.
         SinkError: a table cannot be read.
     """
     log = JobLog(root.at(job_folder(job)), job, clock)
@@ -56,7 +56,7 @@ def abort_rewind(
     _require(folder, job)
     require()
     require_no_upgrade(folder, job, but=upgrade)
-    driver = log.acquire(current_owner("rewind"), instead="let that go on: what is half done is not given up while somebody does it")
+    driver = log.acquire(current_owner("rewind"), instead="let that finish: a rewind is not aborted while its process runs")
     try:
         require()
         require_no_upgrade(folder, job, but=upgrade)
@@ -71,9 +71,9 @@ def abort_rewind(
             if reason is not None:
                 raise _refused(journal, [reason], job)
             crash_point("rewind-table-kept")
-        # Not the note of somebody who came after: who slept until now does nothing more.
+        # A process that was suspended until now must not remove the journal of a later rewind.
         driver.confirm()
-        # In this order: a rewind whose note is there may be gone on with, and needs what its pin keeps.
+        # In this order: a rewind whose journal exists may be resumed, and needs what its pin keeps.
         remove_rewind(folder, journal.identity)
         crash_point("rewind-note-gone")
         if journal.pin:
@@ -82,21 +82,21 @@ def abort_rewind(
         with suppress(TidemarkError):
             driver.release()
     epoch = f"after epoch {driver.last.epoch}" if driver.last is not None else "from its beginning"
-    on_progress(f"the rewind to {journal.savepoint} is given up: no table was put back, and {job} goes on {epoch}")
+    on_progress(f"the rewind to {journal.savepoint} is aborted: no table was reverted, and {job} resumes {epoch}")
     return journal
 
 
 def _require(folder: JobStore, job: str) -> RewindJournal:
     journal = read_rewind(folder)
     if journal is None:
-        raise RewindError("no rewind of the job is under way", fix="nothing is to be given up; see `tidemark status`", job=job)
+        raise RewindError("no rewind of the job is under way", fix="there is nothing to abort; see `tidemark status`", job=job)
     return journal
 
 
 def _require_nothing_applied(journal: RewindJournal, head: EpochRecord | None, job: str) -> None:
-    """Make sure that nothing of the rewind can be seen yet, and name all that can."""
+    """Make sure that no effect of the rewind is visible yet; the error names every one that is."""
     if head is not None and head.restored is not None and head.restored.identity == journal.identity:
-        raise _refused(journal, ["tables and state are put back already, only its note is left"], job)
+        raise _refused(journal, ["tables and state are reverted already, only its journal is left"], job)
     found = (applied_change(output, version, journal, head) for output, version in journal.tables.items())
     reasons = [reason for reason in found if reason is not None]
     if reasons:
@@ -105,9 +105,9 @@ def _require_nothing_applied(journal: RewindJournal, head: EpochRecord | None, j
 
 def _refused(journal: RewindJournal, reasons: list[str], job: str) -> RewindError:
     return RewindError(
-        f"the rewind to savepoint {journal.savepoint!r} cannot be given up any more: {'; '.join(reasons)}",
-        fix=f"let it go on to its end (`tidemark rewind {job} --to {journal.savepoint}`); "
-        "the savepoint that it took of what there was before is the way back",
+        f"the rewind to savepoint {journal.savepoint!r} can no longer be aborted: {'; '.join(reasons)}",
+        fix=f"finish it (`tidemark rewind {job} --to {journal.savepoint}`); "
+        "to undo it, rewind to the savepoint that it took of the state before",
         job=job,
         epoch=journal.epoch,
     )

@@ -1,4 +1,4 @@
-"""What a rewind would do, and why it may not: found out before anything is written."""
+"""What a rewind would do, and what blocks it: worked out before anything is written."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from tidemark.state.log.records import EpochRecord, OutputRecord
 from tidemark.state.store.store import JobStore
 
 NOT_REVERTED = {
-    "parquet": "files that were written since stay in the folder, and their rows come again",
+    "parquet": "files that were written since stay in the folder, and their rows are written again",
     "console": "what was printed stays printed",
-    "memory": "it lives within one process and begins anew with it",
+    "memory": "it lives within one process and starts empty in the next",
 }
 
 
-FOREIGN_COMMITS = "versions of somebody else's since"
+FOREIGN_COMMITS = "newer versions by other writers"
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,12 @@ class RewindPlan:
         savepoint: its name.
         epoch: the savepoint's.
         from_epoch: the job's newest epoch.
-        tables: the versions that the Delta tables are put back to, by output; a former table under a name of its own, as in the note.
-        changed: tables that are not at that version's content now; the others need nothing.
-        left: outputs that cannot be put back, and what that means.
-        refusals: why it may not be done; empty where it may.
-        unpublished: outputs whose tables do not show the newest epoch yet, which is committed; it is published before anything is done,
-            since it could not be afterwards, and the way back leads to it.
+        tables: the versions that the Delta tables are reverted to, by output; a former table has its own name, as in the journal.
+        changed: tables whose content differs from that version now; the others need nothing.
+        left: outputs that cannot be reverted, and what that means.
+        refusals: why the rewind is refused; empty if it is possible.
+        unpublished: outputs whose tables do not show the newest epoch yet, which is committed; it is published first, since it could not
+            be afterwards, and undoing the rewind leads back to it.
     """
 
     savepoint: str
@@ -67,15 +67,15 @@ def plan_rewind(
     between: Iterable[EpochRecord] = (),
     although_unpublished: bool = False,
 ) -> RewindPlan:
-    """Return what putting a job back to a savepoint comes to.
+    """Return what rewinding a job to a savepoint would do.
 
     Args:
-        savepoint: the job's own.
-        head: its newest epoch.
+        savepoint: one of the job's own.
+        head: the job's newest epoch.
         later: lineages of the job that came after the savepoint's epoch.
         now_ms: the time.
-        between: epochs that came after the savepoint's, as far as they are known; tables that were outputs then are put back, too.
-        although_unpublished: whether tables need not show the newest epoch: a driver is just about to publish it, or nobody wants it back.
+        between: epochs that came after the savepoint's, as far as they are known; tables that were outputs then are reverted, too.
+        although_unpublished: whether tables need not show the newest epoch: a driver is about to publish it, or its rows may be dropped.
 
     Raises:
         SinkError: a table cannot be read.
@@ -92,13 +92,13 @@ def plan_rewind(
         if output.sink != "delta" or output.location is None:
             continue
         table = open_table(name, output.location)
-        # What a table has lost is no epoch that can still be published: a start refuses it.
+        # An epoch that a table has lost can no longer be published: a start refuses it.
         if not although_unpublished and _is_unpublished(table, name, head) and lost_of_record(head, name, only=False) is None:
             unpublished.append(name)
         elif version is None:
             refusals += _unversioned(name, output.location, table, stored)
         if version is not None:
-            # Another job may have been given the place since.
+            # Another job may write to the place by now.
             own = {stored.lineage, *later.names} if name.endswith(FORMER) else None
             reasons, moved = _obstacles(name, version, table, savepoint.job, own)
             refusals += reasons
@@ -116,23 +116,23 @@ def plan_rewind(
 
 
 def _why_not_reverted(stored: EpochRecord, head: EpochRecord, name: str, output: OutputRecord) -> str:
-    """Return what it means that an output is not put back; a folder that lost files of the savepoint's is refused by the next start."""
+    """Return what it means that an output is not reverted; the next start refuses a folder that lost files of the savepoint's."""
     meaning = NOT_REVERTED.get(output.sink, "it is no table")
-    # The newest epoch is published first, where it is not.
+    # An unpublished newest epoch is published first.
     lost = folder_lost(stored, name, published=(stored.lineage, stored.epoch) != (head.lineage, head.epoch))
     if lost is None:
         return meaning
     gap = f"the folder {stored.outputs[name].location} no longer holds all that was published to it up to epoch {stored.epoch}"
-    return f"{meaning}; and {gap}: {lost.why}; the next start refuses that (TM302) unless it is told what to do about it"
+    return f"{meaning}; and {gap}: {lost.why}; the next start refuses that (TM302) unless it is started with `--missing-epochs`"
 
 
 def content_commits(commits: Iterable[Commit]) -> list[Commit]:
-    """Return commits of a table but those that changed nothing of what it says."""
+    """Return the commits of a table that changed its contents."""
     return [commit for commit in commits if commit.epoch is not None or commit.foreign]
 
 
 def effective_commits(commits: Iterable[Commit]) -> list[Commit]:
-    """Return commits of a table, newest first, without those that somebody undid since by a RESTORE to a version before them."""
+    """Return commits of a table, newest first, without those undone since by a RESTORE to a version before them."""
     found: list[Commit] = []
     for commit in commits:
         later = found[-1].restored if found else None
@@ -142,17 +142,17 @@ def effective_commits(commits: Iterable[Commit]) -> list[Commit]:
 
 
 def commits_since(version: TableVersion, newest: int) -> list[Commit]:
-    """Return all commits of a table after a version, newest first; one whose entry is gone ends the list."""
+    """Return all commits of a table after a version, newest first; the list ends at the first whose entry was deleted."""
     return list(takewhile(lambda commit: commit.version > version.version, commits_back(version.location, newest)))
 
 
 def has_missing_commits(version: TableVersion, newest: int, since: Sequence[Commit]) -> bool:
-    """Say whether commits since a version are missing: their entries are gone, so that nobody can tell what they did."""
+    """Return whether entries of commits since a version were deleted, so that what they changed is unknown."""
     return len(since) < newest - version.version
 
 
 def _with_former_tables(savepoint: Savepoint, head: EpochRecord) -> Savepoint:
-    """Return a savepoint in which the tables of outputs that lie elsewhere now, or are no tables, have names of their own."""
+    """Return a savepoint in which the tables of outputs that now lie elsewhere, or are no tables, have separate names."""
     outputs, tables = dict(savepoint.record.outputs), dict(savepoint.info.tables)
     for name, now in head.outputs.items():
         then = outputs.get(name)
@@ -184,7 +184,7 @@ def _former_outputs(between: Iterable[EpochRecord], outputs: Mapping[str, Output
 def _version_of_former(
     name: str, output: OutputRecord, savepoint: Savepoint, later: LaterLineages, *, now_ms: int
 ) -> TableVersion | str | None:
-    """Return the version that a table of ``_former_outputs`` is put back to, why it cannot be, or None where there is nothing to do."""
+    """Return the version that a table of ``_former_outputs`` is reverted to, why it cannot be, or None if there is nothing to do."""
     stored = savepoint.record
     try:
         table = open_table(name, str(output.location))
@@ -204,41 +204,41 @@ def _lies_at(output: OutputRecord, place: str) -> bool:
 
 
 def _is_unpublished(table: DeltaTable | None, name: str, head: EpochRecord) -> bool:
-    """Say whether the newest epoch has rows for an output that its table, which need not be there yet, does not show."""
+    """Return whether the newest epoch has rows for an output that its table, which need not exist yet, does not show."""
     if table is None:
         return name in head.outputs and bool(head.outputs[name].files)
     return not shows(table, name, head)
 
 
 def _unversioned(name: str, location: str, table: DeltaTable | None, stored: EpochRecord) -> list[str]:
-    """Return why an output is not to be left alone for which no version is known that shows the savepoint's epoch."""
+    """Return why an output without a known version that shows the savepoint's epoch blocks the rewind."""
     if table is not None:
         wanted = f"epoch {stored.epoch} with all before it and nothing later"
         return [f"output {name!r}: no version of the table at {location} is known to show {wanted}"]
     if name not in stored.outputs or not stored.outputs[name].files:
         return []
-    # Its rows would never be shown; or whoever stopped before it published them would show them after all.
+    # Its rows would never be shown; or a driver that stopped before it published them would publish them after all.
     return [f"output {name!r}: epoch {stored.epoch} has rows for it, and there is no table at {location}"]
 
 
 def _obstacles(name: str, version: TableVersion, table: DeltaTable | None, job: str, own: Collection[str] | None) -> tuple[list[str], bool]:
-    """Return why a table cannot be put back to a version, and whether it says anything else now.
+    """Return why a table cannot be reverted to a version, and whether its contents differ from it now.
 
     Args:
         name: of the output.
         version: of the table.
-        table: at its newest version, None where it is gone.
-        job: that is to be put back.
-        own: the lineages of that job that may have written to it since; None for any.
+        table: at its newest version, None if it does not exist.
+        job: the job to rewind.
+        own: the lineages of that job that may have written to the table since; None for any.
     """
     place = f"output {name!r}: the table at {version.location}"
     if table is None:
-        return [f"{place} is gone"], False
+        return [f"{place} no longer exists"], False
     newest = table.version()
     if version.table is not None and str(table.metadata().id) != version.table:
-        return [f"{place} is another one than that of the savepoint: it was made anew"], False
+        return [f"{place} is not the savepoint's: it was recreated"], False
     if newest < version.version:
-        return [f"{place} is at version {newest}, which comes before version {version.version}: it was made anew"], False
+        return [f"{place} is at version {newest}, which comes before version {version.version}: it was recreated"], False
     commits = commits_since(version, newest)
     since = content_commits(effective_commits(commits))
     theirs = [commit for commit in since if not commit.keeps(version.version)]

@@ -1,7 +1,7 @@
-"""What a rewind does to a Delta table: it puts the table back, and closes it to what the lineage that ends there has not published yet.
+"""What a rewind does to a Delta table: it reverts the table, and fences it against epochs that the ended lineage has not published yet.
 
-A driver may have stopped between the commit of an epoch and its publication, and wake long after the rewind. So the transaction by which
-it would know that epoch as published is written by the rewind.
+A driver may be suspended between the commit of an epoch and its publication, and wake long after the rewind. So the rewind writes the
+transaction by which that driver recognizes the epoch as published.
 """
 
 from __future__ import annotations
@@ -23,39 +23,39 @@ from tidemark.state.log.records import EpochRecord
 
 
 def revert_table(job: str, output: str, version: TableVersion, journal: RewindJournal) -> bool:
-    """Put a table of a job's back, unless that was done; returns whether it had to be.
+    """Revert one of a job's tables, unless that was done already; return whether it had to be.
 
     Raises:
-        RewindError: the table is gone, somebody else wrote to it since, or the rewind was given up.
-        PublishError: it could not be put back now.
+        RewindError: the table does not exist, another writer changed it since, or the rewind was aborted.
+        PublishError: it could not be reverted now.
     """
     table = open_table(output, version.location)
     if table is None:
         raise RewindError(
-            f"the table of output {output!r} is gone in the middle of a rewind",
-            fix="put it back, and give the same command again",
+            f"the table of output {output!r} was deleted during a rewind",
+            fix="restore it, and give the same command again",
             uid=output,
             place=version.location,
         )
     after = commits_since(version, table.version())
     if any(_was_aborted_since(commit, journal) for commit in after):
-        raise RewindError("the rewind was given up meanwhile", fix="begin it anew if it is wanted", uid=output, place=version.location)
-    # Of one that needed nothing the commit that closes it tells, or what the job has published since: who slept may come late.
+        raise RewindError("the rewind was aborted by another process", fix="begin it again if wanted", uid=output, place=version.location)
+    # For a table that needed nothing: the fencing commit shows it, or what the job published since, as a suspended process may be late.
     if any(commit.lineage == journal.lineage or commit.tags.get(REWIND) == journal.identity for commit in after):
         return False
     since = content_commits(effective_commits(after))
     if has_missing_commits(version, table.version(), after):
         raise RewindError(
-            f"the table of output {output!r} does not tell any more what was done to it: its log was cleaned up",
-            fix="put the entries of its log back from a backup, or write a version of the table (Delta's RESTORE) that has what it had "
+            f"the Delta log of output {output!r} no longer covers the rewind: its entries were deleted",
+            fix="restore the entries of its log from a backup, or write a version of the table (Delta's RESTORE) that has what it had "
             f"at version {version.version}; nothing of the rewind is lost",
             uid=output,
             place=version.location,
         )
     if foreign := [commit for commit in since if (commit.foreign and not commit.keeps(version.version)) or commit.of_other(job)]:
         raise RewindError(
-            f"somebody else wrote version {foreign[0].version} of the table of output {output!r} while the rewind was under way",
-            fix=f"undo that (Delta's RESTORE to version {foreign[-1].version - 1}), see that nobody writes there, and give the same "
+            f"another writer wrote version {foreign[0].version} of the table of output {output!r} while the rewind was under way",
+            fix=f"undo that (Delta's RESTORE to version {foreign[-1].version - 1}), stop all other writers, and give the same "
             "command again",
             uid=output,
             place=version.location,
@@ -74,8 +74,8 @@ def revert_table(job: str, output: str, version: TableVersion, journal: RewindJo
     except (DeltaError, OSError) as error:
         text = redacted(str(error)).splitlines()
         raise PublishError(
-            f"the table of output {output!r} could not be put back to version {version.version}: {text[0] if text else 'no reason given'}",
-            fix="mend the table's place (space, permission, network) and give the same command again: it goes on where it stopped",
+            f"the table of output {output!r} could not be reverted to version {version.version}: {text[0] if text else 'no reason given'}",
+            fix="repair the table's place (space, permission, network) and give the same command again: it resumes where it stopped",
             uid=output,
             place=version.location,
         ) from without_secrets(error)
@@ -83,25 +83,25 @@ def revert_table(job: str, output: str, version: TableVersion, journal: RewindJo
 
 
 def applied_change(output: str, version: TableVersion, journal: RewindJournal, head: EpochRecord | None) -> str | None:
-    """Return what a rewind did to a table already that cannot be undone, None where that is nothing.
+    """Return what a rewind already did to a table that cannot be undone, None if nothing.
 
     Args:
-        output: of the job.
-        version: that the table is to be put back to.
-        journal: of the rewind.
+        output: the name of the job's output.
+        version: the version that the table is to be reverted to.
+        journal: the rewind's journal.
         head: the job's newest epoch.
 
     Raises:
         SinkError: the table cannot be read.
     """
     table = open_table(output, version.location)
-    return _applied_change(table, output, version, journal, head) if table is not None else f"the table of output {output!r} is gone"
+    return _applied_change(table, output, version, journal, head) if table is not None else f"the table of output {output!r} was deleted"
 
 
 def fence_aborted_rewind(
     output: str, version: TableVersion, journal: RewindJournal, head: EpochRecord | None, *, tries: int = 3
 ) -> str | None:
-    """Commit to a table that the rewind is given up, so that one that is asleep does nothing to it; returns what ``applied_change`` does.
+    """Commit to a table that the rewind is aborted, so that a suspended one cannot change it; returns what ``applied_change`` does.
 
     Raises:
         SinkError: the table cannot be read.
@@ -118,7 +118,7 @@ def fence_aborted_rewind(
     except (DeltaError, OSError) as error:
         if tries == 1:
             raise _not_written(output, version, error) from without_secrets(error)
-        # Who rewinds may have been faster: look again.
+        # The rewinding process may have been faster: check again.
         return fence_aborted_rewind(output, version, journal, head, tries=tries - 1)
     return None
 
@@ -127,7 +127,7 @@ def _not_written(output: str, version: TableVersion, error: Exception) -> Publis
     text = redacted(str(error)).splitlines()
     return PublishError(
         f"the table of output {output!r} cannot be written to: {text[0] if text else 'no reason given'}",
-        fix="mend the table's place (space, permission, network) and give the same command again",
+        fix="repair the table's place (space, permission, network) and give the same command again",
         uid=output,
         place=version.location,
     )
@@ -137,26 +137,26 @@ def _applied_change(table: DeltaTable, output: str, version: TableVersion, journ
     newest = table.version()
     after = commits_since(version, newest)
     if has_missing_commits(version, newest, after):
-        return f"the table of output {output!r} does not tell any more what was done to it: its log was cleaned up"
+        return f"the Delta log of output {output!r} no longer covers the rewind: its entries were deleted"
     own = [commit for commit in after if commit.tags.get(REWIND) == journal.identity]
     if any(commit.lineage is not None for commit in own):
-        return f"the table of output {output!r} is put back already, to version {version.version}"
+        return f"the table of output {output!r} is reverted already, to version {version.version}"
     # The newest epoch has rows for the place that an output has now; a former one showed all before it had another.
     staged = not output.endswith(FORMER) and (head is None or output not in head.outputs or bool(head.outputs[output].files))
     if own and staged:
         epoch = f"epoch {journal.ended.epoch}" if journal.ended is not None else "the newest epoch"
-        return f"the table of output {output!r} is closed to {epoch} already, which it does not show yet"
+        return f"the table of output {output!r} is fenced against {epoch} already, which it does not show yet"
     return None
 
 
 def _was_aborted_since(commit: Commit, journal: RewindJournal) -> bool:
-    """Say whether a commit gives a rewind up, and whoever goes on with it now did not know."""
+    """Return whether a commit aborts a rewind after the process that resumes it read the journal."""
     identity, _, number = commit.tags.get(GIVEN_UP, "").rpartition("/")
     return identity == journal.identity and int(number) > journal.tries
 
 
 def _current_transaction(table: DeltaTable, output: str, journal: RewindJournal) -> Transaction | None:
-    """Return the transaction by which a table is closed, as it stands now: of two who commit it at once one fails."""
+    """Return the table's current fencing transaction: of two processes that commit it at once, one fails."""
     closing = _closing(output, journal)
     if closing is None:
         return None
@@ -165,7 +165,7 @@ def _current_transaction(table: DeltaTable, output: str, journal: RewindJournal)
 
 
 def _close(table: DeltaTable, output: str, journal: RewindJournal) -> None:
-    """Commit the transaction alone to a table that needs nothing else, if it does not have it."""
+    """Commit only the fencing transaction to a table that needs nothing else, if it does not have it."""
     closing = _closing(output, journal)
     if closing is None:
         return
@@ -175,7 +175,7 @@ def _close(table: DeltaTable, output: str, journal: RewindJournal) -> None:
 
 
 def _commit_nothing(table: DeltaTable, tags: Mapping[str, str], transaction: Transaction | None) -> None:
-    """Make a commit that changes nothing of what a table says."""
+    """Make a commit that does not change a table's contents."""
     table.create_write_transaction(
         actions=[],
         mode="append",
@@ -189,5 +189,5 @@ def _commit_nothing(table: DeltaTable, tags: Mapping[str, str], transaction: Tra
 
 
 def _closing(output: str, journal: RewindJournal) -> Transaction | None:
-    """Return the transaction of the last epoch that goes, as its publication has it; None where an older release began the rewind."""
+    """Return the transaction that publishes the newest epoch undone; None if an older release began the rewind."""
     return Transaction(f"{journal.ended.lineage}/{output.partition(FORMER)[0]}", journal.ended.epoch) if journal.ended is not None else None

@@ -1,7 +1,7 @@
-"""Rewinding: a job and its result tables back to a savepoint. Starts no JVM, and needs no code of the job's.
+"""Rewinding a job and its result tables to a savepoint. Starts no JVM, and needs none of the job's code.
 
-What is to be done is written down first (``rewind_journal``), and every step may be done twice: whoever is interrupted is followed by
-somebody who gives the same command. Readers who want all tables of one epoch filter by the epoch that is committed.
+The plan is written first (``rewind_journal``), and every step is idempotent: after an interruption the same command resumes the rewind.
+To read all tables at one epoch, filter by the committed epoch.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ from tidemark.state.store.layout import job_folder
 from tidemark.state.store.store import JobStore
 
 OnProgress = Callable[[str], None]
-"""Is told of each step, in words."""
+"""Called with each step, in words."""
 
 Publish = Callable[[Driver, EpochRecord, Collection[str]], Mapping[str, str]]
-"""Publishes the newest epoch, for the driver that rewinds; with the names of the tables that do not show it yet. Again it does nothing.
+"""Publishes the newest epoch for the driver that rewinds; called with the names of the tables that do not show it yet. Idempotent.
 Returns outputs whose places have lost epochs, and how: to those nothing is published."""
 
 
 def preview_rewind(root: JobStore, job: str, name: str, *, clock: Clock = SYSTEM_CLOCK) -> RewindPlan:
-    """Return what a rewind would do and why it may not; nothing is written, and the job may run.
+    """Return what a rewind would do and what blocks it; writes nothing, and the job may run.
 
-    What a driver that is alive has not published yet does not stand against it: the driver is just about to.
+    An epoch that a live driver has not published yet does not block it: the driver is about to publish it.
 
     Raises:
         UnknownSavepointError: there is no such savepoint.
-        RewindError: the job has no epoch to go back from.
+        RewindError: the job has no epoch to rewind from.
         SinkError: a table cannot be read.
     """
     store = SavepointStore(root, job, clock)
@@ -61,12 +61,12 @@ def preview_rewind(root: JobStore, job: str, name: str, *, clock: Clock = SYSTEM
 
 
 def require_possible(root: JobStore, job: str, name: str, *, clock: Clock = SYSTEM_CLOCK) -> None:
-    """Refuse what ``rewind`` would refuse, as far as it can be told while the job runs; called before the job is stopped for it.
+    """Refuse what ``rewind`` would refuse, as far as it can be checked while the job runs; called before the job is stopped for it.
 
     Raises:
         UpgradeError: an upgrade of the job is under way.
         UnknownSavepointError: there is no such savepoint.
-        RewindError: it may not be done, for the reasons that it lists. Or another rewind is half done.
+        RewindError: it is refused, for the reasons that the error lists. Or another rewind is unfinished.
         SinkError: a table cannot be read.
     """
     folder = root.at(job_folder(job))
@@ -93,44 +93,44 @@ def rewind(
     publish: Publish | None = None,
     require: Callable[[], None] = lambda: None,
 ) -> EpochRecord:
-    """Put a job back to a savepoint, with its Delta tables; or go on with a rewind that was begun. Returns the job's newest epoch.
+    """Rewind a job to a savepoint, with its Delta tables, or resume an unfinished rewind. Returns the job's newest epoch.
 
     Args:
         root: the root store.
         job: the job's name; it must not run.
         name: the savepoint.
-        by: who does it.
-        why: what for.
+        by: the user who rewinds.
+        why: the reason, in words.
         clock: the time.
-        on_progress: is told of each step.
-        upgrade: the upgrade that it is a step of, by its identity.
-        kept: a savepoint that was taken just before; while it is of the newest epoch, no other is taken.
-        although_unpublished: whether rows of the newest epoch that a table does not show yet may be dropped for good.
-        publish: publishes these first, where they may not be dropped; without it they refuse the rewind.
-        require: raises where it is not wanted any more; called first, once more when nobody else can begin, and again when all can see
-            that it was begun and nothing is changed yet: of this one and who decides otherwise one sees the other.
+        on_progress: called with each step, in words.
+        upgrade: the identity of the upgrade that it is a step of, if any.
+        kept: a savepoint that was taken just before; no other is taken if it is of the newest epoch.
+        although_unpublished: whether rows of the newest epoch that a table does not show yet may be dropped.
+        publish: publishes these rows first if they may not be dropped; without it the rewind is refused.
+        require: raises if the rewind is no longer wanted; called first, again once no other process can begin one, and again after the
+            journal is visible and before anything changes, so that of this process and one that decides otherwise one sees the other.
 
     Raises:
-        DefinitionError: who does it or what for holds a secret.
+        DefinitionError: ``by`` or ``why`` holds a secret.
         JobRunningError: a driver of the job is alive.
-        UpgradeError: an upgrade of the job is under way, and this is none of its steps; or the one that it is a step of is over.
+        UpgradeError: an upgrade of the job is under way, and this is none of its steps; or the one that it is a step of has ended.
         UnknownSavepointError: there is no such savepoint.
-        RewindError: it may not be done, for the reasons that it lists; nothing was changed. Or another rewind is half done.
-        PublishError: a table could not be put back; the same command goes on with it.
+        RewindError: it is refused, for the reasons that the error lists; nothing was changed. Or another rewind is unfinished.
+        PublishError: a table could not be reverted; the same command resumes the rewind.
     """
     if not upgrade:
         require_no_secret(job, by=by, why=why)
     log = JobLog(root.at(job_folder(job)), job, clock)
-    # Before anything is written: a name that is no job's must not become one.
+    # Before anything is written: rewinding an unknown name must not create a job.
     _require_head(log.load().epoch, job)
     require()
     require_no_upgrade(log.store, job, but=upgrade)
     driver = log.acquire(
-        current_owner("rewind"), instead=f"let a submitted job be stopped for it: `tidemark rewind {job} --to {name} --stop`"
+        current_owner("rewind"), instead=f"have a submitted job stopped for it: `tidemark rewind {job} --to {name} --stop`"
     )
     report = on_progress or (lambda _: None)
     try:
-        # Once more: since the first look the job may have gone on, and have been stopped by its owner.
+        # Checked again: since the first check the job may have committed epochs and been stopped by its owner.
         require()
         require_no_upgrade(log.store, job, but=upgrade)
         journal = read_rewind(log.store)
@@ -141,7 +141,7 @@ def rewind(
             _require_wanted(driver, journal, require, upgrade)
         else:
             _require_same(log.store, journal, name, job)
-            report(f"going on with the rewind to {name} that was begun")
+            report(f"resuming the rewind to {name}")
         for output, version in journal.tables.items():
             driver.beat()
             if revert_table(job, output, version, journal):
@@ -150,13 +150,13 @@ def rewind(
         crash_point("rewind-tables-back")
         head = _restored(root, driver, journal)
         crash_point("rewind-restored")
-        # Who slept until now must not touch what somebody does who came after.
+        # A process that was suspended until now must not touch a later rewind.
         driver.confirm()
         write_rewound(root, head)
         if journal.pin:
             Pins(log).remove(journal.pin)
         remove_rewind(log.store, journal.identity)
-        report(f"{job} goes on after epoch {head.epoch}, as lineage {head.lineage}")
+        report(f"{job} resumes after epoch {head.epoch}, as lineage {head.lineage}")
         return head
     finally:
         with suppress(TidemarkError):
@@ -166,7 +166,7 @@ def rewind(
 def _possible(
     store: SavepointStore, driver: Driver, name: str, *, report: OnProgress, although_unpublished: bool, publish: Publish | None
 ) -> RewindPlan:
-    """Return what is to be done, once it may be: what is committed and not shown yet is published before."""
+    """Return the plan of a rewind that is possible; a committed epoch that tables do not show yet is published first."""
     head = _require_head(driver.last, store.job)
     plan = _plan(store, store.get(name), head, although_unpublished=although_unpublished)
     _require_no_refusal(plan, store.job)
@@ -177,15 +177,15 @@ def _possible(
             lost = publish(driver, head, plan.unpublished)
         except TidemarkError as error:
             raise RewindError(
-                f"epoch {head.epoch} is committed and cannot be published, without which there is no way back to it: {error.what}",
-                fix=f"mend that, and give the command again; nothing was changed ({error.code})",
+                f"epoch {head.epoch} is committed and cannot be published, without which a rewind could not be undone: {error.what}",
+                fix=f"repair that, and give the command again; nothing was changed ({error.code})",
                 job=store.job,
                 epoch=head.epoch,
             ) from error
         for output, what in lost.items():
             report(f"epoch {head.epoch} of output {output} is not published first: {what}")
         plan = _plan(store, store.get(name), head, although_unpublished=False)
-        # What a place has lost is no epoch that can still be published, and no reason against going back to where the place is.
+        # An epoch that a place has lost can no longer be published, and does not block a rewind to what the place holds.
         plan = replace(plan, unpublished=tuple(output for output in plan.unpublished if output not in lost))
     refused = tuple(
         f"the table of output {output!r} does not show epoch {head.epoch} yet, which is committed" for output in plan.unpublished
@@ -195,17 +195,17 @@ def _possible(
 
 
 def _begin(store: SavepointStore, driver: Driver, plan: RewindPlan, *, by: str, why: str, kept: str, report: OnProgress) -> RewindJournal:
-    """Keep what there is now, and write down what is to be done."""
+    """Take a savepoint of the newest epoch, and write the journal."""
     name = plan.savepoint
     savepoint, head = store.get(name), _require_head(driver.last, store.job)
     for output, meaning in plan.left.items():
-        report(f"output {output} is not put back: {meaning}")
+        report(f"output {output} is not reverted: {meaning}")
     if not _is_of(store, kept, head):
         before = store.take(kind="before-rewind", by=by, note=why or f"before the rewind to {name}")
-        report(f"savepoint {before.name} keeps what there is now")
+        report(f"savepoint {before.name} keeps the state before the rewind")
     lineage = secrets.token_hex(8)
     pin = f"{IDENTITY}{lineage}"
-    # The savepoint may be disposed of until the note is there: the rewind keeps what it needs itself.
+    # The savepoint may be disposed of until the journal is written: the rewind pins what it needs itself.
     info = replace(savepoint.info, kind="before-rewind", by=by, note=f"kept until the rewind to {name} is done")
     store.pins.copy(name, pin, pinned_at=savepoint.taken_at, record=savepoint.record, about=to_jsonable(info))
     journal = RewindJournal(
@@ -220,19 +220,19 @@ def _begin(store: SavepointStore, driver: Driver, plan: RewindPlan, *, by: str, 
         pin=pin,
         ended=ParentRef(head.lineage, head.epoch),
     )
-    # Who slept since it began its term must not leave a note behind that nobody looks after.
+    # A process that was suspended since its term began must not leave a journal that no process removes.
     driver.confirm()
     if not write_rewind(store.folder, journal):
         store.pins.remove(pin)
         raise RewindError(
-            "another rewind was begun just now", fix="see what it does; then give the command again", job=store.job, epoch=plan.epoch
+            "another rewind was started just now", fix="let it finish, then give the command again", job=store.job, epoch=plan.epoch
         )
     crash_point("rewind-noted")
     return journal
 
 
 def _is_of(store: SavepointStore, name: str, head: EpochRecord) -> bool:
-    """Say whether there is a savepoint of this name, and it is of the newest epoch."""
+    """Return whether there is a savepoint of this name and it is of the newest epoch."""
     if name not in store.pins.names():
         return False
     record = store.get(name).record
@@ -240,13 +240,13 @@ def _is_of(store: SavepointStore, name: str, head: EpochRecord) -> bool:
 
 
 def _require_wanted(driver: Driver, journal: RewindJournal, require: Callable[[], None], upgrade: str) -> None:
-    """Make sure that a rewind that was just begun is wanted still; otherwise it is as if it had not been."""
+    """Make sure that a rewind that was just begun is still wanted; otherwise remove its journal and pin."""
     try:
         require()
         require_no_upgrade(driver.log.store, driver.log.job, but=upgrade)
     except TidemarkError:
         driver.confirm()
-        # In this order: a rewind whose note is there may be gone on with, and needs what its pin keeps.
+        # In this order: a rewind whose journal exists may be resumed, and needs what its pin keeps.
         remove_rewind(driver.log.store, journal.identity)
         Pins(driver.log).remove(journal.pin)
         raise
@@ -267,10 +267,10 @@ def _require_no_refusal(plan: RewindPlan, job: str) -> None:
     if plan.refusals:
         name = plan.savepoint
         others = any(FOREIGN_COMMITS in reason for reason in plan.refusals)
-        undo = " (others' versions: undo them by a RESTORE to the version before them, and make them again afterwards)" if others else ""
+        undo = " (other writers' versions: undo them by a RESTORE to the version before, and write them again afterwards)" if others else ""
         raise RewindError(
-            f"the job cannot be put back to savepoint {name!r} with its tables: {'; '.join(plan.refusals)}",
-            fix=f"mend what is listed{undo}, choose another savepoint, or put back the state alone, which leaves tables as they are: "
+            f"the job cannot be rewound to savepoint {name!r} with its tables: {'; '.join(plan.refusals)}",
+            fix=f"repair what is listed{undo}, choose another savepoint, or restore the state alone, which leaves tables as they are: "
             f"`tidemark run MODULE:JOB --restore {name}`",
             job=job,
             epoch=plan.epoch,
@@ -280,7 +280,7 @@ def _require_no_refusal(plan: RewindPlan, job: str) -> None:
 def _require_same(folder: JobStore, journal: RewindJournal, name: str, job: str) -> None:
     if journal.savepoint != name:
         raise RewindError(
-            f"a rewind of the job to savepoint {journal.savepoint!r} was begun and is not done",
+            f"a rewind of the job to savepoint {journal.savepoint!r} is unfinished",
             fix=how_to_end(folder, job, journal),
             job=job,
         )
@@ -298,7 +298,7 @@ def _restored(root: JobStore, driver: Driver, journal: RewindJournal) -> EpochRe
 
 
 def _at_position(name: str, output: OutputRecord, journal: RewindJournal, stored: EpochRecord) -> OutputRecord:
-    """Return an output with where its table stands now that it is back, so that the job's next start finds it there."""
+    """Return an output with its table's position after the revert, so that the job's next start finds it there."""
     version = journal.tables.get(name)
     table = open_table(name, version.location) if version is not None else None
     if version is None or table is None or version.location != output.location:
@@ -310,5 +310,5 @@ def _at_position(name: str, output: OutputRecord, journal: RewindJournal, stored
 
 def _require_head(head: EpochRecord | None, job: str) -> EpochRecord:
     if head is None:
-        raise RewindError("the job has no epoch to go back from", fix="run it with --restore instead", job=job)
+        raise RewindError("the job has no epoch to rewind from", fix="run it with --restore instead", job=job)
     return head

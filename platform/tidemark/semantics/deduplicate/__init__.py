@@ -1,1 +1,1 @@
-"""Which elements of a key are duplicates, and for how long that is known."""
+"""Deduplication: which elements of a key are duplicates, and how long that state is kept."""

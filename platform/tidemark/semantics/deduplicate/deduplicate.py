@@ -1,9 +1,9 @@
 """Deduplication that keeps the first element: which elements are duplicates, which are late, and when state is dropped.
 
-In an epoch a key's elements go one by one, in order of (event time, source position). One is *late* when ``t + L <= W(n-1)``: what was
-kept of elements that it could repeat may be dropped already. One that is not late is a *duplicate* if it is less than ``within`` away,
-earlier or later, from an element of its key that was kept. Any other is kept, and passed on at once. So ``within`` counts from the element
-that was kept, and duplicates do not prolong it.
+In an epoch a key's elements are processed one by one, in order of (event time, source position). One is *late* when ``t + L <= W(n-1)``:
+the state of elements that it could repeat may be dropped already. One that is not late is a *duplicate* if it is less than ``within``
+away, earlier or later, from an element of its key that was kept. Any other is kept, and emitted at once. So ``within`` counts from the
+element that was kept, and duplicates do not prolong it.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ DeduplicationOutcome = Literal["kept", "duplicates", "late"]
 
 @dataclass(frozen=True)
 class Deduplication:
-    """The rule. ``within_ms`` is at least a millisecond; ``allowed_lateness_ms`` is ``L``: so far behind the watermark elements are judged.
+    """The rule. ``within_ms`` is at least a millisecond; ``allowed_lateness_ms`` is ``L``: how far behind the watermark elements may be.
 
     >>> rule = Deduplication(within_ms=10)
-    >>> [rule.judge(time, kept=(100,), watermark=95) for time in (95, 96, 109, 110)]
+    >>> [rule.outcome_of(time, kept=(100,), watermark=95) for time in (95, 96, 109, 110)]
     ['late', 'duplicates', 'duplicates', 'kept']
     """
 
@@ -30,7 +30,7 @@ class Deduplication:
     allowed_lateness_ms: int = 0
 
     def outcome_of(self, time: int, kept: Iterable[int], watermark: int) -> DeduplicationOutcome:
-        """Return what becomes of an element.
+        """Return the outcome of an element.
 
         Args:
             time: its event time.
@@ -42,11 +42,11 @@ class Deduplication:
         return "duplicates" if any(abs(time - other) < self.within_ms for other in kept) else "kept"
 
     def is_late(self, time: int, watermark: int) -> bool:
-        """Return whether an element comes too late to be judged."""
+        """Return whether an element is too late to be checked for duplicates."""
         return min(time + self.allowed_lateness_ms, MAX_WATERMARK) <= watermark
 
     def last_expired(self, watermark: int) -> int:
-        """Return the greatest time of a kept element of which nothing is needed after an epoch with this watermark, W(n).
+        """Return the greatest time of a kept element that is no longer needed after an epoch with this watermark, W(n).
 
         It is ``W - L - within + 1``: an element that is not late then is ``within`` or more after it.
 
@@ -57,7 +57,7 @@ class Deduplication:
 
 
 class DeduplicationByElement:
-    """The contract written out, one element at a time: for tests to hold the engine against."""
+    """A reference of the contract, one element at a time: tests compare the engine with it."""
 
     def __init__(self, rule: Deduplication) -> None:
         self._rule = rule
@@ -65,7 +65,7 @@ class DeduplicationByElement:
         self._kept: dict[tuple[object, ...], list[int]] = {}
 
     def process(self, key: tuple[object, ...], time: int) -> DeduplicationOutcome:
-        """Take an element, in the contract's order."""
+        """Process an element, in the contract's order."""
         kept = self._kept.get(key, [])
         outcome = self._rule.outcome_of(time, kept, self._watermark)
         if outcome == "kept":
@@ -73,7 +73,7 @@ class DeduplicationByElement:
         return outcome
 
     def advance_watermark(self, watermark: int) -> None:
-        """End the epoch: forget what no later element can repeat."""
+        """End the epoch: drop elements that no later one can repeat."""
         self._watermark = watermark
         last = self._rule.last_expired(watermark)
         held = {key: [time for time in times if time > last] for key, times in self._kept.items()}

@@ -1,1 +1,1 @@
-"""An operator's epoch for one key: elements, functions, evictors, firings."""
+"""One key's epoch of an operator: elements, functions, evictors, firings."""

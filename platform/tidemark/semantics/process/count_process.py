@@ -1,4 +1,4 @@
-"""One key in one epoch, for count windows: groups by number, exact however the input is cut into epochs."""
+"""One key in one epoch, for count windows: groups by number, independent of how the input is cut into epochs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tidemark.semantics.windows.windows import GLOBAL_WINDOW
 class CountKeyEpoch:
     """A ``KeyEpoch`` of count windows. An element's order is its number in the key, from 0.
 
-    A group that is not full at the end of input gives no pane, as in Flink.
+    A group that is not full at the end of input has no pane, as in Flink.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class CountKeyEpoch:
             rows = self._rows(end // self._step - 1, list(group))
             yield FiredPane(GLOBAL_WINDOW, "ON_TIME", end // self._step - 1, max(e.timestamp for e in group), (), rows)
             for _ in rows:
-                pass  # Rows that were not taken: the function runs to its end all the same.
+                pass  # Consume the remaining rows, so that the function runs to its end.
             self._unfired.remove(end)
 
     def state(self) -> str | None:
@@ -97,7 +97,7 @@ class CountKeyEpoch:
         return next_end - self._size <= order < self._state.counted
 
     def deadlines(self) -> Deadlines:
-        """Groups wait for elements only; the end of input forgets them."""
+        """Groups wait for elements only; the end of input drops them."""
         return Deadlines(MAX_WATERMARK if self._state.counted else None, None)
 
     def _rows(self, index: int, group: list[HeldElement]) -> Iterator[object]:

@@ -1,4 +1,4 @@
-"""Evictors: which elements of a window go when it fires, before the function sees them or after. What went is gone for good."""
+"""Evictors: which elements are removed from a window when it fires, before or after the function. Removal is permanent."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ class TimedRow(NamedTuple):
 class Evictor(Protocol):
     """Chooses elements of a window that fires. Immutable; one object serves all keys and windows.
 
-    It is asked once for each pane: before the window function is called, so that this does not see what goes, or after it
+    It is called once for each pane: before the window function, which then does not see the evicted elements, or after it
     (``after``).
     """
 
     @property
     def after(self) -> bool:
-        """Whether elements go after the function has seen them."""
+        """Whether elements are evicted after the function has seen them."""
         ...
 
     def evicted(self, elements: Sequence[TimedRow]) -> frozenset[int]:
-        """Return the places of the elements that go.
+        """Return the places of the elements to evict.
 
         Args:
             elements: all of the window, at least one, in the order in which they arrived.

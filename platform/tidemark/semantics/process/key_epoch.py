@@ -1,4 +1,4 @@
-"""One key in one epoch, for windows of time and global ones: takes elements, asks the trigger, gives panes, keeps what is left."""
+"""One key in one epoch, for windows of time and global ones: processes elements, calls the trigger, emits panes, keeps state."""
 
 from __future__ import annotations
 
@@ -61,11 +61,11 @@ class TimeKeyEpoch:
         self._through = order_of(clock.epoch + 1, 0) - 1
         self._unfired: list[Firing] = []
         self._expired_until = expired_until
-        # They were kept for a greater lateness than is allowed now.
+        # They were kept under a greater lateness than is allowed now.
         self._forget([window for window in state.windows if self._is_over(window)], order_of(clock.epoch, 0) - 1)
 
     def take(self, arrivals: Iterable[Arrival]) -> Iterator[HeldElement | None]:
-        """Put each element into its windows that are not over, and ask the trigger."""
+        """Add each element to its windows that have not expired, and call the trigger."""
         for place, arrival in enumerate(arrivals):
             held = HeldElement(self._clock.element_time(arrival.timestamp), order_of(self._clock.epoch, place), arrival.row)
             taken = False
@@ -81,7 +81,7 @@ class TimeKeyEpoch:
             yield held if taken else None
 
     def close(self) -> tuple[Firing, ...]:
-        """Fire timers and ask for the epoch's end; what was asked for becomes firings."""
+        """Fire timers, call the trigger for the epoch's end, and return the firings."""
         firings = []
         for state in sorted(self._state.windows.values(), key=lambda state: state.window):
             timers = DueTimers(self._trigger, state, self._clock)
@@ -123,24 +123,24 @@ class TimeKeyEpoch:
             self._unfired.remove(firing)
 
     def state(self) -> str | None:
-        """Forget what is over, and write the rest."""
+        """Drop expired windows, and write the rest."""
         if self._unfired:
             raise RuntimeError(f"{len(self._unfired)} windows have fired, but their panes were not taken")
         watermark, kept = self._clock.watermark, self._state
         self._forget([window for window in kept.windows if is_expired(window, self._lateness, watermark)], self._through)
         if not kept.windows:
-            # No stored element is alive: the next one of the key begins a new life.
+            # No stored element is alive: the key's next element begins a new life.
             kept.born, kept.tombstones = self._through + 1, ()
         self._functions.forget_expired(self._lateness, watermark)
         kept.function = self._functions.to_json()
         return write_state(kept)
 
     def holds(self, timestamp: int, order: int) -> bool:
-        """Return whether a window that is left has the element."""
+        """Return whether an open window holds the element."""
         return self._state.holds(timestamp, order)
 
     def deadlines(self) -> Deadlines:
-        """Return the least of all timers and of the times at which windows are over."""
+        """Return the least of all timers and of the times at which windows expire."""
         windows = self._state.windows.values()
         ends = [time for state in windows for time in (cleanup_time(state.window, self._lateness), *state.event)]
         timers = [time for state in windows for time in state.processing]
@@ -150,11 +150,11 @@ class TimeKeyEpoch:
         return Deadlines(MAX_WATERMARK if windows else None, min([*timers, *(end + 1 for end in ends)], default=None))
 
     def _is_over(self, window: Window) -> bool:
-        """Return whether a window takes nothing more; greater lateness does not bring back one that is gone."""
+        """Return whether a window has expired; a greater lateness does not bring an expired one back."""
         return is_late(window, self._lateness, self._clock.before) or due_time(window) <= self._expired_until
 
     def _forget(self, expired: Sequence[Window], through: int) -> None:
-        """Forget windows; what was stored of them up to an order no session takes up again."""
+        """Drop windows; no later session may hold their elements up to this order."""
         kept = self._state
         for window in expired:
             del kept.windows[window]
@@ -163,7 +163,7 @@ class TimeKeyEpoch:
                 kept.tombstones = add_tombstone(kept.tombstones, window, through, kept.windows)
 
     def _window_for(self, assigned: Window) -> WindowState | None:
-        """Return the window that takes an element, merged from others where it joins sessions, or None if it is over."""
+        """Return the window of an element, merged from others if it joins sessions, or None if it has expired."""
         windows = self._state.windows
         known = windows.get(assigned)
         if known is not None:
@@ -183,7 +183,7 @@ class TimeKeyEpoch:
         return windows[window]
 
     def _merged(self, window: Window, parts: Sequence[WindowState]) -> WindowState:
-        """Make a window of those it absorbs; they are no more."""
+        """Make a window of those it absorbs, and remove these."""
         for part in parts:
             del self._state.windows[part.window]
         out = [ReplacedSession(part.window.start, part.window.end) for part in parts if part.result_is_out]
@@ -216,7 +216,7 @@ class TimeKeyEpoch:
         time = max(member.timestamp for member in members) if state.window == GLOBAL_WINDOW else state.window.max_timestamp
         yield FiredPane(firing.window, firing.timing, firing.index, time, firing.replaces, rows)
         for _ in rows:
-            pass  # Rows that were not taken: the function runs to its end all the same.
+            pass  # Consume the remaining rows, so that the function runs to its end.
         evicted |= self._evicted(members, after=True)
         if firing.purge:
             self._purge(state)
@@ -235,7 +235,7 @@ class TimeKeyEpoch:
         ):
             raise UserCodeError(
                 f"evictor {self._evictor.describe()} answered {evicted!r}, not a set of places from 0 to {len(members) - 1}",
-                fix="return a frozenset of the places of the elements that go",
+                fix="return a frozenset of the places of the elements to remove",
                 place=defined_at(getattr(type(self._evictor), "evicted", None)),
             )
         return frozenset(evicted)
@@ -244,5 +244,5 @@ class TimeKeyEpoch:
         if self._function is None:
             return iter(shown)
         context = self._functions.context(self._key, firing.window, self._clock, timing=firing.timing, index=firing.index)
-        # Windows that overlap share their rows; a function may do with its own what it likes.
+        # Overlapping windows share their rows, and a function may change its copies.
         return call_function(self._function, [dict(element.row) for element in shown], context)  # type: ignore[call-overload]

@@ -1,4 +1,4 @@
-"""Window functions: what they see, what they keep, how they are called."""
+"""Window functions: their context, their state, their calls."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ Row = Mapping[str, object]
 
 @dataclass(frozen=True)
 class WindowContext:
-    """What a window function sees beside the elements.
+    """The context of a window function's call.
 
-    ``key`` is the key's columns by name, ``window`` none for count and global windows. ``watermark`` is the operator's after the epoch,
+    ``key`` is the key's columns by name, ``window`` None for count and global windows. ``watermark`` is the operator's after the epoch,
     for windows of processing time PT - 1; ``processing_time`` is the epoch's. ``timing`` and ``index`` are of the pane. ``key_state`` is
-    the function's own of the key and is never cleared for it; values are as ``state_values`` takes them.
+    the function's state of the key and is never cleared; values are as ``state_values`` accepts them.
     """
 
     key: Mapping[str, object]
@@ -36,7 +36,7 @@ class WindowContext:
 
     @property
     def window_state(self) -> dict[str, object]:
-        """The function's own of the key and window; gone with the window, not when it is purged.
+        """The function's state of the key and window; dropped with the window, not when it is purged.
 
         Raises:
             UserCodeError: sessions have none, as in Flink: states of sessions that merge would have to become one.
@@ -51,11 +51,11 @@ WindowFunction = Callable[[Sequence[Row], WindowContext], Iterable[Row]]
 
 
 class FunctionState:
-    """What a window function keeps of one key, per key and per window, between epochs.
+    """A window function's state of one key, per key and per window, between epochs.
 
     Args:
-        stored: what ``to_json`` returned after the epoch before; empty for a key without.
-        merging: whether windows are sessions, which have no state of their own.
+        stored: the result of ``to_json`` after the epoch before; empty for a key without.
+        merging: whether windows are sessions, which have no state per window.
     """
 
     def __init__(self, stored: Mapping[str, object], *, merging: bool) -> None:
@@ -64,7 +64,7 @@ class FunctionState:
         self._windows = dict(map(_window, _list(stored.get("windows", []))))
 
     def context(self, key: Mapping[str, object], window: Window, clock: OperatorClock, *, timing: PaneTiming, index: int) -> WindowContext:
-        """Return what the function sees for one pane; what it changes of its state is kept."""
+        """Return the context of one pane; changes of its state are kept."""
         return WindowContext(
             key=key,
             window=None if window == GLOBAL_WINDOW else window,
@@ -77,14 +77,14 @@ class FunctionState:
         )
 
     def forget_expired(self, allowed_lateness_ms: int, watermark: int) -> None:
-        """Drop the state of windows that are over; call it after an epoch's panes."""
+        """Drop the state of expired windows; call it after an epoch's panes."""
         self._windows = {w: kept for w, kept in self._windows.items() if kept and not is_expired(w, allowed_lateness_ms, watermark)}
 
     def to_json(self) -> dict[str, object]:
-        """Return what is kept as JSON has it, empty if there is nothing.
+        """Return the state as plain JSON, empty if there is none.
 
         Raises:
-            UserCodeError: a value that JSON cannot give back.
+            UserCodeError: a value that JSON cannot represent.
         """
         what = "the state of a window function"
         windows = [
@@ -99,10 +99,10 @@ class FunctionState:
 def call_function(function: WindowFunction, elements: Sequence[Row], context: WindowContext) -> Iterator[dict[str, object]]:
     """Yield the rows of one pane.
 
-    The function runs while they are taken: take them all before the next call.
+    The function runs while they are consumed: consume them all before the next call.
 
     Raises:
-        UserCodeError: it failed, or returned something else than rows as dicts.
+        UserCodeError: it failed, or returned anything but rows as dicts.
     """
     where = f"window function {getattr(function, '__qualname__', type(function).__qualname__)}"
     try:
@@ -122,7 +122,7 @@ def _rows(returned: object, where: str) -> Iterator[Row]:
         raise UserCodeError(f"{where} returned {returned!r}", fix="yield each row as a dict, or return a list of dicts")
     for row in returned:
         if not isinstance(row, Mapping):
-            raise UserCodeError(f"{where} gave {row!r} for a row", fix="yield each row as a dict of column names and values")
+            raise UserCodeError(f"{where} returned {row!r} as a row", fix="yield each row as a dict of column names and values")
         yield row
 
 

@@ -1,12 +1,12 @@
-"""Windows of one key, epoch by epoch, over stored state: what an engine runs where it has no native step of its own.
+"""Windows of one key, epoch by epoch, over stored state: run by an engine if it has no native implementation.
 
-That is so for process functions, evictors, users' triggers and those that look at elements. Plain data in and out; the engine does the
+That is so for process functions, evictors, custom triggers and those that read elements. Plain data in and out; the engine does the
 reading and writing. It keeps two things per key:
 
-- the *state*, a text that says all there is to know but the elements (``window_state``); one row per key, replaced in each epoch that
+- the *state*, a text with everything but the elements (``window_state``); one row per key, replaced in each epoch that
   touches the key, removed when the new state is None;
-- the *elements*, one row each, with the time and the order that ``take`` gave them; only ever added. Which of them a window still holds is
-  in the state: rows that ``KeyEpoch.holds`` denies may be dropped at any time, and may be kept as long.
+- the *elements*, one row each, with the time and the order that ``take`` gave them; append-only. Which of them a window still holds is
+  in the state: rows for which ``KeyEpoch.holds`` is false may be dropped at any time, or kept.
 
 In an epoch a key needs a call if it has new elements, or if ``KeyEpoch.deadlines`` of its last call is reached, or at the end of input::
 
@@ -21,8 +21,8 @@ In an epoch a key needs a call if it has new elements, or if ``KeyEpoch.deadline
             for row in pane.rows: ...                                # all of them before the next pane
     new_text, deadlines = epoch.state(), epoch.deadlines()           # last
 
-In memory are one key's state and the elements of one of its windows: ``take`` holds no element, and ``fire`` lets go of those that are
-before the next window. ``run_key`` does it all for a key whose elements are in memory anyway.
+In memory are one key's state and the elements of one of its windows: ``take`` holds no element, and ``fire`` releases those
+before the next window. ``run_key`` does all this for a key whose elements are in memory anyway.
 """
 
 from __future__ import annotations
@@ -53,22 +53,22 @@ class KeyEpoch(Protocol):
     """One key in one epoch; see this module for the order of calls."""
 
     def take(self, arrivals: Iterable[Arrival]) -> Iterator[HeldElement | None]:
-        """Yield, for each new element, what to store of it, or None if it is late: no window takes it."""
+        """Yield the element to store for each new element, or None if it is late: no window accepts it."""
         ...
 
     def close(self) -> tuple[Firing, ...]:
-        """End the epoch once all elements are taken; return the windows that fire, in the order of their panes."""
+        """End the epoch after all elements; return the windows that fire, in the order of their panes."""
         ...
 
     def fire(self, elements: Iterable[HeldElement]) -> Iterator[FiredPane]:
         """Yield the panes of the windows that fire.
 
         Args:
-            elements: the key's, those stored and those taken in this epoch, in the process's ``element_order``. There may be others
-                among them than firing windows hold: expired ones, purged ones, those of other windows.
+            elements: the key's, those stored and those taken in this epoch, in the process's ``element_order``. They may
+                include others than firing windows hold: expired ones, purged ones, those of other windows.
 
         Raises:
-            CorruptStoreError: elements of a window are missing, or there twice.
+            CorruptStoreError: elements of a window are missing, or given twice.
             UserCodeError: the window function or a delta failed.
         """
         ...
@@ -77,26 +77,26 @@ class KeyEpoch(Protocol):
         """Return the key's state after the epoch, None if there is nothing to keep.
 
         Raises:
-            UserCodeError: something kept is no JSON.
+            UserCodeError: a kept value is not JSON.
         """
         ...
 
     def holds(self, timestamp: int, order: int) -> bool:
-        """Return whether an element is needed after the epoch; ask after ``state``."""
+        """Return whether an element is needed after the epoch; call it after ``state``."""
         ...
 
     def deadlines(self) -> Deadlines:
-        """Return when the key needs a call even without elements; ask after ``state``."""
+        """Return when the key needs a call even without elements; call it after ``state``."""
         ...
 
 
 @dataclass(frozen=True)
 class WindowProcess:
-    """Settings of the windows of an operator, and the beginning of each key's epoch.
+    """The settings of an operator's windows; begins each key's epoch.
 
-    Without a trigger the assigner's own default decides. ``function`` makes rows of a pane's elements; without one, a pane's rows are its
+    Without a trigger the assigner's default decides. ``function`` makes rows of a pane's elements; without one, a pane's rows are its
     elements themselves (``HeldElement``), for an engine that aggregates them. ``expired_until`` is the last time of the last window whose
-    state was gone before the epoch, where that was under less lateness than is allowed now: a window that is gone does not come back.
+    state expired before the epoch, if that was under less lateness than is allowed now: an expired window does not come back.
 
     Raises:
         DefinitionError: count windows with a trigger, an evictor or lateness; a trigger that cannot merge, for sessions.
@@ -128,7 +128,7 @@ class WindowProcess:
 
     @property
     def element_order(self) -> ElementOrder:
-        """What the elements given to ``KeyEpoch.fire`` are sorted by: time, then order; or order alone (arrival, for count windows)."""
+        """The sort order of elements passed to ``KeyEpoch.fire``: time, then order; or order alone (arrival, for count windows)."""
         return "arrival" if isinstance(self.assigner, CountWindows) else "time"
 
     def begin(self, key: Mapping[str, object], state: str | None, clock: OperatorClock) -> KeyEpoch:
@@ -136,7 +136,7 @@ class WindowProcess:
 
         Args:
             key: the key's columns by name, for the window function.
-            state: what ``KeyEpoch.state`` returned last, None for a new key or one of which nothing was kept.
+            state: the last result of ``KeyEpoch.state``, None for a new key or one without state.
             clock: of the operator in this epoch.
 
         Raises:
@@ -166,7 +166,7 @@ class WindowProcess:
 
 
 class KeyResult(NamedTuple):
-    """What an epoch did to a key: places of late elements, panes with their rows, the state, the elements that stay, deadlines."""
+    """The result of a key's epoch: places of late elements, panes with their rows, the state, the elements that stay, deadlines."""
 
     late: tuple[int, ...]
     panes: tuple[FiredPane, ...]
@@ -190,7 +190,7 @@ def run_key(
         process: the operator.
         key: the key's columns by name.
         state: the key's, from the result of its last call.
-        stored: the elements of that result; others that no window holds do no harm.
+        stored: the elements of that result; others, which no window holds, are ignored.
         arrivals: new elements, in the contract's order.
         clock: of the operator in this epoch.
 

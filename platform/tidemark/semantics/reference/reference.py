@@ -1,6 +1,6 @@
-"""The contract run one element at a time: sources with their watermarks, one keyed window operator, epoch by epoch.
+"""A reference of the contract, one element at a time: sources with their watermarks, one keyed window operator, epoch by epoch.
 
-Tests compare the engine with it. Input is what each epoch read; output is everything the contract says about the epoch.
+Tests compare the engine with it. Its input is the elements of each epoch; its output is everything the contract says about the epoch.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tidemark.semantics.windows.windows import WindowAssigner
 class ReferenceJob(Generic[Accumulator]):
     """Sources by name, united, keyed, windowed, and aggregated or processed.
 
-    With a ``fold`` a pane's result is the fold's; with a ``function`` the tuple of its rows, over all elements, or, where there is a fold
+    With a ``fold`` a pane's result is the fold's; with a ``function`` the tuple of its rows, over all elements, or, if there is a fold
     too, over the fold's result as one row. ``trigger`` and ``evictor`` as for ``WindowOperator``; count windows have neither. ``key_names``
     are those of ``context.key``, which is empty without them.
     """
@@ -61,9 +61,9 @@ class ReferenceJob(Generic[Accumulator]):
 
 @dataclass(frozen=True)
 class Epoch:
-    """What one epoch read.
+    """The input of one epoch.
 
-    ``processing_time`` is what the clock said; ``behind`` names the sources that were not read to their end; ``end_of_input`` says that
+    ``processing_time`` is the clock's time; ``behind`` names the sources that were not read to their end; ``end_of_input`` says that
     nothing comes after this epoch's elements.
     """
 
@@ -75,7 +75,7 @@ class Epoch:
 
 @dataclass(frozen=True)
 class Malformed:
-    """An element that its source set aside, and why."""
+    """An element that its source found malformed, and why."""
 
     element: Element
     reason: str
@@ -83,7 +83,7 @@ class Malformed:
 
 @dataclass(frozen=True)
 class SourceCounts:
-    """Of one source and epoch: ``read = passed + malformed``."""
+    """Counts of one source and epoch: ``read = passed + malformed``."""
 
     read: int
     passed: int
@@ -92,7 +92,7 @@ class SourceCounts:
 
 @dataclass(frozen=True)
 class OperatorCounts:
-    """Of the operator and one epoch: ``rows_in = accepted + late``."""
+    """Counts of the operator and one epoch: ``rows_in = accepted + late``."""
 
     rows_in: int
     accepted: int
@@ -101,9 +101,9 @@ class OperatorCounts:
 
 @dataclass(frozen=True)
 class EpochResult:
-    """All that an epoch did.
+    """The result of an epoch.
 
-    ``late`` and ``malformed`` are in the order the elements were taken and read; ``sources`` and ``watermark``, the operator's in the
+    ``late`` and ``malformed`` are in the order the elements were processed and read; ``sources`` and ``watermark``, the operator's in the
     domain of its windows, are as they are after the epoch; ``open_windows`` is the operator's state once expired windows are dropped.
     """
 
@@ -125,7 +125,7 @@ class EpochResult:
 
 @dataclass
 class _SourceEpoch:
-    """What one source read in one epoch, as it is being read."""
+    """The input of one source in one epoch, while it is read."""
 
     good: list[tuple[Element, int]] = field(default_factory=list)
     malformed: list[Malformed] = field(default_factory=list)
@@ -156,7 +156,7 @@ class ReferenceRun(Generic[Accumulator]):
         self._processing_time: int | None = None
 
     def run_epoch(self, epoch: Epoch) -> EpochResult:
-        """Take one epoch's elements, move the watermarks, fire.
+        """Process one epoch's elements, advance the watermarks, fire.
 
         Raises:
             DefinitionError: an element of a source that the job does not have.

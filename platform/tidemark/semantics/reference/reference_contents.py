@@ -1,4 +1,4 @@
-"""What the reference keeps of a window, and how it asks a trigger about it. All in the open, nothing saved up."""
+"""The reference's state of a window, and its calls of triggers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Item = TypeVar("Item")
 
 
 class Taken(NamedTuple, Generic[Item]):
-    """An element that a window took: when it is, in the domain of the windows, and the how many-th element of the operator it is."""
+    """An element that a window accepted: its time, in the domain of the windows, and its number in the operator."""
 
     element: Item
     timestamp: int
@@ -41,9 +41,9 @@ class OperatorTimes:
 
 @dataclass
 class Contents(Generic[Item]):
-    """One key's and window's elements and panes, what was asked for in the epoch, and what the trigger keeps.
+    """One key's and window's elements and panes, the trigger's results of the epoch, and its state.
 
-    ``replaced`` are the bounds of absorbed sessions whose results are out.
+    ``replaced`` are the bounds of absorbed sessions whose results were emitted.
     """
 
     elements: list[Taken[Item]] = field(default_factory=list)
@@ -62,7 +62,7 @@ class Contents(Generic[Item]):
 
 @dataclass(frozen=True)
 class ContentsContext(Generic[Item]):
-    """A trigger's context: the contents of a window, and of the sessions it absorbs where it is made of some."""
+    """A trigger's context: the contents of a window, and of the sessions that it absorbs, if any."""
 
     contents: Contents[Item]
     times: OperatorTimes
@@ -113,10 +113,10 @@ class ContentsContext(Generic[Item]):
 
 
 def ask_at_epoch_end(trigger: Trigger, window: Window, contents: Contents[Item], times: OperatorTimes) -> TriggerResult:
-    """Return what a window's trigger wants once an epoch's elements are taken and the watermark has moved.
+    """Return the result of a window's trigger after an epoch's elements, once the watermark has advanced.
 
     Raises:
-        UserCodeError: the trigger would go on for ever.
+        UserCodeError: the trigger would fire forever.
     """
     context, fired, ended = ContentsContext(contents, times), Counter[tuple[TimeDomain, int]](), False
     answer = contents.asked

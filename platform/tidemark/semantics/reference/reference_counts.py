@@ -1,4 +1,4 @@
-"""Count windows, one element at a time: groups by number, per key, in the order in which elements are taken."""
+"""Count windows, one element at a time: groups by number, per key, in the order in which elements are processed."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tidemark.semantics.windows.windows import GLOBAL_WINDOW
 
 
 class CountOperator(Generic[Accumulator]):
-    """An ``Operator`` of count windows. It keeps all elements of a key, and looks at the last of them when a group is full.
+    """An ``Operator`` of count windows. It keeps all elements of a key, and takes the last of them when a group is full.
 
     Args:
-        assigner: says how many make a group, and after how many the next one is full.
+        assigner: how many elements make a group, and after how many the next one is full.
         results: makes a group's result of its elements.
     """
 
@@ -38,7 +38,7 @@ class CountOperator(Generic[Accumulator]):
         self._times.processing_time = processing_time
 
     def process_element(self, element: Element, timestamp: int) -> bool:
-        """Take an element; only after the end of input it is late."""
+        """Process an element; it is late only after the end of input."""
         if self.watermark == MAX_WATERMARK:
             return False
         elements = self._elements.setdefault(element.key, [])
@@ -48,7 +48,7 @@ class CountOperator(Generic[Accumulator]):
         return True
 
     def advance_watermark(self, watermark: int) -> tuple[Pane, ...]:
-        """End an epoch: the groups that became full are panes, those of a key in order. At the end of input all else is forgotten."""
+        """End an epoch: the groups that became full are panes, those of a key in order. At the end of input everything else is dropped."""
         self._times.watermark = max(self.watermark, watermark)
         panes = []
         for key, end in self._full:

@@ -1,6 +1,6 @@
-"""A keyed window operator that takes one element at a time: the contract written out, for tests to hold the engine against.
+"""A keyed window operator that processes one element at a time: a reference of the contract, with which tests compare the engine.
 
-Nothing here is fast. A window keeps its elements and folds them anew for each pane, so that no incremental shortcut can be wrong,
+Nothing here is fast. A window keeps its elements and folds them again for each pane, so that no incremental shortcut can be wrong,
 and so that merging, evicting and full-window functions are the same few lines.
 """
 
@@ -25,7 +25,7 @@ __all__ = ["Accumulator", "Element", "Fold", "Key", "OpenWindow", "Operator", "P
 
 @dataclass(frozen=True)
 class OpenWindow:
-    """State that is left after an epoch: a window that may still fire, how many elements it has, panes out, and the result so far."""
+    """State after an epoch: a window that may still fire, its number of elements, its emitted panes, and the result so far."""
 
     key: Key
     window: Window
@@ -35,7 +35,7 @@ class OpenWindow:
 
 
 class Operator(Protocol):
-    """What takes elements and gives panes, epoch by epoch: ``begin_epoch``, ``process_element`` for each, ``advance_watermark``."""
+    """Processes elements and emits panes, epoch by epoch: ``begin_epoch``, ``process_element`` for each, ``advance_watermark``."""
 
     @property
     def watermark(self) -> int:
@@ -47,7 +47,7 @@ class Operator(Protocol):
         ...
 
     def process_element(self, element: Element, timestamp: int) -> bool:
-        """Take an element with its event time, in the contract's order; return whether any window took it."""
+        """Process an element with its event time, in the contract's order; return whether any window accepted it."""
         ...
 
     def advance_watermark(self, watermark: int) -> tuple[Pane, ...]:
@@ -60,15 +60,15 @@ class Operator(Protocol):
 
 
 class WindowOperator(Generic[Accumulator]):
-    """Keyed windows of time, and global ones, with a trigger, allowed lateness, and maybe an evictor.
+    """Keyed windows of time, and global ones, with a trigger, allowed lateness, and optionally an evictor.
 
-    Elements are judged against the watermark of the last ``advance_watermark``; what the trigger answers takes effect in the next.
+    Elements are compared with the watermark of the last ``advance_watermark``; a trigger's result takes effect in the next.
 
     Args:
         assigner: puts times into windows, and merges them if it is a ``MergingWindowAssigner``.
         results: makes a pane's result of its elements.
-        allowed_lateness_ms: for how long after its end a window still takes elements.
-        trigger: decides when windows fire; none for what the assigner's windows have without one.
+        allowed_lateness_ms: for how long after its end a window still accepts elements.
+        trigger: decides when windows fire; None for the assigner's default.
         evictor: drops elements of windows that fire.
     """
 
@@ -103,7 +103,7 @@ class WindowOperator(Generic[Accumulator]):
         self._times.processing_time = processing_time
 
     def process_element(self, element: Element, timestamp: int) -> bool:
-        """Put an element into each of its windows that is not over; return whether any took it."""
+        """Add an element to each of its windows that has not expired; return whether any accepted it."""
         self._taken += 1
         time = timestamp if self._times.domain == "event" else self._times.processing_time
         taken = False
@@ -119,7 +119,7 @@ class WindowOperator(Generic[Accumulator]):
         return taken
 
     def advance_watermark(self, watermark: int) -> tuple[Pane, ...]:
-        """End an epoch: fire what is asked for, forget what is over. Return the panes, earliest window first."""
+        """End an epoch: fire windows, drop expired ones. Return the panes, earliest window first."""
         before = self.watermark
         if self._times.domain == "processing" and watermark != MAX_WATERMARK:
             watermark = self._times.processing_time - 1
@@ -148,7 +148,7 @@ class WindowOperator(Generic[Accumulator]):
         return sorted(self._windows.items(), key=lambda item: (item[0][1].end, item[0][1].start))
 
     def _merge(self, key: Key, window: Window) -> tuple[Window, tuple[Window, ...]]:
-        """Return the window as it is after merging, and the key's open windows that become part of it."""
+        """Return the window after merging, and the key's open windows that become part of it."""
         if self._merger is None:
             return window, ()
         mine = [other for owner, other in self._windows if owner == key]
@@ -176,7 +176,7 @@ class WindowOperator(Generic[Accumulator]):
         return contents
 
     def _pane(self, key: Key, window: Window, contents: Contents[Element], before: int) -> Pane:
-        """Make a pane, and drop what is evicted."""
+        """Make a pane, and drop evicted elements."""
         held, evicted = contents.elements, frozenset[int]()
         if self._evictor is not None:
             evicted = self._evictor.evicted([TimedRow(taken.timestamp, taken.element.value) for taken in held])

@@ -1,4 +1,4 @@
-"""What the reference makes of a pane's elements: a fold, a process function over all of them, or a function over the fold's result."""
+"""The reference's results of a pane: a fold, a process function over all elements, or a function over the fold's result."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ Key = tuple[object, ...]
 """Values of the key columns; they must be hashable. A null key, ``(None,)``, is a key like any other; ``()`` is ``window_all``."""
 
 Position = tuple[int | str, ...]
-"""Where an element stands in its source (partition and offset; path and row). Positions of one job must be comparable."""
+"""The position of an element in its source (partition and offset; path and row). Positions of one job must be comparable."""
 
 
 @dataclass(frozen=True)
 class Element:
     """One row as a source read it.
 
-    ``timestamp`` is its event time in milliseconds, none where the record has none (or by ingestion time). ``value`` is what functions and
-    triggers see: its row, as a dict, for those that look at it. ``marks`` are what the watermark
-    generator's metrics are the greatest of, by the metric's name: ``{"marker": 5}`` for punctuated watermarks. ``gap_ms`` is the element's
-    own gap, for sessions that take it from a column.
+    ``timestamp`` is its event time in milliseconds, None if the record has none (or by ingestion time). ``value`` is passed to functions
+    and triggers: its row, as a dict, for those that read it. ``marks`` are its values of the watermark generator's metrics, whose maximum
+    counts, by the metric's name: ``{"marker": 5}`` for punctuated watermarks. ``gap_ms`` is the element's gap, for sessions that take it
+    from a column.
     """
 
     key: Key
@@ -43,7 +43,7 @@ class Element:
 
 @dataclass(frozen=True)
 class Fold(Generic[Accumulator]):
-    """An aggregate in plain Python: ``add(accumulator, value, timestamp, position)`` per element, in the order they were taken."""
+    """An aggregate in plain Python: ``add(accumulator, value, timestamp, position)`` per element, in the order they were processed."""
 
     create: Callable[[], Accumulator]
     add: Callable[[Accumulator, object, int, Position], Accumulator]
@@ -58,10 +58,10 @@ class Fold(Generic[Accumulator]):
 
 
 class Results(Generic[Accumulator]):
-    """Makes results, and keeps what a window function keeps.
+    """Makes results, and keeps a window function's state.
 
-    With a fold alone a result is the fold's. With a function alone it is the tuple of rows that this gives for the elements' values. With
-    both, of those that it gives for one row: the fold's result, or ``{"result": ...}`` around it where that is no row.
+    With a fold alone a result is the fold's. With a function alone it is the tuple of its rows for the elements' values. With
+    both, that of its rows for one row: the fold's result, or ``{"result": ...}`` around it if that is no row.
     """
 
     def __init__(
@@ -95,11 +95,11 @@ class Results(Generic[Accumulator]):
         return tuple(self._function(rows, context))
 
     def folded(self, elements: list[Taken[Element]]) -> object:
-        """Return the fold over elements, none if there is no fold."""
+        """Return the fold over elements, None if there is no fold."""
         return None if self._fold is None else self._fold.over((taken.element, taken.timestamp) for taken in elements)
 
     def forget_expired(self, allowed_lateness_ms: int, watermark: int) -> None:
-        """Drop what a function keeps of windows that are over."""
+        """Drop a function's state of expired windows."""
         over = [slot for slot in self._of_window if is_expired(slot[1], allowed_lateness_ms, watermark)]
         for slot in over:
             del self._of_window[slot]

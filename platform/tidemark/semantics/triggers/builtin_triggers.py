@@ -1,7 +1,7 @@
-"""The triggers that there are. This module gathers their names.
+"""The built-in triggers. This module re-exports their names.
 
 ``event_time_trigger`` fires at the window's end, ``time_triggers`` by the clock and at each step of a time, ``element_triggers`` by the
-elements; ``triggers`` is what all of them, and users' own, have in common.
+elements; ``triggers`` is the interface of all of them, and of custom ones.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ __all__ = [
 
 
 def default_trigger(assigner: WindowAssigner) -> Trigger:
-    """Return what fires windows that were given no trigger: the end of their time; nothing for global windows.
+    """Return the default trigger of windows: the end of their time; none for global windows.
 
-    Count windows have groups instead of a trigger; they get the one that never fires.
+    Count windows have groups instead of a trigger; theirs never fires.
 
     >>> from tidemark.semantics.windows.assigners import Tumbling
     >>> default_trigger(Tumbling(10)).describe(), default_trigger(Tumbling(10, domain="processing")).describe()

@@ -1,4 +1,4 @@
-"""Triggers that go by the elements: how many, how different, whether any came; and those that do nothing, or purge."""
+"""Element triggers: count, delta, each epoch; and those that never fire, or purge."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class CountTrigger(QuietTrigger):
     """Fires at each ``count``-th element of a window, counted from the last firing; sessions that merge add their counts.
 
     Each element is counted, however many an epoch brings, so that after ``k`` elements ``k mod count`` are counted, although the epoch
-    gives one pane. Nothing fires when the window's time is over.
+    gives one pane. Nothing fires at the window's end.
 
     Raises:
         DefinitionError: the count is not a positive whole number.
@@ -40,7 +40,7 @@ class CountTrigger(QuietTrigger):
             raise DefinitionError(f"count={self.count!r} is not a positive number of elements", fix="give a whole number, such as 100")
 
     def on_element(self, element: object, timestamp: int, window: Window, context: TriggerContext) -> TriggerResult:  # noqa: ARG002
-        """Fire at the count, and begin anew."""
+        """Fire at the count, and restart counting."""
         counted = (kept_number(context, "count") or 0) + 1
         context.put("count", counted if counted < self.count else None)
         return TriggerResult.CONTINUE if counted < self.count else TriggerResult.FIRE
@@ -56,10 +56,10 @@ class CountTrigger(QuietTrigger):
 
 @dataclass(frozen=True)
 class DeltaTrigger(QuietTrigger):
-    """Fires at an element that differs by more than the threshold from the one that fired last, at first from the window's first.
+    """Fires at an element that differs by more than the threshold from the last one that fired, at first from the window's first.
 
-    ``delta`` is a function of the two rows, or an SQL text that only an engine can evaluate. Nothing fires when the window's time is
-    over, and sessions cannot have it, since of two kept elements neither is the one that fired last.
+    ``delta`` is a function of the two rows, or an SQL text that only an engine can evaluate. Nothing fires at the window's
+    end, and sessions cannot have it, since two kept elements cannot be merged into one.
     """
 
     threshold: float
@@ -108,7 +108,7 @@ class EachEpochTrigger(QuietTrigger):
 
 @dataclass(frozen=True)
 class NeverTrigger(QuietTrigger):
-    """Never fires, not even at the end of input: what global windows have unless they are given another."""
+    """Never fires, not even at the end of input: the default of global windows."""
 
     def describe(self) -> str:
         """Return the trigger as a user would write it."""
@@ -117,9 +117,9 @@ class NeverTrigger(QuietTrigger):
 
 @dataclass(frozen=True)
 class PurgingTrigger:
-    """Fires as another trigger does and drops the window's elements with each pane, so that a pane holds what came since the last.
+    """Fires as another trigger does and drops the window's elements with each pane, so that a pane holds only newer elements.
 
-    What the other trigger keeps of the window, and its timers, stay.
+    The other trigger's state and timers stay.
     """
 
     inner: Trigger
@@ -146,7 +146,7 @@ class PurgingTrigger:
         return _purging(self.inner.on_epoch_end(window, context))
 
     def on_merge(self, window: Window, context: MergeContext) -> None:
-        """Carry over what the other carries over."""
+        """Merge as the other."""
         self.inner.on_merge(window, context)
 
     def describe(self) -> str:

@@ -1,4 +1,4 @@
-"""The event-time trigger: a pane when the watermark reaches the window's end, others before and after it as asked for."""
+"""The event-time trigger: a pane when the watermark reaches the window's end, and optional early and late panes."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from tidemark.semantics.watermarks.lateness import due_time, is_due
 from tidemark.semantics.windows.windows import Window
 
 _WAITING: Final = "late answer"
-"""What ``late`` answered for elements of the epoch at hand; kept until its end."""
+"""The result of ``late`` for elements of the current epoch; kept until its end."""
 
 
 @dataclass(frozen=True)
 class EventTimeTrigger:
-    """Fires when the window is due, whatever the others say; what windows of event time have unless they are given another.
+    """Fires when the window is due, whatever the inner triggers return; the default of windows of event time.
 
-    Before that, ``early`` decides, if there is one; what it keeps and its timers are dropped when the window becomes due. After that,
+    Before that, ``early`` decides, if there is one; its state and timers are dropped when the window becomes due. After that,
     within the allowed lateness, ``late`` decides; without one, each epoch with elements fires. A session that is not yet due has no late
-    phase, even if it absorbed sessions that had: what ``late`` kept of them is dropped, and it begins anew after the session's own end.
-    So late elements fire only if the session is still due once all of their epoch are taken.
+    phase, even if it absorbed sessions that had: the state of ``late`` is dropped, and it begins again after the session's own end.
+    So late elements fire only if the session is still due after all elements of their epoch.
     """
 
     early: Trigger | None = None
@@ -33,7 +33,7 @@ class EventTimeTrigger:
         return all(inner.can_merge for inner in (self.early, self.late) if inner is not None)
 
     def on_element(self, element: object, timestamp: int, window: Window, context: TriggerContext) -> TriggerResult:
-        """Set the timer of the window's end and ask ``early``; for a window that is due, ask ``late``, whose answer waits."""
+        """Set the timer of the window's end and call ``early``; for a window that is due, call ``late``, whose result is deferred."""
         if is_due(window, context.watermark):
             if self.late is not None:
                 _wait(context, self.late.on_element(element, timestamp, window, _late(context)))
@@ -44,7 +44,7 @@ class EventTimeTrigger:
         return self.early.on_element(element, timestamp, window, _early(window, context))
 
     def on_event_time(self, time: int, window: Window, context: TriggerContext) -> TriggerResult:
-        """Fire at the window's end; else ask the one whose timer it is."""
+        """Fire at the window's end; else call the inner trigger that set the timer."""
         result = TriggerResult.CONTINUE
         late = _late(context)
         if late.take_timer("event", time):
@@ -59,7 +59,7 @@ class EventTimeTrigger:
         return result
 
     def on_processing_time(self, time: int, window: Window, context: TriggerContext) -> TriggerResult:
-        """Ask the one whose timer it is."""
+        """Call the inner trigger that set the timer."""
         result = TriggerResult.CONTINUE
         early, late = _early(window, context), _late(context)
         if early.take_timer("processing", time) and self.early is not None:
@@ -69,7 +69,7 @@ class EventTimeTrigger:
         return result
 
     def on_epoch_end(self, window: Window, context: TriggerContext) -> TriggerResult:
-        """Ask the one that decides at the watermark the epoch ends with; of late elements, answer what waited."""
+        """Call the inner trigger that decides at the epoch's final watermark; for late elements, return the deferred result."""
         if is_due(window, context.watermark):
             waited = TriggerResult(kept_number(context, _WAITING) or 0)
             context.put(_WAITING, None)
@@ -77,7 +77,7 @@ class EventTimeTrigger:
         return TriggerResult.CONTINUE if self.early is None else self.early.on_epoch_end(window, _early(window, context))
 
     def on_merge(self, window: Window, context: MergeContext) -> None:
-        """Set the timer of the session's end and carry over what ``early`` keeps; for a session that is due, what ``late`` does."""
+        """Set the timer of the session's end and merge the state of ``early``, or, for a session that is due, that of ``late``."""
         if is_due(window, context.watermark):
             if self.late is not None:
                 self.late.on_merge(window, MergeScope(context, "late", merging=context))

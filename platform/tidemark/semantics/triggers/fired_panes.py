@@ -1,4 +1,4 @@
-"""What comes out of a key's epoch: which windows fire, their panes, and when the key is due again."""
+"""The output of a key's epoch: which windows fire, their panes, and when the key is due again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidemark.semantics.windows.windows import Window
 
 @dataclass(frozen=True)
 class Firing:
-    """A window that fires: all of its pane that is known before its elements are read.
+    """A window that fires: the parts of its pane that are known before its elements are read.
 
     ``window`` is the global one for count windows. ``replaces``: as of ``Pane``.
     """
@@ -28,8 +28,8 @@ class Firing:
 class FiredPane:
     """A pane of one key and its rows.
 
-    ``rows`` are dicts that the window function gives, or ``HeldElement``s where there is none (none at all, if an evictor took them). They
-    can be gone through once, before the next pane. ``time`` is the event time of the result: ``end - 1``, or for count and global windows
+    ``rows`` are dicts from the window function, or ``HeldElement``s if there is none (empty, if an evictor removed them). They
+    can be iterated once, before the next pane. ``time`` is the event time of the result: ``end - 1``, or for count and global windows
     the greatest time of the elements that the window held, evicted ones too.
     """
 
@@ -48,7 +48,7 @@ class FiredPane:
 class Deadlines(NamedTuple):
     """When a key needs a call even if no element comes: at a watermark (event time), at a processing time; None for never.
 
-    The watermark is the one that sources have, also for windows of processing time, where it is only the greatest, the end of input.
+    The watermark is that of the sources, also for windows of processing time, where it is only the greatest, the end of input.
     """
 
     watermark: int | None

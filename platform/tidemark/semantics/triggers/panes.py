@@ -13,7 +13,7 @@ PaneTiming = Literal["EARLY", "ON_TIME", "LATE"]
 
 
 class ReplacedSession(NamedTuple):
-    """The bounds under which a session's result is out. ``end`` is None where an earlier release kept only the start: any end is meant."""
+    """The bounds of a session's emitted result. ``end`` is None if an earlier release kept only the start: any end matches."""
 
     start: int
     end: int | None = None
@@ -29,8 +29,8 @@ class Pane:
     """One result of one key and window.
 
     ``index`` counts a key's and window's panes from 0, for count windows the key's groups. ``replaces`` lists the sessions whose
-    results are out and whose place it takes: those that were merged away, and the session itself under its earlier bounds. ``time`` is
-    the result's event time where the window has none: for count and global windows the greatest time of the elements that the window
+    emitted results it replaces: those that were merged into it, and the session itself under its earlier bounds. ``time`` is
+    the result's event time if the window has none: for count and global windows the greatest time of the elements that the window
     held when it fired, evicted ones too.
     """
 
@@ -49,7 +49,7 @@ class Pane:
 
 
 def pane_timing(window: Window, *, before: int, after: int) -> PaneTiming:
-    """Return the timing of a pane of a window that fires in an epoch, whatever made it fire; it follows from the watermarks alone.
+    """Return the timing of a window's pane in an epoch, whatever fired it; it follows from the watermarks alone.
 
     Args:
         window: the one that fires.
@@ -65,11 +65,11 @@ def pane_timing(window: Window, *, before: int, after: int) -> PaneTiming:
 
 
 def due_timing(window: Window, *, before: int, after: int, touched: bool) -> PaneTiming | None:
-    """Return the timing of the pane that the event-time rule fires for a window in an epoch, or none.
+    """Return the timing of the pane that the event-time rule fires for a window in an epoch, or None.
 
     ON_TIME once: in the first epoch whose watermark reaches the window's end, whether or not elements came in it. LATE in each
     epoch that brought accepted elements after that, once however many they were; a window whose first element comes so late
-    has a LATE pane and never an ON_TIME one. That follows from the two watermarks alone: nothing has to be remembered.
+    has a LATE pane and never an ON_TIME one. That follows from the two watermarks alone, without state.
 
     Args:
         window: one that is open, so that some element was accepted into it.

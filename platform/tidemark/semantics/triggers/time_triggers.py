@@ -1,4 +1,4 @@
-"""Triggers that go by the clock, and those that fire at each step of a time."""
+"""Processing-time triggers, and continuous triggers, which fire at each step of a time."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tidemark.semantics.windows.windows import Window
 
 @dataclass(frozen=True)
 class ProcessingTimeTrigger(QuietTrigger):
-    """Fires once when processing time reaches the window's end: what windows of processing time have unless they are given another.
+    """Fires once when processing time reaches the window's end: the default of windows of processing time.
 
     Its timer is at ``end``, not at ``end - 1``, since a timer is due when processing time is at its time, and until ``end`` elements may
-    come. (Flink sets it at ``end - 1`` and lets timers of processing time go off a millisecond after their time: the same instant.)
+    come. (Flink sets it at ``end - 1`` and fires timers of processing time a millisecond after their time: the same instant.)
     """
 
     def on_element(self, element: object, timestamp: int, window: Window, context: TriggerContext) -> TriggerResult:  # noqa: ARG002
@@ -43,7 +43,7 @@ class ContinuousEventTimeTrigger(QuietTrigger):
     """Fires when the watermark passes a multiple of the interval, from the one after the first element on, and at the window's end.
 
     After the end each epoch with elements fires, for sessions if they are due still once all of its elements are taken. Steps that a
-    watermark leaps over are one firing; so is what would be a loop of Flink's, since a window has one pane per epoch.
+    watermark skips are one firing, where Flink would loop over them, since a window has one pane per epoch.
 
     Raises:
         DurationError: the interval is not positive.
@@ -97,8 +97,8 @@ class ContinuousEventTimeTrigger(QuietTrigger):
 class ContinuousProcessingTimeTrigger(QuietTrigger):
     """Fires at each multiple of the interval of processing time, from the one after the first element on, whether or not elements came.
 
-    For windows of processing time the last step is their end. Windows of event time have no end in processing time: there it goes on
-    until their state is gone, and nothing fires when their own time is over.
+    For windows of processing time the last step is their end. Windows of event time have no end in processing time: there it fires
+    until their state expires, and nothing fires at their end.
 
     Raises:
         DurationError: the interval is not positive.

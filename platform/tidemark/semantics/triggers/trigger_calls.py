@@ -1,4 +1,4 @@
-"""How a trigger is asked about a stored window: its contexts, and its timers that are due."""
+"""Calls of a trigger for a stored window: its contexts, and its due timers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidemark.semantics.watermarks.operator_clock import OperatorClock
 from tidemark.semantics.windows.windows import TimeDomain, Window
 
 MAX_FIRINGS: Final = 1_000
-"""How often one timer may fire in an epoch: a trigger that sets it anew each time would never let the epoch end."""
+"""How often one timer may fire in an epoch: with a trigger that sets it again each time the epoch would never end."""
 
 
 class StoredContext:
@@ -73,7 +73,7 @@ class StoredContext:
 
 
 class DueTimers:
-    """Fires the timers of one window at the end of an epoch: event time first, each time in order, those set meanwhile too."""
+    """Fires the timers of one window at the end of an epoch: event time first, each time in order, including those set while firing."""
 
     def __init__(self, trigger: Trigger, state: WindowState, clock: OperatorClock) -> None:
         self._trigger = trigger
@@ -83,7 +83,7 @@ class DueTimers:
         self._fired: Counter[tuple[TimeDomain, int]] = Counter()
 
     def fire(self) -> TriggerResult:
-        """Fire until none is due; return all answers in one.
+        """Fire until none is due; return the combined result.
 
         Raises:
             UserCodeError: the trigger sets a timer again and again that has fired in this epoch, which would not end.

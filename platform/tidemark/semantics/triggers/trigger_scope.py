@@ -13,9 +13,9 @@ _VALUES = "values"
 
 @dataclass(frozen=True)
 class TriggerScope:
-    """What the trigger of a name sees of its outer trigger's context; it is kept there as one value, a dict, under that name.
+    """The part of an outer trigger's context that a named inner trigger sees; it is kept there as one value, a dict, under that name.
 
-    The timers it set are listed in it, so that the outer trigger can say whose a timer is, and drop them. ``keeps_event_timer`` names a
+    The timers it set are listed in it, so that the outer trigger can find a timer's owner, and drop them. ``keeps_event_timer`` names a
     time that the outer trigger has a timer for itself, which is not deleted.
     """
 
@@ -69,7 +69,7 @@ class TriggerScope:
             self.outer.delete_processing_time_timer(time)
 
     def take_timer(self, domain: TimeDomain, time: int) -> bool:
-        """Strike a timer off the list, as when it fires; return whether it was on it."""
+        """Remove a timer from the list, as when it fires; return whether it was on it."""
         timers = self._timers(domain)
         if time not in timers:
             return False
@@ -106,7 +106,7 @@ class MergeScope(TriggerScope):
     merging: MergeContext | None = None
 
     def merged(self, name: str) -> tuple[TriggerValue, ...]:
-        """Return what the inner trigger kept under a name of each session that was absorbed."""
+        """Return the inner trigger's value of a name of each absorbed session."""
         scopes = () if self.merging is None else self.merging.merged(self.name)
         found = (_part(scope, _VALUES).get(name) for scope in scopes)
         return tuple(value for value in found if value is not None)  # type: ignore[misc]

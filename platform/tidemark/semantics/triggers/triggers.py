@@ -1,7 +1,7 @@
-"""What decides when a window fires. Triggers are settings and rules; what they remember of a window they keep in its context.
+"""Triggers decide when a window fires. They are immutable settings and rules, with their state of a window in its context.
 
-A trigger is asked as Flink asks it: for each element, for each of its timers that is due, when sessions merge. What it answers
-takes effect at the end of the epoch: a window fires once in an epoch, however often it was asked to, and is purged after that.
+A trigger is called as in Flink: for each element, for each of its timers that is due, when sessions merge. Its result
+takes effect at the end of the epoch: a window fires at most once in an epoch, however often FIRE was returned, and is purged after that.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Protocol, TypeAlias
 from tidemark.semantics.windows.windows import TimeDomain, Window
 
 TriggerValue: TypeAlias = "int | float | str | list[object] | dict[str, object]"
-"""What a trigger may keep: numbers and texts, a row, and lists and dicts of them, as far as ``state_values`` can write them."""
+"""A value of a trigger's state: numbers and texts, a row, and lists and dicts of them, as ``state_values`` can encode them."""
 
 
 class TriggerResult(Flag):
-    """What becomes of a window: it fires, its elements are dropped, both, or neither."""
+    """The result of a trigger: the window fires, its elements are dropped, both, or neither."""
 
     CONTINUE = 0
     FIRE = 1
@@ -27,7 +27,7 @@ class TriggerResult(Flag):
 class TriggerContext(Protocol):
     """One key's and window's view, given with each call. All times are milliseconds.
 
-    ``get`` and ``put`` are the trigger's own state of this window: values by name; None removes one. It is gone with the
+    ``get`` and ``put`` are the trigger's state of this window: values by name; None removes one. It is dropped with the
     window, not when the window is purged. Timers are per window, domain and time; a timer fires once, in the first epoch whose watermark
     (or processing time) is at or past its time, also where that is already so when it is registered.
     """
@@ -39,16 +39,16 @@ class TriggerContext(Protocol):
 
     @property
     def watermark(self) -> int:
-        """The operator's watermark: W(n-1) while elements are taken, W(n) after that. For windows of processing time, PT - 1."""
+        """The operator's watermark: W(n-1) while elements are processed, W(n) after that. For windows of processing time, PT - 1."""
         ...
 
     @property
     def processing_time(self) -> int:
-        """PT(n), one value in all of an epoch."""
+        """PT(n), constant in an epoch."""
         ...
 
     def get(self, name: str) -> TriggerValue | None:
-        """Return a value that the trigger keeps of this window; to change a list or a row, put another one."""
+        """Return a value of the trigger's state; to change a list or a row, put another one."""
         ...
 
     def put(self, name: str, value: TriggerValue | None) -> None:
@@ -56,11 +56,11 @@ class TriggerContext(Protocol):
         ...
 
     def register_event_time_timer(self, time: int) -> None:
-        """Ask for ``on_event_time``."""
+        """Register a timer for ``on_event_time``."""
         ...
 
     def register_processing_time_timer(self, time: int) -> None:
-        """Ask for ``on_processing_time``."""
+        """Register a timer for ``on_processing_time``."""
         ...
 
     def delete_event_time_timer(self, time: int) -> None:
@@ -73,10 +73,10 @@ class TriggerContext(Protocol):
 
 
 class MergeContext(TriggerContext, Protocol):
-    """The context of a session that others became part of. Its own state and timers are empty at first."""
+    """The context of a session that absorbs others. Its own state and timers are empty at first."""
 
     def merged(self, name: str) -> tuple[TriggerValue, ...]:
-        """Return what the trigger kept under a name of each session that was absorbed, in order of their start."""
+        """Return the trigger's value of a name of each absorbed session, in order of their start."""
         ...
 
 
@@ -84,8 +84,8 @@ class Trigger(Protocol):
     """Decides when a window fires. Immutable; one object serves all keys and windows.
 
     ``can_merge`` says whether it works with sessions. Calls come in this order in an epoch: elements (``on_element``, and ``on_merge``
-    before it where the element joins sessions), due timers in order of their time (event time first), then ``on_epoch_end`` for each
-    window that took an element; then timers again that are due since. ``QuietTrigger`` has all of it but the answers.
+    before it if the element joins sessions), due timers in order of their time (event time first), then ``on_epoch_end`` for each
+    window that accepted an element; then timers again that have become due. ``QuietTrigger`` implements all of it without results.
     """
 
     @property
@@ -94,19 +94,19 @@ class Trigger(Protocol):
         ...
 
     def on_element(self, element: object, timestamp: int, window: Window, context: TriggerContext) -> TriggerResult:
-        """Answer for an element that the window has taken. ``element`` is its row, as a dict."""
+        """Return the result for an element that was added to the window. ``element`` is its row, as a dict."""
         ...
 
     def on_event_time(self, time: int, window: Window, context: TriggerContext) -> TriggerResult:
-        """Answer for an event-time timer that is due."""
+        """Return the result for a due event-time timer."""
         ...
 
     def on_processing_time(self, time: int, window: Window, context: TriggerContext) -> TriggerResult:
-        """Answer for a processing-time timer that is due."""
+        """Return the result for a due processing-time timer."""
         ...
 
     def on_epoch_end(self, window: Window, context: TriggerContext) -> TriggerResult:
-        """Answer at the end of an epoch in which the window took elements."""
+        """Return the result at the end of an epoch in which the window accepted elements."""
         ...
 
     def on_merge(self, window: Window, context: MergeContext) -> None:
@@ -119,11 +119,11 @@ class Trigger(Protocol):
 
 
 class QuietTrigger:
-    """A trigger that never answers and keeps nothing: what others are made from, each with the answers it has."""
+    """A trigger that never fires and has no state: the base of others, which override its methods."""
 
     @property
     def can_merge(self) -> bool:
-        """Nothing is kept, so there is nothing to carry over."""
+        """True: it has no state to merge."""
         return True
 
     def on_element(self, element: object, timestamp: int, window: Window, context: TriggerContext) -> TriggerResult:  # noqa: ARG002

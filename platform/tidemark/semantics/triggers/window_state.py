@@ -1,4 +1,4 @@
-"""What is kept of one key between epochs: its open windows, their triggers' values and timers, and what is gone from them. As JSON text."""
+"""The state of one key between epochs: its open windows, their triggers' values and timers, and removed elements. As JSON text."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class HeldElement(NamedTuple):
 
 @dataclass
 class WindowState:
-    """What is kept of one open window of a key.
+    """The state of one open window of a key.
 
-    ``held`` counts its elements, ``panes`` those it has emitted, ``replaced`` are absorbed sessions whose results are out, and
+    ``held`` counts its elements, ``panes`` those it has emitted, ``replaced`` are absorbed sessions whose results were emitted, and
     ``trigger``, ``event``, ``processing`` are the trigger's values and timers. ``asked`` and ``touched`` are of the epoch only.
     """
 
@@ -54,16 +54,16 @@ class WindowState:
         return self.panes > 0 and not self.replaced
 
     def holds(self, timestamp: int, order: int) -> bool:
-        """Return whether a stored element of the key is the window's, graves aside."""
+        """Return whether a stored element of the key is the window's, ignoring tombstones."""
         return self.window.start <= timestamp < self.window.end and not self.removed.covers(timestamp, order)
 
 
 @dataclass
 class KeyState:
-    """What is kept of one key.
+    """The state of one key.
 
-    ``born`` is the least order that a living element can have: others are left from windows that are gone. ``tombstones`` are where
-    sessions expired. ``counted`` is for count windows: how many elements the key has had. ``function`` is the window function's part.
+    ``born`` is the least order that a live element can have: others are left from dropped windows. ``tombstones`` are the ranges of
+    expired sessions. ``counted`` is for count windows: how many elements the key has had. ``function`` is the window function's part.
     """
 
     born: int
@@ -77,7 +77,7 @@ class KeyState:
         return self.is_live(timestamp, order) and any(state.holds(timestamp, order) for state in self.windows.values())
 
     def is_live(self, timestamp: int, order: int) -> bool:
-        """Return whether a stored element is of this life of the key, and in no grave."""
+        """Return whether a stored element is of this life of the key, and in no tombstone."""
         return order >= self.born and not any(area.covers(timestamp, order) for area in self.tombstones)
 
 
@@ -87,10 +87,10 @@ def order_of(epoch: int, place: int) -> int:
 
 
 def write_state(state: KeyState) -> str | None:
-    """Return a key's state as text, none where there is nothing to keep.
+    """Return a key's state as text, None if there is nothing to keep.
 
     Raises:
-        UserCodeError: a trigger or window function keeps a value that JSON cannot give back.
+        UserCodeError: a trigger or window function keeps a value that JSON cannot represent.
     """
     if not state.windows and not state.counted and not state.function:
         return None
@@ -108,11 +108,11 @@ def write_state(state: KeyState) -> str | None:
 
 
 def read_state(text: str | None, epoch: int) -> KeyState:
-    """Return a key's state from its text, an empty one where there is none.
+    """Return a key's state from its text, an empty one if there is none.
 
     Args:
-        text: what ``write_state`` returned.
-        epoch: the one that begins; a new life of the key begins with it if it has no windows.
+        text: the result of ``write_state``.
+        epoch: the epoch that begins; a new life of the key begins with it if it has no windows.
 
     Raises:
         FormatError: a later release wrote it.

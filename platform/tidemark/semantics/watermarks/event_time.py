@@ -16,7 +16,7 @@ TOO_FAR_AHEAD: Final = "event time is more than max_future_skew ahead of process
 
 
 def named_reason(reason: str, timestamp: str | None) -> str:
-    """Return one of the three reasons with the column or expression that the event time comes from, none where it has no name.
+    """Return one of the three reasons with the column or expression of the event time, unchanged if it has no name.
 
     >>> named_reason(NULL_EVENT_TIME, "pickup_at")
     "event time 'pickup_at' is null"
@@ -25,15 +25,15 @@ def named_reason(reason: str, timestamp: str | None) -> str:
 
 
 def malformed_reason(event_time: int | None, processing_time: int, max_future_skew_ms: int | None) -> str | None:
-    """Return why an element's event time is malformed, or none for a good one.
+    """Return why an element's event time is malformed, None for a valid one.
 
     The three reasons are constants of this module and stable: they are written to malformed outputs. An element exactly
     ``max_future_skew_ms`` ahead is good.
 
     Args:
-        event_time: milliseconds since 1970-01-01 UTC, none where the record has none.
+        event_time: milliseconds since 1970-01-01 UTC, None if the record has none.
         processing_time: of the epoch that reads the element.
-        max_future_skew_ms: how far ahead of processing time an event time may be; none turns the guard off.
+        max_future_skew_ms: how far ahead of processing time an event time may be; None turns the guard off.
 
     >>> malformed_reason(2_001, processing_time=1_000, max_future_skew_ms=1_000)
     'event time is more than max_future_skew ahead of processing time'
@@ -51,8 +51,8 @@ def epoch_processing_time(previous: int | None, now: int) -> int:
     """Return the processing time of an epoch, fixed when the epoch is first planned: the clock's, but never before the last epoch's.
 
     Args:
-        previous: processing time of the epoch before, none for the first.
-        now: what the clock says, milliseconds.
+        previous: processing time of the epoch before, None for the first.
+        now: the clock's time, milliseconds.
 
     >>> epoch_processing_time(1_000, now=900)
     1000

@@ -1,6 +1,6 @@
-"""When a window is due, when its elements are late, and when its state is gone.
+"""When a window is due, when its elements are late, and when its state expires.
 
-Elements of an epoch are judged against the watermark after the epoch before; firing and expiry go by the watermark after the
+Elements of an epoch are compared with the watermark after the epoch before; firing and expiry go by the watermark after the
 epoch itself. Sums saturate at ``MAX_WATERMARK``, so that no allowed lateness outlives the end of input.
 """
 
@@ -16,7 +16,7 @@ Lateness = Literal["on_time", "late_accepted", "late"]
 
 
 def cleanup_time(window: Window, allowed_lateness_ms: int) -> int:
-    """Return the watermark from which on the window takes no element and keeps no state: ``end - 1 + allowed lateness``."""
+    """Return the watermark from which on the window accepts no element and keeps no state: ``end - 1 + allowed lateness``."""
     return min(window.max_timestamp + allowed_lateness_ms, MAX_WATERMARK)
 
 
@@ -26,7 +26,7 @@ def due_time(window: Window) -> int:
 
 
 def is_due(window: Window, watermark: int) -> bool:
-    """Return whether the watermark has reached the window's end: all its elements that are not late are there.
+    """Return whether the watermark has reached the window's end: all its elements that are not late have arrived.
 
     >>> is_due(Window(0, 10), 8), is_due(Window(0, 10), 9)
     (False, True)
@@ -49,17 +49,17 @@ def is_late(window: Window, allowed_lateness_ms: int, watermark: int) -> bool:
 
 
 def is_expired(window: Window, allowed_lateness_ms: int, watermark: int) -> bool:
-    """Return whether the window's state is gone after an epoch with this watermark, once due panes have fired.
+    """Return whether the window's state expires after an epoch with this watermark, once due panes have fired.
 
-    The same bound as ``is_late`` has: what the next epoch could still take is kept, and nothing else.
+    The same bound as that of ``is_late``: only windows that the next epoch's elements could join are kept.
     """
     return cleanup_time(window, allowed_lateness_ms) <= watermark
 
 
 def lateness_of(window: Window, allowed_lateness_ms: int, watermark: int) -> Lateness:
-    """Return the verdict on an element for one of its windows; arguments as for ``is_late``.
+    """Return the lateness of an element for one of its windows; arguments as for ``is_late``.
 
-    >>> [judge(Window(0, 10), 5, watermark) for watermark in (8, 9, 13, 14)]
+    >>> [lateness_of(Window(0, 10), 5, watermark) for watermark in (8, 9, 13, 14)]
     ['on_time', 'late_accepted', 'late_accepted', 'late']
     """
     if is_late(window, allowed_lateness_ms, watermark):

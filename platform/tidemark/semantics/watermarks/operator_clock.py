@@ -10,10 +10,10 @@ from tidemark.semantics.windows.windows import TimeDomain
 
 @dataclass(frozen=True)
 class OperatorClock:
-    """What an operator goes by in epoch ``epoch``, milliseconds.
+    """The times of an operator in epoch ``epoch``, milliseconds.
 
-    ``before`` is its watermark while it takes the epoch's elements, W(n-1); ``watermark`` what it fires by, W(n); ``processing_time`` is
-    PT(n). In the domain of processing time the watermark is PT - 1. ``operator_clock`` makes it.
+    ``before`` is its watermark while it processes the epoch's elements, W(n-1); ``watermark`` the one that it fires by, W(n);
+    ``processing_time`` is PT(n). In the domain of processing time the watermark is PT - 1. ``operator_clock`` makes it.
     """
 
     domain: TimeDomain
@@ -39,8 +39,8 @@ def operator_clock(
 ) -> OperatorClock:
     """Return the clock of an operator whose windows are of a domain.
 
-    For windows of processing time the watermark is PT - 1, so that nothing is late and a window is due when PT reaches its end. The one
-    thing they take from event time is the end of input, at which everything that waits for a time fires.
+    For windows of processing time the watermark is PT - 1, so that nothing is late and a window is due when PT reaches its end. From
+    event time they take only the end of input, at which everything that waits for a time fires.
 
     Args:
         domain: of the windows.
@@ -48,7 +48,7 @@ def operator_clock(
         before: the operator's event-time watermark after the epoch before, W(n-1).
         watermark: and after this one, W(n); the greatest at the end of input.
         processing_time: PT(n).
-        previous_processing_time: PT(n-1), none for the first epoch.
+        previous_processing_time: PT(n-1), None for the first epoch.
 
     >>> clock = operator_clock("processing", epoch=3, before=7, watermark=8, processing_time=1_000, previous_processing_time=900)
     >>> clock.before, clock.watermark, clock.element_time(5)

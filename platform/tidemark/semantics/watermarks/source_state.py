@@ -1,4 +1,4 @@
-"""What is kept of a source's time from epoch to epoch, what an epoch shows of it, and its form in a record."""
+"""A source's time state from epoch to epoch, an epoch's observations of it, and its form in a record."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FIX = "restore the record from a backup of the job store; if a newer release wr
 
 @dataclass(frozen=True)
 class SplitObservation:
-    """What one epoch showed of a split.
+    """One epoch's observation of a split.
 
     ``rows`` counts well-formed rows only, and ``max_event_time`` and ``metrics`` are theirs: a malformed row moves no watermark and
     keeps no split awake. ``caught_up`` says whether the split was read to its end; None takes the source's answer.
@@ -29,8 +29,8 @@ class SplitObservation:
 class SourceEnd:
     """How far an epoch read a source: to its end or not, as a whole and, where that is known, by split.
 
-    ``polled_at`` is the processing time of which that is true, None for the epoch's own: a drain fixes at its begin what it will read.
-    ``known`` is false where what was read does not tell, and ``caught_up`` is the answer that does less harm.
+    ``polled_at`` is the processing time at which that was true, None for the epoch's own: a drain fixes its input when it begins.
+    ``known`` is false if the input read does not show it, and ``caught_up`` is then the safer answer.
     """
 
     caught_up: bool = True
@@ -39,7 +39,7 @@ class SourceEnd:
     known: bool = True
 
     def annotate(self, observed: Mapping[str, SplitObservation], state: SourceState) -> dict[str, SplitObservation]:
-        """Return what an epoch observed with what is known of each split's end; only splits that were ever seen to have rows count."""
+        """Return an epoch's observations with the known end of each split; only splits that ever had rows count."""
         annotated = dict(observed)
         for split, caught_up in self.splits.items():
             if split in observed or split in state.splits:
@@ -49,7 +49,7 @@ class SourceEnd:
 
 @dataclass(frozen=True)
 class SplitState:
-    """What is kept of one split.
+    """The state of one split.
 
     ``last_active`` is the processing time at which it last had a row or more to read, ``rows`` the count of well-formed rows since it was
     first seen.
@@ -64,11 +64,11 @@ class SplitState:
 
 @dataclass(frozen=True)
 class SourceState:
-    """What is kept of one source; part of each epoch's record.
+    """The state of one source; part of each epoch's record.
 
-    ``splits`` is empty before the first epoch. A source without splits has the one split ``""``; it also stands in for the splits of a
-    source of which none was seen yet. ``advancing``: all splits are idle and the watermark goes on by the clock (``advance_when_idle``).
-    ``split_by``: the column that the splits are told by, None where the source has its own or none; records of older builds have None.
+    ``splits`` is empty before the first epoch. A source without splits has the one split ``""``; it also replaces the splits of a
+    source of which none was seen yet. ``advancing``: all splits are idle and the watermark advances with the clock (``advance_when_idle``).
+    ``split_by``: the column that defines the splits, None if the source has its own or none; records of older builds have None.
     """
 
     splits: Mapping[str, SplitState] = field(default_factory=dict)
@@ -102,10 +102,10 @@ def encode_source(state: SourceState) -> dict[str, object]:
 
 
 def decode_source(data: object, *, place: str | None = None) -> SourceState:
-    """Return the state that ``encode_source`` made the data from.
+    """Return the state that ``encode_source`` encoded.
 
     Args:
-        data: what JSON gave.
+        data: the decoded JSON.
         place: path of the record, for errors.
 
     Raises:

@@ -1,7 +1,7 @@
-"""Watermark generators: from what was seen of a split to its watermark.
+"""Watermark generators: compute a split's watermark from its statistics.
 
-A generator has no state of its own: what it needs of the past is in ``SplitStats``, and that a watermark never goes back is
-seen to by ``tidemark.semantics.watermarks.watermark_progress.advance``.
+A generator is stateless: the history that it needs is in ``SplitStats``, and
+``tidemark.semantics.watermarks.watermark_progress.advance`` makes sure that a watermark never goes back.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _MARKER = "marker"
 
 @dataclass(frozen=True)
 class SplitStats:
-    """What a generator may look at when an epoch ends, for one split.
+    """The input of a generator when an epoch ends, for one split.
 
     ``max_event_time`` is the greatest of all epochs so far, ``metrics`` are the generator's own expressions over this epoch's
-    well-formed rows (each none where there were no rows), ``processing_time`` is the epoch's, ``previous`` the split's watermark before.
+    well-formed rows (each None if there were no rows), ``processing_time`` is the epoch's, ``previous`` the split's watermark before.
     """
 
     max_event_time: int | None
@@ -30,7 +30,7 @@ class SplitStats:
 
 
 class WatermarkGenerator(Protocol):
-    """Turns what was seen of a split into its watermark."""
+    """Computes a split's watermark from its statistics."""
 
     @property
     def bound_ms(self) -> int:
@@ -39,13 +39,13 @@ class WatermarkGenerator(Protocol):
 
     @property
     def metrics(self) -> Mapping[str, str]:
-        """SQL aggregate expressions (integer milliseconds) it wants per split and epoch, by name."""
+        """SQL aggregate expressions (integer milliseconds) that it needs per split and epoch, by name."""
         ...
 
     def watermark(self, stats: SplitStats) -> int | None:
-        """Return the split's watermark in milliseconds, or none for no news; it never moves back, whatever is returned.
+        """Return the split's watermark in milliseconds, None for no change; it never moves back, whatever is returned.
 
-        Called once per split and epoch, also for splits without rows in it. Must depend on nothing but its argument.
+        Called once per split and epoch, also for splits without rows in it. Must depend only on its argument.
         """
         ...
 
@@ -72,7 +72,7 @@ class BoundedOutOfOrderness:
         return {}
 
     def watermark(self, stats: SplitStats) -> int | None:
-        """Return the greatest event time - bound - 1, none before the first element."""
+        """Return the greatest event time - bound - 1, None before the first element."""
         return None if stats.max_event_time is None else stats.max_event_time - self.bound_ms - 1
 
 
@@ -91,16 +91,16 @@ class Ascending:
         return {}
 
     def watermark(self, stats: SplitStats) -> int | None:
-        """Return the greatest event time - 1, none before the first element."""
+        """Return the greatest event time - 1, None before the first element."""
         return None if stats.max_event_time is None else stats.max_event_time - 1
 
 
 @dataclass(frozen=True)
 class Punctuated:
-    """Elements themselves say the watermark: it is the greatest marker seen, as it is.
+    """Elements carry the watermark: it is the greatest marker seen, unchanged.
 
-    ``marker`` is an SQL expression over an element: TIMESTAMP, DATE or whole milliseconds, null where it has none. A marker is
-    the user's word: it is not held against ``max_future_skew``, as event times are.
+    ``marker`` is an SQL expression over an element: TIMESTAMP, DATE or whole milliseconds, null if it has none. Markers are
+    trusted: unlike event times, they are not compared with ``max_future_skew``.
 
     Raises:
         DefinitionError: the marker is empty.
@@ -116,7 +116,7 @@ class Punctuated:
 
     @property
     def bound_ms(self) -> int:
-        """0: markers know no bound."""
+        """0: markers have no bound."""
         return 0
 
     @property
@@ -134,7 +134,7 @@ class Punctuated:
         }
 
     def watermark(self, stats: SplitStats) -> int | None:
-        """Return the epoch's greatest marker, none where no element had one."""
+        """Return the epoch's greatest marker, None if no element had one."""
         return stats.metrics.get(_MARKER)
 
 

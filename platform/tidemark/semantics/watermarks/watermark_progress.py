@@ -1,4 +1,4 @@
-"""How watermarks move from epoch to epoch: per split, per source, per operator; idleness; and when the clock alone will move them."""
+"""How watermarks advance from epoch to epoch: per split, per source, per operator; idleness; and when the clock alone advances them."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ def advance(
       rows waiting holds the watermark for them. Time counts from the epoch in which the split was first seen.
     - The source's watermark is the least of its active splits. When all are idle it stays, unless ``advance_when_idle``.
     - A source of which no split was ever seen has the split ``""`` in their place, so that it too becomes idle after ``idle_after``;
-      the first split that shows takes over.
-    - ``advance_when_idle``: when all splits are idle, event time is taken to run on with the clock. From the moment that a split was last
-      active its watermark is carried on by the processing time that has passed; the source's becomes the greatest of these
-      (Flink too goes to the greatest when its last input falls idle), but not later than processing time - bound - 1, where an
+      the first split that appears replaces it.
+    - ``advance_when_idle``: when all splits are idle, event time is assumed to advance with the clock. From the moment that a split was
+      last active its watermark is extended by the processing time that has passed; the source's becomes the greatest of these
+      (Flink too goes to the greatest when its last input becomes idle), but not later than processing time - bound - 1, where an
       element of this very moment would put it. So the last windows close after about their own length of silence, and
       an element that comes after it with the delay its source always had is not late. The splits' own watermarks stay.
 
     Args:
         strategy: the source's.
         state: after the epoch before.
-        observed: what the epoch showed, by split; splits that showed nothing may be left out.
+        observed: the epoch's observations, by split; splits without any may be left out.
         processing_time: of the epoch.
-        caught_up: whether the source was read to its end; a split's own ``caught_up`` goes before it. Time in which the job was
-            down counts as silence, so this must be false while anything that came meanwhile waits.
-        polled_at: the processing time of which ``caught_up`` is true, None for the epoch's own. What came later may wait, so silence is
-            counted up to this time only.
+        caught_up: whether the source was read to its end; a split's own ``caught_up`` takes precedence. Time in which the job was
+            down counts as silence, so this must be false while input that came in that time is unread.
+        polled_at: the processing time at which ``caught_up`` was true, None for the epoch's own. Later input may be unread, so silence
+            is counted up to this time only.
 
     Raises:
-        UserCodeError: the watermark generator failed or returned something else than an integer or None.
+        UserCodeError: the watermark generator failed or returned neither an integer nor None.
     """
     silent_until = processing_time if polled_at is None else min(polled_at, processing_time)
     splits = {}
@@ -70,9 +70,9 @@ def advance(
 
 
 def with_splits_of(strategy: WatermarkStrategy, state: SourceState) -> SourceState:
-    """Return a source's state for a job that tells its splits by another column: those there were will not show again.
+    """Return a source's state for a job that splits it by another column: the previous splits will not appear again.
 
-    One split stands for them, with their watermark, until the first of the others shows.
+    One split replaces them, with their watermark, until the first of the new ones appears.
     """
     if state.split_by == strategy.split_by:
         return state
@@ -84,7 +84,7 @@ def with_splits_of(strategy: WatermarkStrategy, state: SourceState) -> SourceSta
 def operator_watermark(previous: int, inputs: Sequence[SourceState]) -> int:
     """Return an operator's watermark after an epoch: the least of its active inputs, and never less than before.
 
-    An input whose splits are all idle does not count. When all are idle the watermark stays; only those that go on by the clock
+    An input whose splits are all idle does not count. When all are idle the watermark stays; only those that advance with the clock
     (``advancing``) then move it, to the least among them. An input before its first epoch is active, at ``MIN_WATERMARK``.
 
     Args:
@@ -98,14 +98,14 @@ def operator_watermark(previous: int, inputs: Sequence[SourceState]) -> int:
 
 
 def end_of_input(state: SourceState) -> SourceState:
-    """Return the state of a source that has ended for good: the watermark is the greatest time, and no split holds it or is idle."""
+    """Return the state of a source whose input has ended: the watermark is the greatest time, and no split holds it or is idle."""
     splits = state.splits or {_WHOLE_SOURCE: SplitState()}
     ended = {name: replace(split, watermark=MAX_WATERMARK, idle=False) for name, split in splits.items()}
     return SourceState(ended, MAX_WATERMARK, split_by=state.split_by)
 
 
 def next_idle_deadline(strategy: WatermarkStrategy, state: SourceState) -> int | None:
-    """Return the processing time at which the next active split becomes idle if it shows nothing until then, or none for never.
+    """Return the processing time at which the next active split becomes idle if it has no rows until then, None for never.
 
     An epoch is due then even if there is nothing to read: the watermark may move.
     """
@@ -115,9 +115,9 @@ def next_idle_deadline(strategy: WatermarkStrategy, state: SourceState) -> int |
 
 
 def read_to_end(before: SourceState, after: SourceState) -> SourceState:
-    """Return a source's state after an epoch of which it has since become known that it read the source to its end.
+    """Return a source's state after an epoch that turned out to have read the source to its end.
 
-    A split without rows was taken to be active in it, since it might have had more to read; its silence counts from before.
+    A split without rows counted as active in it, since it might have had more to read; its silence now counts from before.
 
     Args:
         before: after the epoch before.
@@ -132,11 +132,11 @@ def read_to_end(before: SourceState, after: SourceState) -> SourceState:
 
 
 def processing_time_reaching(strategy: WatermarkStrategy, state: SourceState, watermark: int) -> int | None:
-    """Return the processing time at which a source that shows nothing any more reaches a watermark, or none for never.
+    """Return the processing time at which a source without further rows reaches a watermark, None for never.
 
     An epoch is due then even if there is nothing to read: a window waits for that watermark. Without rows a watermark moves by
     ingestion time, when a split that holds it back becomes idle, and by ``advance_when_idle``. (A user's generator that goes by the
-    clock is not foreseen.)
+    clock is not predicted.)
 
     Args:
         strategy: the source's.

@@ -1,4 +1,4 @@
-"""How a source's elements are timed and its watermark made, as declared."""
+"""The declaration of a source's timestamps and watermarks."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from tidemark.errors import DefinitionError, DurationError
 from tidemark.semantics.watermarks.watermark_generators import IngestionTime, WatermarkGenerator
 
 MIN_WATERMARK: Final = -(2**63)
-"""No event time is known to be over: the watermark before the first element."""
+"""No event time has passed: the watermark before the first element."""
 
 MAX_WATERMARK: Final = 2**63 - 1
-"""All event time is over: the watermark at the end of input."""
+"""All event time has passed: the watermark at the end of input."""
 
 DEFAULT_FUTURE_SKEW_MS: Final = 86_400_000
 
 
 @dataclass(frozen=True)
 class WatermarkStrategy:
-    """How a source's elements are timed and its watermark made.
+    """How a source's elements get timestamps, and how its watermark is generated.
 
     ``timestamp`` is an SQL expression of type TIMESTAMP, DATE or BIGINT (milliseconds); None means ingestion time.
     ``split_by`` names a column whose values are the source's splits. Durations are milliseconds, None is off.

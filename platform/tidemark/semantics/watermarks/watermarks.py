@@ -1,7 +1,7 @@
-"""Watermarks: how far event time has come, per split, per source, per operator. This module gathers the public names.
+"""Watermarks: the progress of event time, per split, per source, per operator. This module re-exports the public names.
 
-``watermark_generators`` makes a split's watermark from what was seen of it, ``watermark_strategy`` declares a source's time,
-``source_state`` is what is kept between epochs, ``watermark_progress`` moves it.
+``watermark_generators`` computes a split's watermark from its statistics, ``watermark_strategy`` declares a source's time,
+``source_state`` is the state between epochs, ``watermark_progress`` advances it.
 """
 
 from __future__ import annotations

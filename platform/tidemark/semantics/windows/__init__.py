@@ -1,1 +1,1 @@
-"""Windows as intervals: assigners, slices, and what a window keeps."""
+"""Windows as intervals: assigners, slices, and the state of windows."""

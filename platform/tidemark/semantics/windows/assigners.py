@@ -208,7 +208,7 @@ class GlobalWindows:
 
     @property
     def merging(self) -> bool:
-        """There is nothing to merge."""
+        """A single window never merges."""
         return False
 
     def assign(self, timestamp: int, gap_ms: int | None = None) -> tuple[Window, ...]:  # noqa: ARG002
@@ -222,7 +222,7 @@ class GlobalWindows:
 
 @dataclass(frozen=True)
 class CountWindows:
-    """Groups by number, per key, in the order of elements: exact, unlike a count trigger, whatever an epoch holds.
+    """Groups by number, per key, in the order of elements: unlike with a count trigger, independent of how the input is cut into epochs.
 
     Without a slide, each ``size`` elements are a group. With one, after each ``slide`` elements the last ``size`` or fewer are.
 

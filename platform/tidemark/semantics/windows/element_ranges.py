@@ -1,7 +1,7 @@
-"""Which stored elements a window no longer holds, in few words, so that removing an element does not mean rewriting what is stored.
+"""Which stored elements a window no longer holds, in compact form, so that removing an element does not rewrite stored files.
 
-Elements are stored once and never changed. Each has a time and an order, a number that grows with arrival. What a purge or an evictor took
-from a window is said here; whoever compacts the store may then drop the elements that no window holds.
+Elements are stored once and never changed. Each has a time and an order, a number that grows with arrival. Elements that a purge or an
+evictor removed from a window are recorded here; compaction may then drop elements that no window holds.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tidemark.semantics.windows.windows import Window
 
 @dataclass(frozen=True)
 class ElementRange:
-    """Elements of times ``[start, end)`` that had arrived up to an order, but for some."""
+    """Elements of times ``[start, end)`` that had arrived up to an order, except some."""
 
     start: int
     end: int
@@ -27,26 +27,26 @@ class ElementRange:
         return order <= self.through and self.start <= timestamp < self.end and order not in self.except_orders
 
     def is_within(self, other: ElementRange) -> bool:
-        """Return whether all of them are among those of another area, which spares none."""
+        """Return whether all of them are in another range, which has no exceptions."""
         return not other.except_orders and other.start <= self.start and self.end <= other.end and self.through <= other.through
 
 
 @dataclass(frozen=True)
 class RemovedElements:
-    """What is gone from one window: areas, and single elements by their order."""
+    """The elements removed from one window: ranges, and single elements by their order."""
 
     areas: tuple[ElementRange, ...] = ()
     single: frozenset[int] = frozenset()
 
     def covers(self, timestamp: int, order: int) -> bool:
-        """Return whether an element is gone."""
+        """Return whether an element was removed."""
         return order in self.single or any(area.covers(timestamp, order) for area in self.areas)
 
     def with_survivors(self, window: Window, through: int, *, held: Sequence[int], survivors: Sequence[int]) -> RemovedElements:
-        """Return what is gone after an eviction, written the shorter way: what went, or what stayed.
+        """Return the removed elements after an eviction, in the shorter form: by those evicted, or by those that stay.
 
         Args:
-            window: that fired.
+            window: the one that fired.
             through: the greatest order that an element of the epoch can have.
             held: orders of all elements that the window held, ascending.
             survivors: orders of those that stay, ascending.
@@ -65,7 +65,7 @@ class RemovedElements:
         return RemovedElements(areas, single)
 
     def to_json(self) -> list[object]:
-        """Return it as JSON has it."""
+        """Return the removed elements as plain JSON."""
         return [[[area.start, area.end, area.through, sorted(area.except_orders)] for area in self.areas], sorted(self.single)]
 
 
@@ -73,32 +73,32 @@ NOTHING_REMOVED: Final = RemovedElements()
 
 
 def all_of(window: Window, through: int) -> RemovedElements:
-    """Return that all elements of a window that have arrived are gone, as after a purge."""
+    """Return all elements of a window that have arrived as removed, as after a purge."""
     return RemovedElements((ElementRange(window.start, window.end, through),))
 
 
 def united(parts: Iterable[RemovedElements]) -> RemovedElements:
-    """Return what is gone from a session made of others: what was gone from each."""
+    """Return the removed elements of a session merged from others: those removed from each."""
     found = list(parts)
     areas = tuple(area for part in found for area in part.areas)
     return RemovedElements(areas, frozenset(order for part in found for order in part.single))
 
 
 def removed_from_json(value: object) -> RemovedElements:
-    """Return what ``RemovedElements.to_json`` was called on."""
+    """Return the removed elements from the JSON of ``RemovedElements.to_json``."""
     areas, single = value  # type: ignore[misc]
     found = tuple(ElementRange(start, end, through, frozenset(spared)) for start, end, through, spared in areas)  # type: ignore[has-type]
     return RemovedElements(found, frozenset(single))  # type: ignore[has-type]
 
 
 def add_tombstone(graves: Iterable[ElementRange], window: Window, through: int, open_windows: Iterable[Window]) -> tuple[ElementRange, ...]:
-    """Return the graves of a key's sessions with one more: the elements of an expired session, which no later session may take up.
+    """Return the tombstones of a key's sessions with one more: the elements of an expired session, which no later session may hold.
 
-    A session that comes later can reach over the times of an expired one, by merging, while its elements are still stored. Graves with
-    no open session among them become one: no element there belongs to a window. So there are hardly more graves than open sessions.
+    By merging, a later session can cover the times of an expired one while its elements are still stored. Tombstones with no open session
+    between them are united: no element there belongs to a window. So there are hardly more tombstones than open sessions.
 
     Args:
-        graves: of the key so far.
+        graves: the key's tombstones so far.
         window: the expired session.
         through: the greatest order that an element of the epoch can have.
         open_windows: of the key, without the expired one.

@@ -58,20 +58,20 @@ class Slices:
         return self.block_of(end - 1) if self.growing else end - self.span
 
     def first_end_of(self, start: int) -> int:
-        """Return the end of the first window that covers a slice, or that comes after it where none does."""
+        """Return the end of the first window that covers a slice, or that comes after it if none does."""
         return self.last_end(start + self.width - 2) + self.ends
 
     def last_end_of(self, start: int) -> int:
-        """Return the end of the last window that covers a slice, or that came before it where none does."""
+        """Return the end of the last window that covers a slice, or that came before it if none does."""
         return start - (start - self.offset) % self.starts + self.span
 
     def last_window_of(self, start: int) -> int | None:
-        """Return the start of the last window that covers a slice, None where none does."""
+        """Return the start of the last window that covers a slice, None if none does."""
         covered = (start - self.offset) % self.starts < self.span
         return self.start_of(self.last_end_of(start)) if covered else None
 
     def last_expired(self, watermark: int, allowed_lateness_ms: int) -> int:
-        """Return the last slice all of whose windows are over at a watermark."""
+        """Return the last slice all of whose windows have expired at a watermark."""
         latest = watermark - allowed_lateness_ms + 1 - self.span
         return latest - (latest - self.offset) % self.starts + self.starts - self.width
 

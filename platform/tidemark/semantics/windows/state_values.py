@@ -1,7 +1,7 @@
-"""Values of triggers and window functions as JSON text: what may be kept between epochs, and how it is written. Never pickle.
+"""Values of triggers and window functions as JSON text: the allowed types, and their encoding. Never pickle.
 
-JSON has no instants, decimals or bytes; these are written as ``{"$": type, "v": text}``. Everything comes back as it went in; what
-would not is refused when it is written.
+JSON has no instants, decimals or bytes; these are written as ``{"$": type, "v": text}``. Every value is restored exactly; one that
+would not be is refused when it is written.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ _READ: Final[dict[str, Callable[[object], object]]] = {
 
 
 def to_json(value: object, what: str) -> object:
-    """Return a value as JSON has it.
+    """Return a value as plain JSON.
 
     Args:
         value: None, a bool, int, float, str, datetime, date, timedelta, Decimal or bytes; a list, a tuple, or a dict with texts as
             keys, of those.
-        what: named in the error: whose value it is.
+        what: the owner of the value, for the error.
 
     Raises:
-        UserCodeError: a value of another type, so that it would come back as something else, or not at all.
+        UserCodeError: a value of another type, which would not be restored exactly.
 
     >>> to_json({"rows": [Decimal("1.50")]}, "state")
     {'rows': [{'$': 'decimal', 'v': '1.50'}]}
@@ -69,13 +69,13 @@ def to_json(value: object, what: str) -> object:
         return {_TAG: name, _VALUE: write(value)}
     keys = " with keys that are no texts" if kind is dict else ""
     raise UserCodeError(
-        f"{what} holds {value!r}, a {kind.__module__}.{kind.__qualname__}{keys}, which does not come back from JSON as it is",
+        f"{what} holds {value!r}, a {kind.__module__}.{kind.__qualname__}{keys}, which JSON cannot restore exactly",
         fix="keep plain values: numbers, texts, dates, decimals, bytes, lists, tuples, and dicts with texts as keys",
     )
 
 
 def from_json(value: object) -> object:
-    """Return what ``to_json`` was given.
+    """Return the value that ``to_json`` encoded.
 
     Raises:
         CorruptStoreError: a type that this release does not know.

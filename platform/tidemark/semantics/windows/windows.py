@@ -21,8 +21,8 @@ class Window:
 
 
 TimeDomain = Literal["event", "processing"]
-"""Which time windows are of. In the domain of processing time an element's time is that of the epoch that read it, PT(n), and the
-watermark of the operator is PT(n) - 1, as for ingestion time: what the epoch's own elements belong to is never over."""
+"""The time domain of windows. In processing time an element's time is that of the epoch that read it, PT(n), and the
+watermark of the operator is PT(n) - 1, as for ingestion time: the windows of the epoch's own elements have never expired."""
 
 GLOBAL_WINDOW: Final = Window(-(2**63), 2**63)
 """All of event time: what count and global windows assign. It is never late and due only at the end of input; its bounds are
@@ -30,10 +30,10 @@ shown as null."""
 
 
 class WindowAssigner(Protocol):
-    """Puts an element's event time into windows.
+    """Assigns an element's event time to windows.
 
-    Sliding and cumulative assigners return several windows; count and global ones return ``GLOBAL_WINDOW`` and leave it to counts or a
-    trigger when it fires; sessions also are a ``MergingWindowAssigner``.
+    Sliding and cumulative assigners return several windows; count and global ones return ``GLOBAL_WINDOW``, which counts or a
+    trigger fire; sessions also are a ``MergingWindowAssigner``.
     """
 
     @property
@@ -62,7 +62,7 @@ class WindowAssigner(Protocol):
 
 @dataclass(frozen=True)
 class MergedWindow:
-    """A window and the windows it was made of, in order of their start; only itself where nothing merged."""
+    """A window and the windows it was merged from, in order of their start; only itself if nothing merged."""
 
     window: Window
     parts: tuple[Window, ...]

@@ -1,11 +1,11 @@
 """Frozen dataclasses to plain JSON values and back, strictly, by their type hints.
 
-A field made by ``added_field`` is left out where it has its default, so that what was written before there was such a field is written
-as ever; an older release refuses what has it.
+A field made by ``added_field`` is omitted if it has its default, so that objects without it have the same JSON as in earlier
+releases; an older release refuses an object that has it.
 
 Known types: int, str, bool, float, ``object`` (plain JSON as it is), Literal, optional, ``tuple[X, ...]``, ``tuple[X, Y]``,
 ``Mapping[str, X]``, TypedDict, and dataclasses of these. A field that is missing takes its default; a field that is not known
-is refused, since it was written by something newer.
+is refused, since a newer release wrote it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SCALARS = frozenset((str, int, float, bool, type(None)))
 
 
 def added_field(default: T) -> T:
-    """Return a dataclass field that came to its class after the first release of the class's form."""
+    """Return a dataclass field that was added to its class after the first release of the class's form."""
     made: T = field(default=default, metadata={_ADDED: True})
     return made
 
@@ -56,7 +56,7 @@ def from_jsonable(kind: type[T], value: object, *, path: str) -> T:
 
     Args:
         kind: the dataclass.
-        value: what ``to_jsonable`` gave, through JSON.
+        value: the result of ``to_jsonable``, through JSON.
         path: where it was stored, for the error.
 
     Raises:
@@ -72,7 +72,7 @@ def from_jsonable(kind: type[T], value: object, *, path: str) -> T:
 
 @cache
 def _field_names(kind: Any) -> tuple[tuple[str, ...], Mapping[str, object]] | None:  # noqa: ANN401
-    """Return the names of a dataclass's fields, and the defaults of those that are left out where they have them."""
+    """Return the names of a dataclass's fields, and the defaults of those that are omitted if they have them."""
     if not is_dataclass(kind):
         return None
     return tuple(item.name for item in fields(kind)), {

@@ -16,7 +16,7 @@ FORMAT: Final = 1
 _FIELDS = {"kind", "format", "sha256", "body"}
 _DAMAGED = (
     "restore the file from a backup of the job store; or give the job another name and its outputs other paths, which reads all input "
-    "again, unless it goes on from a savepoint of this one: tm.run(job, restore=tm.Restore('SAVEPOINT', job='NAME')) "
+    "again, unless it resumes from a savepoint of this one: tm.run(job, restore=tm.Restore('SAVEPOINT', job='NAME')) "
     "(--restore SAVEPOINT --restore-of NAME); nothing was changed and no output was written"
 )
 
@@ -46,8 +46,8 @@ def decode_envelope(data: bytes, *, kind: str | tuple[str, ...], path: str) -> t
         path: where they were stored, for the error.
 
     Raises:
-        FormatError: a newer release wrote it; it is left alone.
-        CorruptStoreError: empty, cut short, not JSON, of another kind, or not what its checksum says.
+        FormatError: a newer release wrote it; it is not changed.
+        CorruptStoreError: empty, cut short, not JSON, of another kind, or not matching its checksum.
     """
     try:
         content = json.loads(data, parse_constant=_refuse_constant)
@@ -85,8 +85,8 @@ def newer_format(version: int, path: str) -> FormatError:
 
 
 def _agrees(stated: object, data: bytes, content: object) -> bool:
-    """Say whether a checksum is that of an object's content, given as its bytes and as what they say without the checksum."""
-    # As ``encode_envelope`` writes it, the content is the text before the checksum. Whoever wrote it otherwise has the same checksum.
+    """Return whether a checksum is that of an object's content, given as its bytes and as its decoded fields without the checksum."""
+    # As ``encode_envelope`` writes it, the content is the text before the checksum. Another layout has the same checksum.
     if isinstance(stated, str) and data.endswith(end := _end(stated)) and sha256(data[: -len(end)] + b"}") == stated:
         return True
     try:

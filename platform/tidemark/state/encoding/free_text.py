@@ -1,4 +1,4 @@
-"""Free text that people give and that is kept: what for, who, notes, labels, names. It is shown to all who read the store."""
+"""Free text that users give and that is kept: reasons, users, notes, labels, names. It is visible to every reader of the store."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SECRET_NAME: Final = re.compile(
     | (?: ^ | [^a-z] ) (?: auth | oauth | sas | sig | pass | pwd | pat | pw | key | code ) (?: $ | [^a-z] )
     """
 )
-"""In the name of a link's parameter: its value opens something. ``code`` is what a sign-in hands on."""
+"""In the name of a link's parameter: its value is a credential. ``code`` is the one of a sign-in."""
 
 _WORD: Final = r"(?:[A-Za-z][a-z]{0,15}|[a-z]{1,15}['-][a-z]{1,15})"
 # A colon before a sentence: two plain words, of which the first is no kind of authorization.
@@ -30,7 +30,7 @@ _SENTENCE: Final = re.compile(
     )
     """
 )
-# What people think up may be words, so of it something must be said.
+# A chosen password may consist of words, so a text that names one must also show a value.
 _THOUGHT_UP: Final = re.compile(r"(?i)(?:passw(?:or)?ds?|passphrases?|secrets?|\b(?:pass|pwd|pw))$")
 _SAYS: Final = re.compile(
     r"(?i)(?:a|an|as|ask|by|for|from|had|has|in|is|it|new|no|not|now|of|on|our|same|see|still|that|the|this|to|was|we|will|with|\w+ed)"
@@ -43,7 +43,7 @@ def require_no_secret(job: str | None = None, /, **texts: str) -> None:
 
     Args:
         job: the job that the texts are about, for the error.
-        texts: by what they are, such as ``why``.
+        texts: by their purpose, such as ``why``.
 
     Raises:
         DefinitionError: one does, or is no text. The error names which, and nothing of a secret.
@@ -67,7 +67,7 @@ def require_no_secret(job: str | None = None, /, **texts: str) -> None:
 
 
 def _without_query(link: re.Match[str]) -> str:
-    """Return a link without a query that holds no secret by the names of its parameters; one that does as it is."""
+    """Return a link without its query if no parameter's name marks a secret; otherwise the link unchanged."""
     parameters = [part.partition("=") for part in re.split("[&;?#]", link["query"])]
     secret = any(_SECRET_NAME.search(unquote_plus(name)) or (not sign and _MADE_UP.search(name)) for name, sign, _ in parameters)
     return link[0] if secret else f"{link['address']} {' '.join(unquote_plus(value) for _, _, value in parameters)}"

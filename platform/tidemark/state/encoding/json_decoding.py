@@ -1,4 +1,4 @@
-"""Readers of plain JSON values, one for each type: what a value must be is worked out once, and not again for each value.
+"""Readers of plain JSON values, one for each type: a type's checks are derived once, and not for each value.
 
 A status of a job has hundreds of values, and sensors read those of a thousand jobs in one tick.
 """
@@ -27,7 +27,7 @@ class UnreadableError(Exception):
         self.where: list[str] = []
 
     def at(self, place: str) -> UnreadableError:
-        """Return it with one more part of its place."""
+        """Return the error with one more part of its place."""
         self.where.append(place)
         return self
 
@@ -46,7 +46,7 @@ class _Shape(NamedTuple):
 
 @cache
 def reader_of(kind: Any) -> Reader:  # noqa: ANN401 - a type hint has no type of its own
-    """Return the reader of a type, of which ``codec`` says which there are."""
+    """Return the reader of a type, one of those that ``codec`` lists."""
     if kind is object:
         return _as_it_is
     if is_dataclass(kind) or is_typeddict(kind):

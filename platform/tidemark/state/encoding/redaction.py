@@ -1,4 +1,4 @@
-"""Takes credentials out of what other libraries say, before it goes to messages, status files and Dagster."""
+"""Removes credentials from other libraries' texts, before they go to messages, status files and Dagster."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WEBHOOK = re.compile(
     r"(?i)(?P<address>https?://(?:hooks\.slack\.com/[a-z]{1,20}|[\w.-]{0,100}webhook\.office\.com|discord(?:app)?\.com/api/webhooks)/)"
     r"[^\s\"'),]+"
 )
-# What is hidden already; quoted; quoted within something quoted; one word, and what it says of the next.
+# Hidden already; quoted; quoted within quotes; one word, with the scheme before it.
 _VALUE = rf"""(?:
     {HIDDEN}
     | "[^"\\]*(?:\\.[^"\\]*)*" | '[^'\\]*(?:\\.[^'\\]*)*' | \\{{1,3}}"[^"\\]{{0,1024}}\\{{1,3}}"

@@ -1,4 +1,4 @@
-"""What the operating system refused, found in the text of an error of whichever library, with what mends it. Pure."""
+"""Finds an operating system's refusal in the text of any library's error, with its fix. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 
 class Cause(NamedTuple):
-    """What went wrong, in words, and what mends it."""
+    """The cause of an error, in words, and its fix."""
 
     what: str
     fix: str
@@ -24,21 +24,21 @@ _KNOWN: Final[tuple[tuple[re.Pattern[str], Cause], ...]] = (
     ),
     (
         re.compile(r"Too many open files|os error 2[34]\b|\[Errno 2[34]\]"),
-        Cause("too many files are open", "raise the limit of open files (`ulimit -n`) of who starts the process, and start it again"),
+        Cause("too many files are open", "raise the limit of open files (`ulimit -n`) of the process's user, and start it again"),
     ),
     (
         re.compile(r"Read-only file system|os error 30\b|\[Errno 30\]"),
-        Cause("the file system is read-only", "mount it writable; one that turned so by itself has a disk that fails (`dmesg`)"),
+        Cause("the file system is read-only", "mount it writable; if it became read-only by itself, its disk fails (`dmesg`)"),
     ),
     (
         re.compile(r"Permission denied|Operation not permitted|os error (?:13|1)\b|\[Errno (?:13|1)\]|AccessDeniedException"),
-        Cause("permission is denied", "let the user of the process read and write there (`ls -ld` shows who may)"),
+        Cause("permission is denied", "let the user of the process read and write there (`ls -ld` shows the permissions)"),
     ),
     (
         re.compile(r"Input/output error|os error 5\b|\[Errno 5\]"),
         Cause(
             "the disk does not read or write (input/output error)",
-            "see to the disk (`dmesg`, `smartctl`), or move the place to another one",
+            "check the disk (`dmesg`, `smartctl`), or move the place to another one",
         ),
     ),
     (
@@ -49,7 +49,7 @@ _KNOWN: Final[tuple[tuple[re.Pattern[str], Cause], ...]] = (
 
 
 def system_cause(text: str) -> Cause | None:
-    """Return what the operating system refused, None where an error's text says of nothing such.
+    """Return the operating system's refusal in an error's text, None if it has none.
 
     >>> system_cause("Unable to copy data to file: No space left on device (os error 28)").what
     'there is no space left on the disk'

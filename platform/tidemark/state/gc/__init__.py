@@ -1,1 +1,1 @@
-"""What may be deleted: pins, references, retention, sweeps, compaction plans."""
+"""Garbage collection: pins, references, retention, sweeps, compaction plans."""

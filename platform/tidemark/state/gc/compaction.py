@@ -1,4 +1,4 @@
-"""Which state files to merge and which to forget: size-tiered, decided without reading them.
+"""Which state files to merge and which to drop: size-tiered, decided without reading them.
 
 Files are put into tiers by size, each tier ``FANOUT`` times the one below. A tier with ``min_files`` files is merged, so the number
 of live files grows with the logarithm of the data, and a row is rewritten at most about once per tier.
@@ -17,12 +17,12 @@ SMALLEST_TIER: Final = 16 * 1024
 """Files up to this many bytes are one tier: below it a file costs what opening it costs."""
 
 LARGEST_FILE: Final = 512 * 1024 * 1024
-"""Files of this many bytes or more are left alone."""
+"""Files of this many bytes or more are not merged."""
 
 
 @dataclass(frozen=True)
 class CompactionPlan:
-    """``merge``: groups of files, each to become one; ``drop``: files to forget unread. No file is in both, or twice."""
+    """``merge``: groups of files, each to become one; ``drop``: files to drop unread. No file is in both, or twice."""
 
     merge: tuple[tuple[StateFile, ...], ...] = ()
     drop: tuple[StateFile, ...] = ()
@@ -40,10 +40,10 @@ def plan_compaction(
 
     Args:
         files: the live files, oldest first.
-        expired_before: a file whose times are all less than this (milliseconds) holds nothing of use; None: nothing expires.
+        expired_before: a file whose times are all less than this (milliseconds) has expired; None: nothing expires.
         min_files: how many files of a tier make a merge; twice as many in the smallest, where a merge costs more than reading them does.
         max_files: how many files one merge takes at most, the oldest; the rest waits for the next epoch.
-        largest_file: files of so many bytes are not merged any more.
+        largest_file: files of this many bytes or more are not merged.
     """
     live: list[StateFile] = []
     drop: list[StateFile] = []

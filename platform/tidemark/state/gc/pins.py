@@ -1,4 +1,4 @@
-"""Pins: epochs kept whatever retention says. Each holds a copy of its record, so the log itself stays one contiguous run."""
+"""Pins: epochs that retention does not expire. Each holds a copy of its record, so the log itself stays one contiguous run."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from tidemark.state.store.layout import PINS, pin_path, record_path
 KIND = "pin"
 _LISTINGS: Final = 20
 _MEND: Final = (
-    "restore the file from a backup of the job store; or, if nothing has to go back to this savepoint, delete it, and what only it kept "
-    "goes; until then no file of the job is swept"
+    "restore the file from a backup of the job store; or, if this savepoint is no longer needed, delete it, and a sweep deletes the files "
+    "that only it kept; until then no file of the job is swept"
 )
 _MAX_READ: Final = 16
 
@@ -32,7 +32,7 @@ _MAX_READ: Final = 16
 class Pin:
     """A name for an epoch; ``pinned_at`` is in milliseconds. ``decoded`` has the record and the segments it needs.
 
-    ``about`` is what a savepoint says besides, as plain JSON; None for a mere pin.
+    ``about`` is a savepoint's metadata, as plain JSON; None for a plain pin.
     """
 
     name: str
@@ -76,7 +76,7 @@ class RetainedEpoch:
 
 @dataclass(frozen=True)
 class LaterLineages:
-    """Lineages of a job that came after an epoch, besides its own; ``all`` says that there were no others, retired since."""
+    """Lineages of a job that came after an epoch, besides its own; ``all`` says that no others were retired since."""
 
     names: frozenset[str]
     all: bool = True
@@ -107,7 +107,7 @@ class Pins:
         raise self._not_retained(epoch)
 
     def lineages_after(self, record: EpochRecord) -> LaterLineages:
-        """Return the other lineages that the log has after an epoch; all it has, where the epoch is not retained."""
+        """Return the other lineages that the log has after an epoch; all it has, if the epoch is not retained."""
         passed: set[str] = set()
         for _, _, lineage, epoch in self._identities():
             if (lineage, epoch) == (record.lineage, record.epoch):
@@ -122,7 +122,7 @@ class Pins:
             InvalidNameError: the name is not allowed, or is taken.
             CorruptStoreError: the epoch was retired while it was being pinned.
         """
-        # Its files may be gone by now; a pin of it would look good to whoever finds it before it is taken back.
+        # Its files may be deleted by now; a pin of it would look valid to a process that reads it before it is removed.
         if self.log.slots.floor() > found.slot:
             raise self._not_retained(found.record.epoch)
         self.adopt(name, found.data, about=about)
@@ -134,14 +134,14 @@ class Pins:
         return self.get(name)
 
     def adopt(self, name: str, data: bytes, *, about: Mapping[str, object] | None = None) -> None:
-        """Pin a record that is not of this log; whoever does so has seen to it that its files lie in the job's folder, and are held.
+        """Pin a record that is not of this log; the caller has made sure that its files lie in the job's folder, and are referenced.
 
         Raises:
             InvalidNameError: the name is not allowed, or is taken.
         """
         path = pin_path(name)
         body = _PinBody(name, self.log.clock.now_ms(), json.loads(data), about)
-        # One that was there before is another, whatever it says; one that came meanwhile and says the same is this one.
+        # One that existed before is another pin, whatever its content; one that was written since with the same content is this one.
         if self.log.store.exists(path) or not create_document(self.log.store, path, kind=KIND, value=body):
             raise InvalidNameError(
                 f"there is a pin {name!r} already", fix="choose another name, or remove that pin first", job=self.log.job
@@ -149,29 +149,29 @@ class Pins:
         crash_point("pin-put")
 
     def copy(self, name: str, to: str, *, pinned_at: int, record: EpochRecord, about: Mapping[str, object]) -> Pin:
-        """Keep what a pin keeps under another name, too, whatever becomes of that pin.
+        """Copy a pin to another name, so that its files stay even if that pin is removed.
 
         Args:
-            name: of the pin.
+            name: the pin's.
             to: the other name.
-            pinned_at: of the pin, so that no other one of its name is taken for it.
-            record: of the pin, for the same reason.
-            about: what the copy says besides.
+            pinned_at: the pin's, so that a newer one of the same name is not mistaken for it.
+            record: the pin's, for the same reason.
+            about: the copy's metadata.
 
         Raises:
             InvalidNameError: the other name is not allowed, or is taken.
-            CorruptStoreError: the pin is not there any more, or is damaged.
+            CorruptStoreError: the pin does not exist any more, or is damaged.
         """
         body = self._body(name)
         data = json.dumps(body.record).encode() if body is not None else b""
         wanted = (pinned_at, _Identity(record.lineage, record.epoch))
         if body is not None and (body.pinned_at, _identity(data, pin_path(name))) == wanted:
             self.adopt(to, data, about=about)
-            # A sweep that does not find the pin any more finds the copy, if the pin is still there now.
+            # A sweep that no longer finds the pin finds the copy, if the pin still exists now.
             if self._body(name) == body:
                 return self.get(to)
             self.remove(to)
-        raise damaged("was removed meanwhile", pin_path(name), fix="name one of the pins there are").with_job(self.log.job)
+        raise damaged("was removed just now", pin_path(name), fix="name an existing pin").with_job(self.log.job)
 
     def get(self, name: str) -> Pin:
         """Return a pin.
@@ -181,7 +181,7 @@ class Pins:
         """
         pin = self._read(name)
         if pin is None:
-            raise damaged("is missing", pin_path(name), fix="name one of the pins there are").with_job(self.log.job)
+            raise damaged("is missing", pin_path(name), fix="name an existing pin").with_job(self.log.job)
         return pin
 
     def list(self) -> tuple[Pin, ...]:
@@ -192,7 +192,7 @@ class Pins:
         """
         for _ in range(_LISTINGS):
             pins = [self._read(name) for name in self.names()]
-            # A pin that went while they were listed may have been followed by something else that keeps its files: look anew.
+            # A pin that was removed during the listing may have been replaced by another one for its files: list again.
             if all(pins):
                 return tuple(pin for pin in pins if pin is not None)
         raise CorruptStoreError(f"the pins in {PINS} change faster than they can be listed", fix="try again", job=self.log.job)
@@ -209,10 +209,10 @@ class Pins:
         }
 
     def remove(self, name: str) -> bool:
-        """Remove a pin; one that is not there is fine. What only it kept is deleted by a later sweep.
+        """Remove a pin; one that does not exist is fine. A later sweep deletes the files that only it kept.
 
         Returns:
-            False where it is left, since it is a symbolic link or lies behind one.
+            False if it is left, since it is a symbolic link or lies behind one.
         """
         return not self.log.store.delete([pin_path(name)])
 
@@ -224,7 +224,7 @@ class Pins:
             while upper > extent.floor:
                 slots = range(upper - 1, max(extent.floor, upper - count) - 1, -1)
                 for slot, data in zip(slots, threads.map(self.log.slots.read, slots), strict=True):
-                    if data is None:  # retired meanwhile, and so are those before it
+                    if data is None:  # retired just now, and so are those before it
                         return
                     identity = _identity(data, record_path(slot))
                     if identity is not None:
@@ -266,6 +266,6 @@ class Pins:
 
 
 def _identity(data: bytes, path: str) -> _Identity | None:
-    """Return which epoch a record is of, None for a term's."""
+    """Return the identity of a record's epoch, None for a term's record."""
     kind, body = decode_envelope(data, kind=(TERM, EPOCH), path=path)
     return from_jsonable(_Identity, {key: body.get(key) for key in ("lineage", "epoch")}, path=path) if kind == EPOCH else None

@@ -1,7 +1,7 @@
-"""Retention: the log keeps the newest epochs' records; older ones go, oldest first.
+"""Retention: the log keeps the newest epochs' records; older ones are deleted, oldest first.
 
-The records left are always one contiguous run with the head in it. A term record older than the run may go, since every epoch's
-record names its term. Pins keep copies and hold nothing back here.
+The records left are always one contiguous run with the head in it. A term record older than the run may be deleted, since every epoch's
+record names its term. Pins keep copies and do not block retention.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def plan_retention(epoch_slots: Sequence[int], *, retained_epochs: int, slack: i
     Args:
         epoch_slots: slots of the retained epoch records, oldest first.
         retained_epochs: how many of the newest to keep, at least 1.
-        slack: how many more may gather before anything is done, so that it is done seldom.
+        slack: how many more may accumulate before any are deleted, so that this happens seldom.
     """
     keep = max(retained_epochs, 1)
     return epoch_slots[-keep] if len(epoch_slots) > keep + slack else None
@@ -29,7 +29,7 @@ def plan_retention(epoch_slots: Sequence[int], *, retained_epochs: int, slack: i
 def retire(driver: Driver, *, retained_epochs: int = DEFAULT_RETAINED_EPOCHS, slack: int = 0) -> int:
     """Retire old records; called by the driver after a commit. Returns how many records were deleted.
 
-    A crash on the way leaves records below the floor, which no longer belong to the log; the next call deletes them.
+    A crash in between leaves records below the floor, which no longer belong to the log; the next call deletes them.
 
     Raises:
         FencedError: a newer driver has begun; nothing was retired.

@@ -1,4 +1,4 @@
-"""Whether the state files that a record names are all there, as long as they were written; and where each of them lies."""
+"""Checks that all state files that a record names exist at their full length; and the store of each of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def owner_store(store: JobStore, file: StateFile) -> JobStore:
 
 
 def require_state_files(store: JobStore, record: EpochRecord) -> None:
-    """Compare the live state files of an epoch with a listing. Spark takes a file of no bytes for one of no rows.
+    """Compare the live state files of an epoch with a listing. Spark reads an empty file as one without rows.
 
     Args:
         store: the store at the job's folder.

@@ -1,8 +1,8 @@
-"""The sweep of files that nothing refers to: what a crash staged, what compaction replaced, what retention let go.
+"""The sweep of unreferenced files: staged before a crash, replaced by compaction, or expired by retention.
 
-Two passes, more than a lease apart: the first writes a tombstone list, the second looks again and deletes what is still unused.
+Two passes, more than a lease apart: the first writes a tombstone list, the second checks again and deletes files that are still unused.
 Only the driver sweeps, and only between epochs. So every file it lists that no record names was staged by an attempt that
-failed, its own or a fenced driver's, and can never be committed. Symbolic links are left, with what lies behind them.
+failed, its own or a fenced driver's, and can never be committed. Symbolic links are left, with the files behind them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tidemark.state.store.store import ListedFile
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """What one pass does: ``delete`` now; ``marked`` is the tombstone list that it leaves."""
+    """The plan of one pass: ``delete`` now; ``marked`` is the tombstone list that it leaves."""
 
     delete: tuple[str, ...]
     marked: Mapping[str, int]
@@ -30,7 +30,7 @@ class SweepPlan:
 
 @dataclass(frozen=True)
 class SweepReport:
-    """What one pass did: files marked and waiting, files deleted."""
+    """The result of one pass: files marked and waiting, files deleted."""
 
     marked: int
     deleted: tuple[str, ...]
@@ -46,7 +46,7 @@ def plan_sweep(
         referenced: paths that a retained record, a pin or the sink's table needs.
         marked: the tombstone list of the pass before.
         now_ms: the time, by the clock that wrote the tombstones.
-        lease_ms: how long a file is left alone after it was written, and how long a tombstone waits.
+        lease_ms: how long a file is kept after it was written, and how long a tombstone waits.
     """
     delete, kept = [], {}
     for file in listed:
@@ -62,7 +62,7 @@ def plan_sweep(
 
 @dataclass(frozen=True)
 class KeptEpochs:
-    """The epochs that can be gone back to: those retained, without a gap and newest first, and those pinned, of any age.
+    """The epochs that can be restored: those retained, without a gap and newest first, and those pinned, of any age.
 
     ``referenced_by_others`` are files that other jobs need, or an import that is under way.
     """
@@ -73,17 +73,17 @@ class KeptEpochs:
 
     @property
     def all(self) -> tuple[DecodedEpoch, ...]:
-        """Return both; an epoch may be there twice."""
+        """Return both; an epoch may be listed twice."""
         return self.retained + self.pinned
 
 
 def kept_epochs(log: JobLog) -> KeptEpochs:
-    """Return the epochs that can be gone back to.
+    """Return the epochs that can be restored.
 
     Raises:
-        CorruptStoreError: a record, pin or hold cannot be read, and so what it needs is not known.
+        CorruptStoreError: a record, pin or file reference cannot be read, so that the files in use are unknown.
     """
-    # The log first, the pins afterwards: see ``Pins.put``. Holds last: one may be made for what a pin keeps, before the pin goes.
+    # The log first, the pins afterwards: see ``Pins.put``. References last: one may be added for a pin's files before the pin is removed.
     retained = tuple(decoded for _, decoded in log.retained())
     pinned = tuple(pin.decoded for pin in Pins(log).list())
     return KeptEpochs(retained, pinned, files_referenced_by_others(log.store, now_ms=log.clock.now_ms()))
@@ -93,7 +93,7 @@ def referenced_files(log: JobLog) -> frozenset[str]:
     """Return the paths in the job's folder that a retained record, a pin or another job needs.
 
     Raises:
-        CorruptStoreError: a record or pin cannot be read, and so what it needs is not known.
+        CorruptStoreError: a record or pin cannot be read, so that the files in use are unknown.
     """
     return _needed(kept_epochs(log))
 
@@ -102,8 +102,8 @@ def sweep(driver: Driver, *, lease_ms: int = DEFAULT_LEASE_MS, kept: KeptEpochs 
     """Make one pass over the job's state files, segments and source logs; called by the driver between epochs.
 
     Args:
-        driver: whose job it is.
-        lease_ms: how long a file is left alone, milliseconds.
+        driver: the job's.
+        lease_ms: how long a file is kept after it was written, milliseconds.
         kept: ``kept_epochs(driver.log)``, where the caller has read them since the driver's last epoch.
 
     Raises:

@@ -33,11 +33,11 @@ class TombstoneList:
     folder: str
 
     def read(self) -> Mapping[str, int]:
-        """Return what is marked, by any term; a damaged list counts as none, and its files are marked anew."""
+        """Return the marked files, of any term; a damaged list counts as none, and its files are marked again."""
         return {path: since for file in self.store.list(self.folder) for path, since in self._read(file.path).items()}
 
     def replace(self, marked: Mapping[str, int], *, term: int) -> None:
-        """Write a term's list and remove those of older terms; nothing is written where nothing is and was marked."""
+        """Write a term's list and remove those of older terms; writes nothing if nothing is and was marked."""
         written = sweep_path(f"{term:08d}", self.folder)
         older = [file.path for file in self.store.list(self.folder) if file.path <= written]
         if marked or older:

@@ -1,4 +1,4 @@
-"""Gaps of outputs that somebody accepted, until an epoch of the job's log notes them: a crash in between asks nobody again."""
+"""Gaps of outputs that the user accepted, until an epoch of the job's log records them: a crash in between does not ask again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KIND = "accepted-gaps"
 
 @dataclass(frozen=True)
 class AcceptedGaps:
-    """What was accepted when an epoch was the newest, by output; of no use once another one is.
+    """The gaps that were accepted while an epoch was the newest, by output; void once another one is.
 
     Args:
         lineage: of the newest epoch then.
@@ -30,12 +30,12 @@ class AcceptedGaps:
 
 
 def write_accepted(store: JobStore, head: EpochRecord, repairs: Mapping[str, OutputRepair]) -> None:
-    """Write down what is accepted, before anything is done about it. ``store`` is the store at the job's folder."""
+    """Record the accepted gaps, before they take effect. ``store`` is the store at the job's folder."""
     write_document(store, ACCEPTED_GAPS, kind=KIND, value=AcceptedGaps(head.lineage, head.epoch, repairs))
 
 
 def read_accepted(store: JobStore, head: EpochRecord) -> Mapping[str, OutputRepair]:
-    """Return what was accepted while an epoch is the newest, by output; nothing where the file is damaged: then it is asked for again.
+    """Return the gaps accepted while an epoch is the newest, by output; none if the file is damaged: the user is then asked again.
 
     Raises:
         FormatError: a newer release wrote it.

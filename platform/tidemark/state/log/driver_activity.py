@@ -1,4 +1,4 @@
-"""What a driver is at, told by the threads that work to the one that writes the heartbeat."""
+"""What a driver is doing, reported by its working threads to the one that writes the heartbeat."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from tidemark.clock import SYSTEM_CLOCK, Clock
 
 
 class DriverActivity:
-    """Since when an epoch is at hand, and when Spark last looked for input; times are milliseconds, None for never.
+    """Since when an epoch is running, and when Spark last polled for input; times are milliseconds, None for never.
 
     Each is set in one step, so readers in other threads need no lock.
 
     Args:
-        clock: measures how long an epoch is at hand, whatever is done to the time of day meanwhile.
+        clock: measures how long an epoch runs, unaffected by changes of the time of day.
     """
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -25,13 +25,13 @@ class DriverActivity:
 
     @property
     def busy_ms(self) -> int | None:
-        """How long the epoch at hand takes by now, None between epochs."""
+        """How long the current epoch has been running, None between epochs."""
         begun = self._busy_from
         return None if begun is None else round((self._clock.monotonic() - begun) * 1000)
 
     @contextmanager
     def epoch(self, now_ms: int) -> Iterator[None]:
-        """Say that an epoch is at hand while the block runs; its input is known, so Spark has looked."""
+        """Report a running epoch while the block runs; its input is known, so Spark has polled."""
         self._busy_from = self._clock.monotonic()
         self.busy_since = self.polled_at = now_ms
         try:
@@ -40,5 +40,5 @@ class DriverActivity:
             self._busy_from = self.busy_since = None
 
     def polled(self, now_ms: int) -> None:
-        """Say that Spark has looked for input and found none, or waits for its next trigger."""
+        """Report that Spark has polled for input and found none, or waits for its next trigger."""
         self.polled_at = now_ms

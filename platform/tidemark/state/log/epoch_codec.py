@@ -2,7 +2,7 @@
 
 An operator's files are written as ``{segment, added, dropped}``: everything added and dropped *since that segment*, so a record and
 its segment alone give the full list. When the difference outgrows its bound, a new segment is written before the record. The
-staged files of an output go to a segment of their own when they are many. So a record stays under ``RECORD_LIMIT`` bytes.
+staged files of an output go to a separate segment when they are many. So a record stays under ``RECORD_LIMIT`` bytes.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class _Staged(TypedDict):
 
 
 def encode_epoch(record: EpochRecord, bases: Mapping[str, Segment], write_segment: WriteSegment) -> tuple[bytes, DecodedEpoch]:
-    """Return a record's bytes, and what decoding them would give.
+    """Return a record's bytes, and the result of decoding them.
 
     Args:
         record: the epoch, with full lists of files.

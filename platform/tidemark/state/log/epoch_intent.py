@@ -1,4 +1,4 @@
-"""The plan of the epoch at hand: one small file, so that an epoch that is run again after a crash has its processing time again."""
+"""The intent of the current epoch: one small file, so that an epoch that is replayed after a crash has the same processing time."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ KIND = "plan"
 
 @dataclass(frozen=True)
 class EpochIntent:
-    """What was fixed when an epoch was planned: ``input`` is the SHA-256 of what it reads, ``processing_time`` in milliseconds.
+    """What an epoch's planning fixed: ``input`` is the SHA-256 of its input's offsets, ``processing_time`` in milliseconds.
 
-    An epoch is replayed where lineage, number and input are the same; with other input it is another epoch.
+    An epoch is replayed if lineage, number and input are the same; with other input it is another epoch.
     """
 
     lineage: str
@@ -26,17 +26,17 @@ class EpochIntent:
     processing_time: int
 
     def replays(self, earlier: EpochIntent | None) -> bool:
-        """Whether an earlier plan is of the same epoch over the same input."""
+        """Return whether an earlier intent is of the same epoch over the same input."""
         return earlier is not None and (self.lineage, self.epoch, self.input) == (earlier.lineage, earlier.epoch, earlier.input)
 
 
 def write_intent(store: JobStore, intent: EpochIntent) -> None:
-    """Write the plan over that of the epoch before. ``store`` is the store at the job's folder."""
+    """Write the intent, replacing that of the epoch before. ``store`` is the store at the job's folder."""
     store.put(PLAN, encode_envelope(KIND, to_jsonable(intent)))
 
 
 def read_intent(store: JobStore) -> EpochIntent | None:
-    """Return the newest plan; None where there is none or it is damaged: its epoch is then planned anew.
+    """Return the newest intent; None if there is none or it is damaged: its epoch is then planned again.
 
     Raises:
         FormatError: a newer release wrote it.

@@ -1,6 +1,6 @@
-"""The heartbeat of a job's driver: one small file, overwritten, that says who drives the job and was alive when.
+"""The heartbeat of a job's driver: one small file, overwritten, that says which process drives the job and when it was last alive.
 
-It is a courtesy, not a lock: it keeps a second driver from starting by mistake. What keeps two from committing is the log.
+It is advisory, not a lock: it keeps a second driver from starting by mistake. The log keeps two drivers from committing.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ KIND = "heartbeat"
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """A sign of life: of which term and owner, when (milliseconds), the newest slot it wrote, and whether it gave the job up.
+    """A sign of life: of which term and owner, when (milliseconds), the newest slot it wrote, and whether it released the job.
 
-    ``busy_since`` is when the epoch at hand began, None between epochs, and ``busy_ms`` how long that is ago by a clock that nobody sets;
-    ``looked_at`` is when Spark last looked for input.
+    ``busy_since`` is when the current epoch began, None between epochs, and ``busy_ms`` how long ago that is by a monotonic clock;
+    ``looked_at`` is when Spark last polled for input.
     """
 
     term: int
@@ -44,7 +44,7 @@ def write_heartbeat(store: JobStore, beat: Heartbeat) -> None:
 
 
 def read_heartbeat(store: JobStore) -> Heartbeat | None:
-    """Return the last heartbeat; None where there is none or it is damaged, for nothing depends on it.
+    """Return the last heartbeat; None if there is none or it is damaged, since nothing depends on it.
 
     Raises:
         FormatError: a newer release drives the job.
@@ -59,7 +59,7 @@ def read_heartbeat(store: JobStore) -> Heartbeat | None:
 def sign_of_life(term: int, beat: Heartbeat | None, claim: TermRecord | None) -> Heartbeat | None:
     """Return the newest sign of life of a term's driver, None if it has not given any.
 
-    A heartbeat of another term is a fenced driver's that does not know it yet; then the claim itself, if it is at hand, counts.
+    A heartbeat of another term is from a fenced driver that has not noticed yet; then the claim itself, if given, counts.
     """
     if beat is not None and beat.term == term:
         return beat
@@ -69,33 +69,33 @@ def sign_of_life(term: int, beat: Heartbeat | None, claim: TermRecord | None) ->
 
 
 def is_fresh(beat: Heartbeat, *, now_ms: int, lease_ms: int) -> bool:
-    """Say whether the driver must be taken to be alive.
+    """Return whether the driver must be considered alive.
 
-    It is not when it gave the job up, when its process on this host is gone, or when the last sign is a lease old. A sign from
-    the future counts by its distance too: clocks of two hosts differ.
+    It is not if it released the job, if its process on this host has exited, or if the last sign is a lease old. A sign from
+    the future counts by its distance too, since clocks of two hosts differ.
     """
     return not beat.released and abs(now_ms - beat.at) < lease_ms and not is_known_dead(beat.owner)
 
 
 def silent_since(beat: Heartbeat | None, said_at: int, *, now_ms: int, lease_ms: int) -> int | None:
-    """Return when a job's driver last gave a sign of life, None where that is less than a lease ago.
+    """Return when a job's driver last gave a sign of life, None if that is less than a lease ago.
 
     Args:
         beat: its last heartbeat.
         said_at: when it last wrote the status, which it does only when an epoch ends.
         now_ms: the time.
-        lease_ms: how long a driver is believed to be alive.
+        lease_ms: how long a driver is considered alive after a sign.
     """
     last = said_at if beat is None else max(said_at, beat.at)
     return last if now_ms - last >= lease_ms else None
 
 
 TAKE_OVER: Final = "take over on purpose (takeover=True, --takeover)"
-"""What else can be done about a driver that is alive, where a run is started; other callers have ways of their own."""
+"""What the user of a run can do about a live driver; other callers name other ways."""
 
 
 def running_error(beat: Heartbeat, job: str, *, now_ms: int, lease_ms: int, instead: str = TAKE_OVER) -> JobRunningError:
-    """Return the error that another driver is alive; it names host, pid and the heartbeat's age, and what else its caller can do."""
+    """Return the error that another driver is alive; it names host, pid and the heartbeat's age, and what the caller can do."""
     age = short_duration(max(now_ms - beat.at, 0))
     run = f", run {beat.owner.run_id}" if beat.owner.run_id else ""
     return JobRunningError(

@@ -1,4 +1,4 @@
-"""The job log: one sequence of records, each put at the next slot if absent. The only place where anything is decided.
+"""The job log: one sequence of records, each put at the next slot if absent. It alone decides what is committed.
 
 A driver begins a *term* by appending a term record. From then on an older driver finds its next slot taken and stops.
 """
@@ -31,7 +31,7 @@ TERM = "term"
 
 @dataclass(frozen=True)
 class LogHead:
-    """Where the log stands.
+    """The head of the log.
 
     ``next_slot`` is the first free slot, ``term`` the newest term (0: none yet), ``epoch`` the newest epoch's record, ``claim``
     the newest term's record if it comes after that epoch. ``bases`` are the segments that the next record builds on, by uid.
@@ -45,7 +45,7 @@ class LogHead:
 
 
 class JobLog:
-    """Reads a job's log and lets a driver begin. ``store`` is the store at the job's folder, ``job`` the job's name."""
+    """Reads a job's log and begins drivers' terms. ``store`` is the store at the job's folder, ``job`` the job's name."""
 
     def __init__(self, store: JobStore, job: str, clock: Clock = SYSTEM_CLOCK) -> None:
         self.store = store
@@ -59,10 +59,10 @@ class JobLog:
 
         Raises:
             CorruptStoreError: the newest record is damaged, one of its segments is, or records are missing. An older record is
-                never taken instead, for its effects may be out already.
+                never used instead, since the effects of the newest may be visible already.
             FormatError: a newer release wrote it.
         """
-        # First the heartbeat, then the log: so the log is at least as new as what the heartbeat says of it.
+        # First the heartbeat, then the log: so the log is at least as new as the slot that the heartbeat names.
         beat = read_heartbeat(self.store)
         extent = self.slots.extent()
         if beat is not None and beat.slot >= extent.next_slot:
@@ -82,8 +82,8 @@ class JobLog:
         Args:
             owner: this process (``process_identity.current_owner()``).
             takeover: begin although another driver is alive; it is fenced.
-            lease_ms: how old a heartbeat must be before its driver is taken for gone.
-            instead: what the caller can do about a driver that is alive, for the error.
+            lease_ms: how old a heartbeat must be before its driver is considered dead.
+            instead: what the caller can do about a live driver, for the error.
 
         Raises:
             JobRunningError: another driver is alive.
@@ -104,15 +104,15 @@ class JobLog:
                 driver = Driver(self, claim, head)
                 driver.beat()
                 return driver
-            # Another driver was faster; look again at who it is.
+            # Another driver was faster; read again which one.
 
     def is_driven(self, *, lease_ms: int = DEFAULT_LEASE_MS) -> bool:
-        """Say whether a driver must be taken to be alive, by its heartbeat."""
+        """Return whether a driver must be considered alive, by its heartbeat."""
         beat = read_heartbeat(self.store)
         return beat is not None and is_fresh(beat, now_ms=self.clock.now_ms(), lease_ms=lease_ms)
 
     def epochs(self) -> Iterator[EpochRecord]:
-        """Yield the retained epoch records, newest first, each read as it is asked for.
+        """Yield the retained epoch records, newest first, read lazily.
 
         Raises:
             CorruptStoreError: a record is damaged or missing.
@@ -127,7 +127,7 @@ class JobLog:
                 yield slot, record
 
     def read(self, epoch: int, *, lineage: str | None = None) -> EpochRecord | None:
-        """Return the newest retained record of an epoch, of any lineage or of one; None where none is retained."""
+        """Return the newest retained record of an epoch, of any lineage or of one; None if none is retained."""
         return next((item for item in self.epochs() if item.epoch == epoch and lineage in (None, item.lineage)), None)
 
     def origin(self) -> str:
@@ -170,7 +170,7 @@ class JobLog:
 
 
 def newest_epoch(root: JobStore, job: str) -> EpochRecord | None:
-    """Return the newest epoch of a job in a root store, None where nothing is committed of such a job.
+    """Return the newest epoch of a job in a root store, None if the job has committed nothing.
 
     Raises:
         CorruptStoreError: the job's log is damaged.
@@ -181,8 +181,8 @@ def newest_epoch(root: JobStore, job: str) -> EpochRecord | None:
 class Driver:
     """The right to append, held until another term begins.
 
-    ``head`` is the log as it stood when the term began: a driver goes on from ``head.epoch``. ``append`` is called by one thread;
-    ``beat`` may be called by another; ``activity`` is what it says of the work.
+    ``head`` is the log's head when the term began: a driver resumes from ``head.epoch``. ``append`` is called by one thread;
+    ``beat`` may be called by another; ``activity`` is what the heartbeat reports of the work.
     """
 
     def __init__(self, log: JobLog, claim: TermRecord, head: LogHead) -> None:
@@ -199,7 +199,7 @@ class Driver:
         self._beating = threading.Lock()
 
     def append(self, record: EpochRecord) -> None:
-        """Commit an epoch: when this returns it is committed, for ever and once.
+        """Commit an epoch: when this returns, it is committed permanently and exactly once.
 
         Raises:
             FencedError: a newer driver took the slot; nothing of this epoch was committed.
@@ -227,7 +227,7 @@ class Driver:
         self._write_beat(released=False)
 
     def release(self) -> None:
-        """Give the job up, so that the next driver need not wait for the lease; a fenced driver's release does nothing."""
+        """Release the job, so that the next driver need not wait for the lease; does nothing if the driver is fenced."""
         try:
             self._write_beat(released=True)
         except FencedError:
@@ -250,7 +250,7 @@ class Driver:
         return tuple(self._epoch_slots)
 
     def forget_below(self, slot: int) -> None:
-        """Say that retention retired the records below a slot."""
+        """Forget the records below a slot, which retention retired."""
         self._epoch_slots = [kept for kept in self.epoch_slots() if kept >= slot]
 
     def _holds_epoch(self, slot: int) -> bool:
@@ -273,7 +273,7 @@ class Driver:
             raise StateMismatchError(
                 f"a record of job {record.job!r}, term {record.term}, lineage {record.lineage!r} was to be appended; "
                 f"what follows here is {expected}",
-                fix="start the job again, so that it goes on from the head of its log",
+                fix="start the job again, so that it resumes from the head of its log",
                 job=job,
                 epoch=record.epoch,
             )
@@ -307,7 +307,7 @@ class Driver:
         if record is not None and record.record.term == self.term:
             return StoreError(
                 f"slot {slot} of the job log holds an epoch that this driver wrote without learning so",
-                fix="start the job again; it goes on after that epoch",
+                fix="start the job again; it resumes after that epoch",
                 job=self.log.job,
                 epoch=record.record.epoch,
                 place=record_path(slot),

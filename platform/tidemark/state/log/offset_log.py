@@ -1,4 +1,4 @@
-"""What the text of an entry in Spark's offset log says."""
+"""Parses the text of an entry in Spark's offset log."""
 
 from __future__ import annotations
 

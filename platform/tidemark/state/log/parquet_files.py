@@ -1,4 +1,4 @@
-"""What Parquet files hold, from their footers alone: rows, bytes, bounds of a time column, Delta's column statistics."""
+"""Summaries of Parquet files, from their footers alone: rows, bytes, bounds of a time column, Delta's column statistics."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def current_owner(run_id: str = "") -> OwnerInfo:
 def process_start_token(pid: int) -> str | None:
     """Return the token of a living process's start (``ProcessInfo.start_token``).
 
-    Empty where the system has no ``/proc``; None when ``/proc`` shows no such process, or one that is dead but not yet reaped.
+    Empty if the system has no ``/proc``; None when ``/proc`` shows no such process, or one that is dead but not yet reaped.
     """
     if not Path("/proc/self/stat").exists():
         return ""
@@ -59,9 +59,9 @@ def process_start_token(pid: int) -> str | None:
 
 
 def is_known_dead(owner: OwnerInfo) -> bool:
-    """Say whether the owner is certainly gone: a process of this host that does not exist any more.
+    """Return whether the owner is certainly dead: a process of this host that no longer exists.
 
-    False for owners on other hosts, of which nothing can be known from here.
+    False for owners on other hosts, which cannot be checked from here.
     """
     if owner.host != socket.gethostname():
         return False
@@ -76,7 +76,7 @@ def is_known_dead(owner: OwnerInfo) -> bool:
 
 
 def started_since_boot(birth: str) -> bool:
-    """Say whether a token of a process's birth is known to be of the time since this machine was started."""
+    """Return whether a process's start token is known to be from after this machine was started."""
     boot = _boot_id()
     return bool(boot) and birth.startswith(f"{boot}:")
 

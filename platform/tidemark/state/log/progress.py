@@ -49,7 +49,7 @@ class FilterProgress:
 
 @dataclass(frozen=True)
 class TransformProgress:
-    """One transform: the rows of the epoch that it was given, and those that came out of it, which may be fewer or more."""
+    """One transform: its input rows of the epoch, and its output rows, which may be fewer or more."""
 
     rows_in: int
     rows_out: int
@@ -59,7 +59,7 @@ class TransformProgress:
 class OperatorProgress:
     """One stateful operator: ``rows_in = rows_accepted + rows_late +`` the sum of ``counters``.
 
-    ``counters`` are further rows that were not accepted, by what became of them; windows have none.
+    ``counters`` are further rows that were not accepted, by reason; windows have none.
 
     ``late_windows`` are the starts of windows that late (not accepted) rows would have belonged to, the newest 100;
     ``refired_windows`` the starts of windows that fired a late pane, the newest 100. ``windows_closed`` is how many windows, whatever
@@ -85,16 +85,16 @@ class OperatorProgress:
 
 
 MissingEpochs = Literal["republish", "accept"]
-"""What a run may do about epochs that an output's place no longer holds: publish them again, or go on without them."""
+"""How a run may handle epochs that an output's place no longer holds: publish them again, or continue without them."""
 
 
 @dataclass(frozen=True)
 class OutputRepair:
-    """What was done about epochs that an output's place no longer held.
+    """The repair of epochs that an output's place no longer held.
 
-    ``how``: ``republished`` or ``accepted``. ``epoch`` is the one whose record notes it, ``what`` says in words what was missing and why,
-    ``epochs`` are those that were published again, or that stay missing: as far as they are known and retained then, in records of earlier
-    builds none. ``lineages`` are those of the epochs that stay missing, in the same order; one alone is that of all.
+    ``how``: ``republished`` or ``accepted``. ``epoch`` is the one whose record has it, ``what`` says in words what was missing and why,
+    ``epochs`` are those that were published again, or that stay missing: as far as they are known and retained then; none in records of
+    earlier builds. ``lineages`` are those of the epochs that stay missing, in the same order; a single one is that of all.
     """
 
     how: Literal["republished", "accepted"]
@@ -111,11 +111,11 @@ class OutputRepair:
 
     @classmethod
     def of_gap(cls, epoch: int, what: str, missing: Iterable[tuple[str, int]]) -> OutputRepair:
-        """Return that a gap was accepted.
+        """Return the repair of a gap that was accepted.
 
         Args:
-            epoch: the one that notes it.
-            what: was missing and why, in words.
+            epoch: the one whose record has it.
+            what: what was missing and why, in words.
             missing: lineages and numbers of the epochs.
         """
         found = tuple(dict.fromkeys(missing))
@@ -123,7 +123,7 @@ class OutputRepair:
         return cls("accepted", epoch, what, tuple(number for _, number in found), lineages[:1] if len(set(lineages)) == 1 else lineages)
 
     def __str__(self) -> str:
-        """Return it as a line for people."""
+        """Return the repair as a line of text."""
         if self.how == "accepted":
             return f"gap accepted in epoch {self.epoch}: {self.what}"
         again = ", ".join(map(str, self.epochs)) or "none"
@@ -132,7 +132,7 @@ class OutputRepair:
 
 @dataclass(frozen=True)
 class OutputProgress:
-    """One output: rows, files and bytes this epoch added to its sink, and what was done about epochs that its place had lost."""
+    """One output: rows, files and bytes this epoch added to its sink, and the repair of epochs that its place had lost."""
 
     rows: int
     files: int
@@ -175,12 +175,12 @@ class EpochProgress:
 
     @property
     def rows_late(self) -> int:
-        """Rows of this epoch that no window took."""
+        """Rows of this epoch that were late."""
         return sum(operator.rows_late for operator in self.operators.values())
 
     @property
     def rows_malformed(self) -> int:
-        """Rows of this epoch that a source could not time or parse."""
+        """Rows of this epoch that a source could not parse or that had no timestamp."""
         return sum(source.rows_malformed for source in self.sources.values())
 
 

@@ -1,6 +1,6 @@
-"""What the job log holds: terms and epochs, as plain data.
+"""The records of the job log: terms and epochs, as plain data.
 
-In memory an :class:`EpochRecord` always carries full lists of files; how they become small JSON is ``epoch_codec``'s business.
+In memory an :class:`EpochRecord` always carries full lists of files; ``epoch_codec`` encodes them as small JSON.
 Times are milliseconds since 1970-01-01 UTC, sizes are bytes, paths are relative to the job's folder unless said otherwise.
 """
 
@@ -36,11 +36,11 @@ class StateFile:
 
 @dataclass(frozen=True)
 class OperatorState:
-    """All that is kept of one stateful operator.
+    """The state of one stateful operator.
 
     ``definition`` is plain JSON: keys, aggregates, assigner, the DDL of the state's columns. ``files`` are the live state
     files; they are kept sorted by (epoch, path), so that a restored operator reads them in the order a running one does.
-    ``counters`` are the operator's own running numbers.
+    ``counters`` are running numbers that the operator maintains.
     """
 
     definition: Mapping[str, object]
@@ -68,12 +68,12 @@ class StagedFile:
 
 @dataclass(frozen=True)
 class SinkPosition:
-    """Where an output's place stood when the epoch before had been published.
+    """The position of an output's place after the epoch before was published.
 
-    ``table`` is the table's own name for itself (Delta's ``metaData.id``), ``version`` its version (of a folder of Parquet files: how many
-    times the job has published to it), -1 where there was none. ``entry`` is the checksum of that version's log entry, empty where it is
-    not known (of a folder: ``gone`` where it was accepted that the newest rows' files are). ``lineage`` and ``epoch`` are those of the
-    newest rows of the job, -1 where there were none; all versions from ``since`` on hold them.
+    ``table`` is the table's id (Delta's ``metaData.id``), ``version`` its version (of a folder of Parquet files: how many times the job has
+    published to it), -1 if there was none. ``entry`` is the checksum of that version's log entry, empty if it is not known (of a folder:
+    ``gone`` if it was accepted that the newest rows' files are missing). ``lineage`` and ``epoch`` are those of the newest rows of the job,
+    -1 if there were none; all versions from ``since`` on hold them.
     """
 
     table: str = ""
@@ -86,12 +86,12 @@ class SinkPosition:
 
 @dataclass(frozen=True)
 class OutputRecord:
-    """What one epoch adds to one output: enough to publish it again without Spark's data.
+    """The part of one epoch for one output: enough to publish it again without Spark's data.
 
     ``rows`` are those that the job gave the output; where newer rows replace older ones, the files hold the newest of each key.
     ``sink`` is the sink's kind (``delta``, ``parquet``, ``console``, ``memory``), ``schema`` Spark's JSON text of the rows' type,
-    ``options`` whatever the sink needs besides. ``before`` is where the place stood when the epoch before had been published, None where
-    that is not known, as in records of earlier releases. ``repairs`` are the newest of all that was done about missing epochs.
+    ``options`` further settings of the sink. ``before`` is the place's position after the epoch before was published, None if it is
+    not known, as in records of earlier releases. ``repairs`` are the newest repairs of missing epochs.
     """
 
     sink: str
@@ -108,8 +108,8 @@ class OutputRecord:
 class OwnerInfo:
     """The process that drives a job.
 
-    ``started`` is an opaque token of the process's birth, so that a reused pid is not taken for it; empty where the system
-    tells none. ``run_id`` is the run's own name for itself, such as a Dagster run id.
+    ``started`` is an opaque token of the process's start, so that a reused pid is not mistaken for it; empty if the system
+    has none. ``run_id`` identifies the run, such as a Dagster run id.
     """
 
     host: str
@@ -143,7 +143,7 @@ class ParentRef:
 
 @dataclass(frozen=True)
 class RestoreRef:
-    """The restore that a lineage began with: its own name, so that it is made once, and the savepoint with the job that has it."""
+    """The restore that a lineage began with: its identity, so that it is made once, and the savepoint with the job that owns it."""
 
     identity: str
     job: str
@@ -166,14 +166,14 @@ class SourceLogFile:
 
 @dataclass(frozen=True)
 class SourceLogRef:
-    """The files, oldest first, that a source's log needs to go on from the epoch's offsets."""
+    """The files, oldest first, that a source's log needs to resume from the epoch's offsets."""
 
     files: tuple[SourceLogFile, ...] = ()
 
 
 @dataclass(frozen=True)
 class EpochRecord:
-    """The commit of one epoch, and the checkpoint it leaves: all that is needed to go on after it.
+    """The commit of one epoch, and its checkpoint: all that is needed to resume after it.
 
     ``offsets`` is the raw text of Spark's offset-log entry, empty before the first. ``sources`` and ``source_logs`` are by source
     name, ``operators`` by uid, ``outputs`` by output name. ``totals`` are counts since the lineage's origin. ``restored`` says

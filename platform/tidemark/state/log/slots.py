@@ -1,7 +1,7 @@
 """The slots of a job's log: numbered objects, each created once, in one contiguous run.
 
 The run begins at the *floor*. Retention raises the floor by a mark, ``log/<slot>.floor``, before it deletes the records below:
-so a missing record is always noticed, and a driver that slept while its slot was taken, and retired again, cannot mistake the
+so a missing record is always noticed, and a driver that was suspended while its slot was taken, and retired again, cannot mistake the
 empty slot for a free one.
 """
 
@@ -51,7 +51,7 @@ class Slots:
         raise damaged(f"of the job's log {seen}", self.store.spark_uri(LOG))
 
     def read(self, slot: int) -> bytes | None:
-        """Return a slot's record, None if it has been retired meanwhile.
+        """Return a slot's record, None if it has been retired since.
 
         Raises:
             CorruptStoreError: the record is missing though it should be there.
@@ -66,7 +66,7 @@ class Slots:
     def append(self, slot: int, data: bytes) -> bool:
         """Put a record at the next slot; False if another record took it.
 
-        True also when exactly this record is there already: a put whose answer was lost, and which was tried again.
+        True also when exactly this record exists already: a put whose response was lost, and which was retried.
         """
         try:
             self.store.create(record_path(slot), data)
@@ -74,7 +74,7 @@ class Slots:
             return self.read(slot) == data
         if self.floor() <= slot:
             return True
-        # Taken and retired while this driver slept: what was just written lies outside the run and counts for nothing.
+        # Taken and retired while this driver was suspended: the record just written lies outside the run and is ignored.
         self.store.delete([record_path(slot)])
         return False
 
@@ -88,7 +88,7 @@ class Slots:
         self.store.put(floor_path(slot), b"")
 
     def delete_retired(self) -> int:
-        """Delete what lies below the floor, and old marks; returns how many records."""
+        """Delete records below the floor, and old marks; return how many records."""
         extent = self.extent()
         self.store.delete(record_path(slot) for slot in extent.retired)
         # The mark before the newest stays: a listing that runs while marks change then sees one of them.

@@ -15,7 +15,7 @@ class Totals(_TransformTotals):
     """Cumulative rows.
 
     ``sources``: by name, ``{read, passed, malformed}``; ``filters``: by name, ``{in, passed, rejected}``; ``operators``: by uid,
-    ``{in, accepted, late}`` and what else its kind counts; ``outputs``: by name, rows; ``transforms``, where there are any: by name,
+    ``{in, accepted, late}`` and further counters of its kind; ``outputs``: by name, rows; ``transforms``, if there are any: by name,
     ``{in, out}``.
     """
 
@@ -31,7 +31,7 @@ def empty_totals() -> Totals:
 
 
 def add_epoch(totals: Totals, progress: EpochProgress) -> Totals:
-    """Return the totals after one more epoch; what the job no longer has keeps its last count."""
+    """Return the totals after one more epoch; sources, operators and outputs that the job no longer has keep their last count."""
     sources = {
         name: {"read": item.rows_read, "passed": item.rows_passed, "malformed": item.rows_malformed}
         for name, item in progress.sources.items()

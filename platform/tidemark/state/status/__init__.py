@@ -1,1 +1,1 @@
-"""What drivers report: status, history, load."""
+"""Drivers' reports: status, history, load."""

@@ -1,4 +1,4 @@
-"""Work beside the epochs that is put off until somebody mends something: shown with the job until then, and logged once a day."""
+"""Background work that is deferred until its cause is fixed: shown with the job until then, and logged once a day."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOGGED_AGAIN_MS: Final = 24 * 60 * 60 * 1000
 
 @dataclass(frozen=True)
 class Deferred:
-    """What is put off, why, since when, and when that was last logged; times are milliseconds."""
+    """Deferred work: what, why, since when, and when that was last logged; times are milliseconds."""
 
     work: str
     why: str
@@ -27,11 +27,11 @@ class Deferred:
 
 
 class DeferredWork:
-    """Keeps what is put off, by the name of the work.
+    """Keeps deferred work, by its name.
 
     Args:
         clock: the time.
-        known: what the driver before had put off, so that a restart does not log it anew.
+        known: the previous driver's deferred work, so that a restart does not log it again.
     """
 
     def __init__(self, clock: Clock, known: Iterable[Deferred] = ()) -> None:
@@ -40,15 +40,15 @@ class DeferredWork:
 
     @property
     def all(self) -> tuple[Deferred, ...]:
-        """What is put off, by name."""
+        """All deferred work, by name."""
         return tuple(item for _, item in sorted(self._known.items()))
 
     @contextmanager
     def deferring_failures(self, work: str) -> Iterator[None]:
-        """Do work that can wait: an error that may pass is logged, any other put down until the work succeeds.
+        """Do work that can wait: a transient error is logged, any other is recorded until the work succeeds.
 
         Raises:
-            FencedError: a newer driver has begun; the work is its own.
+            FencedError: a newer driver has begun, which does the work.
         """
         try:
             yield
@@ -66,6 +66,6 @@ class DeferredWork:
         now, known = self._clock.now_ms(), self._known.get(work)
         if known is not None and known.why == why and 0 <= now - known.logged_at < LOGGED_AGAIN_MS:
             return
-        logger.warning("%s is put off until this is mended: %s", work, why)
+        logger.warning("%s is put off until this is fixed: %s", work, why)
         since = Deferred(work, why, now, now) if known is None else known
         self._known[work] = replace(since, why=why, logged_at=now)

@@ -1,8 +1,8 @@
-"""How hard a running driver works: the share of its time that epochs take, rows per second, what waits, how long catching up takes.
+"""The load of a running driver: the share of its time that epochs take, rows per second, backlog, and the time to catch up.
 
-Two kinds of figures. Share and rows are of the last epochs, and whoever shows them lets them fall as time passes without one
-(``Load.recent``). The time to catch up follows from how the backlog itself shrank from epoch to epoch, in the source's own unit.
-Event time has no say in it: a job that reads last year's data lags a year behind, and may be done in a minute.
+Two kinds of figures. Share and rows are of the last epochs, and displays let them fall as time passes without one
+(``Load.recent``). The time to catch up follows from how the backlog shrank from epoch to epoch, in the source's own unit.
+Event time does not matter: a job that reads last year's data lags a year behind, and may be done in a minute.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 from typing import Final
 
 EPOCHS: Final = 20
-"""Over so many epochs figures are taken: enough to be steady, few enough to show a change within minutes."""
+"""How many epochs the figures cover: enough to be steady, few enough to show a change within minutes."""
 
 _MIN_EPOCHS: Final = 2
-"""From one look at a backlog to another lie so many epochs before anything is said of how fast it shrinks."""
+"""How many epochs must lie between two samples of a backlog before its rate of change is reported."""
 
 
 @dataclass(frozen=True)
 class Backlog:
-    """What waits to be read of a source, as far as the source tells."""
+    """The unread input of a source, as far as the source reports it."""
 
     files: int | None = None
     bytes: int | None = None
@@ -29,13 +29,13 @@ class Backlog:
 
     @property
     def amount(self) -> int | None:
-        """The one count that the source is best known by: files, else rows (Kafka), else bytes."""
+        """The backlog in the source's own unit: files, else rows (Kafka), else bytes."""
         return next((count for count in (self.files, self.rows, self.bytes) if count is not None), None)
 
 
 @dataclass(frozen=True)
 class Load:
-    """Back-pressure of a driver that runs on, over its last epochs.
+    """Back-pressure of a continuously running driver, over its last epochs.
 
     Args:
         trigger_ms: the interval between epochs.
@@ -45,8 +45,8 @@ class Load:
         epoch_ms: how long one took, on average; more than ``trigger_ms`` when they come late.
         rows_in: read in them.
         rows_out: written in them.
-        catch_up_ms: how long it takes until an epoch reads all that waits, if all goes on as it did; None where the next one does, the
-            backlog does not shrink, or too few epochs have shown how fast it does.
+        catch_up_ms: how long it takes until an epoch reads the whole backlog, at the current rate; None if the next one does, the
+            backlog does not shrink, or too few epochs have shown its rate.
         intake: the share of its usual bound that an epoch may read of each source; 1 unless intake adapts to the interval.
         waiting: by source.
     """
@@ -63,13 +63,13 @@ class Load:
     waiting: Mapping[str, Backlog] = field(default_factory=dict)
 
     def recent(self, *, since_ms: int, epoch_ms: int | None = None) -> Recent:
-        """Return the figures of the time up to now: a window as long as the one that they were taken over moves on.
+        """Return the figures of the time up to now: over a window of the same length that ends now.
 
-        So they fall to 0 once the job has rested for as long as that, and the share rises to 1 while one long epoch runs.
+        So they fall to 0 once the job has been idle for that long, and the share rises to 1 while one long epoch runs.
 
         Args:
             since_ms: how long ago the last epoch ended.
-            epoch_ms: how long the epoch that runs has taken by now, None where none runs.
+            epoch_ms: how long the current epoch has been running, None if none runs.
 
         >>> load = Load(10_000, 5, 50_000, 0.5, 5_000, 1_000, 100)
         >>> load.recent(since_ms=25_000), load.recent(since_ms=50_000)
@@ -77,7 +77,7 @@ class Load:
         """
         pause = max(since_ms, 0)
         if pause <= 2 * max(self.trigger_ms, self.epoch_ms):
-            # As long as it may be until the next epoch ends, the job does what it did.
+            # Until the next epoch can have ended, the figures stay as they were.
             pause = 0
         span = max(self.span_ms, self.trigger_ms, 1)
         left = max(0.0, 1 - pause / span)
@@ -98,7 +98,7 @@ class Recent:
 
 @dataclass(frozen=True)
 class EpochSample:
-    """One epoch as the load sees it; ``begun`` and ``ended`` are milliseconds that never go back."""
+    """One epoch as a sample of the load; ``begun`` and ``ended`` are monotonic milliseconds."""
 
     begun: int
     ended: int
@@ -108,9 +108,9 @@ class EpochSample:
 
 @dataclass(frozen=True)
 class BacklogSample:
-    """What waited of each source after an epoch, and what that epoch read of it, in the source's own unit (``Waiting.amount``).
+    """The backlog of each source after an epoch, and what that epoch read of it, in the source's own unit (``Backlog.amount``).
 
-    ``at`` is in milliseconds that never go back. Sources that do not tell are left out.
+    ``at`` is in monotonic milliseconds. Sources that report no backlog are left out.
     """
 
     at: int
@@ -119,7 +119,7 @@ class BacklogSample:
 
 
 class LoadGauge:
-    """Keeps the last epochs of a driver and says what load they are.
+    """Keeps the last epochs of a driver and computes their load.
 
     Args:
         trigger_ms: the interval between epochs.
@@ -134,17 +134,17 @@ class LoadGauge:
         self.catch_up_ms: int | None = None
 
     def add(self, sample: EpochSample) -> Load:
-        """Take an epoch in and return the load."""
+        """Add an epoch and return the load."""
         self._samples.append(sample)
         return load_of(tuple(self._samples), self._trigger_ms, intake=self.intake, waiting=self.waiting, catch_up_ms=self.catch_up_ms)
 
     def observe_backlog(self, at: int, waiting: Mapping[str, Backlog], *, read: Mapping[str, int] | None = None) -> None:
-        """Take in what waits.
+        """Add a sample of the backlog.
 
         Args:
-            at: now, in milliseconds that never go back.
-            waiting: by source.
-            read: what the newest epoch read, by source; None where there was none since the last look.
+            at: now, in monotonic milliseconds.
+            waiting: the backlog, by source.
+            read: what the newest epoch read, by source; None if there was none since the last sample.
         """
         self.waiting = waiting
         if read is not None:
@@ -153,7 +153,7 @@ class LoadGauge:
         self.catch_up_ms = catch_up_ms(tuple(self._samples_of_backlog)) if self._is_recent(at) else None
 
     def _is_recent(self, at: int) -> bool:
-        """Whether the looks say how fast a backlog shrinks now: of one that nothing was read of for so long, nobody knows."""
+        """Return whether the samples show the current rate of a backlog: they do not if nothing was read for too long."""
         return bool(self._samples_of_backlog) and at - self._samples_of_backlog[-1].at <= max(
             self._samples_of_backlog[-1].at - self._samples_of_backlog[0].at, 2 * self._trigger_ms
         )
@@ -190,15 +190,15 @@ def load_of(
 
 
 def catch_up_ms(samples: Sequence[BacklogSample]) -> int | None:
-    """Return how long it takes until the backlog of every source is read, None where none has one or it is not known of one that has.
+    """Return how long it takes to read the backlog of every source, None if none has one or that of one is not known.
 
-    How fast a backlog shrinks is what epochs read of it less what arrives; since it last was as large as ever, so that a burst counts from
+    A backlog shrinks by what epochs read of it less what arrives, measured since its last maximum, so that a burst counts from
     its end on.
 
     Args:
         samples: one after each of the last epochs, oldest first.
 
-    >>> catch_up_ms([Look(second * 1000, {"trips": 40 - 2 * second}, {"trips": 2}) for second in range(5)])
+    >>> catch_up_ms([BacklogSample(second * 1000, {"trips": 40 - 2 * second}, {"trips": 2}) for second in range(5)])
     16000
     """
     if not samples:
@@ -209,9 +209,9 @@ def catch_up_ms(samples: Sequence[BacklogSample]) -> int | None:
 
 
 def _source_ms(name: str, amount: int, samples: Sequence[BacklogSample]) -> int | None:
-    """Return how long a source's backlog takes: 0 where it has none, None where that is not known."""
+    """Return how long it takes to read a source's backlog: 0 if it has none, None if that is not known."""
     seen = [sample for sample in samples if name in sample.waiting]
-    # What the next epoch takes is no backlog.
+    # Input that the next epoch reads is no backlog.
     if amount <= max(sample.read.get(name, 0) for sample in seen):
         return 0
     most = max(sample.waiting[name] for sample in seen)

@@ -1,6 +1,6 @@
 """The job's history: one line of JSON per committed epoch, in blocks, read without a JVM.
 
-It is for people, sensors and pictures; what decides is the job log, from which a crash's missing lines are filled in.
+It is for users, sensors and plots; the job log is authoritative, and lines that a crash lost are filled in from it.
 Blocks are numbered in the order they were begun and hold up to ``BLOCK_LINES`` lines; the newest one is overwritten whole.
 """
 
@@ -35,7 +35,7 @@ class HistoryWriter:
         self._lines = read_lines(self._store, self._block) if blocks else []
 
     def backfill(self, records: Iterable[EpochRecord]) -> int:
-        """Append what a crash kept from being written; call it once at start, before ``append``.
+        """Append epochs that a crash kept from being written; call it once at start, before ``append``.
 
         Args:
             records: the retained records, newest first (``JobLog.epochs()``); read until one is found that the history has.
@@ -64,9 +64,9 @@ class HistoryWriter:
         crash_point("history-written")
 
     def _newest_readable(self) -> tuple[EpochProgress | None, set[tuple[str, int]]]:
-        """Return the newest epoch that ends a whole block, or the newest one; and those that damaged blocks after it have.
+        """Return the newest epoch that ends an intact block, or the newest one; and those of damaged blocks after it.
 
-        Damaged lines at the end of the block at hand go, and are written again from the log as far as it has them.
+        Damaged lines at the end of the current block are dropped, and written again from the log as far as it has them.
 
         Raises:
             FormatError: a newer release wrote a line.
@@ -84,7 +84,7 @@ class HistoryWriter:
                 try:
                     return decode_line(lines[-1], len(lines), self._store, block), known
                 except CorruptStoreError as error:
-                    # It is full, so nothing is appended to it, and who reads it hears of it.
+                    # It is full, so nothing is appended to it, and its readers get the error.
                     logger.warning("the history's newest epoch is damaged; what its blocks do not have is appended: %s", error)
                 for number, line in enumerate(lines, start=1):
                     with suppress(CorruptStoreError):
@@ -103,7 +103,7 @@ class HistoryWriter:
 
 
 def read_history(store: JobStore, job: str, limit: int = 100) -> list[EpochProgress]:
-    """Return up to ``limit`` newest epochs, newest last; empty where there is none. ``store`` is the root store.
+    """Return up to ``limit`` newest epochs, newest last; empty if there is none. ``store`` is the root store.
 
     Raises:
         CorruptStoreError: a block is damaged.

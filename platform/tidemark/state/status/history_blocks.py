@@ -1,4 +1,4 @@
-"""The blocks that a job's history lies in: which there are, their lines, and the epoch of a line."""
+"""The blocks of a job's history: their numbers, their lines, and the epoch of a line."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ BLOCK_LINES: Final = 100
 
 
 def blocks_of(folder: JobStore) -> list[int]:
-    """Return the numbers of the blocks that there are, oldest first. ``folder`` is the store at the job's folder."""
+    """Return the numbers of the existing blocks, oldest first. ``folder`` is the store at the job's folder."""
     names = (file.path.removeprefix(f"{HISTORY}/").removesuffix(".jsonl") for file in folder.list(HISTORY))
     return sorted(int(name) for name in names if name.isdecimal())
 
 
 def read_lines(folder: JobStore, block: int) -> list[bytes]:
-    """Return the lines of a block, none where it is gone."""
+    """Return the lines of a block, none if it was deleted."""
     try:
         return folder.get(history_path(block)).splitlines()
     except FileNotFoundError:

@@ -1,6 +1,6 @@
-"""The epochs of a job's history after one that is known, oldest first and a bounded number at a time: for readers that follow it.
+"""The epochs of a job's history after a known one, oldest first and a bounded number at a time: for readers that follow it.
 
-A reader remembers the lineage and the number of the last epoch it took up. However far behind it is, it reads the blocks it needs.
+A reader remembers the lineage and the number of the last epoch it read. However far behind it is, it reads only the blocks it needs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MARKS: Final = ("lineage", "epoch")
 def epochs_after(store: JobStore, job: str, lineage: str, epoch: int, *, limit: int, splits: bool = True) -> tuple[EpochProgress, ...]:
     """Return up to ``limit`` epochs that follow a known one, oldest first, also those of later lineages.
 
-    Where the history no longer has the known one, all that it has are taken to follow.
+    If the history no longer has the known one, all its epochs are returned as following.
 
     Args:
         store: the root store.
@@ -50,9 +50,9 @@ def epochs_after(store: JobStore, job: str, lineage: str, epoch: int, *, limit: 
 
 
 def epoch_numbered(store: JobStore, job: str, epoch: int, *, before: EpochProgress) -> EpochProgress | None:
-    """Return the newest epoch of a number that is older in the history than another one; None where the history has none.
+    """Return the newest epoch of a number that is older in the history than another one; None if the history has none.
 
-    It says where a new lineage began: at the epoch before its first one.
+    Used to find where a new lineage began: at the epoch before its first one.
 
     Args:
         store: the root store.
@@ -88,7 +88,7 @@ def _place_of(folder: JobStore, blocks: list[int], lineage: str, epoch: int) -> 
 
 
 def _guess(newest: list[bytes], blocks: int, lineage: str, epoch: int) -> tuple[int, int] | None:
-    """Return where an epoch of the newest lineage is: one line per epoch, and all blocks but the newest are full."""
+    """Return the likely place of an epoch of the newest lineage: one line per epoch, and all blocks but the newest are full."""
     last = _marks(newest[-1]) if newest else None
     if last is None or last[0] != lineage or last[1] < epoch:
         return None
@@ -106,7 +106,7 @@ def _backwards(folder: JobStore, blocks: list[int]) -> Iterator[tuple[int, int, 
 
 
 def _is(line: bytes, lineage: str | None, epoch: int) -> bool:
-    # Most lines are ruled out by a look at their text; those of other epochs are not worth reading.
+    # Most lines are ruled out by their text, without decoding them.
     if b'"epoch":%d' % epoch not in line:
         return False
     found = _marks(line)

@@ -1,4 +1,4 @@
-"""What a job is doing, as its driver last said: one small file, read without a JVM."""
+"""The status of a job, as its driver last reported it: one small file, read without a JVM."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KIND = "status"
 
 @dataclass(frozen=True)
 class OutputStatus:
-    """Where an output goes: the sink's kind, its location, Spark's JSON text of its schema where known, and what was mended there."""
+    """Status of an output: the sink's kind, its location, Spark's JSON text of its schema if known, and its repairs."""
 
     sink: str
     location: str | None = None
@@ -34,7 +34,7 @@ class OutputStatus:
 
 @dataclass(frozen=True)
 class SourceStatus:
-    """What a source is: ``files``, ``elements``, ``rate``, or a format's name; of a Delta table where it lies, as far as that is known."""
+    """A source's kind: ``files``, ``elements``, ``rate``, or a format's name; of a Delta table its location, as far as it is known."""
 
     kind: str
     location: str | None = None
@@ -42,11 +42,11 @@ class SourceStatus:
 
 @dataclass(frozen=True)
 class JobStatus:
-    """A job as its driver last wrote it; times are milliseconds since 1970-01-01 UTC.
+    """A job's status as its driver last wrote it; times are milliseconds since 1970-01-01 UTC.
 
     A driver that was killed leaves ``running`` behind: compare ``heartbeat_at`` with the lease. ``error_code``, ``error_transient``
-    (trying again can help) and ``error_epoch`` are those of ``error``. ``load`` is there of a driver that runs on. ``put_off`` is work
-    beside the epochs that waits until somebody mends something. ``sources`` is None where an older release wrote it.
+    (a retry can help) and ``error_epoch`` are those of ``error``. ``load`` is set by a continuously running driver. ``put_off`` is
+    background work that is deferred until its cause is fixed. ``sources`` is None if an older release wrote the status.
     """
 
     job: str
@@ -68,7 +68,7 @@ class JobStatus:
     sources: Mapping[str, SourceStatus] | None = added_field(None)
 
     def with_error(self, error: TidemarkError | None) -> JobStatus:
-        """Return the status with an error, or with none. Whatever raised it, no credential of its text is kept."""
+        """Return the status with an error, or with none. Credentials in the error's text are removed."""
         if error is None:
             return replace(self, error=None, error_code=None, error_transient=False, error_epoch=None)
         return replace(self, error=redacted(str(error)), error_code=error.code, error_transient=error.transient, error_epoch=error.epoch)
@@ -80,9 +80,9 @@ def write_status(store: JobStore, status: JobStatus) -> None:
 
 
 def write_failure(store: JobStore, job: str, error: TidemarkError, *, owner: OwnerInfo, at: int) -> None:
-    """Write that a driver failed before it could begin; what is known of the job stays. ``store`` is the root store.
+    """Write that a driver failed before it could begin; the job's other fields stay. ``store`` is the root store.
 
-    It stays as an earlier driver saw it: ``last`` may be an epoch that the job has gone back from since.
+    They stay as an earlier driver wrote them: ``last`` may be an epoch that the job was rewound from since.
 
     Args:
         store: the root store.
@@ -100,35 +100,35 @@ def write_failure(store: JobStore, job: str, error: TidemarkError, *, owner: Own
 
 
 def write_rewound(store: JobStore, record: EpochRecord) -> None:
-    """Write that a job was put back; called by who drives it for that. What its last driver said of itself stays, such as an error.
+    """Write that a job was rewound; called by the rewinding driver. The last driver's report on itself stays, such as an error.
 
     Args:
         store: the root store.
-        record: the epoch that the job goes on from.
+        record: the epoch that the job resumes from.
     """
     try:
         known = read_status(store, record.job)
     except CorruptStoreError:
-        # The next start writes it anew.
+        # The next start writes it again.
         return
     if known is None:
         return
-    # The input has ended only if it had at the epoch that the job is back at.
+    # The input has ended only if it had at the epoch that the job was rewound to.
     state: State = "stopped" if known.state == "finished" and not record.end_of_input else known.state
     write_status(store, replace(known, state=state, lineage=record.lineage, last=record.progress, totals=record.totals, load=None))
 
 
 def read_status(store: JobStore, job: str) -> JobStatus | None:
-    """Return a job's status, None where it never ran. ``store`` is the root store.
+    """Return a job's status, None if it never ran. ``store`` is the root store.
 
     Raises:
-        CorruptStoreError: the file is damaged; the job's next start writes it anew.
+        CorruptStoreError: the file is damaged; the job's next start writes it again.
         FormatError: a newer release wrote it.
     """
     try:
         return read_document(store.at(job_folder(job)), STATUS, kind=KIND, form=JobStatus)
     except CorruptStoreError as error:
-        fix = "start the job, which writes the file again, or delete it; its log has all that counts"
+        fix = "start the job, which writes the file again, or delete it; the job's log is intact"
         raise CorruptStoreError(error.what, fix=fix, job=job, place=error.place) from error
 
 

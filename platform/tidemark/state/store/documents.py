@@ -1,4 +1,4 @@
-"""Small sealed files that each hold one dataclass: read, written over, or created once."""
+"""Small checksummed files that each hold one dataclass: read, overwritten, or created once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def read_document(store: JobStore, path: str, *, kind: str, form: type[T]) -> T | None:
-    """Return a file's content, None where there is none.
+    """Return a file's content, None if there is none.
 
     Args:
         store: the store at the job's folder.
@@ -35,7 +35,7 @@ def read_document(store: JobStore, path: str, *, kind: str, form: type[T]) -> T 
 
 
 def read_intact_document(store: JobStore, path: str, *, kind: str, form: type[T]) -> T | None:
-    """Return a file's content as ``read_document`` does; None also where it is damaged, for files that nothing depends on.
+    """Return a file's content as ``read_document`` does; None also if it is damaged, for files that nothing depends on.
 
     Raises:
         FormatError: a newer release wrote it.
@@ -47,14 +47,14 @@ def read_intact_document(store: JobStore, path: str, *, kind: str, form: type[T]
 
 
 def write_document(store: JobStore, path: str, *, kind: str, value: object) -> None:
-    """Write a file, over an older one."""
+    """Write a file, replacing an older one."""
     store.put(path, encode_envelope(kind, to_jsonable(value)))
 
 
 def create_document(store: JobStore, path: str, *, kind: str, value: object) -> bool:
-    """Write a file if there is none; False where there is another one.
+    """Write a file if there is none; return False if there is another one.
 
-    True also where exactly this content is there already: a put whose answer was lost, and which was tried again.
+    True also if exactly this content exists already: a put whose response was lost, and which was retried.
     """
     data = encode_envelope(kind, to_jsonable(value))
     try:

@@ -1,4 +1,4 @@
-"""Where things lie in a job's folder, ``<store>/<job>/``; all paths are relative to it.
+"""The layout of a job's folder, ``<store>/<job>/``; all paths are relative to it.
 
 ===========================  =========================================================================================
 ``log/<slot>.json``          the job log, one record per slot; ``log/<slot>.floor`` says that earlier slots were retired
@@ -6,21 +6,21 @@
 ``state/<uid>/``             Parquet files of an operator's state
 ``sources/<name>/``          copies of a source's own log (the files it has seen)
 ``history/``                 progress of the epochs, in blocks of lines
-``refs/pins/<name>.json``    epochs that are kept whatever retention says, with their whole record: savepoints
-``refs/holds/<name>.json``   files that others need: jobs that were forked from this one, an import under way
-``refs/loans/<name>.json``   savepoints that this job was restored from, as long as it needs something of theirs
-``refs/restored/<id>.json``  restores that were made, each once
-``refs/rewind.json``         a rewind that was begun and is not done yet
+``refs/pins/<name>.json``    epochs that retention does not expire, with their whole record: savepoints
+``refs/holds/<name>.json``   references to files that others need: jobs that were forked from this one, an import under way
+``refs/loans/<name>.json``   savepoints that this job was restored from, as long as it reads their files
+``refs/restored/<id>.json``  completed restores, each once
+``refs/rewind.json``         the journal of an unfinished rewind
 ``refs/upgrade.json``        an upgrade that is under way, and the savepoints that it needs
-``refs/discard.json``        of a fork: it is being deleted, and what else goes with it
+``refs/discard.json``        of a fork: it is being deleted, and what else is deleted with it
 ``sweep/``                   files found unused, waiting for their deletion
 ``sweep-outputs/``           the same of files that were staged for outputs
 ``staging/<output>/``        files staged for outputs that live within one process
 ``elements/``                input given in the program
-``status.json``              what the driver last said of itself and the job
-``plan.json``                processing time and input of the epoch at hand, for the case that it is run again
-``accepted-gaps.json``       gaps of outputs that were accepted and that no epoch notes yet
-``heartbeat.json``           who drives the job, and when it last was alive
+``status.json``              the driver's last report on itself and the job
+``plan.json``                processing time and input of the current epoch, in case it is replayed
+``accepted-gaps.json``       gaps of outputs that were accepted and that no epoch records yet
+``heartbeat.json``           the process that drives the job, and when it was last alive
 ===========================  =========================================================================================
 """
 
@@ -108,7 +108,7 @@ def source_folder(name: str) -> str:
 
 
 def is_source_log(name: str) -> bool:
-    """Say whether Spark could have given a file of a source's own log that name; it becomes a path of the driver's machine.
+    """Return whether Spark could have given a file of a source's own log that name; it becomes a path of the driver's machine.
 
     >>> is_source_log("7"), is_source_log("9.compact"), is_source_log("../7")
     (True, True, False)
@@ -139,7 +139,7 @@ def pin_path(name: str) -> str:
 
 
 def file_reference_path(name: str) -> str:
-    """Return the path of a hold.
+    """Return the path of a file reference.
 
     Raises:
         InvalidNameError: the name could lead elsewhere.
@@ -148,7 +148,7 @@ def file_reference_path(name: str) -> str:
 
 
 def shared_savepoint_path(token: str) -> str:
-    """Return the path of a note on a savepoint that the job was restored from.
+    """Return the path of the record of a savepoint that the job was restored from.
 
     Raises:
         InvalidNameError: the token could lead elsewhere.

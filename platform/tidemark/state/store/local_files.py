@@ -1,8 +1,8 @@
 """The files of a store on a local disk, and the one place that deletes any: a deletion never follows a symbolic link.
 
-Who puts a link into a store means what lies behind it for more than the store, and what lies behind it is not the store's to
-delete. So a link is left where it is and named, once by each process. Reading and writing follow links, as everywhere. Only links
-below the store's root count: a root may be a link, or lie behind one, and is then the folder that the link leads to.
+Files behind a link in a store may be used by others too, so the store must not delete them. A link is left where it is and logged,
+once by each process. Reading and writing follow links, as everywhere. Only links below the store's root count: a root may be a link,
+or lie behind one, and is then the folder that the link leads to.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def list_files(root: str, folder: str, *, follow_links: bool) -> Iterator[LocalF
     Args:
         root: the store's root.
         folder: a path within it, ``""`` for the root itself.
-        follow_links: whether what lies behind links is listed, too; but never of those that lead nowhere, or to a folder they lie in.
+        follow_links: whether files behind links are listed, too; but never behind those that lead nowhere, or to a folder they lie in.
 
     Raises:
         OSError: a folder cannot be read.
@@ -75,7 +75,7 @@ def links_under(root: str, folder: str) -> list[str]:
 
 
 def first_link_in(root: str, path: str) -> str | None:
-    """Return the first part of a path within a root that is a link, as a path; None where none is, or the path is missing."""
+    """Return the first part of a path within a root that is a link, as a path; None if none is, or the path is missing."""
     so_far = ""
     for part in path.split("/") if path else ():
         so_far = f"{so_far}/{part}" if so_far else part
@@ -91,7 +91,7 @@ def first_link_in(root: str, path: str) -> str | None:
 def delete_files(root: str, paths: Iterable[str]) -> list[str]:
     """Delete files of a root, and the folders that become empty by it; one that is missing is fine.
 
-    Each folder is opened from the one that it lies in, without following links: also what becomes a link while this runs is left alone.
+    Each folder is opened from its parent, without following links: a folder that becomes a link while this runs is left, too.
 
     Returns:
         The paths that were left, since they are links or lie behind one; the links are named in the log.
@@ -112,7 +112,7 @@ def delete_files(root: str, paths: Iterable[str]) -> list[str]:
 
 
 def remove_empty_folders(root: str, folder: str) -> None:
-    """Remove a folder of a root and those in it that hold nothing; neither links nor what lies behind them."""
+    """Remove a folder of a root and the empty folders in it; neither links nor anything behind them."""
     if first_link_in(root, folder) is not None:
         return
     for place, _, _ in os.walk(Path(root, folder), topdown=False):
@@ -121,7 +121,7 @@ def remove_empty_folders(root: str, folder: str) -> None:
 
 
 def warn_about_link(root: str, link: str) -> None:
-    """Say, once, that a link is left alone."""
+    """Log, once, that a link is not deleted."""
     place = str(Path(root, link))
     if place not in _named:
         _named.add(place)
@@ -129,7 +129,7 @@ def warn_about_link(root: str, link: str) -> None:
 
 
 def links_in_the_way(links: Iterable[str]) -> LinkedPathError:
-    """Return the error of symbolic links that are in the way of a deletion that was asked for."""
+    """Return the error that symbolic links block a requested deletion."""
     named = list(links)
     more = f" and {len(named) - 1} more" if len(named) > 1 else ""
     return LinkedPathError(
@@ -140,7 +140,7 @@ def links_in_the_way(links: Iterable[str]) -> LinkedPathError:
 
 
 def describe_nearest_folder(missing: Path) -> str:
-    """Say what there is on the way to a folder that is missing."""
+    """Describe the nearest existing folder above a missing one."""
     above = next(folder for folder in missing.parents if folder.is_dir())
     with suppress(OSError):
         names = sorted(entry.name for entry in above.iterdir() if entry.is_dir())[:_MAX_NAMES]
@@ -181,7 +181,7 @@ def _delete_in(root: str, folder: str, names: list[str]) -> list[str]:
 
 
 def _delete_one(name: str, folder: int) -> bool:
-    """Delete a file of an open folder; False where it is a link, which is left."""
+    """Delete a file of an open folder; return False if it is a link, which is left."""
     if _is_link(name, folder):
         return False
     with suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""Object stores under a job store: how one is opened, how long it is waited for, and what its errors say."""
+"""Object stores under a job store: how one is opened, its timeouts, and its errors."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tidemark.state.encoding.system_errors import system_cause
 if TYPE_CHECKING:
     from obstore.store import RetryConfig
 
-# A lease and a heartbeat last half a minute, a tick of Dagster's a minute: who waits longer for one answer is given up by others.
-# What may pass is tried again until then, at first after 0.1 s, later every 2 s or so.
+# A lease and a heartbeat last half a minute, a tick of Dagster's a minute: a process that waits longer is considered dead.
+# Transient errors are retried until then, at first after 0.1 s, later every 2 s or so.
 RETRY_CONFIG: Final[RetryConfig] = {
     "max_retries": 100,
     "retry_timeout": timedelta(seconds=15),
@@ -25,7 +25,7 @@ RETRY_CONFIG: Final[RetryConfig] = {
 }
 _ANSWER: Final = re.compile(r"<Code>(?P<code>[^<]{1,100})</Code>\s*(?:<Message>(?P<message>[^<]{0,1000})</Message>)?")
 _UNUSABLE: Final = re.compile(r"os error (?:1|2|13|17|20)\b")
-"""Not permitted, no such folder to make it in, permission denied, a file is there, or on the way there."""
+"""Not permitted, no parent folder, permission denied, a file in its place, or a file as a parent."""
 
 _NO_BUCKET: Final = ("NoSuchBucket", "ContainerNotFound")
 _NO_PERMISSION: Final = (
@@ -43,10 +43,10 @@ _ANYTHING: Final = "check that the place exists and may be read and written from
 _BY_CODE: Final[Mapping[tuple[str, ...], str]] = {
     _NO_BUCKET: "make the bucket, or correct its name; or the service that is asked ({address})",
     _NO_PERMISSION: _CHECK,
-    _NO_TIME: "wait; it was asked again for a quarter of a minute, and whoever runs on asks again later",
+    _NO_TIME: "wait; it was retried for a quarter of a minute, and a running driver retries later",
 }
 _NO_CREDENTIALS: Final = "no credentials were found in the environment, and this machine has none from its cloud: set {credentials}"
-# What obstore says itself, the first that fits: a request for the cloud's own credentials may fail as any other.
+# Messages of obstore itself, the first that fits: a request for the cloud's own credentials may fail like any other.
 _BY_WORDS: Final[Mapping[str, str]] = {
     "Missing AccessKeyId": _CHECK,
     "Missing SecretAccessKey": _CHECK,
@@ -71,17 +71,17 @@ def open_remote(root: Location) -> ObjectStore:
 
 
 def lacks_bucket(error: BaseException) -> bool:
-    """Say whether an error is of a bucket that is not there, which obstore does not tell from a missing object."""
+    """Return whether an error is of a missing bucket, which obstore does not distinguish from a missing object."""
     return _code(str(error)) in _NO_BUCKET
 
 
 def is_unusable(error: BaseException) -> bool:
-    """Say whether a folder cannot be made for what is there: a file, a folder of somebody else's, or one that takes none."""
+    """Return whether a folder cannot be made because of its place: a file, another user's folder, or one that is not writable."""
     return _UNUSABLE.search(str(error)) is not None
 
 
 def error_line(error: BaseException) -> str:
-    """Return in one line and without credentials what went wrong; where the store answered, its own word for it."""
+    """Return an error in one line and without credentials; if the store responded, its own code for it."""
     text = str(error)
     if found := _ANSWER.search(text):
         message = " ".join((found["message"] or "no more is said").split()).rstrip(".")
@@ -93,7 +93,7 @@ def error_line(error: BaseException) -> str:
 
 
 def remedy(error: BaseException, scheme: str) -> str:
-    """Return what to do about an error of a backend; ``scheme`` is its location's."""
+    """Return the fix of a backend's error; ``scheme`` is its location's."""
     if scheme not in _VARIABLES:
         cause = system_cause(str(error))
         return cause.fix if cause is not None else _ANYTHING

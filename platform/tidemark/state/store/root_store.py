@@ -1,4 +1,4 @@
-"""Which root store is meant where none, or only an address, is given."""
+"""Resolves the root store if none, or only an address, is given."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DEFAULT_STORE: Final = ".tidemark/jobs"
 
 
 def is_default(root: JobStore) -> bool:
-    """Say whether a root store is the one that is meant where none is given."""
+    """Return whether a root store is the default one."""
     return root.uri == Location.parse(os.environ.get(STORE_VARIABLE) or DEFAULT_STORE).uri
 
 
@@ -29,7 +29,7 @@ def root_store(store: str | JobStore | None, declared: str | None = None, *, mak
 
     Raises:
         DefinitionError: what was given is no text.
-        UnknownStoreError: there is none, and none is to be made.
+        UnknownStoreError: it does not exist, and ``make`` is false.
         StoreError: it cannot be reached.
     """
     if isinstance(store, JobStore):

@@ -1,6 +1,6 @@
 """The job store: objects by path, on a local disk or an object store, with put-if-absent.
 
-Everything Tidemark keeps about jobs goes through here, by ``obstore``; a put is atomic on all of its backends, and a create
+Everything that Tidemark stores about jobs goes through here, by ``obstore``; a put is atomic on all of its backends, and a create
 succeeds for one writer only. On object stores that needs conditional puts (S3, GCS and Azure have them).
 """
 
@@ -61,19 +61,19 @@ class JobStore:
 
         Args:
             location: where it is.
-            make: without it, a folder that is missing is an error: whoever only reads has mistaken the place then. On an object store
+            make: without it, a missing folder is an error, since a command that only reads was given a wrong place. On an object store
                 that is one without objects.
 
         Raises:
             DefinitionError: the location cannot be read as one.
-            UnknownStoreError: the folder is missing, and not to be made.
+            UnknownStoreError: the folder is missing, and ``make`` is false.
             StoreError: the root cannot be reached or made.
         """
         root = Location.parse(location) if isinstance(location, str) else location
         if not make and root.scheme == "file" and not Path(root.path).is_dir():
             raise UnknownStoreError(
                 f"there is nothing at {root}: no such folder",
-                fix=f"give a place that is there, with jobs or what was exported; {describe_nearest_folder(Path(root.path))}",
+                fix=f"give an existing place, with jobs or an export; {describe_nearest_folder(Path(root.path))}",
                 place=str(root),
             )
         with _translating_errors("open", root, opening=True):
@@ -83,7 +83,7 @@ class JobStore:
         if not make and opened.is_empty():
             raise UnknownStoreError(
                 f"there is nothing at {root}: no object's name begins so",
-                fix="give a place that is there, with jobs or what was exported",
+                fix="give an existing place, with jobs or an export",
                 place=str(root),
             )
         return opened
@@ -155,7 +155,7 @@ class JobStore:
                 yield bytes(chunk)
 
     def put_chunks(self, path: str, chunks: Iterable[bytes]) -> None:
-        """Write an object from its pieces, replacing an older one; when the pieces end in an error, what is there then is no object to use.
+        """Write an object from its pieces, replacing an older one; if the pieces end in an error, the object must not be used.
 
         Raises:
             StoreError: it cannot be written.
@@ -168,7 +168,7 @@ class JobStore:
                 writer.write(chunk)
 
     def put(self, path: str, data: bytes) -> None:
-        """Write an object whole, replacing an older one at once: readers see the old or the new."""
+        """Write an object whole, replacing an older one atomically: readers see the old or the new."""
         with _translating_errors("write", self._at(path)):
             obstore.put(self.objects, self._key(path), data, use_multipart=False)
 
@@ -178,7 +178,7 @@ class JobStore:
         Of several writers at once one succeeds. After a StoreError the object may have been written or not.
 
         Raises:
-            FileExistsError: there is one already; it is untouched.
+            FileExistsError: there is one already; it is unchanged.
             StoreError: it cannot be written.
         """
         with _translating_errors("write", self._at(path), passing=(FileExistsError,)):
@@ -186,7 +186,7 @@ class JobStore:
                 try:
                     obstore.put(self.objects, self._key(path), data, mode="create", use_multipart=False)
                 except AlreadyExistsError as error:
-                    # S3 says so, too, while another's write or deletion of it is at hand, after which there may be none.
+                    # S3 says so, too, during another writer's write or deletion of it, after which there may be none.
                     if self.exists(path):
                         raise FileExistsError(str(self._at(path))) from error
                     if tried == _CREATIONS:
@@ -195,14 +195,14 @@ class JobStore:
                     return
 
     def is_empty(self) -> bool:
-        """Say whether there is no object."""
+        """Return whether there is no object."""
         with _translating_errors("list", self.location):
             if self._root is not None:
                 return not any(list_files(self._root, self.prefix, follow_links=True))
             return not any(obstore.list(self.objects, self.prefix or None, chunk_size=1))
 
     def exists(self, path: str) -> bool:
-        """Say whether there is such an object."""
+        """Return whether there is such an object."""
         with _translating_errors("read", self._at(path)):
             try:
                 obstore.head(self.objects, self._key(path))
@@ -211,7 +211,7 @@ class JobStore:
         return True
 
     def modified_ms(self, path: str) -> int | None:
-        """Return when an object was written, None where there is none."""
+        """Return when an object was written, milliseconds; None if there is none."""
         with _translating_errors("read", self._at(path)):
             try:
                 return int(obstore.head(self.objects, self._key(path))["last_modified"].timestamp() * 1000)
@@ -219,13 +219,13 @@ class JobStore:
                 return None
 
     def list(self, prefix: str = "", *, follow_links: bool = True, start: str = "") -> tuple[ListedFile, ...]:
-        """Return all objects under a folder, at any depth, sorted by path; none where the folder is missing.
+        """Return all objects under a folder, at any depth, sorted by path; none if the folder is missing.
 
         Args:
             prefix: the folder.
-            follow_links: whether what symbolic links of a local store lead to is listed, too. Who lists in order to delete does without:
-                the links are left out then, and named in the log.
-            start: the first path that is wanted; a store may list what comes before it all the same.
+            follow_links: whether files behind symbolic links of a local store are listed, too. Pass false to list files for deletion:
+                the links are left out then, and logged.
+            start: the first path to list; a store may list earlier ones, too.
         """
         folder = self._key(prefix.strip("/"))
         cut = len(self.prefix) + 1 if self.prefix else 0
@@ -243,8 +243,8 @@ class JobStore:
 
         Args:
             prefix: the folder.
-            start: the least name that is wanted; an object store then does not list what comes before it.
-            stop: names from this one on are not wanted, and not listed either.
+            start: the least name to list; an object store then does not list earlier ones.
+            stop: the first name not to list.
         """
         folder = self._key(prefix.strip("/"))
         with _translating_errors("list", self._at(prefix)):
@@ -260,7 +260,7 @@ class JobStore:
     def delete(self, paths: Iterable[str]) -> tuple[str, ...]:
         """Delete objects, in no particular order; one that is missing already is fine.
 
-        On a local disk, symbolic links and what lies behind them are left, and the links named in the log; folders that become empty are
+        On a local disk, symbolic links and files behind them are left, and the links logged; folders that become empty are
         removed, as there are none on object stores.
 
         Returns:
@@ -282,13 +282,13 @@ class JobStore:
             try:
                 obstore.delete(self.objects, keys)
             except FileNotFoundError:
-                # One was gone, and the backend stopped there: the others one by one.
+                # One was missing, and the backend stopped there: delete the others one by one.
                 for key in keys:
                     self._delete_one(key)
         return ()
 
     def remove_folder(self, path: str) -> None:
-        """Delete all objects under a folder, and the folder; one that is gone already is fine, and links are left as in ``delete``.
+        """Delete all objects under a folder, and the folder; one that is missing already is fine, and links are left as in ``delete``.
 
         Raises:
             CorruptStoreError: the path leads out of this view; nothing was deleted.
@@ -313,7 +313,7 @@ class JobStore:
             return () if root is None else tuple(str(Path(root, link)) for link in links_under(root, self._key(path)))
 
     def require_no_link(self, path: str) -> None:
-        """Make sure that an object can be deleted; called before it is, where somebody has asked for just that.
+        """Make sure that an object can be deleted; called before a deletion that the user requested.
 
         Raises:
             LinkedPathError: it is a symbolic link, or lies behind one.
@@ -323,7 +323,7 @@ class JobStore:
             raise links_in_the_way([str(Path(self._root, link))])
 
     def move(self, path: str, to: str) -> None:
-        """Give an object another name, replacing what has it; on object stores a copy and a delete.
+        """Rename an object, replacing one of the new name; on object stores a copy and a delete.
 
         Raises:
             FileNotFoundError: there is no such object.
@@ -349,7 +349,7 @@ class JobStore:
         return names
 
     def _is_mark(self, key: str, folder: str) -> bool:
-        """Say whether an empty object is ``key/``, by which Hadoop and consoles mark a folder; a listing shows it as ``key``."""
+        """Return whether an empty object is ``key/``, by which Hadoop and consoles mark a folder; a listing shows it as ``key``."""
         if key == folder:
             return True
         if "." in key.rpartition("/")[2]:
@@ -372,12 +372,12 @@ class JobStore:
         return str(self.objects.prefix) if isinstance(self.objects, LocalStore) else None
 
     def _require_within(self, paths: Iterable[str]) -> None:
-        """Make sure that paths, which a record may have brought, lead nowhere else."""
+        """Make sure that paths, which may come from a record, stay within this view."""
         for path in paths:
             if not stays_within(path):
                 raise CorruptStoreError(
                     f"{path!r} leads out of {self.location}, and nothing there is deleted or moved",
-                    fix="the record that names it was changed by somebody else: restore it from a backup of the job store",
+                    fix="the record that names it was not written by Tidemark: restore it from a backup of the job store",
                     place=str(self.location),
                 )
 
@@ -390,7 +390,7 @@ class JobStore:
 
 @contextmanager
 def _translating_errors(verb: str, at: Location, *, passing: tuple[type[Exception], ...] = (), opening: bool = False) -> Iterator[None]:
-    """Turn a backend's trouble into a StoreError that names the path and holds no credentials, nor does its cause."""
+    """Turn a backend's error into a StoreError that names the path; neither it nor its cause holds credentials."""
     try:
         yield
     except _BACKEND_ERRORS as error:

@@ -26,21 +26,21 @@ class DeduplicateKind(OperatorKind[DeduplicateNode]):
     name: ClassVar[str] = "deduplicate"
     noun: ClassVar[str] = "operator"
     nouns: ClassVar[str] = "deduplications"
-    state_noun: ClassVar[str] = "what tells duplicates from first elements"
+    state_noun: ClassVar[str] = "the first elements that show duplicates"
     chooses_rows: ClassVar[bool] = True
 
     def validate(self, node: DeduplicateNode, schemas: Schemas) -> None:
-        """Check the keys, and what is kept."""
+        """Check the keys, ``keep`` and the times."""
         if node.keep != "first":
             raise DefinitionError(
-                f"deduplicate(keep={node.keep!r}) is not known: a later element would take back one that was passed on",
+                f"deduplicate(keep={node.keep!r}) is not supported: a later element would retract one that was emitted",
                 fix="write keep='first'",
                 uid=node.uid,
                 place=node.place,
             )
         if node.within_ms < 1:
             raise DefinitionError(
-                "deduplicate(within=...) of no time finds no duplicates", fix="write within='1 hour'", uid=node.uid, place=node.place
+                "deduplicate(within=...) of zero length finds no duplicates", fix="write within='1 hour'", uid=node.uid, place=node.place
             )
         check_keys(node.keys, schemas[0], node.place, uid=node.uid)
 
@@ -72,8 +72,8 @@ class DeduplicateKind(OperatorKind[DeduplicateNode]):
     def describe_counter(self, counter: str) -> str:
         """Return what duplicates and late rows are."""
         return {
-            "duplicates": "Duplicates, turned away because a row of their key had been kept",
-            "late": "Late rows, turned away because what they could repeat was forgotten",
+            "duplicates": "Duplicates: a row of their key had been emitted",
+            "late": "Late rows: the state that could show them as duplicates had expired",
         }[counter]
 
     def made_by(self, node: DeduplicateNode) -> tuple[str, str]:
@@ -90,7 +90,7 @@ class DeduplicateKind(OperatorKind[DeduplicateNode]):
         yield from ((f"key {name!r}", expression) for name, expression in node.keys)
 
     def encode(self, node: DeduplicateNode) -> dict[str, object]:
-        """Return keys, what is kept, and the times."""
+        """Return keys, ``keep``, and the times."""
         return {
             "format": _FORMAT,
             "kind": self.name,
@@ -127,7 +127,7 @@ class DeduplicateKind(OperatorKind[DeduplicateNode]):
         return {key_column(column.name): column.type for column in typed(node.keys, schemas[0])}
 
     def needs_order(self, node: DeduplicateNode) -> bool:
-        """Return that it does: of elements of one time the first in its source is kept."""
+        """Return true: of elements of one time the first in its source is kept."""
         del node
         return True
 

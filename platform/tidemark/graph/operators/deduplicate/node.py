@@ -27,12 +27,12 @@ class DeduplicateNode(StatefulNode):
 
     @property
     def port_keys(self) -> tuple[tuple[tuple[str, Expression], ...], ...]:
-        """That of the one input, ``elements``."""
+        """The key of the one input, ``elements``."""
         return (self.keys,)
 
     @property
     def side_tags(self) -> Mapping[str, OutputTag]:
-        """Of ``duplicates`` and of ``late`` rows."""
+        """The tags of ``duplicates`` and of ``late`` rows."""
         tags = {"duplicates": self.duplicates_to, "late": self.late_to}
         return {counter: tag for counter, tag in tags.items() if tag is not None}
 
@@ -43,5 +43,5 @@ class DeduplicateNode(StatefulNode):
 
     @property
     def rule(self) -> Deduplication:
-        """What is a duplicate, and what is late."""
+        """The rule for duplicates and late elements."""
         return Deduplication(self.within_ms, self.allowed_lateness_ms)

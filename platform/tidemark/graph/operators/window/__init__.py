@@ -1,1 +1,1 @@
-"""Windows as an operator kind: its node, its checks, its definition as stored, its words."""
+"""Windows as an operator kind: node, checks, stored definition, descriptions."""

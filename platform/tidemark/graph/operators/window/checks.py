@@ -73,12 +73,12 @@ def _check_gap(assigner: DynamicSession, node: WindowNode, schema: Schema | None
 def _check_names(node: WindowNode) -> None:
     keys = [name for name, _ in node.keys]
     names = [*keys, *_result_names(node)]
-    # What a function behind aggregates is given stands beside keys and bounds.
+    # The row of a function after aggregates also has keys and bounds.
     given = [*keys, *(name for name, _ in node.aggregates)] if node.function is not None else []
     for name in (*names, *given):
         if name.lower() in own_columns(node):
             raise InvalidNameError(
-                f"the window's result has its own column {name!r}, so no key or result may have that name",
+                f"the window's result has a built-in column {name!r}, so no key or result may have that name",
                 fix=f"give it another name, such as .aggregate(my_{name}=...) or .key_by(my_{name}={name!r})",
                 uid=node.uid,
                 place=node.place,

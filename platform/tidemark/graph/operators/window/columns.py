@@ -1,4 +1,4 @@
-"""Which columns a window's aggregates read, and which its results have."""
+"""The columns that a window's aggregates read, and those of its results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REPLACED_SESSIONS = "ARRAY<STRUCT<window_start: TIMESTAMP, window_end: TIMESTAMP
 """Result columns beside keys and results: before these, after them, and last, with its type, where windows merge."""
 
 ORDER_COLUMN = "__tm_order"
-"""Stands for ``{order}`` while a template is read."""
+"""Replaces ``{order}`` while a template is parsed."""
 
 
 def own_columns(node: WindowNode) -> tuple[str, ...]:
@@ -41,7 +41,7 @@ def filled_create(partial: Partial, site: Site) -> str:
 
 
 def aggregate_columns(aggregate: Aggregate, site: Site) -> tuple[str, ...]:
-    """Return the columns that an aggregate reads: of its arguments, and of the SQL that makes its partials.
+    """Return the columns that an aggregate reads, in its arguments and in the SQL that makes its partials.
 
     Raises:
         ExpressionError: an argument or a template cannot be parsed.

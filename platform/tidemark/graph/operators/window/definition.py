@@ -1,4 +1,4 @@
-"""What a window operator's state means, as plain JSON: recorded with the state, and compared before it is read again."""
+"""The definition of a window operator as plain JSON: recorded with the state, and compared before the state is read again."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def operator_definition(node: WindowNode) -> dict[str, object]:
 
 
 def _firing(node: WindowNode) -> dict[str, object]:
-    """Return trigger, evictor and function where they are not what goes without saying: before they could be given, none were recorded."""
+    """Return trigger, evictor and function if they are not the default: earlier releases, which had no others, recorded none."""
     found: dict[str, object] = {}
     if node.trigger is not None and node.trigger != default_trigger(node.assigner):
         found["trigger"] = policy_definition(node.trigger)
@@ -67,7 +67,7 @@ def aggregate_definition(name: str, aggregate: Aggregate) -> dict[str, object]:
 
 def _assigner(assigner: WindowAssigner) -> dict[str, object]:
     settings = settings_of(assigner) or {"description": assigner.describe()}
-    # Event time goes without saying, as it did before there was another.
+    # Event time is the default and is not recorded, as in releases that had no other.
     return {
         "kind": type(assigner).__name__,
         **source_hash(type(assigner)),

@@ -1,4 +1,4 @@
-"""A window operator as its stored definition tells it: enough to read its state, without the job's code."""
+"""Decodes a window operator from its stored definition: enough to read its state, without the job's code."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ _TRIGGERS: Final[Mapping[str, Callable[..., Trigger]]] = {
 
 
 def node_of_definition(definition: Mapping[str, object], uid: str) -> WindowNode:
-    """Return an operator that keeps what the definition says; what only makes it go on, such as its functions, is not there.
+    """Return an operator with the state that the definition describes; it lacks parts needed only to run, such as functions.
 
     Args:
         definition: as ``operator_definition`` made it, through JSON.
-        uid: of the operator.
+        uid: the operator's.
 
     Raises:
-        StateMismatchError: its windows are of a kind that this release does not know, or of the user's own.
+        StateMismatchError: its windows are of a kind that this release does not know, or a user's class.
     """
     function = definition.get("function")
     return WindowNode(
@@ -81,7 +81,7 @@ def _aggregate(entry: Mapping[str, object]) -> Aggregate:
 
 
 def assigner_of_definition(stored: object) -> WindowAssigner | None:
-    """Return the windows that a definition names, None where they are not among those that come with this release."""
+    """Return the windows that a definition names, None if they are not among those that come with this release."""
     kind = _ASSIGNERS.get(str(stored.get("kind"))) if isinstance(stored, Mapping) else None
     if kind is None or not isinstance(stored, Mapping):
         return None
@@ -98,13 +98,13 @@ def _assigner(stored: object, uid: str) -> WindowAssigner:
         return assigner
     raise StateMismatchError(
         f"the state of {uid!r} is of windows {stored!r}, which are not among those that come with this release",
-        fix="pass the job whose state it is: savepoint(job, ...)",
+        fix="pass the job that owns the state: savepoint(job, ...)",
         uid=uid,
     )
 
 
 def trigger_of_definition(stored: object) -> Trigger | None:
-    """Return the trigger; one that looks at elements keeps them, and then it does not matter here which one it was."""
+    """Return the trigger; one that reads elements keeps them, and then it does not matter here which one it was."""
     if not isinstance(stored, Mapping):
         return None
     kind = _TRIGGERS.get(str(stored.get("kind")))
@@ -119,7 +119,7 @@ def trigger_of_definition(stored: object) -> Trigger | None:
 
 
 def is_known_trigger(trigger: Trigger) -> bool:
-    """Return whether a trigger, and what is in it, could be made from its settings."""
+    """Return whether a trigger, and its inner ones, could be made from its settings."""
     return not isinstance(trigger, _Unknown)
 
 

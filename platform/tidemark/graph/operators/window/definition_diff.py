@@ -1,4 +1,4 @@
-"""What differs between two definitions of a window operator, and what that means for its stored state."""
+"""Differences between two definitions of a window operator, and their effect on its stored state."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ def window_changes(
     """Return all differences between two definitions of windows, as ``operator_definition`` makes them.
 
     The allowed lateness, the order of keys and aggregates, and how a result is computed from the state (also by a function) may change
-    freely; so may a trigger's settings, but not its kind, since each keeps other things of a window, and an evictor's.
+    freely; so may a trigger's settings and an evictor's, but not a trigger's kind, since each kind keeps other state of a window.
 
     Args:
         old: as stored.
-        new: as the job says.
-        names: what was renamed.
-        kept: what either keeps of a window, where that is known better than by the definitions.
+        new: as declared by the job.
+        names: renamed keys, aggregates and columns.
+        kept: what either keeps of a window, if that is known better than by the definitions.
 
     >>> old = {"kind": "window", "keys": [{"name": "zone", "expression": "zone"}], "assigner": {"kind": "Tumbling"}, "aggregates": []}
     >>> [change.what for change in window_changes(old, {**old, "keys": []})]
-    ["the key 'zone' is gone"]
+    ["the key 'zone' was removed"]
     """
     before, after = kept or (_kept(old), _kept(new))
     changes = [*key_changes(old, new, names), *_firing_changes(old, new, names)]
@@ -82,7 +82,7 @@ def _firing_changes(old: Mapping[str, object], new: Mapping[str, object], names:
 def _same_assigner(old: object, new: object, names: Names) -> bool:
     if old == new or not (isinstance(old, Mapping) and isinstance(new, Mapping)):
         return old == new
-    # An earlier build did not record the text of one's own.
+    # An earlier build did not record the text of a user's assigner.
     left = {"gap_by"} if "text" in old else {"gap_by", "text"}
     others = [{key: value for key, value in each.items() if key not in left} for each in (old, new)]
     gaps = old.get("gap_by"), new.get("gap_by")
@@ -108,9 +108,9 @@ def _aggregate_changes(
     for name, before in old.items():
         now = renamed(name, names)
         if name in names and names[name] is None:
-            found.append(DefinitionChange("aggregate", "left", f"the aggregate {name!r} is left behind", name))
+            found.append(DefinitionChange("aggregate", "left", f"the aggregate {name!r} is dropped", name))
         elif now not in new:
-            found.append(DefinitionChange("aggregate", "gone", f"the aggregate {name!r} is gone", name))
+            found.append(DefinitionChange("aggregate", "gone", f"the aggregate {name!r} was removed", name))
         else:
             claimed.add(now)
             found += _one_aggregate(name, before, now, new[now], names)
@@ -132,14 +132,14 @@ def _one_aggregate(
         yield DefinitionChange("aggregate", "other", f"the aggregate {now!r} was {_call(before)} and is now {_call(after)}", now, name)
     elif not _same_state(before, after, names):
         yield DefinitionChange(
-            "aggregate", "other", f"the state of aggregate {now!r}, {_call(after)}, is made in another way than before", now
+            "aggregate", "other", f"the state of aggregate {now!r}, {_call(after)}, is computed differently than before", now
         )
     elif now != name:
         yield DefinitionChange("aggregate", "renamed", f"the aggregate {name!r} is now called {now!r}", now, name)
 
 
 def _same_state(before: Mapping[str, object], after: Mapping[str, object], names: Names) -> bool:
-    """Return whether two aggregates make and merge their partials in the same way; how a result is made of them does not matter."""
+    """Return whether two aggregates make and merge their partials in the same way; the result expression does not matter."""
     old, new = (cast("list[Mapping[str, str]]", each.get("partials", [])) for each in (before, after))
     if [part["name"] for part in old] != [part["name"] for part in new] or _functions_of(before, old) != _functions_of(after, new):
         return False
@@ -169,7 +169,7 @@ def _filled(template: str) -> str:
 def _function_changes(old: Mapping[str, object], new: Mapping[str, object]) -> Iterator[DefinitionChange]:
     before, after = old.get("function"), new.get("function")
     if before != after:
-        changed = "is another, and is given what the old one kept" if before and after else "is new" if after else "is gone"
+        changed = "was replaced, and gets the state of the old one" if before and after else "is new" if after else "was removed"
         yield DefinitionChange("function", "none", f"the window function {changed}")
 
 

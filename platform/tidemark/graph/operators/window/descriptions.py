@@ -1,4 +1,4 @@
-"""Window operators in words: their windows, what decides when they fire, and what is made of them."""
+"""Descriptions of window operators: their windows, triggers, evictors and results."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ _OWN: Final[Mapping[str, str]] = {
 
 
 def describe_rows(node: WindowNode) -> str:
-    """Return what a result stands for, as Markdown."""
+    """Return what a result row is, as Markdown."""
     by = ", ".join(f"`{name}`" for name, _ in node.keys)
     each = f"One row for each {by}, window and pane" if by else "One row for each window and pane"
     return f"{each} ({describe_firing(node)})"
 
 
 def describe_column(node: WindowNode, name: str) -> str | None:
-    """Return what a column of the results holds, as Markdown; None of what a function makes."""
+    """Return a description of a result column, as Markdown; None for a column of a function."""
     keys, aggregates = dict(node.keys), dict(node.aggregates)
     if name in keys:
         text = describe_expression(keys[name])

@@ -1,4 +1,4 @@
-"""Which windows Spark's own operators run, so that state is partial results, and which ones keep their elements for a process in Python."""
+"""Which windows run on Spark's native operators, with partial results as state, and which ones keep elements for Python."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ALONE = (*_SOONER, ProcessingTimeTrigger, NeverTrigger)
 
 
 def is_incremental(node: WindowNode) -> bool:
-    """Return whether a window's results are made by native aggregates as elements come, so that no elements are kept."""
+    """Return whether native aggregates compute a window's results as elements come, so that no elements are kept."""
     return is_triggered(node) or is_triggered_session(node) or fires_at_its_end(node) or is_incremental_count(node)
 
 
@@ -58,12 +58,12 @@ def is_triggered_session(node: WindowNode) -> bool:
 
 
 def rule_of(trigger: Trigger) -> Trigger:
-    """Return the trigger that says when windows fire: of one that purges, the one in it."""
+    """Return the trigger that decides when windows fire: the inner one of a purging trigger."""
     return trigger.inner if isinstance(trigger, PurgingTrigger) else trigger
 
 
 def has_rule(trigger: Trigger) -> bool:
-    """Return whether what a trigger does to aligned windows can be said by a rule, without looking at each element."""
+    """Return whether a rule can express a trigger on aligned windows, without evaluating each element."""
     if isinstance(trigger, EventTimeTrigger):
         early = trigger.early is None or isinstance(trigger.early, _SOONER)
         return early and (trigger.late is None or isinstance(trigger.late, CountTrigger | EachEpochTrigger))

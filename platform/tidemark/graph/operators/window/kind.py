@@ -38,18 +38,18 @@ class WindowKind(OperatorKind[WindowNode]):
     state_noun: ClassVar[str] = "the windows that are still open"
 
     def validate(self, node: WindowNode, schemas: Schemas) -> None:
-        """Check keys, assigner, results and what fires them."""
+        """Check keys, assigner, results and trigger."""
         check_window(node, schemas[0])
 
     def output_schema(self, node: WindowNode, schemas: Schemas) -> Schema:
-        """Return keys, bounds, results, and what is said of the pane."""
+        """Return keys, bounds, results, and the columns of the pane."""
         bounds = [SchemaColumn(name, "TIMESTAMP") for name in BOUNDS]
         pane = [SchemaColumn("pane_timing", "STRING"), SchemaColumn(PANE_INDEX, "INT")]
         merged = [SchemaColumn(REPLACES, REPLACED_SESSIONS)] if node.assigner.merging else []
         return Schema((*typed(node.keys, schemas[0]), *bounds, *_results(node, schemas[0]), *pane, *merged))
 
     def lineage(self, node: WindowNode, origins: Sequence[ColumnOrigins]) -> ColumnOrigins:
-        """Return what keys, bounds and results are made from."""
+        """Return the origins of keys, bounds and results."""
         return window_lineage(node, origins[0])
 
     def describe(self, node: WindowNode) -> str:
@@ -61,12 +61,12 @@ class WindowKind(OperatorKind[WindowNode]):
         return describe_rows(node)
 
     def describe_column(self, node: WindowNode, name: str) -> str | None:
-        """Return what keys, bounds, results and what is said of the pane hold."""
+        """Return a description of keys, bounds, results and the columns of the pane."""
         return describe_column(node, name)
 
     def describe_counter(self, counter: str) -> str:
         """Return what late rows are."""
-        return {"late": "Late rows, turned away because their window had expired"}[counter]
+        return {"late": "Late rows: their window had expired"}[counter]
 
     def made_by(self, node: WindowNode) -> tuple[str, str]:
         """Return the method that made the results."""
@@ -103,7 +103,7 @@ class WindowKind(OperatorKind[WindowNode]):
         return operator_definition(node)
 
     def decode(self, definition: Definition, uid: str) -> WindowNode:
-        """Return an operator that keeps what the definition says, without the job's functions."""
+        """Return an operator with the state that the definition describes, without the job's functions."""
         return node_of_definition(definition, uid)
 
     def changes(self, old: Definition, new: Definition, names: Names, kept: tuple[Kept, Kept] | None) -> tuple[DefinitionChange, ...]:
@@ -111,7 +111,7 @@ class WindowKind(OperatorKind[WindowNode]):
         return window_changes(old, new, names, kept=kept)
 
     def keeps(self, node: WindowNode) -> Kept:
-        """Return ``partials`` where Spark's own operators run the windows."""
+        """Return ``partials`` if Spark's native operators run the windows."""
         return "partials" if is_incremental(node) else "elements"
 
     def state_columns(self, node: WindowNode, schemas: Schemas) -> dict[str, str | None] | None:
@@ -126,7 +126,7 @@ class WindowKind(OperatorKind[WindowNode]):
         return UpsertKeys((*keys, *BOUNDS), BOUNDS, REPLACES) if node.assigner.merging else UpsertKeys((*keys, *BOUNDS))
 
     def needs_order(self, node: WindowNode) -> bool:
-        """Return whether elements go one by one, or an aggregate depends on their order."""
+        """Return whether elements are processed one by one, or an aggregate depends on their order."""
         one_by_one = isinstance(node.assigner, DynamicSession | CountWindows)
         return not is_incremental(node) or one_by_one or any(aggregate.ordered for _, aggregate in node.aggregates)
 
@@ -144,7 +144,7 @@ def _results(node: WindowNode, given: Schema | None) -> tuple[SchemaColumn, ...]
 
 
 def _written(aggregate: Aggregate) -> tuple[str, ...]:
-    """Return what of an aggregate its user wrote: its arguments, or the SQL of one's own."""
+    """Return the user's SQL of an aggregate: its arguments, or the templates of ``sql_aggregate``."""
     if aggregate.kind != "sql_aggregate":
         return aggregate.arguments
     return (*(text for part in aggregate.partials for text in (part.create, part.merge)), aggregate.result)

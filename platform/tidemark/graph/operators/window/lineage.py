@@ -1,4 +1,4 @@
-"""What the columns of a window's results are made from."""
+"""Column lineage of a window's results."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def window_lineage(node: WindowNode, given: ColumnOrigins) -> ColumnOrigins:
 
 
 def _bounds(node: WindowNode, given: ColumnOrigins) -> Origins:
-    """Return what the bounds of windows come from: nothing for those of processing time, and for those whose bounds are null."""
+    """Return the origins of the bounds of windows: none for those of processing time, and for those whose bounds are null."""
     if node.time_domain == "processing" or isinstance(node.assigner, CountWindows | GlobalWindows):
         return NO_ORIGINS
     return given.time | given.of(node.assigner.gap_by) if isinstance(node.assigner, DynamicSession) else given.time
 
 
 def _merged_with(column: str, node: WindowNode) -> set[str]:
-    """Return the columns that take part, also by way of others, in what a reduced column becomes."""
+    """Return the columns that a reduced column depends on, directly or through others."""
     merges = {name.lower(): merge for name, merge in node.reduced}
     found: set[str] = set()
     pending = [column.lower()]

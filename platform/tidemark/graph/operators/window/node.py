@@ -1,4 +1,4 @@
-"""The node of windows, and the function that may make their results."""
+"""The node of windows, and the function that may compute their results."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class WindowFunction:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class WindowNode(StatefulNode):
-    """Keyed windows and what is made of them. ``keys`` empty: one window over all rows (``window_all``).
+    """Keyed windows and their results. ``keys`` empty: one window over all rows (``window_all``).
 
-    Made of a window are, per pane: aggregates; or, with ``reduced``, one aggregate whose result is a struct of these columns, each
-    with the SQL that merges it (None: in Python); or, with ``function`` and no aggregates, what it makes of all elements; or, with
-    both, what it makes of the aggregates' results.
+    The results of a pane are: aggregates; or, with ``reduced``, one aggregate whose result is a struct of these columns, each
+    with the SQL that merges it (None: in Python); or, with ``function`` and no aggregates, its rows for all elements; or, with
+    both, its rows for the aggregates' results.
 
-    ``trigger`` None is what the assigner goes by: for count windows their counts, else the end of the window in its time.
+    ``trigger`` None is the assigner's default: for count windows their counts, else the end of the window in its time.
     Result columns: keys, window_start, window_end, then these results, pane_timing, pane_index, and ``replaces`` where windows merge.
     """
 
@@ -54,15 +54,15 @@ class WindowNode(StatefulNode):
 
     @property
     def port_keys(self) -> tuple[tuple[tuple[str, Expression], ...], ...]:
-        """That of the one input, ``elements``."""
+        """The key of the one input, ``elements``."""
         return (self.keys,)
 
     @property
     def side_tags(self) -> Mapping[str, OutputTag]:
-        """Of ``late`` rows."""
+        """The tag of ``late`` rows."""
         return {} if self.late_to is None else {"late": self.late_to}
 
     @property
     def time_domain(self) -> TimeDomain:
-        """That of the windows."""
+        """The time domain of the windows."""
         return self.assigner.domain

@@ -1,4 +1,4 @@
-"""Windows, triggers and evictors in words, as they stand in a stored definition: as ``explain`` says them of a job's own."""
+"""Descriptions of windows, triggers and evictors of a stored definition, in the words of ``explain``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def describe_recorded_windows(stored: object) -> str:
 
 
 def describe_recorded_trigger(stored: object) -> str:
-    """Return a trigger in words; None in a definition is what goes without saying.
+    """Return a trigger in words; None in a definition is the default.
 
     >>> describe_recorded_trigger({"kind": "EventTimeTrigger", "early": {"kind": "CountTrigger", "count": 100}})
     'event time (early: count 100)'
@@ -49,7 +49,7 @@ def describe_recorded_evictor(stored: object) -> str:
 
 
 def _settings(stored: object) -> str:
-    """Return what is of the user's own, or of another release: its name and settings; hashes of code say nothing to people."""
+    """Return the name and settings of a user's class, or of another release's; hashes of code are left out."""
     if not isinstance(stored, Mapping):
         return "none"
     settings = [_setting(str(name), value) for name, value in stored.items() if name not in {"kind", "text", "description"}]

@@ -1,6 +1,6 @@
 """Reduce: elements of a window merged two by two into one row, in SQL or in Python; built as an ordinary aggregate.
 
-What is stored of a key and window is the reduced row so far and the order of its first element. Rows are merged in order of
+The state of a key and window is the reduced row so far and the order of its first element. Rows are merged in order of
 (event time, source position), the reduced rows of several epochs in that of their first elements.
 """
 
@@ -21,7 +21,7 @@ REDUCED = "reduced"
 """Name of the one aggregate of a reducing window; no result column has it."""
 
 EARLIER, LATER = "a", "b"
-"""What a merge expression calls the two rows."""
+"""The names of the two rows in a merge expression."""
 
 Row = dict[str, object]
 
@@ -31,7 +31,7 @@ _ROWS = "__tm_rows"
 def sql_reduce(merges: Mapping[str, str], schema: Schema | None) -> Aggregate:
     """Return the aggregate that merges rows by an SQL expression per column over ``a`` and ``b``.
 
-    What an expression gives is cast to its column's type where the schema tells it; elsewhere it has to be of it already.
+    An expression's value is cast to its column's type if the schema has it; otherwise it has to be of that type already.
     """
     columns = {name: quoted(name) for name in merges}
     row = f"struct({', '.join(f'{column} AS {column}' for column in map(_braced, columns.values()))})"
@@ -66,7 +66,7 @@ def python_reduce(function: Callable[[Row, Row], object], columns: Sequence[Sche
 
 
 def nothing() -> Row:
-    """Return what there is before the first element."""
+    """Return the accumulator before the first element."""
     return {}
 
 
@@ -89,7 +89,7 @@ def adding(merge: Callable[[Row, Row], Row], names: tuple[str, ...]) -> Callable
 
 
 def merging(function: Callable[[Row, Row], object], names: tuple[str, ...], fractions: frozenset[str]) -> Callable[[Row, Row], Row]:
-    """Return a function that merges two rows by the user's and makes sure of what comes out: these columns, and no others.
+    """Return a function that merges two rows by the user's and checks the result: these columns, and no others.
 
     A whole number in one of the ``fractions`` becomes a float: Spark would take it for null.
     """
@@ -107,7 +107,7 @@ def merging(function: Callable[[Row, Row], object], names: tuple[str, ...], frac
 
 
 def quoted(name: str) -> str:
-    """Return a column's name as SQL, whatever is in it.
+    """Return a column's name quoted as SQL.
 
     >>> quoted("double fare")
     '`double fare`'

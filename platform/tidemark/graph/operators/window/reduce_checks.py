@@ -1,4 +1,4 @@
-"""What ``reduce`` is given, checked and made into an aggregate."""
+"""Checks the arguments of ``reduce`` and makes an aggregate of them."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def python_reduction(
     Raises:
         DefinitionError: not a function of two arguments, no columns, ``returns`` that cannot be read or names other columns, or
             expressions beside the function.
-        ColumnError: a column that the stream does not have, is of another type there, or whose type nobody tells.
+        ColumnError: a column that the stream does not have, is of another type there, or whose type is unknown.
     """
     check_takes(function, "reduce", count=2, fix="pass a function of two rows: .reduce(function, columns=['fare'])", place=place)
     if merges:
@@ -132,7 +132,7 @@ def _typed(name: str, declared: Schema | None, schema: Schema | None, place: str
     if found is None or found.type is None:
         raise ColumnError(
             f"the type of column {name!r}, which reduce() keeps between epochs, is not known before the job runs",
-            fix=f"say it: .reduce(function, returns='{name} DOUBLE'), with every column and its type",
+            fix=f"declare it: .reduce(function, returns='{name} DOUBLE'), with every column and its type",
             place=place,
         )
     return SchemaColumn(name, found.type)
@@ -178,7 +178,7 @@ def _check_reads(parsed: exp.Expr, merge: str, name: str, names: tuple[str, ...]
 
 
 def _two_rows(names: tuple[str, ...], schema: Schema | None) -> Schema | None:
-    """Return the schema in which a merge expression is read: two structs; None where a type in them is not known."""
+    """Return the schema of a merge expression: two structs; None if a type in them is not known."""
     types = [(name, found.type if (found := schema.find(name)) else None) for name in names] if schema else []
     if not types or not all(kind for _, kind in types):
         return None
@@ -187,7 +187,7 @@ def _two_rows(names: tuple[str, ...], schema: Schema | None) -> Schema | None:
 
 
 def _keeps(kind: str, expected: str) -> bool:
-    """Return whether casting one type to the other loses nothing that counts: same, or of one family."""
+    """Return whether one type can be cast to the other without a relevant loss: same, or of one family."""
     families = (_WHOLE, _FRACTIONS)
     if kind == expected or any(kind in family and expected in family for family in families):
         return True

@@ -1,4 +1,4 @@
-"""Which columns a window operator's state has, under which names, and of which types as far as the graph alone tells."""
+"""The columns of a window operator's state: their names, and their types as far as the graph alone determines them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _MOMENTS = "STRUCT<n: BIGINT, mean: DOUBLE, m2: DOUBLE>"
 
 
 def looks_at_rows(rule: object) -> bool:
-    """Return whether a trigger or evictor may look at the rows of elements; a user's own may."""
+    """Return whether a trigger or evictor may read the rows of elements; a user's class may."""
     if rule is None or isinstance(rule, _SIMPLE):
         return False
     if isinstance(rule, EventTimeTrigger):
@@ -58,9 +58,9 @@ def needed_columns(node: WindowNode) -> frozenset[str] | None:
 
 
 def state_columns(node: WindowNode, given: Schema | None) -> dict[str, str | None] | None:
-    """Return the columns of keys, and of partials or elements, with their Spark types, in order; a type is None where it is not certain.
+    """Return the columns of keys, and of partials or elements, with their Spark types, in order; a type is None if it is not certain.
 
-    None where elements are kept of which only the running source knows the columns. The engine's own columns are not among them.
+    None if elements are kept whose columns only the running source knows. The engine's internal columns are not included.
     """
     found = {key_column(name): expression_type(expression, given) for name, expression in node.keys}
     if is_incremental(node):

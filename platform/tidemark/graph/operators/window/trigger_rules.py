@@ -1,4 +1,4 @@
-"""Which triggers, evictors and lateness go together with which windows."""
+"""Which triggers, evictors and lateness are allowed with which windows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def discarding(assigner: WindowAssigner, trigger: Trigger | None, *, lateness_ms
         DefinitionError: it would change nothing.
     """
     if isinstance(assigner, CountWindows):
-        without = f"{assigner.describe()} decides by itself what is in a group"
+        without = f"{assigner.describe()} defines the contents of its groups itself"
     elif isinstance(trigger, PurgingTrigger):
         without = f"{trigger.describe()} purges already"
     elif _fires_once(assigner, trigger or default_trigger(assigner), lateness_ms):
@@ -41,7 +41,7 @@ def discarding(assigner: WindowAssigner, trigger: Trigger | None, *, lateness_ms
         return PurgingTrigger(trigger or default_trigger(assigner))
     raise DefinitionError(
         f"discarding() has no effect: {without}",
-        fix="leave it out, or let the windows fire more often: .trigger(tm.event_time_trigger(early=...)), .allowed_lateness(...)",
+        fix="leave it out, or make the windows fire more often: .trigger(tm.event_time_trigger(early=...)), .allowed_lateness(...)",
         place=place,
     )
 
@@ -78,7 +78,7 @@ def _trigger_problem(node: WindowNode) -> tuple[str, str]:
             return wrong, "use tm.continuous_processing_time_trigger('1 minute')"
     if trigger is not None and assigner.merging and not trigger.can_merge:
         wrong = f"the trigger {trigger.describe()} cannot merge what it keeps of windows, and sessions merge"
-        return wrong, "use another trigger, or windows that do not merge; a trigger of your own needs can_merge and on_merge"
+        return wrong, "use another trigger, or windows that do not merge; a custom trigger needs can_merge and on_merge"
     return "", ""
 
 
@@ -100,6 +100,6 @@ def _evictor_problem(node: WindowNode) -> tuple[str, str]:
         wrong = "an evictor works on the elements that a process function is given, and aggregates keep none"
         return wrong, "compute the result in Python: .evictor(...).process(function, returns=...)"
     if isinstance(node.assigner, CountWindows):
-        wrong = f"{node.assigner.describe()} decides by itself what is in a group, and takes no evictor"
+        wrong = f"{node.assigner.describe()} defines the contents of its groups itself, and takes no evictor"
         return wrong, "leave .evictor(...) out, or put it on tm.global_window() with .trigger(tm.count_trigger(100))"
     return "", ""
