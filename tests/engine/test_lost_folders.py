@@ -91,7 +91,7 @@ def test_the_start_after_a_rewind_refuses_it(job: Job) -> None:
     rewind(job.store, "losing", "then", publish=late_publisher())
     for _ in range(2):
         with pytest.raises(
-            MissingEpochsError, match=r"up to epoch 1(, or later)?, at version 2, and nothing of that is there any more: it"
+            MissingEpochsError, match=r"up to epoch 1(, or later)?, at version 2, and no longer holds any of that: it"
         ):
             job.run(6)
     repaired = job.run(8, "accept")
